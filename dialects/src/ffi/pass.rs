@@ -1,0 +1,147 @@
+//! Rust passes in upstream's registry.
+use super::{guard, panic_text};
+use crate::ir::{Context, Op, list, sref, text};
+use mlir_sys::*;
+use std::{
+    any::TypeId,
+    collections::BTreeMap,
+    ffi::c_void,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Mutex,
+};
+
+/// A pass as upstream's pass manager needs it: one instance per use, cloned per thread.
+pub trait PassObject: Clone + Default + Send + 'static {
+    /// Takes the textual options, in the order of [`PassDescription::options`].
+    fn configure(&mut self, values: &[&str]) -> Result<(), String>;
+    /// Runs on one op.
+    fn run(&mut self, op: Op) -> Result<(), String>;
+}
+
+/// What upstream knows of a pass.
+pub struct PassDescription {
+    /// The flag.
+    pub flag: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// The op it runs on; empty for any.
+    pub anchor: &'static str,
+    /// Dialects whose ops it makes.
+    pub dialects: &'static [&'static str],
+    /// Name, help, default of each option.
+    pub options: Vec<(&'static str, &'static str, String)>,
+}
+
+#[repr(C)]
+struct KilnOption {
+    name: MlirStringRef,
+    help: MlirStringRef,
+    init: MlirStringRef,
+}
+#[repr(C)]
+struct KilnPassTable {
+    name: MlirStringRef,
+    argument: MlirStringRef,
+    description: MlirStringRef,
+    anchor: MlirStringRef,
+    n_dialects: isize,
+    dialects: *const MlirStringRef,
+    n_options: isize,
+    options: *const KilnOption,
+    create: extern "C" fn(*const KilnPassTable) -> *mut c_void,
+    clone: extern "C" fn(*mut c_void) -> *mut c_void,
+    destroy: extern "C" fn(*mut c_void),
+    configure: extern "C" fn(*mut c_void, *const MlirStringRef, MlirStringCallback, *mut c_void) -> bool,
+    run: extern "C" fn(*mut c_void, MlirOperation) -> bool,
+}
+unsafe extern "C" {
+    fn kilnRegisterPass(table: *const KilnPassTable);
+    fn kilnPassIsRegistered(argument: MlirStringRef) -> bool;
+    fn kilnPipelineIsRegistered(argument: MlirStringRef) -> bool;
+}
+
+/// Whether upstream's registry has a pass (or pass pipeline) of that flag.
+pub fn is_registered(flag: &str) -> bool {
+    Context::register_upstream();
+    unsafe { kilnPassIsRegistered(sref(flag)) || kilnPipelineIsRegistered(sref(flag)) }
+}
+
+struct Object<P> {
+    pass: P,
+    flag: &'static str,
+    options: usize,
+}
+
+/// Puts a pass into upstream's registry, which is global and unlocked, so: before any pipeline is parsed on another thread.
+/// The same pass again is no error; another pass of the same flag is.
+pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
+    static OURS: Mutex<BTreeMap<&str, TypeId>> = Mutex::new(BTreeMap::new());
+    Context::register_upstream();
+    let mut ours = OURS.lock().unwrap_or_else(|e| e.into_inner());
+    if ours.get(d.flag) == Some(&TypeId::of::<P>()) {
+        return Ok(());
+    }
+    if unsafe { kilnPassIsRegistered(sref(d.flag)) } {
+        return Err(format!("another pass is registered as '{}'", d.flag));
+    }
+    ours.insert(d.flag, TypeId::of::<P>());
+
+    extern "C" fn create<P: PassObject>(t: *const KilnPassTable) -> *mut c_void {
+        // SAFETY: the table is leaked below.
+        let t = unsafe { &*t };
+        let flag = unsafe { std::str::from_utf8(list(t.argument.length as isize, t.argument.data.cast())).unwrap_or("") };
+        Box::into_raw(Box::new(Object { pass: P::default(), flag, options: t.n_options as usize })).cast()
+    }
+    extern "C" fn clone<P: PassObject>(p: *mut c_void) -> *mut c_void {
+        let o = unsafe { &*p.cast::<Object<P>>() };
+        Box::into_raw(Box::new(Object { pass: o.pass.clone(), ..*o })).cast()
+    }
+    extern "C" fn destroy<P: PassObject>(p: *mut c_void) {
+        drop(unsafe { Box::from_raw(p.cast::<Object<P>>()) })
+    }
+    extern "C" fn configure<P: PassObject>(
+        p: *mut c_void,
+        values: *const MlirStringRef,
+        error: MlirStringCallback,
+        out: *mut c_void,
+    ) -> bool {
+        let o = unsafe { &mut *p.cast::<Object<P>>() };
+        let values: Vec<String> = unsafe { list(o.options as isize, values) }.iter().map(|s| unsafe { text(*s) }).collect();
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let result = catch_unwind(AssertUnwindSafe(|| o.pass.configure(&values))).unwrap_or_else(|p| Err(panic_text(p)));
+        if let (Err(e), Some(error)) = (&result, error) {
+            unsafe { error(sref(e), out) }
+        }
+        result.is_ok()
+    }
+    extern "C" fn run<P: PassObject>(p: *mut c_void, op: MlirOperation) -> bool {
+        let o = unsafe { &mut *p.cast::<Object<P>>() };
+        let op = Op::of(op);
+        let what = format!("pass {} on '{}'{}", o.flag, op.name(), op.symbol().map_or(String::new(), |s| format!(" @{s}")));
+        guard(op.loc(), &what, false, || o.pass.run(op).map_err(|e| op.emit_error(&format!("{}: {e}", o.flag))).is_ok())
+    }
+    let dialects: &'static [MlirStringRef] = d.dialects.iter().map(|d| sref(d)).collect::<Vec<_>>().leak();
+    let options: &'static [KilnOption] = d
+        .options
+        .into_iter()
+        .map(|(name, help, init)| KilnOption { name: sref(name), help: sref(help), init: sref(init.leak()) })
+        .collect::<Vec<_>>()
+        .leak();
+    let table = Box::leak(Box::new(KilnPassTable {
+        name: sref(d.flag),
+        argument: sref(d.flag),
+        description: sref(d.summary),
+        anchor: sref(d.anchor),
+        n_dialects: dialects.len() as isize,
+        dialects: dialects.as_ptr(),
+        n_options: options.len() as isize,
+        options: options.as_ptr(),
+        create: create::<P>,
+        clone: clone::<P>,
+        destroy: destroy::<P>,
+        configure: configure::<P>,
+        run: run::<P>,
+    }));
+    unsafe { kilnRegisterPass(table) }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! One op on plain values: the column "reference semantics" of the op table.
+use crate::{
+    ir::*,
+    ops::*,
+    reference as r,
+    value::{DType, Tensor},
+};
+use std::rc::Rc;
+
+type Get<'a> = &'a dyn Fn(Value) -> Result<Rc<Tensor>, String>;
+type GetSize<'a> = &'a dyn Fn(&Size) -> Result<i64, String>;
+
+/// Evaluates an op without regions whose sizes are static on given operands; each result is rounded to its dtype.
+/// For constant folding; ops that need more than their operands are an error.
+pub fn evaluate(op: Op, operands: &[Option<Rc<Tensor>>]) -> Result<Vec<Tensor>, String> {
+    let view = View::of(op).ok_or("is no op of the dialect")?;
+    let get = |v: Value| {
+        let known = view.values.iter().position(|x| *x == v).and_then(|i| operands.get(i)?.clone());
+        known.ok_or_else(|| "has an operand that is not constant".to_string())
+    };
+    let size = |s: &Size| s.known().ok_or_else(|| "has a size that is not constant".to_string());
+    Ok(eval(&view, &get, &size)?.into_iter().map(Tensor::rounded).collect())
+}
+
+/// Floats unrounded.
+pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<Tensor>, String> {
+    let all = |values: &[Value]| values.iter().map(|v| get(*v)).collect::<Result<Vec<_>, _>>();
+    let opt = |v: Option<Value>| v.map(get).transpose();
+    let sizes = |s: &[Size]| s.iter().map(size).collect::<Result<Vec<i64>, _>>();
+    fn refs(t: &[Rc<Tensor>]) -> Vec<&Tensor> {
+        t.iter().map(|t| t.as_ref()).collect()
+    }
+    let operand = |i: usize| get(*view.values.get(i).ok_or("has too few operands")?);
+    let one = match view.kind {
+        unary!() => r::unary(UnaryKind::from_op(view.kind).ok_or("is no unary op")?, &*operand(0)?),
+        binary!() => r::binary(BinaryKind::from_op(view.kind).ok_or("is no binary op")?, &*operand(0)?, &*operand(1)?),
+        OpKind::Compare => {
+            let o = Compare::read(view)?;
+            r::compare(o.kind, &*get(o.lhs)?, &*get(o.rhs)?)
+        }
+        OpKind::Select => {
+            let o = Select::read(view)?;
+            r::select(&*get(o.condition)?, &*get(o.on_true)?, &*get(o.on_false)?)
+        }
+        OpKind::Clamp => r::clamp(&*operand(0)?, &*operand(1)?, &*operand(2)?),
+        OpKind::Convert => r::convert(&*operand(0)?, Convert::read(view)?.dtype.dtype()?),
+        OpKind::Bitcast => r::bitcast(&*operand(0)?, Bitcast::read(view)?.dtype.dtype()?),
+
+        OpKind::Constant => Constant::read(view)?.value.as_tensor(),
+        OpKind::Splat => {
+            let o = Splat::read(view)?;
+            r::splat(&scalar(o.value)?, &sizes(&o.sizes)?)
+        }
+        OpKind::Iota => {
+            let o = Iota::read(view)?;
+            r::iota(o.dtype.dtype()?, &sizes(&o.sizes)?, o.axis)
+        }
+        OpKind::BroadcastInDim => {
+            let o = BroadcastInDim::read(view)?;
+            r::broadcast_in_dim(&*get(o.input)?, &o.dims, &sizes(&o.sizes)?)
+        }
+        OpKind::Reshape => {
+            let o = Reshape::read(view)?;
+            r::reshape(&*get(o.input)?, &sizes(&o.sizes)?)
+        }
+        OpKind::Transpose => r::transpose(&*operand(0)?, &Transpose::read(view)?.permutation),
+        OpKind::Slice => {
+            let o = Slice::read(view)?;
+            r::slice(&*get(o.input)?, &sizes(&o.offsets)?, &sizes(&o.sizes)?, &o.strides)
+        }
+        OpKind::Pad => {
+            let o = Pad::read(view)?;
+            r::pad(&*get(o.input)?, &*get(o.value)?, &sizes(&o.low)?, &sizes(&o.high)?)
+        }
+        OpKind::Concat => {
+            let o = Concat::read(view)?;
+            r::concat(&refs(&all(&o.inputs)?), o.axis)
+        }
+        OpKind::Reverse => r::reverse(&*operand(0)?, &Reverse::read(view)?.dims),
+        OpKind::Gather => {
+            let o = Gather::read(view)?;
+            r::gather(&*get(o.input)?, &refs(&all(&o.indices)?), &o.dims)
+        }
+        OpKind::Scatter => {
+            let o = Scatter::read(view)?;
+            r::scatter(o.kind, &*get(o.input)?, &*get(o.updates)?, &refs(&all(&o.indices)?), &o.dims)
+        }
+        OpKind::DynamicSlice => {
+            let o = DynamicSlice::read(view)?;
+            r::dynamic_slice(&*get(o.input)?, &refs(&all(&o.starts)?), &sizes(&o.sizes)?)
+        }
+        OpKind::DynamicUpdateSlice => {
+            let o = DynamicUpdateSlice::read(view)?;
+            r::dynamic_update_slice(&*get(o.input)?, &*get(o.update)?, &refs(&all(&o.starts)?))
+        }
+
+        OpKind::Reduce => {
+            let o = Reduce::read(view)?;
+            r::reduce(o.kind, &*get(o.input)?, &o.dims)
+        }
+        OpKind::ArgMax => r::arg_max(&*operand(0)?, ArgMax::read(view)?.axis),
+        OpKind::ArgMin => r::arg_min(&*operand(0)?, ArgMin::read(view)?.axis),
+        OpKind::Cumulative => {
+            let o = Cumulative::read(view)?;
+            r::cumulative(o.kind, &*get(o.input)?, o.axis)
+        }
+        OpKind::Sort => {
+            let o = Sort::read(view)?;
+            return r::sort(&*get(o.input)?, o.axis, o.descending).map(|(v, i)| vec![v, i]);
+        }
+        OpKind::TopK => {
+            let o = TopK::read(view)?;
+            return r::top_k(&*get(o.input)?, o.axis, o.k, o.smallest).map(|(v, i)| vec![v, i]);
+        }
+        OpKind::DotGeneral => {
+            let o = DotGeneral::read(view)?;
+            let element_type = o.element_type.map(Type::dtype).transpose()?;
+            let DotGeneral { lhs_batch, rhs_batch, lhs_contract, rhs_contract, .. } = o;
+            r::dot_general(&*get(o.lhs)?, &*get(o.rhs)?, &r::DotParams { lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type })
+        }
+        OpKind::Convolution => {
+            let o = Convolution::read(view)?;
+            let (x, w) = (get(o.input)?, get(o.weight)?);
+            let Convolution { strides, pad_low, pad_high, dilation, groups, transposed, output_padding, .. } = o;
+            r::convolution(&x, &w, &r::ConvParams { strides, pad_low, pad_high, dilation, groups, transposed, output_padding })
+        }
+        OpKind::ReduceWindow => {
+            let o = ReduceWindow::read(view)?;
+            let x = get(o.input)?;
+            let ReduceWindow { kind, window, strides, pad_low, pad_high, dilation, .. } = o;
+            r::reduce_window(kind, &x, &r::WindowParams { window, strides, pad_low, pad_high, dilation })
+        }
+        OpKind::RandomBits => {
+            let o = RandomBits::read(view)?;
+            r::random_bits(&*get(o.key)?, &sizes(&o.sizes)?, o.dtype.dtype()?)
+        }
+        OpKind::RandomUniform => {
+            let o = RandomUniform::read(view)?;
+            r::random_uniform(&*get(o.key)?, &sizes(&o.sizes)?, o.dtype.dtype()?, o.low, o.high)
+        }
+        OpKind::RandomNormal => {
+            let o = RandomNormal::read(view)?;
+            r::random_normal(&*get(o.key)?, &sizes(&o.sizes)?, o.dtype.dtype()?, o.mean, o.std)
+        }
+
+        OpKind::Sigmoid => r::sigmoid(&*operand(0)?),
+        OpKind::Silu => r::silu(&*operand(0)?),
+        OpKind::Hardsigmoid => r::hardsigmoid(&*operand(0)?),
+        OpKind::Hardswish => r::hardswish(&*operand(0)?),
+        OpKind::Gelu => r::gelu(&*operand(0)?, Gelu::read(view)?.tanh),
+        OpKind::Softplus => {
+            let o = Softplus::read(view)?;
+            r::softplus(&*get(o.input)?, o.beta, o.threshold)
+        }
+        OpKind::Linear => {
+            let o = Linear::read(view)?;
+            r::linear(&*get(o.input)?, &*get(o.weight)?, opt(o.bias)?.as_deref())
+        }
+        OpKind::Matmul => r::matmul(&*operand(0)?, &*operand(1)?),
+        OpKind::Embedding => r::embedding(&*operand(0)?, &*operand(1)?),
+        OpKind::LayerNorm => {
+            let o = LayerNorm::read(view)?;
+            r::layer_norm(&*get(o.input)?, opt(o.weight)?.as_deref(), opt(o.bias)?.as_deref(), o.rank, o.epsilon)
+        }
+        OpKind::GroupNorm => {
+            let o = GroupNorm::read(view)?;
+            r::group_norm(&*get(o.input)?, opt(o.weight)?.as_deref(), opt(o.bias)?.as_deref(), o.groups, o.epsilon)
+        }
+        OpKind::BatchNorm => {
+            let o = BatchNorm::read(view)?;
+            let (mean, variance, weight, bias) = (get(o.mean)?, get(o.variance)?, opt(o.weight)?, opt(o.bias)?);
+            let (weight, bias) = (weight.as_deref(), bias.as_deref());
+            r::batch_norm(&*get(o.input)?, &r::BatchNormParams { mean: &mean, variance: &variance, weight, bias, epsilon: o.epsilon })
+        }
+        OpKind::RmsNorm => {
+            let o = RmsNorm::read(view)?;
+            r::rms_norm(&*get(o.input)?, opt(o.weight)?.as_deref(), o.rank, o.epsilon)
+        }
+        OpKind::Softmax => r::softmax(&*operand(0)?, Softmax::read(view)?.axis),
+        OpKind::LogSoftmax => r::log_softmax(&*operand(0)?, LogSoftmax::read(view)?.axis),
+        OpKind::CrossEntropy => {
+            let o = CrossEntropy::read(view)?;
+            let weight = opt(o.weight)?;
+            let CrossEntropy { reduction, ignore_index, label_smoothing, .. } = o;
+            let params = r::CrossEntropyParams { reduction, weight: weight.as_deref(), ignore_index, label_smoothing };
+            r::cross_entropy(&*get(o.logits)?, &*get(o.target)?, &params)
+        }
+        OpKind::Dropout => {
+            let o = Dropout::read(view)?;
+            r::dropout(&*get(o.input)?, &*get(o.key)?, o.p)
+        }
+        OpKind::Interpolate => {
+            let o = Interpolate::read(view)?;
+            r::interpolate(&*get(o.input)?, &sizes(&o.sizes)?)
+        }
+        OpKind::MaxPool => {
+            let o = MaxPool::read(view)?;
+            let x = get(o.input)?;
+            let MaxPool { window, strides, padding, dilation, ceil_mode, .. } = o;
+            r::max_pool(&x, &r::MaxPoolParams { window, strides, padding, dilation, ceil_mode })
+        }
+        OpKind::AvgPool => {
+            let o = AvgPool::read(view)?;
+            let x = get(o.input)?;
+            let AvgPool { window, strides, padding, ceil_mode, count_include_pad, divisor_override, .. } = o;
+            r::avg_pool(&x, &r::AvgPoolParams { window, strides, padding, ceil_mode, count_include_pad, divisor_override })
+        }
+        OpKind::AdaptiveAvgPool => r::adaptive_avg_pool(&*operand(0)?, &AdaptiveAvgPool::read(view)?.sizes),
+        OpKind::Mean => {
+            let o = Mean::read(view)?;
+            r::mean(&*get(o.input)?, &o.dims, o.keep_dims)
+        }
+        OpKind::Var => {
+            let o = Var::read(view)?;
+            r::var(&*get(o.input)?, &o.dims, o.keep_dims, o.correction)
+        }
+        OpKind::Std => {
+            let o = Std::read(view)?;
+            r::std(&*get(o.input)?, &o.dims, o.keep_dims, o.correction)
+        }
+
+        OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape => Err("makes a size or states one, not a tensor".into()),
+        OpKind::Global | OpKind::GetGlobal => Err("needs the module's globals".into()),
+        OpKind::If | OpKind::While | OpKind::Scan | OpKind::Yield | OpKind::Attention => Err("needs its regions".into()),
+        OpKind::CustomCall => Err("calls code that is not kiln's".into()),
+    };
+    one.map(|t| vec![t])
+}
+
+/// A typed scalar attribute as a 0-d tensor.
+fn scalar(a: Attr) -> Result<Tensor, String> {
+    let dtype = a.type_of().dtype()?;
+    if dtype.is_float() {
+        Tensor::scalar_f(dtype, a.as_f64().ok_or("has no float value")?)
+    } else if dtype == DType::I1 {
+        Tensor::scalar_i(dtype, a.as_bool().map_or_else(|| a.as_i64().unwrap_or(0), i64::from) & 1)
+    } else {
+        Tensor::scalar_i(dtype, a.as_i64().ok_or("has no integer value")?)
+    }
+}

@@ -1,0 +1,426 @@
+//! The interpreter: runs `kiln` IR with plain loops. It is the oracle of everything else and shares nothing with the lowering.
+mod eval;
+
+use crate::{
+    ir::*,
+    ops::*,
+    reference, sym,
+    value::{DType, Tensor},
+};
+pub use eval::evaluate;
+use std::{collections::HashMap, rc::Rc};
+
+/// How results are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Floats stay f64.
+    Exact,
+    /// Each op's result is rounded to its dtype, as an eager framework would.
+    Rounded,
+}
+
+/// An error with the location chain of the op where it happened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}{message}", if .locations.is_empty() { String::new() } else { format!("{}: ", .locations.join(" <- ")) })]
+pub struct RunError {
+    /// What is wrong.
+    pub message: String,
+    /// Where, innermost first.
+    pub locations: Vec<String>,
+}
+
+/// A function registered under a `kiln.custom_call`'s name: inputs and `config` to results.
+pub type ExternalFn<'a> = dyn Fn(&[Rc<Tensor>], Option<Attr>) -> Result<Vec<Tensor>, String> + 'a;
+/// Gives the value of a global from its name and source.
+pub type GlobalSource<'a> = dyn Fn(&str, &str) -> Result<Tensor, String> + 'a;
+
+/// What a run may use beside the IR.
+pub struct Interpreter<'a> {
+    /// Rounding.
+    pub mode: Mode,
+    /// Values of globals that have a source.
+    pub globals: &'a GlobalSource<'a>,
+    /// Custom calls by name.
+    pub custom_calls: HashMap<String, Box<ExternalFn<'a>>>,
+    /// Most iterations of one `kiln.while`.
+    pub max_iterations: usize,
+}
+
+/// An SSA value at run time.
+#[derive(Clone, Debug)]
+enum Bound {
+    Tensor(Rc<Tensor>),
+    Index(i64),
+}
+
+struct Frame<'a, 'b> {
+    interp: &'a Interpreter<'b>,
+    module: Op,
+    symbols: HashMap<String, i64>,
+    values: HashMap<Value, Bound>,
+    depth: usize,
+}
+
+/// Calls of functions may nest this deep.
+const MAX_CALLS: usize = 64;
+
+impl<'b> Interpreter<'b> {
+    /// An interpreter without custom calls whose globals all have values in the IR.
+    pub fn new(mode: Mode) -> Interpreter<'static> {
+        Interpreter {
+            mode,
+            globals: &|name, source| Err(format!("has no value for @{name} from {source:?}")),
+            custom_calls: HashMap::new(),
+            max_iterations: 1_000_000,
+        }
+    }
+
+    /// Runs a function of `module` on tensors. Sizes are checked against types and facts, and bind symbols.
+    pub fn run(&self, module: Op, function: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, RunError> {
+        let inputs = inputs.iter().cloned().map(|t| Bound::Tensor(Rc::new(t))).collect();
+        let results = self.call(module, function, inputs, 0)?;
+        results
+            .into_iter()
+            .map(|b| match b {
+                Bound::Tensor(t) => Ok(Rc::unwrap_or_clone(t)),
+                Bound::Index(i) => Tensor::scalar_i(DType::I64, i).map_err(|e| error(module, e)),
+            })
+            .collect()
+    }
+
+    fn call(&self, module: Op, function: &str, inputs: Vec<Bound>, depth: usize) -> Result<Vec<Bound>, RunError> {
+        if depth > MAX_CALLS {
+            return Err(error(module, format!("calls nest deeper than {MAX_CALLS}")));
+        }
+        let found = blocks(module).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func") && o.symbol().as_deref() == Some(function));
+        let func = found.ok_or_else(|| error(module, format!("has no function @{function}")))?;
+        let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| error(func, "has no body".into()))?;
+        let args = block.args();
+        if args.len() != inputs.len() {
+            return Err(error(func, format!("@{function} takes {} inputs, {} are given", args.len(), inputs.len())));
+        }
+        let mut frame = Frame { interp: self, module, symbols: HashMap::new(), values: HashMap::new(), depth };
+        for (i, (arg, input)) in args.iter().zip(inputs).enumerate() {
+            match &input {
+                Bound::Tensor(t) => check(arg.ty(), t).map_err(|e| error(func, format!("input {i} {e}")))?,
+                Bound::Index(_) if arg.ty().is_index() => {}
+                Bound::Index(_) => return Err(error(func, format!("input {i} is a size, not {}", arg.ty()))),
+            }
+            frame.values.insert(*arg, input);
+        }
+        frame.bind_symbols(block)?;
+        frame.block(block)
+    }
+}
+
+fn error(op: Op, message: String) -> RunError {
+    RunError { message: format!("'{}' {message}", op.name()), locations: op.loc().chain() }
+}
+
+/// Whether a tensor may stand for a value of that type.
+fn check(ty: Type, t: &Tensor) -> Result<(), String> {
+    let want = crate::rules::tensor_type(ty)?;
+    let fits = want.dims.len() == t.rank() && want.dims.iter().zip(t.shape()).all(|(d, n)| d.known().is_none_or(|d| d == *n as i64));
+    if want.dtype != t.dtype() || !fits {
+        return Err(format!("is {} {:?}, which is not {ty}", t.dtype().name(), t.shape()));
+    }
+    Ok(())
+}
+
+impl Frame<'_, '_> {
+    fn tensor(&self, v: Value) -> Result<Rc<Tensor>, String> {
+        match self.values.get(&v) {
+            Some(Bound::Tensor(t)) => Ok(t.clone()),
+            Some(Bound::Index(_)) => Err("uses a size as a tensor".into()),
+            None => Err("uses a value that has not been computed".into()),
+        }
+    }
+    fn index(&self, v: Value) -> Result<i64, String> {
+        match self.values.get(&v) {
+            Some(Bound::Index(i)) => Ok(*i),
+            Some(Bound::Tensor(_)) => Err("uses a tensor as a size".into()),
+            None => Err("uses a size that has not been computed".into()),
+        }
+    }
+
+    /// `kiln.bind_shape` of an argument gives its symbols values before the first op runs.
+    fn bind_symbols(&mut self, block: Block) -> Result<(), RunError> {
+        for op in block.ops() {
+            let Some(o) = BindShape::of(op) else { continue };
+            let Some(Bound::Tensor(t)) = self.values.get(&o.value) else { continue };
+            for (size, actual) in o.sizes.iter().zip(t.shape()) {
+                let Size::Dynamic(v) = size else { continue };
+                let Some(s) = v.def().and_then(Sym::of) else { continue };
+                let actual = *actual as i64;
+                match self.symbols.insert(s.name.clone(), actual) {
+                    Some(old) if old != actual => {
+                        return Err(error(op, format!("binds @{} to {actual}, but another input binds it to {old}", s.name)));
+                    }
+                    _ => in_range(&s, actual).map_err(|e| error(op, e))?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a block to its terminator, whose operands are the result.
+    fn block(&mut self, block: Block) -> Result<Vec<Bound>, RunError> {
+        for op in block.ops() {
+            let end = matches!(op.kind(), Some(OpKind::Yield)) || op.is("func.return");
+            if end {
+                let get =
+                    |v: Value| self.values.get(&v).cloned().ok_or_else(|| error(op, "uses a value that has not been computed".into()));
+                return op.operands().into_iter().map(get).collect();
+            }
+            let results = self.op(op)?;
+            if results.len() != op.result_count() {
+                return Err(error(op, format!("gave {} results where {} are declared", results.len(), op.result_count())));
+            }
+            for (v, r) in op.results().into_iter().zip(results) {
+                if let Bound::Tensor(t) = &r {
+                    check(v.ty(), t).map_err(|e| error(op, format!("has a result that {e}")))?;
+                }
+                self.values.insert(v, r);
+            }
+        }
+        Err(error(block.parent().unwrap_or(self.module), "has a block without an end".into()))
+    }
+
+    /// A block with arguments.
+    fn region(&mut self, region: Region, args: Vec<Bound>) -> Result<Vec<Bound>, RunError> {
+        let block = region.first().ok_or_else(|| error(self.module, "has an empty region".into()))?;
+        self.values.extend(block.args().into_iter().zip(args));
+        self.block(block)
+    }
+
+    fn op(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
+        let fail = |e: String| error(op, e);
+        let Some(kind) = op.kind() else { return self.upstream(op) };
+        let regions = op.regions();
+        match kind {
+            OpKind::If => {
+                let c = self.tensor(op.operand(0)).map_err(fail)?;
+                let taken = c.as_i().map_err(fail)?.first().is_some_and(|c| *c != 0);
+                self.region(regions[if taken { 0 } else { 1 }], vec![])
+            }
+            OpKind::While => {
+                let mut state: Vec<Bound> = op
+                    .operands()
+                    .iter()
+                    .map(|v| self.values.get(v).cloned())
+                    .collect::<Option<_>>()
+                    .ok_or_else(|| fail("uses a value that has not been computed".into()))?;
+                for _ in 0..self.interp.max_iterations {
+                    let test = self.region(regions[0], state.clone())?;
+                    let Some(Bound::Tensor(t)) = test.first() else { return Err(fail("has a condition without a value".into())) };
+                    if t.as_i().map_err(fail)?.first() == Some(&0) {
+                        return Ok(state);
+                    }
+                    state = self.region(regions[1], state)?;
+                }
+                Err(fail(format!("ran {} times without ending", self.interp.max_iterations)))
+            }
+            OpKind::Scan => self.scan(op),
+            OpKind::Attention => self.attention(op),
+            OpKind::CustomCall => {
+                let o = CustomCall::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let inputs: Vec<_> = o.inputs.iter().map(|v| self.tensor(*v)).collect::<Result<_, _>>().map_err(fail)?;
+                let call = self
+                    .interp
+                    .custom_calls
+                    .get(&o.callee)
+                    .ok_or_else(|| fail(format!("calls '{}', which is not registered", o.callee)))?;
+                Ok(call(&inputs, o.config).map_err(fail)?.into_iter().map(|t| Bound::Tensor(Rc::new(t))).collect())
+            }
+            OpKind::GetGlobal => {
+                let o = GetGlobal::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
+                let found = all.into_iter().find(|g| g.kind() == Some(OpKind::Global) && g.symbol().as_deref() == Some(&o.global));
+                let global = found.and_then(Global::of).ok_or_else(|| fail(format!("names @{}, which is no global", o.global)))?;
+                let value = match (global.value, global.source) {
+                    (Some(a), _) => a.as_tensor(),
+                    (None, Some(source)) => (self.interp.globals)(&o.global, &source),
+                    (None, None) => Err("has neither a source nor a value".into()),
+                };
+                Ok(vec![Bound::Tensor(Rc::new(value.map_err(fail)?))])
+            }
+            OpKind::Sym => {
+                let o = Sym::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let value = self.symbols.get(&o.name).copied().ok_or_else(|| fail(format!("is bound by no input: @{}", o.name)))?;
+                in_range(&o, value).map_err(fail)?;
+                Ok(vec![Bound::Index(value)])
+            }
+            OpKind::SymExpr => {
+                let o = SymExpr::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
+                let value =
+                    sym::evaluate(o.kind, a, b).ok_or_else(|| fail(format!("has no value: {} of {a} and {b}", o.kind.keyword())))?;
+                Ok(vec![Bound::Index(value)])
+            }
+            OpKind::Dim => {
+                let o = Dim::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let t = self.tensor(o.input).map_err(fail)?;
+                let size = usize::try_from(o.axis).ok().and_then(|a| t.shape().get(a).copied());
+                Ok(vec![Bound::Index(size.ok_or_else(|| fail(format!("has axis {} outside of rank {}", o.axis, t.rank())))? as i64)])
+            }
+            OpKind::BindShape => {
+                let o = BindShape::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let t = self.tensor(o.value).map_err(fail)?;
+                for (i, (s, actual)) in o.sizes.iter().zip(t.shape()).enumerate() {
+                    let stated = self.size(s).map_err(fail)?;
+                    if stated != *actual as i64 {
+                        return Err(fail(format!("states size {stated} of dimension {i}, which has size {actual}")));
+                    }
+                }
+                Ok(vec![])
+            }
+            _ => {
+                let view = View::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let run = eval::eval(&view, &|v| self.tensor(v), &|s| self.size(s));
+                let results = run.map_err(fail)?.into_iter();
+                Ok(results.map(|t| Bound::Tensor(Rc::new(if self.interp.mode == Mode::Rounded { t.rounded() } else { t }))).collect())
+            }
+        }
+    }
+
+    fn size(&self, s: &Size) -> Result<i64, String> {
+        match s {
+            Size::Static(n) => Ok(*n),
+            Size::Dynamic(v) => self.index(*v),
+        }
+    }
+
+    fn upstream(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
+        let fail = |e: String| error(op, e);
+        if op.is("arith.constant") {
+            let a = op.attr("value").ok_or_else(|| fail("has no value".into()))?;
+            if a.type_of().is_index() {
+                return Ok(vec![Bound::Index(a.as_i64().ok_or_else(|| fail("has no integer".into()))?)]);
+            }
+            return Ok(vec![Bound::Tensor(Rc::new(a.as_tensor().map_err(fail)?))]);
+        }
+        if op.is("func.call") {
+            let callee = op.attr("callee").and_then(Attr::as_symbol).ok_or_else(|| fail("names no function".into()))?;
+            let inputs = op.operands().iter().map(|v| self.values.get(v).cloned()).collect::<Option<_>>();
+            return self.interp.call(
+                self.module,
+                &callee,
+                inputs.ok_or_else(|| fail("uses a value that has not been computed".into()))?,
+                self.depth + 1,
+            );
+        }
+        Err(fail("is not an op that the interpreter runs; it runs the graph and prims levels".into()))
+    }
+
+    fn scan(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
+        let fail = |e: String| error(op, e);
+        let o = Scan::of(op).ok_or_else(|| fail("is malformed".into()))?;
+        let mut carried: Vec<Bound> = o.inits.iter().map(|v| self.tensor(*v).map(Bound::Tensor)).collect::<Result<_, _>>().map_err(fail)?;
+        let inputs: Vec<_> = o.inputs.iter().map(|v| self.tensor(*v)).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+        let length = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(0);
+        if inputs.iter().any(|t| t.shape().first() != Some(&length)) {
+            return Err(fail("scans over inputs of different lengths".into()));
+        }
+        let mut stacked: Vec<Vec<Rc<Tensor>>> = vec![vec![]; op.result_count() - o.inits.len()];
+        for step in 0..length {
+            let i = if o.reverse { length - 1 - step } else { step };
+            let mut args = carried.clone();
+            for t in &inputs {
+                args.push(Bound::Tensor(Rc::new(row(t, i).map_err(fail)?)));
+            }
+            let mut yields = self.region(op.regions()[0], args)?;
+            for (all, y) in stacked.iter_mut().zip(yields.split_off(carried.len())) {
+                let Bound::Tensor(t) = y else { return Err(fail("stacks a size".into())) };
+                all.push(t);
+            }
+            carried = yields;
+        }
+        for (k, mut rows) in stacked.into_iter().enumerate() {
+            if o.reverse {
+                rows.reverse();
+            }
+            carried.push(Bound::Tensor(Rc::new(self.stack(op.result(o.inits.len() + k).ty(), rows).map_err(fail)?)));
+        }
+        Ok(carried)
+    }
+
+    /// Rows as one tensor with a new leading dimension; the type gives dtype and sizes when there are none.
+    fn stack(&self, ty: Type, rows: Vec<Rc<Tensor>>) -> Result<Tensor, String> {
+        let Some(first) = rows.first() else {
+            let t = crate::rules::tensor_type(ty)?;
+            let shape = t.dims.iter().skip(1).map(|d| d.known().map(|n| n as usize)).collect::<Option<Vec<_>>>();
+            let shape = [vec![0], shape.ok_or("stacks no rows of unknown sizes")?].concat();
+            return if t.dtype.is_float() { Tensor::floats(t.dtype, shape, vec![]) } else { Tensor::ints(t.dtype, shape, vec![]) };
+        };
+        let shape = [vec![1], first.shape().to_vec()].concat();
+        let rows: Vec<Tensor> = rows.iter().map(|r| Tensor::clone(r).with_shape(shape.clone())).collect::<Result<_, _>>()?;
+        reference::concat(&rows.iter().collect::<Vec<_>>(), 0)
+    }
+
+    fn attention(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
+        let fail = |e: String| error(op, e);
+        let o = Attention::of(op).ok_or_else(|| fail("is malformed".into()))?;
+        let get = |v: Value| self.tensor(v);
+        let opt = |v: Option<Value>| v.map(get).transpose();
+        let (q, k, v) = (get(o.query).map_err(fail)?, get(o.key).map_err(fail)?, get(o.value).map_err(fail)?);
+        let (bias, query_lengths) = (opt(o.bias).map_err(fail)?, opt(o.query_lengths).map_err(fail)?);
+        let (key_lengths, dropout_key) = (opt(o.key_lengths).map_err(fail)?, opt(o.dropout_key).map_err(fail)?);
+        let params = reference::AttentionParams {
+            bias: bias.as_deref(),
+            query_lengths: query_lengths.as_deref(),
+            key_lengths: key_lengths.as_deref(),
+            dropout_key: dropout_key.as_deref(),
+            dropout_p: o.dropout_p,
+            scale: o.scale,
+            causal: o.causal,
+            with_lse: o.with_lse,
+        };
+        let regions = op.regions();
+        let dtype = if q.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let frame = std::cell::RefCell::new(self);
+        let position = |p: [i64; 4]| p.map(|i| Tensor::scalar_i(DType::I64, i).map(|t| Bound::Tensor(Rc::new(t))));
+        let run =
+            |region: Region, args: Vec<Bound>| match frame.borrow_mut().region(region, args).map_err(|e| e.to_string())?.into_iter().next()
+            {
+                Some(Bound::Tensor(t)) => Ok(t),
+                _ => Err("has a region without a value".to_string()),
+            };
+        let mut score = |s: f64, p: [i64; 4]| {
+            let mut args = vec![Bound::Tensor(Rc::new(Tensor::scalar_f(dtype, s)?))];
+            position(p).into_iter().try_for_each(|i| i.map(|i| args.push(i)))?;
+            run(regions[0], args)?.as_f()?.first().copied().ok_or_else(|| "has an empty score".to_string())
+        };
+        let mut mask = |p: [i64; 4]| {
+            let args = position(p).into_iter().collect::<Result<Vec<_>, _>>()?;
+            Ok(run(regions[1], args)?.as_i()?.first().is_some_and(|m| *m != 0))
+        };
+        let score: Option<reference::ScoreFn<'_>> = if regions[0].is_empty() { None } else { Some(&mut score) };
+        let mask: Option<reference::MaskFn<'_>> = if regions[1].is_empty() { None } else { Some(&mut mask) };
+        let (result, lse) = reference::attention(&q, &k, &v, &params, score, mask).map_err(fail)?;
+        let mode = frame.borrow().interp.mode;
+        Ok([Some(result), lse]
+            .into_iter()
+            .flatten()
+            .map(|t| Bound::Tensor(Rc::new(if mode == Mode::Rounded { t.rounded() } else { t })))
+            .collect())
+    }
+}
+
+fn row(t: &Tensor, i: usize) -> Result<Tensor, String> {
+    let mut offsets = vec![0; t.rank()];
+    offsets[0] = i as i64;
+    let mut sizes: Vec<i64> = t.shape().iter().map(|n| *n as i64).collect();
+    sizes[0] = 1;
+    reference::slice(t, &offsets, &sizes, &vec![1; t.rank()])?.with_shape(t.shape()[1..].to_vec())
+}
+
+fn in_range(s: &Sym, value: i64) -> Result<(), String> {
+    if value < s.min || s.max.is_some_and(|m| value > m) {
+        let max = s.max.map_or("".into(), |m| m.to_string());
+        return Err(format!("has @{} = {value} outside of [{}, {max}]", s.name, s.min));
+    }
+    if value % s.divisor != 0 {
+        return Err(format!("has @{} = {value}, which {} does not divide", s.name, s.divisor));
+    }
+    Ok(())
+}

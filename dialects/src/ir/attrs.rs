@@ -1,0 +1,237 @@
+//! Attributes.
+use super::*;
+use crate::{
+    ffi,
+    value::{DType, Data, Tensor},
+};
+
+/// An MLIR attribute.
+#[derive(Clone, Copy)]
+pub struct Attr(pub(crate) MlirAttribute);
+
+impl PartialEq for Attr {
+    fn eq(&self, other: &Attr) -> bool {
+        unsafe { mlirAttributeEqual(self.0, other.0) }
+    }
+}
+impl std::fmt::Display for Attr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&printed(|cb, d| unsafe { mlirAttributePrint(self.0, cb, d) }))
+    }
+}
+impl std::fmt::Debug for Attr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl Attr {
+    pub(crate) fn some(raw: MlirAttribute) -> Option<Attr> {
+        (!raw.ptr.is_null()).then_some(Attr(raw))
+    }
+    /// An attribute from its text.
+    pub fn parse(c: Ctx, s: &str) -> Option<Attr> {
+        Attr::some(unsafe { mlirAttributeParseGet(c.raw(), sref(s)) })
+    }
+    /// `unit`.
+    pub fn unit(c: Ctx) -> Attr {
+        Attr(unsafe { mlirUnitAttrGet(c.raw()) })
+    }
+    /// A 64-bit integer.
+    pub fn i64(c: Ctx, value: i64) -> Attr {
+        Attr(unsafe { mlirIntegerAttrGet(mlirIntegerTypeGet(c.raw(), 64), value) })
+    }
+    /// An integer of `index` type.
+    pub fn index(c: Ctx, value: i64) -> Attr {
+        Attr(unsafe { mlirIntegerAttrGet(mlirIndexTypeGet(c.raw()), value) })
+    }
+    /// A 64-bit float.
+    pub fn f64(c: Ctx, value: f64) -> Attr {
+        Attr(unsafe { mlirFloatAttrDoubleGet(c.raw(), mlirF64TypeGet(c.raw()), value) })
+    }
+    /// A scalar of a dtype, from a float (rounded) or an integer (wrapped).
+    pub fn scalar(c: Ctx, dtype: DType, value: f64) -> Attr {
+        let ty = Type::scalar(c, dtype).0;
+        Attr(unsafe {
+            if dtype.is_float() {
+                mlirFloatAttrDoubleGet(c.raw(), ty, dtype.round(value))
+            } else {
+                mlirIntegerAttrGet(ty, dtype.wrap(value as i64))
+            }
+        })
+    }
+    /// An integer scalar of a dtype, without a detour over f64.
+    pub fn scalar_int(c: Ctx, dtype: DType, value: i64) -> Attr {
+        if dtype.is_float() {
+            Attr::scalar(c, dtype, value as f64)
+        } else {
+            Attr(unsafe { mlirIntegerAttrGet(Type::scalar(c, dtype).0, dtype.wrap(value)) })
+        }
+    }
+    /// A string.
+    pub fn string(c: Ctx, s: &str) -> Attr {
+        Attr(unsafe { mlirStringAttrGet(c.raw(), sref(s)) })
+    }
+    /// A reference `@s`.
+    pub fn symbol(c: Ctx, s: &str) -> Attr {
+        Attr(unsafe { mlirFlatSymbolRefAttrGet(c.raw(), sref(s)) })
+    }
+    /// A type as an attribute.
+    pub fn ty(t: Type) -> Attr {
+        Attr(unsafe { mlirTypeAttrGet(t.0) })
+    }
+    /// `array<i64: …>`.
+    pub fn i64s(c: Ctx, values: &[i64]) -> Attr {
+        Attr(unsafe { mlirDenseI64ArrayGet(c.raw(), values.len() as isize, values.as_ptr()) })
+    }
+    pub(crate) fn i32s(c: Ctx, values: &[i32]) -> Attr {
+        Attr(unsafe { mlirDenseI32ArrayGet(c.raw(), values.len() as isize, values.as_ptr()) })
+    }
+    /// `#kiln.layout<…>`: strides and offset in elements, alignment in bytes (0: unknown).
+    pub fn layout(c: Ctx, strides: &[i64], offset: i64, alignment: i64) -> Attr {
+        Attr(unsafe { ffi::kilnLayoutGet(c.raw(), strides.len() as isize, strides.as_ptr(), offset, alignment) })
+    }
+    /// Strides, offset and alignment of a `#kiln.layout`.
+    pub fn as_layout(self) -> Option<(Vec<i64>, i64, i64)> {
+        extern "C" fn take(n: isize, p: *const i64, out: *mut std::ffi::c_void) {
+            unsafe { (*out.cast::<Vec<i64>>()).extend_from_slice(list(n, p)) }
+        }
+        let (mut strides, mut offset, mut alignment) = (Vec::<i64>::new(), 0, 0);
+        unsafe { ffi::kilnLayoutRead(self.0, take, (&raw mut strides).cast(), &mut offset, &mut alignment) }
+            .then_some((strides, offset, alignment))
+    }
+    /// Literal elements of the tensor's own dtype and shape.
+    pub fn dense(c: Ctx, t: &Tensor) -> Result<Attr, String> {
+        let dims: Vec<_> = t.shape().iter().map(|d| crate::sym::Dim::Known(*d as i64)).collect();
+        let ty = Type::tensor(c, t.dtype(), &dims).0;
+        let bytes = t.dtype().encode(t);
+        Attr::some(unsafe {
+            if t.dtype() == DType::I1 {
+                // Raw i1 buffers are bit-packed in a way that has changed between releases; bools have a call of their own.
+                let Data::I(values) = t.data() else { return Err("an i1 tensor with float data".into()) };
+                let flags: Vec<i32> = values.iter().map(|v| (*v != 0) as i32).collect();
+                mlirDenseElementsAttrBoolGet(ty, flags.len() as isize, flags.as_ptr())
+            } else {
+                mlirDenseElementsAttrRawBufferGet(ty, bytes.len(), bytes.as_ptr().cast())
+            }
+        })
+        .ok_or_else(|| format!("{} bytes do not make a dense<…> of {}", bytes.len(), Type(ty)))
+    }
+    /// The value of literal elements; splats are spread out.
+    pub fn as_tensor(self) -> Result<Tensor, String> {
+        unsafe {
+            if !mlirAttributeIsADenseElements(self.0) {
+                return Err("is not a dense<…> literal".to_string());
+            }
+            let ty = Type(mlirAttributeGetType(self.0));
+            let dtype = ty.element().ok_or("has no element type")?.dtype()?;
+            let shape: Option<Vec<usize>> = ty.dims().iter().map(|d| d.known().map(|n| n as usize)).collect();
+            let shape = shape.ok_or("has a dynamic shape")?;
+            let count = mlirElementsAttrGetNumElements(self.0) as usize;
+            if dtype == DType::I1 {
+                let values = (0..count).map(|i| mlirDenseElementsAttrGetBoolValue(self.0, i as isize) as i64).collect();
+                return Tensor::ints(dtype, shape, values);
+            }
+            let splat = mlirDenseElementsAttrIsSplat(self.0);
+            let stored = if splat { 1 } else { count } * dtype.byte_size();
+            let raw = list(stored as isize, mlirDenseElementsAttrGetRawData(self.0).cast::<u8>());
+            if splat && count > 0 { dtype.decode(&shape, &raw.repeat(count)) } else { dtype.decode(&shape, raw) }
+        }
+    }
+    /// How many elements a `dense<…>` literal stores: one for a splat.
+    pub fn stored_elements(self) -> Option<usize> {
+        unsafe {
+            let dense = mlirAttributeIsADenseElements(self.0);
+            dense.then(|| if mlirDenseElementsAttrIsSplat(self.0) { 1 } else { mlirElementsAttrGetNumElements(self.0) as usize })
+        }
+    }
+    /// The integer's value, of any integer or index type; unsigned ones as they are.
+    pub fn as_i64(self) -> Option<i64> {
+        unsafe {
+            if !mlirAttributeIsAInteger(self.0) {
+                return None;
+            }
+            let ty = mlirAttributeGetType(self.0);
+            Some(if mlirTypeIsAInteger(ty) && mlirIntegerTypeIsUnsigned(ty) {
+                mlirIntegerAttrGetValueUInt(self.0) as i64
+            } else if mlirTypeIsAInteger(ty) && mlirIntegerTypeIsSigned(ty) {
+                mlirIntegerAttrGetValueSInt(self.0)
+            } else {
+                mlirIntegerAttrGetValueInt(self.0)
+            })
+        }
+    }
+    /// The float's value.
+    pub fn as_f64(self) -> Option<f64> {
+        unsafe { mlirAttributeIsAFloat(self.0).then(|| mlirFloatAttrGetValueDouble(self.0)) }
+    }
+    /// The bool's value.
+    pub fn as_bool(self) -> Option<bool> {
+        unsafe { mlirAttributeIsABool(self.0).then(|| mlirBoolAttrGetValue(self.0)) }
+    }
+    /// The string's text.
+    pub fn as_string(self) -> Option<String> {
+        unsafe { mlirAttributeIsAString(self.0).then(|| text(mlirStringAttrGetValue(self.0))) }
+    }
+    /// The name behind `@`.
+    pub fn as_symbol(self) -> Option<String> {
+        unsafe { mlirAttributeIsAFlatSymbolRef(self.0).then(|| text(mlirFlatSymbolRefAttrGetValue(self.0))) }
+    }
+    /// The type of a type attribute.
+    pub fn as_type(self) -> Option<Type> {
+        unsafe { mlirAttributeIsAType(self.0).then(|| Type(mlirTypeAttrGetValue(self.0))) }
+    }
+    /// The numbers of `array<i64: …>`.
+    pub fn as_i64s(self) -> Option<Vec<i64>> {
+        unsafe {
+            mlirAttributeIsADenseI64Array(self.0)
+                .then(|| (0..mlirDenseArrayGetNumElements(self.0)).map(|i| mlirDenseI64ArrayGetElement(self.0, i)).collect())
+        }
+    }
+    pub(crate) fn as_i32s(self) -> Option<Vec<i32>> {
+        unsafe {
+            mlirAttributeIsADenseI32Array(self.0)
+                .then(|| (0..mlirDenseArrayGetNumElements(self.0)).map(|i| mlirDenseI32ArrayGetElement(self.0, i)).collect())
+        }
+    }
+    /// The elements of `[…]`.
+    pub fn as_array(self) -> Option<Vec<Attr>> {
+        unsafe {
+            mlirAttributeIsAArray(self.0)
+                .then(|| (0..mlirArrayAttrGetNumElements(self.0)).map(|i| Attr(mlirArrayAttrGetElement(self.0, i))).collect())
+        }
+    }
+    /// The entries of `{…}`.
+    pub fn entries(self) -> Option<Vec<(String, Attr)>> {
+        unsafe {
+            mlirAttributeIsADictionary(self.0).then(|| {
+                let entry = |i| {
+                    let named = mlirDictionaryAttrGetElement(self.0, i);
+                    (text(mlirIdentifierStr(named.name)), Attr(named.attribute))
+                };
+                (0..mlirDictionaryAttrGetNumElements(self.0)).map(entry).collect()
+            })
+        }
+    }
+    /// One entry of `{…}`.
+    pub fn entry(self, name: &str) -> Option<Attr> {
+        unsafe {
+            if mlirAttributeIsADictionary(self.0) { Attr::some(mlirDictionaryAttrGetElementByName(self.0, sref(name))) } else { None }
+        }
+    }
+    /// A dictionary.
+    pub fn dictionary(c: Ctx, entries: &[(&str, Attr)]) -> Attr {
+        let named: Vec<_> =
+            entries.iter().map(|(n, a)| unsafe { mlirNamedAttributeGet(mlirIdentifierGet(c.raw(), sref(n)), a.0) }).collect();
+        Attr(unsafe { mlirDictionaryAttrGet(c.raw(), named.len() as isize, named.as_ptr()) })
+    }
+    /// An array `[…]`.
+    pub fn array(c: Ctx, values: &[Attr]) -> Attr {
+        let raw: Vec<_> = values.iter().map(|a| a.0).collect();
+        Attr(unsafe { mlirArrayAttrGet(c.raw(), raw.len() as isize, raw.as_ptr()) })
+    }
+    /// The attribute's type; `none` for untyped ones.
+    pub fn type_of(self) -> Type {
+        Type(unsafe { mlirAttributeGetType(self.0) })
+    }
+}

@@ -1,0 +1,202 @@
+//! The only way to make ops: an insertion point and a location, always both.
+use super::*;
+use crate::{rules, sym::Dim, value::DType};
+
+/// An op in the making: what nodes write into.
+pub struct State {
+    ctx: Ctx,
+    values: Vec<Value>,
+    groups: Vec<i32>,
+    attrs: Vec<(String, Attr)>,
+}
+
+impl State {
+    fn new(ctx: Ctx) -> State {
+        State { ctx, values: vec![], groups: vec![], attrs: vec![] }
+    }
+    pub(crate) fn operands(&mut self, v: &[Value]) {
+        self.values.extend_from_slice(v);
+        self.groups.push(v.len() as i32);
+    }
+    pub(crate) fn sizes(&mut self, name: &str, sizes: &[Size]) {
+        let dynamic: Vec<_> = sizes.iter().filter_map(|s| if let Size::Dynamic(v) = s { Some(*v) } else { None }).collect();
+        self.operands(&dynamic);
+        self.i64s(name, &sizes.iter().map(|s| s.known().unwrap_or(Size::DYNAMIC)).collect::<Vec<_>>());
+    }
+    pub(crate) fn segments(&mut self) {
+        self.attrs.push(("operandSegmentSizes".into(), Attr::i32s(self.ctx, &self.groups)));
+    }
+    pub(crate) fn attr(&mut self, name: &str, a: &Attr) {
+        self.attrs.push((name.into(), *a));
+    }
+    pub(crate) fn i64s(&mut self, name: &str, v: &[i64]) {
+        self.attr(name, &Attr::i64s(self.ctx, v))
+    }
+    pub(crate) fn i64(&mut self, name: &str, v: &i64) {
+        self.attr(name, &Attr::i64(self.ctx, *v))
+    }
+    pub(crate) fn f64(&mut self, name: &str, v: &f64) {
+        self.attr(name, &Attr::f64(self.ctx, *v))
+    }
+    pub(crate) fn unit(&mut self, name: &str, on: bool) {
+        if on {
+            self.attr(name, &Attr::unit(self.ctx))
+        }
+    }
+    pub(crate) fn ty(&mut self, name: &str, t: &Type) {
+        self.attr(name, &Attr::ty(*t))
+    }
+    pub(crate) fn string(&mut self, name: &str, s: &str) {
+        self.attr(name, &Attr::string(self.ctx, s))
+    }
+    pub(crate) fn symbol(&mut self, name: &str, s: &str) {
+        self.attr(name, &Attr::symbol(self.ctx, s))
+    }
+}
+
+/// Makes ops at an insertion point, all with one location.
+#[derive(Clone, Copy)]
+pub struct Builder {
+    /// The context.
+    pub ctx: Ctx,
+    /// The location of every op made.
+    pub loc: Loc,
+    block: Block,
+    before: Option<Op>,
+}
+
+impl Builder {
+    /// Appends to a block.
+    pub fn at_end(ctx: Ctx, block: Block, loc: Loc) -> Builder {
+        Builder { ctx, loc, block, before: None }
+    }
+    /// Inserts in front of `op`, with `op`'s location; `None` if `op` is in no block.
+    pub fn before(op: Op) -> Option<Builder> {
+        Some(Builder { ctx: op.ctx(), loc: op.loc(), block: op.block()?, before: Some(op) })
+    }
+    /// Inserts behind `op`, with `op`'s location.
+    pub fn after(op: Op) -> Option<Builder> {
+        Some(Builder { ctx: op.ctx(), loc: op.loc(), block: op.block()?, before: op.next() })
+    }
+    /// The same place with another location.
+    pub fn at(self, loc: Loc) -> Builder {
+        Builder { loc, ..self }
+    }
+
+    /// Any op by name. `regions` get one block each, with these argument types, filled by the closure.
+    pub fn generic(
+        &self,
+        name: &str,
+        operands: &[Value],
+        types: &[Type],
+        attrs: &[(&str, Attr)],
+        regions: &mut [RegionBody<'_>],
+    ) -> Result<Op, String> {
+        let mut raw_regions = vec![];
+        for (args, body) in regions.iter_mut() {
+            unsafe {
+                let region = mlirRegionCreate();
+                raw_regions.push(region);
+                let tys: Vec<_> = args.iter().map(|t| t.0).collect();
+                let locs = vec![self.loc.0; tys.len()];
+                let block = Block::of(mlirBlockCreate(tys.len() as isize, tys.as_ptr(), locs.as_ptr()));
+                mlirRegionAppendOwnedBlock(region, block.raw());
+                let inner = Builder { block, before: None, ..*self };
+                if let Err(e) = body(inner, block.args()) {
+                    raw_regions.into_iter().for_each(|r| mlirRegionDestroy(r));
+                    return Err(e);
+                }
+            }
+        }
+        self.create(name, operands, types, attrs, raw_regions)
+    }
+
+    fn create(
+        &self,
+        name: &str,
+        operands: &[Value],
+        types: &[Type],
+        attrs: &[(&str, Attr)],
+        regions: Vec<MlirRegion>,
+    ) -> Result<Op, String> {
+        let values: Vec<_> = operands.iter().map(|v| v.raw()).collect();
+        let types: Vec<_> = types.iter().map(|t| t.0).collect();
+        let c = self.ctx.raw();
+        let named: Vec<_> = attrs.iter().map(|(n, a)| unsafe { mlirNamedAttributeGet(mlirIdentifierGet(c, sref(n)), a.0) }).collect();
+        unsafe {
+            let mut state = mlirOperationStateGet(sref(name), self.loc.0);
+            mlirOperationStateAddOperands(&mut state, values.len() as isize, values.as_ptr());
+            mlirOperationStateAddResults(&mut state, types.len() as isize, types.as_ptr());
+            mlirOperationStateAddAttributes(&mut state, named.len() as isize, named.as_ptr());
+            mlirOperationStateAddOwnedRegions(&mut state, regions.len() as isize, regions.as_ptr());
+            let op = Op::some(mlirOperationCreate(&mut state)).ok_or_else(|| format!("MLIR refused to make a {name}"))?;
+            match self.before {
+                Some(next) => mlirBlockInsertOwnedOperationBefore(self.block.raw(), next.raw(), op.raw()),
+                None => mlirBlockAppendOwnedOperation(self.block.raw(), op.raw()),
+            }
+            Ok(op)
+        }
+    }
+
+    /// An op whose result types follow from the node. Errors are the shape rule's.
+    pub fn create_node<N: Node>(&self, node: &N) -> Result<Op, String> {
+        let mut s = State::new(self.ctx);
+        node.write(&mut s);
+        let view = View::of_list(self.ctx, N::KIND, s.values, vec![], s.attrs);
+        let types = rules::infer_types(&view).map_err(|e| format!("'{}' op {e}", N::KIND.name()))?;
+        let attrs: Vec<_> = view.list().iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        self.create(N::KIND.name(), &view.values, &types, &attrs, empty_regions(N::KIND.regions().len()))
+    }
+    /// An op with given result types and regions, for ops whose types do not follow from their operands.
+    pub fn create_with<N: Node>(&self, node: &N, types: &[Type], regions: &mut [RegionBody<'_>]) -> Result<Op, String> {
+        let mut s = State::new(self.ctx);
+        node.write(&mut s);
+        let attrs: Vec<_> = s.attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        self.generic(N::KIND.name(), &s.values, types, &attrs, regions)
+    }
+    /// The only result of [`Builder::create_node`].
+    pub fn add<N: Node>(&self, node: &N) -> Result<Value, String> {
+        self.create_node(node).map(|op| op.result(0))
+    }
+    /// `arith.constant` of index type.
+    pub fn index(&self, value: i64) -> Result<Value, String> {
+        Ok(self.create("arith.constant", &[], &[Type::index(self.ctx)], &[("value", Attr::index(self.ctx, value))], vec![])?.result(0))
+    }
+    /// A function with these types; the closure fills its body, which ends in `func.return`.
+    pub fn function(&self, name: &str, inputs: &[Type], results: &[Type], body: &mut RegionFill<'_>) -> Result<Op, String> {
+        let attrs = [("sym_name", Attr::string(self.ctx, name)), ("function_type", Attr::ty(Type::function(self.ctx, inputs, results)))];
+        self.generic("func.func", &[], &[], &attrs, &mut [(inputs, body)])
+    }
+    /// `func.return`.
+    pub fn ret(&self, values: &[Value]) -> Result<Op, String> {
+        self.create("func.return", values, &[], &[], vec![])
+    }
+    /// The SSA sizes of a value: numbers where its type has them, `kiln.dim` ops where not.
+    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
+        (0..v.ty().dims().len()).map(|i| self.size_of(v, i)).collect()
+    }
+    /// The SSA size of one dimension.
+    pub fn size_of(&self, v: Value, axis: usize) -> Result<Size, String> {
+        match v.ty().dims().get(axis) {
+            Some(Dim::Known(n)) => Ok(Size::Static(*n)),
+            Some(_) => {
+                let op = self.create("kiln.dim", &[v], &[Type::index(self.ctx)], &[("axis", Attr::i64(self.ctx, axis as i64))], vec![])?;
+                Ok(Size::Dynamic(op.result(0)))
+            }
+            None => Err(format!("has no dimension {axis}")),
+        }
+    }
+    /// `kiln.splat` of a number.
+    pub fn splat(&self, dtype: DType, sizes: &[Size], value: f64) -> Result<Value, String> {
+        self.add(&crate::ops::Splat { value: Attr::scalar(self.ctx, dtype, value), sizes: sizes.to_vec() })
+    }
+}
+
+/// Fills a region's block, given a builder inside and the block's arguments.
+pub type RegionFill<'a> = dyn FnMut(Builder, Vec<Value>) -> Result<(), String> + 'a;
+/// Argument types of a region's block, and what fills it.
+pub type RegionBody<'a> = (&'a [Type], &'a mut RegionFill<'a>);
+
+fn empty_regions(n: usize) -> Vec<MlirRegion> {
+    (0..n).map(|_| unsafe { mlirRegionCreate() }).collect()
+}

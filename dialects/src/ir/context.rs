@@ -1,0 +1,85 @@
+//! The one constructor of contexts: every dialect registered, `kiln` and `func` loaded, MLIR's threading off.
+use super::*;
+use crate::ffi;
+use std::{marker::PhantomData, sync::OnceLock};
+
+/// An MLIR context; one per compile job. It may move to another thread but is not shared between threads.
+#[derive(Debug)]
+pub struct Context {
+    raw: MlirContext,
+    _one_thread: PhantomData<*mut ()>,
+}
+// SAFETY: threading is off and nothing in a context is tied to the thread that made it; `PhantomData` keeps it from being `Sync`.
+unsafe impl Send for Context {}
+
+/// A handle of a [`Context`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ctx(pub(crate) *mut std::ffi::c_void);
+
+struct Registry(MlirDialectRegistry);
+// SAFETY: filled once under OnceLock; afterwards only copied from, which MLIR does without writing.
+unsafe impl Send for Registry {}
+unsafe impl Sync for Registry {}
+
+fn registry() -> MlirDialectRegistry {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    let make = || unsafe {
+        let r = mlirDialectRegistryCreate();
+        mlirRegisterAllDialects(r);
+        mlirDialectHandleInsertDialect(ffi::mlirGetDialectHandle__kiln__(), r);
+        mlirRegisterAllPasses();
+        Registry(r)
+    };
+    REGISTRY.get_or_init(make).0
+}
+
+impl Context {
+    /// A fresh context.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Context {
+        unsafe {
+            let raw = mlirContextCreateWithRegistry(registry(), false);
+            for d in ["kiln", "func", "arith"] {
+                mlirContextGetOrLoadDialect(raw, sref(d));
+            }
+            ffi::kilnPrintOpOnDiagnostic(raw, false);
+            Context { raw, _one_thread: PhantomData }
+        }
+    }
+    /// Makes upstream's passes known to the pipeline parser; needed before kiln's own are registered.
+    pub fn register_upstream() {
+        registry();
+    }
+    /// The handle that everything else takes.
+    pub fn ctx(&self) -> Ctx {
+        Ctx(self.raw.ptr)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        unsafe { mlirContextDestroy(self.raw) }
+    }
+}
+
+impl Ctx {
+    pub(crate) fn raw(self) -> MlirContext {
+        MlirContext { ptr: self.0 }
+    }
+    /// Whether ops of unknown dialects parse.
+    pub fn allow_unregistered(self, on: bool) {
+        unsafe { mlirContextSetAllowUnregisteredDialects(self.raw(), on) }
+    }
+    /// The names of the loaded and registered dialects that a newcomer can ask for; loads `name`.
+    pub fn load_dialect(self, name: &str) -> bool {
+        unsafe { !mlirContextGetOrLoadDialect(self.raw(), sref(name)).ptr.is_null() }
+    }
+    /// How many dialects are registered.
+    pub fn registered_dialects(self) -> usize {
+        unsafe { mlirContextGetNumRegisteredDialects(self.raw()) as usize }
+    }
+    /// Whether the op's dialect is loaded and knows it.
+    pub fn knows_op(self, name: &str) -> bool {
+        unsafe { mlirContextIsRegisteredOperation(self.raw(), sref(name)) }
+    }
+}

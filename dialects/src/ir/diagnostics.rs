@@ -1,0 +1,92 @@
+//! MLIR's diagnostics as values.
+use super::*;
+
+/// How bad a diagnostic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The operation failed.
+    Error,
+    /// Something looks wrong.
+    Warning,
+    /// More about another diagnostic.
+    Note,
+    /// What a pass did or did not do, and why.
+    Remark,
+}
+
+impl Severity {
+    /// Its keyword: `error`, `warning`, `note`, `remark`.
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+            Severity::Remark => "remark",
+        }
+    }
+}
+
+/// One message with its location chain (innermost first) and notes.
+#[derive(Clone, Debug)]
+pub struct Diagnostic {
+    /// How bad.
+    pub severity: Severity,
+    /// The message.
+    pub message: String,
+    /// `file:line:col` and `"name"` parts, innermost first.
+    pub locations: Vec<String>,
+    /// File, line, column of the innermost file location.
+    pub place: Option<(String, u32, u32)>,
+    /// Attached notes.
+    pub notes: Vec<Diagnostic>,
+}
+
+impl std::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.locations.is_empty() {
+            write!(f, "{}: ", self.locations.join(" <- "))?;
+        }
+        write!(f, "{}: {}", self.severity.keyword(), self.message)?;
+        self.notes.iter().try_for_each(|n| write!(f, "\n  {n}"))
+    }
+}
+
+fn read(d: MlirDiagnostic) -> Diagnostic {
+    unsafe {
+        let loc = Loc(mlirDiagnosticGetLocation(d));
+        Diagnostic {
+            #[allow(non_upper_case_globals)]
+            severity: match mlirDiagnosticGetSeverity(d) {
+                MlirDiagnosticSeverity_MlirDiagnosticError => Severity::Error,
+                MlirDiagnosticSeverity_MlirDiagnosticWarning => Severity::Warning,
+                MlirDiagnosticSeverity_MlirDiagnosticNote => Severity::Note,
+                _ => Severity::Remark,
+            },
+            message: printed(|cb, o| mlirDiagnosticPrint(d, cb, o)),
+            locations: loc.chain(),
+            place: loc.place(),
+            notes: (0..mlirDiagnosticGetNumNotes(d)).map(|i| read(mlirDiagnosticGetNote(d, i))).collect(),
+        }
+    }
+}
+
+/// Runs `f` and returns with its result everything that the context reported meanwhile. Calls may nest; the innermost takes all.
+pub fn collect<T>(c: Ctx, f: impl FnOnce() -> T) -> (T, Vec<Diagnostic>) {
+    extern "C" fn take(d: MlirDiagnostic, out: *mut std::ffi::c_void) -> MlirLogicalResult {
+        // SAFETY: `out` is the Vec below, alive until the handler is detached.
+        let keep = std::panic::catch_unwind(|| unsafe { (*out.cast::<Vec<Diagnostic>>()).push(read(d)) });
+        MlirLogicalResult { value: keep.is_ok() as i8 }
+    }
+    struct Detach(MlirContext, MlirDiagnosticHandlerID);
+    impl Drop for Detach {
+        fn drop(&mut self) {
+            unsafe { mlirContextDetachDiagnosticHandler(self.0, self.1) }
+        }
+    }
+    let all = Box::into_raw(Box::new(Vec::<Diagnostic>::new()));
+    let guard = Detach(c.raw(), unsafe { mlirContextAttachDiagnosticHandler(c.raw(), Some(take), all.cast(), None) });
+    let result = f();
+    drop(guard);
+    // SAFETY: the handler is detached, so this is the only pointer left.
+    (result, *unsafe { Box::from_raw(all) })
+}

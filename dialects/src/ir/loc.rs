@@ -1,0 +1,71 @@
+//! Source locations.
+use super::*;
+
+/// A location: file:line:col, a name, a call site, or a fusion of these.
+#[derive(Clone, Copy)]
+pub struct Loc(pub(crate) MlirLocation);
+
+impl Loc {
+    /// No location. For tests and for IR made of nothing; ops made from ops take theirs.
+    pub fn unknown(c: Ctx) -> Loc {
+        Loc(unsafe { mlirLocationUnknownGet(c.raw()) })
+    }
+    /// A place in a file; lines and columns count from 1.
+    pub fn file(c: Ctx, file: &str, line: u32, col: u32) -> Loc {
+        Loc(unsafe { mlirLocationFileLineColGet(c.raw(), sref(file), line, col) })
+    }
+    /// `name` at this location: where SSA names come from.
+    pub fn named(self, name: &str) -> Loc {
+        Loc(unsafe { mlirLocationNameGet(mlirLocationGetContext(self.0), sref(name), self.0) })
+    }
+    /// The source places, innermost first: `file:line:col` and `"name"`.
+    pub fn chain(self) -> Vec<String> {
+        let mut out = vec![];
+        // Iterative, since a hostile file can nest locations deeply.
+        let mut stack = vec![self.0];
+        while let Some(l) = stack.pop() {
+            unsafe {
+                if mlirLocationIsAFileLineColRange(l) {
+                    let file = text(mlirIdentifierStr(mlirLocationFileLineColRangeGetFilename(l)));
+                    let (line, col) = (mlirLocationFileLineColRangeGetStartLine(l), mlirLocationFileLineColRangeGetStartColumn(l));
+                    out.push(format!("{file}:{line}:{col}"));
+                } else if mlirLocationIsACallSite(l) {
+                    stack.push(mlirLocationCallSiteGetCaller(l));
+                    stack.push(mlirLocationCallSiteGetCallee(l));
+                } else if mlirLocationIsAName(l) {
+                    out.push(format!("\"{}\"", text(mlirIdentifierStr(mlirLocationNameGetName(l)))));
+                    stack.push(mlirLocationNameGetChildLoc(l));
+                } else if mlirLocationIsAFused(l) {
+                    let mut parts = vec![l; mlirLocationFusedGetNumLocations(l) as usize];
+                    mlirLocationFusedGetLocations(l, parts.as_mut_ptr());
+                    stack.extend(parts.into_iter().rev());
+                }
+            }
+        }
+        out
+    }
+    /// The first file, line and column of the chain.
+    pub fn place(self) -> Option<(String, u32, u32)> {
+        self.chain().iter().find_map(|part| {
+            let (rest, col) = part.rsplit_once(':')?;
+            let (file, line) = rest.rsplit_once(':')?;
+            Some((file.to_string(), line.parse().ok()?, col.parse().ok()?))
+        })
+    }
+    /// Emits an error diagnostic here.
+    pub fn emit_error(self, message: &str) {
+        let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
+        unsafe { mlirEmitError(self.0, message.as_ptr()) }
+    }
+    /// The outermost name, if the location is a name.
+    pub fn name(self) -> Option<String> {
+        unsafe { mlirLocationIsAName(self.0).then(|| text(mlirIdentifierStr(mlirLocationNameGetName(self.0)))) }
+    }
+}
+
+impl std::fmt::Display for Loc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let chain = self.chain();
+        if chain.is_empty() { f.write_str("unknown location") } else { f.write_str(&chain.join(" <- ")) }
+    }
+}

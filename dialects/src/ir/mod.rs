@@ -1,0 +1,78 @@
+//! MLIR as id-like `Copy` handles. The only place that calls MLIR's C API, beside `ffi`.
+//!
+//! A handle is an address, as an index into an arena would be: cheap to copy, to compare and to keep in a map, and good for as long as
+//! what it names is not erased and its [`Context`] lives. Rust does not check that, so the rule is the design's: read, decide, apply,
+//! and keep no handle across the erasure of what it names. What owns something (`Context`, `Module`, `PassManager`) is not `Copy` and frees it.
+mod attrs;
+mod builder;
+mod context;
+mod diagnostics;
+mod loc;
+mod module;
+mod op;
+mod passmanager;
+mod rewrite;
+mod types;
+mod view;
+mod walk;
+
+pub use attrs::Attr;
+pub use builder::{Builder, State};
+pub use context::{Context, Ctx};
+pub use diagnostics::{Diagnostic, Severity, collect};
+pub use loc::Loc;
+pub use module::{BYTECODE_MAGIC, Module, NESTING_LIMIT, ParseError, PrintOptions};
+pub use op::{Block, Op, Region, Value};
+pub use passmanager::PassManager;
+pub use rewrite::{Pattern, Rewriter, apply_patterns};
+pub use types::Type;
+pub use view::{Node, Operands, Size, View};
+pub use walk::{blocks, walk};
+
+use mlir_sys::*;
+use std::ffi::c_void;
+
+/// A string as the C API takes it; not NUL-terminated.
+pub(crate) fn sref(s: &str) -> MlirStringRef {
+    MlirStringRef { data: s.as_ptr().cast(), length: s.len() }
+}
+
+/// The text of a C string reference, with invalid UTF-8 replaced.
+///
+/// # Safety
+/// `s` points to `s.length` readable bytes.
+pub(crate) unsafe fn text(s: MlirStringRef) -> String {
+    String::from_utf8_lossy(unsafe { bytes(s) }).into_owned()
+}
+
+/// # Safety
+/// `s` points to `s.length` bytes that live for `'a`.
+pub(crate) unsafe fn bytes<'a>(s: MlirStringRef) -> &'a [u8] {
+    unsafe { list(s.length as isize, s.data.cast()) }
+}
+
+/// A C array that may be (null, 0), which `from_raw_parts` alone does not allow.
+///
+/// # Safety
+/// `p` points to `n` values that live for `'a`, or `n` is 0.
+pub(crate) unsafe fn list<'a, T>(n: isize, p: *const T) -> &'a [T] {
+    if n <= 0 || p.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(p, n as usize) } }
+}
+
+pub(crate) extern "C" fn append(s: MlirStringRef, out: *mut c_void) {
+    // SAFETY: `printed` passes a live Vec<u8>, and MLIR a live string.
+    unsafe { (*out.cast::<Vec<u8>>()).extend_from_slice(bytes(s)) }
+}
+
+/// Collects the bytes that a C printing function sends in pieces.
+pub(crate) fn printed_bytes(f: impl FnOnce(MlirStringCallback, *mut c_void)) -> Vec<u8> {
+    let mut out = Vec::<u8>::new();
+    f(Some(append), (&raw mut out).cast());
+    out
+}
+
+/// As [`printed_bytes`], as text.
+pub(crate) fn printed(f: impl FnOnce(MlirStringCallback, *mut c_void)) -> String {
+    let out = printed_bytes(f);
+    String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}

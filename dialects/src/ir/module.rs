@@ -1,0 +1,245 @@
+//! Top-level modules: text and bytecode in, text and bytecode out.
+use super::*;
+use sha2::{Digest, Sha256};
+
+/// How deep brackets may nest in text. MLIR's parser recurses, so deeper text could exhaust its stack.
+pub const NESTING_LIMIT: usize = 256;
+/// What kiln writes in front of bytecode: this, the SHA-256 of the bytecode, the bytecode.
+pub const BYTECODE_MAGIC: &[u8] = b"KILNBC1\n";
+
+/// Why a module was not read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ParseError {
+    /// Brackets nest deeper than [`NESTING_LIMIT`].
+    #[error("{file}:{line}: brackets nest deeper than {NESTING_LIMIT}")]
+    Nesting {
+        /// The file's name.
+        file: String,
+        /// The line where the limit is passed.
+        line: usize,
+    },
+    /// The input is neither text nor kiln's bytecode.
+    #[error("{file}: {reason}")]
+    Input {
+        /// The file's name.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// MLIR refused it.
+    #[error("{}", .0.iter().map(|d| d.to_string()).collect::<Vec<_>>().join("\n"))]
+    Diagnostics(Vec<Diagnostic>),
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrintOptions {
+    /// Locations at the end of lines.
+    pub debug_info: bool,
+    /// The generic form.
+    pub generic: bool,
+    /// `%name` from named locations, where they exist.
+    pub names_from_locations: bool,
+}
+
+/// A `builtin.module` that owns its ops.
+#[derive(Debug)]
+pub struct Module(MlirModule);
+// SAFETY: as Context; a module is used by whoever holds its context.
+unsafe impl Send for Module {}
+
+impl Module {
+    /// An empty module.
+    pub fn new(loc: Loc) -> Module {
+        Module(unsafe { mlirModuleCreateEmpty(loc.0) })
+    }
+    /// Reads text, or bytecode with kiln's checksum, and verifies it. Warnings and remarks are returned beside the module.
+    pub fn parse(c: Ctx, source: &[u8], file: &str) -> Result<(Module, Vec<Diagnostic>), ParseError> {
+        let input = |reason: &str| ParseError::Input { file: file.into(), reason: reason.into() };
+        let payload = if let Some(rest) = source.strip_prefix(BYTECODE_MAGIC) {
+            let (sum, code) = rest.split_at_checked(32).ok_or_else(|| input("kiln bytecode that ends inside its checksum"))?;
+            if Sha256::digest(code).as_slice() != sum {
+                return Err(input("kiln bytecode whose checksum is wrong: it was changed or cut"));
+            }
+            code
+        } else if source.starts_with(b"ML\xefR") {
+            return Err(input(
+                "MLIR bytecode without kiln's checksum; MLIR's reader can crash on damaged bytecode, so kiln reads only its own (kiln-opt --emit-bytecode)",
+            ));
+        } else {
+            let text = std::str::from_utf8(source)
+                .map_err(|e| input(&format!("byte {} is not UTF-8 text, and it is not kiln bytecode", e.valid_up_to())))?;
+            if let Some(line) = too_deep(text) {
+                return Err(ParseError::Nesting { file: file.into(), line });
+            }
+            source
+        };
+        // The lexer reads one byte past the end.
+        let mut buffer = payload.to_vec();
+        buffer.push(0);
+        let source = MlirStringRef { data: buffer.as_ptr().cast(), length: payload.len() };
+        // A module op parses as itself and everything else is wrapped, unlike mlirModuleCreateParse, which names no file.
+        let wrapped = is_module(payload);
+        let (raw, diagnostics) = collect(c, || unsafe {
+            if wrapped { mlirModuleFromOperation(parse_op(c, source, file)) } else { mlirModuleCreateParse(c.raw(), source) }
+        });
+        if raw.ptr.is_null() {
+            return Err(ParseError::Diagnostics(rename(diagnostics, file)));
+        }
+        Ok((Module(raw), rename(diagnostics, file)))
+    }
+    /// The module op.
+    pub fn op(&self) -> Op {
+        Op::of(unsafe { mlirModuleGetOperation(self.0) })
+    }
+    /// Its only block.
+    pub fn body(&self) -> Block {
+        Block::of(unsafe { mlirModuleGetBody(self.0) })
+    }
+    /// A deep copy in the same context.
+    pub fn duplicate(&self) -> Module {
+        Module(unsafe { mlirModuleFromOperation(mlirOperationClone(self.op().raw())) })
+    }
+    /// MLIR bytecode behind kiln's checksum.
+    pub fn bytecode(&self) -> Vec<u8> {
+        let code = printed_bytes(|cb, d| unsafe {
+            mlirOperationWriteBytecode(self.op().raw(), cb, d);
+        });
+        [BYTECODE_MAGIC, Sha256::digest(&code).as_slice(), &code].concat()
+    }
+    /// Text.
+    pub fn print(&self, options: PrintOptions) -> String {
+        self.op().print(options)
+    }
+    /// The symbol of that name at the top.
+    pub fn find(&self, symbol: &str) -> Option<Op> {
+        self.body().ops().into_iter().find(|o| o.symbol().as_deref() == Some(symbol))
+    }
+}
+
+impl Op {
+    /// Text.
+    pub fn print(self, options: PrintOptions) -> String {
+        printed(|cb, d| unsafe {
+            let flags = mlirOpPrintingFlagsCreate();
+            if options.debug_info {
+                mlirOpPrintingFlagsEnableDebugInfo(flags, true, false);
+            }
+            if options.generic {
+                mlirOpPrintingFlagsPrintGenericOpForm(flags);
+            }
+            if options.names_from_locations {
+                mlirOpPrintingFlagsPrintNameLocAsPrefix(flags);
+            }
+            mlirOperationPrintWithFlags(self.raw(), flags, cb, d);
+            mlirOpPrintingFlagsDestroy(flags);
+        })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        unsafe { mlirModuleDestroy(self.0) }
+    }
+}
+
+/// # Safety
+/// A NUL byte follows `source`.
+unsafe fn parse_op(c: Ctx, source: MlirStringRef, file: &str) -> MlirOperation {
+    unsafe {
+        let op = mlirOperationCreateParse(c.raw(), source, sref(file));
+        if op.ptr.is_null() || Op::of(op).is("builtin.module") {
+            return op;
+        }
+        Op::of(op).emit_error("the one top-level op is no builtin.module");
+        mlirOperationDestroy(op);
+        MlirOperation { ptr: std::ptr::null_mut() }
+    }
+}
+
+/// Whether the text's first op is a module (and so its only one), or the input is bytecode.
+fn is_module(source: &[u8]) -> bool {
+    let mut rest = source;
+    loop {
+        rest = rest.trim_ascii_start();
+        match rest {
+            [b'/', b'/', ..] => rest = rest.split_once_byte(b'\n'),
+            // Aliases stand before the op; a definition ends at the end of its line.
+            [b'#' | b'!', ..] => rest = rest.split_once_byte(b'\n'),
+            _ => break,
+        }
+    }
+    let starts = |word: &[u8]| rest.starts_with(word) && !rest.get(word.len()).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    rest.starts_with(b"ML\xefR") || starts(b"module") || starts(b"builtin.module") || rest.starts_with(b"\"builtin.module\"")
+}
+
+trait AfterByte {
+    fn split_once_byte(&self, b: u8) -> &Self;
+}
+impl AfterByte for [u8] {
+    fn split_once_byte(&self, b: u8) -> &[u8] {
+        self.iter().position(|x| *x == b).map_or(&[], |i| &self[i + 1..])
+    }
+}
+
+/// mlirModuleCreateParse calls its buffer "-".
+fn rename(mut all: Vec<Diagnostic>, file: &str) -> Vec<Diagnostic> {
+    for d in &mut all {
+        if let Some((name, line, col)) = &mut d.place
+            && name == "-"
+        {
+            let old = format!("-:{line}:{col}");
+            *name = file.to_string();
+            d.locations.iter_mut().filter(|l| **l == old).for_each(|l| *l = format!("{file}:{line}:{col}"));
+        }
+        d.notes = rename(std::mem::take(&mut d.notes), file);
+    }
+    all
+}
+
+/// The line where brackets first nest deeper than the limit, outside of strings and comments.
+fn too_deep(source: &str) -> Option<usize> {
+    let bytes = source.as_bytes();
+    let (mut depth, mut line, mut i) = ([0usize; 4], 1, 0);
+    while i < bytes.len() {
+        match bytes[i] {
+            b'\n' => line += 1,
+            b'"' => {
+                i += 1;
+                while i < bytes.len() && bytes[i] != b'"' && bytes[i] != b'\n' {
+                    i += if bytes[i] == b'\\' { 2 } else { 1 };
+                }
+                if bytes.get(i) == Some(&b'\n') {
+                    line += 1;
+                }
+            }
+            b'/' if bytes.get(i + 1) == Some(&b'/') => {
+                while i < bytes.len() && bytes[i] != b'\n' {
+                    i += 1;
+                }
+                continue;
+            }
+            b'-' if bytes.get(i + 1) == Some(&b'>') => i += 1,
+            b @ (b'(' | b'[' | b'{' | b'<') => {
+                depth[bracket(b)] += 1;
+                if depth.iter().sum::<usize>() > NESTING_LIMIT {
+                    return Some(line);
+                }
+            }
+            // Saturating, since `>=` closes nothing; kinds apart, so that it cannot hide other brackets.
+            b @ (b')' | b']' | b'}' | b'>') => depth[bracket(b)] = depth[bracket(b)].saturating_sub(1),
+            _ => {}
+        }
+        i += 1;
+    }
+    None
+}
+
+fn bracket(b: u8) -> usize {
+    match b {
+        b'(' | b')' => 0,
+        b'[' | b']' => 1,
+        b'{' | b'}' => 2,
+        _ => 3,
+    }
+}

@@ -1,0 +1,285 @@
+//! Ops, values, blocks and regions.
+use super::*;
+use crate::ops::OpKind;
+
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident, $raw:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub struct $name(pub(crate) *mut std::ffi::c_void);
+        impl $name {
+            pub(crate) fn raw(self) -> $raw {
+                // SAFETY: the C structs hold one pointer, constant or not.
+                unsafe { std::mem::transmute(self.0) }
+            }
+            pub(crate) fn some(raw: $raw) -> Option<$name> {
+                let p: *mut std::ffi::c_void = unsafe { std::mem::transmute(raw) };
+                (!p.is_null()).then_some($name(p))
+            }
+            pub(crate) fn of(raw: $raw) -> $name {
+                $name(unsafe { std::mem::transmute::<$raw, *mut std::ffi::c_void>(raw) })
+            }
+        }
+    };
+}
+handle!(
+    /// An op.
+    Op, MlirOperation
+);
+handle!(
+    /// A result or a block argument.
+    Value, MlirValue
+);
+handle!(
+    /// A block.
+    Block, MlirBlock
+);
+handle!(
+    /// A region.
+    Region, MlirRegion
+);
+
+impl Op {
+    /// The context.
+    pub fn ctx(self) -> Ctx {
+        Ctx(unsafe { mlirOperationGetContext(self.raw()) }.ptr)
+    }
+    /// The full name, such as `func.func`.
+    pub fn name(self) -> String {
+        unsafe { text(mlirIdentifierStr(mlirOperationGetName(self.raw()))) }
+    }
+    /// Whether it has that full name; cheaper than comparing [`Op::name`].
+    pub fn is(self, name: &str) -> bool {
+        unsafe { bytes(mlirIdentifierStr(mlirOperationGetName(self.raw()))) == name.as_bytes() }
+    }
+    /// The kind, if the op is of the `kiln` dialect.
+    pub fn kind(self) -> Option<OpKind> {
+        let name = unsafe { bytes(mlirIdentifierStr(mlirOperationGetName(self.raw()))) };
+        OpKind::from_name(std::str::from_utf8(name).ok()?)
+    }
+    /// Where it comes from.
+    pub fn loc(self) -> Loc {
+        Loc(unsafe { mlirOperationGetLocation(self.raw()) })
+    }
+    /// How many operands.
+    pub fn operand_count(self) -> usize {
+        unsafe { mlirOperationGetNumOperands(self.raw()) as usize }
+    }
+    /// Operand `i`; `i` is below [`Op::operand_count`].
+    pub fn operand(self, i: usize) -> Value {
+        debug_assert!(i < self.operand_count());
+        Value::of(unsafe { mlirOperationGetOperand(self.raw(), i as isize) })
+    }
+    /// All operands.
+    pub fn operands(self) -> Vec<Value> {
+        (0..self.operand_count()).map(|i| self.operand(i)).collect()
+    }
+    /// Replaces one operand.
+    pub fn set_operand(self, i: usize, v: Value) {
+        unsafe { mlirOperationSetOperand(self.raw(), i as isize, v.raw()) }
+    }
+    /// Replaces all operands.
+    pub fn set_operands(self, values: &[Value]) {
+        let raw: Vec<_> = values.iter().map(|v| v.raw()).collect();
+        unsafe { mlirOperationSetOperands(self.raw(), raw.len() as isize, raw.as_ptr()) }
+    }
+    /// How many results.
+    pub fn result_count(self) -> usize {
+        unsafe { mlirOperationGetNumResults(self.raw()) as usize }
+    }
+    /// Result `i`; `i` is below [`Op::result_count`].
+    pub fn result(self, i: usize) -> Value {
+        debug_assert!(i < self.result_count());
+        Value::of(unsafe { mlirOperationGetResult(self.raw(), i as isize) })
+    }
+    /// All results.
+    pub fn results(self) -> Vec<Value> {
+        (0..self.result_count()).map(|i| self.result(i)).collect()
+    }
+    /// All regions.
+    pub fn regions(self) -> Vec<Region> {
+        unsafe { (0..mlirOperationGetNumRegions(self.raw())).map(|i| Region::of(mlirOperationGetRegion(self.raw(), i))).collect() }
+    }
+    /// An inherent or discardable attribute.
+    pub fn attr(self, name: &str) -> Option<Attr> {
+        Attr::some(unsafe { mlirOperationGetAttributeByName(self.raw(), sref(name)) })
+    }
+    /// Sets an attribute.
+    pub fn set_attr(self, name: &str, a: Attr) {
+        unsafe { mlirOperationSetAttributeByName(self.raw(), sref(name), a.0) }
+    }
+    /// Removes an attribute; false if there was none.
+    pub fn remove_attr(self, name: &str) -> bool {
+        unsafe { mlirOperationRemoveAttributeByName(self.raw(), sref(name)) }
+    }
+    /// All attributes, inherent ones included.
+    pub fn attrs(self) -> Vec<(String, Attr)> {
+        unsafe {
+            let entry = |i| {
+                let named = mlirOperationGetAttribute(self.raw(), i);
+                (text(mlirIdentifierStr(named.name)), Attr(named.attribute))
+            };
+            (0..mlirOperationGetNumAttributes(self.raw())).map(entry).collect()
+        }
+    }
+    /// The symbol name, for functions, modules and globals.
+    pub fn symbol(self) -> Option<String> {
+        self.attr("sym_name")?.as_string()
+    }
+    /// The op around it.
+    pub fn parent(self) -> Option<Op> {
+        Op::some(unsafe { mlirOperationGetParentOperation(self.raw()) })
+    }
+    /// The block it is in.
+    pub fn block(self) -> Option<Block> {
+        Block::some(unsafe { mlirOperationGetBlock(self.raw()) })
+    }
+    /// The next op of its block.
+    pub fn next(self) -> Option<Op> {
+        Op::some(unsafe { mlirOperationGetNextInBlock(self.raw()) })
+    }
+    /// Whether no result has a use.
+    pub fn is_unused(self) -> bool {
+        self.results().iter().all(|v| v.uses().is_empty())
+    }
+    /// Removes it from its block and frees it. Its results have no uses left.
+    pub fn erase(self) {
+        unsafe {
+            mlirOperationRemoveFromParent(self.raw());
+            mlirOperationDestroy(self.raw())
+        }
+    }
+    /// Moves it in front of another op.
+    pub fn move_before(self, other: Op) {
+        unsafe { mlirOperationMoveBefore(self.raw(), other.raw()) }
+    }
+    /// MLIR's verifier; its complaints are diagnostics.
+    pub fn verify(self) -> bool {
+        unsafe { mlirOperationVerify(self.raw()) }
+    }
+    /// Emits an error at the op, in upstream's form `'kiln.add' op message`.
+    pub fn error(self, message: &str) {
+        self.emit_error(&format!("'{}' op {message}", self.name()));
+    }
+    /// Emits an error at the op's location.
+    pub fn emit_error(self, message: &str) {
+        self.loc().emit_error(message)
+    }
+}
+
+impl std::fmt::Display for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&printed(|cb, d| unsafe { mlirOperationPrint(self.raw(), cb, d) }))
+    }
+}
+
+impl Value {
+    /// Its type.
+    pub fn ty(self) -> Type {
+        Type(unsafe { mlirValueGetType(self.raw()) })
+    }
+    /// Changes its type in place; users must agree.
+    pub fn set_ty(self, t: Type) {
+        unsafe { mlirValueSetType(self.raw(), t.0) }
+    }
+    /// The context.
+    pub fn ctx(self) -> Ctx {
+        Ctx(unsafe { mlirValueGetContext(self.raw()) }.ptr)
+    }
+    /// The op whose result it is; `None` for block arguments.
+    pub fn def(self) -> Option<Op> {
+        unsafe { if mlirValueIsAOpResult(self.raw()) { Op::some(mlirOpResultGetOwner(self.raw())) } else { None } }
+    }
+    /// Which result of its op it is.
+    pub fn result_index(self) -> Option<usize> {
+        unsafe { mlirValueIsAOpResult(self.raw()).then(|| mlirOpResultGetResultNumber(self.raw()) as usize) }
+    }
+    /// The block whose argument it is, and which; `None` for results.
+    pub fn block_arg(self) -> Option<(Block, usize)> {
+        unsafe {
+            if !mlirValueIsABlockArgument(self.raw()) {
+                return None;
+            }
+            Some((Block::of(mlirBlockArgumentGetOwner(self.raw())), mlirBlockArgumentGetArgNumber(self.raw()) as usize))
+        }
+    }
+    /// Users and operand numbers.
+    pub fn uses(self) -> Vec<(Op, usize)> {
+        let mut all = vec![];
+        unsafe {
+            let mut u = mlirValueGetFirstUse(self.raw());
+            while !mlirOpOperandIsNull(u) {
+                all.push((Op::of(mlirOpOperandGetOwner(u)), mlirOpOperandGetOperandNumber(u) as usize));
+                u = mlirOpOperandGetNextUse(u);
+            }
+        }
+        all
+    }
+    /// Whether exactly one operand uses it.
+    pub fn has_one_use(self) -> bool {
+        unsafe {
+            let u = mlirValueGetFirstUse(self.raw());
+            !mlirOpOperandIsNull(u) && mlirOpOperandIsNull(mlirOpOperandGetNextUse(u))
+        }
+    }
+    /// Makes every user take `other`.
+    pub fn replace_uses(self, other: Value) {
+        unsafe { mlirValueReplaceAllUsesOfWith(self.raw(), other.raw()) }
+    }
+    /// As [`Value::replace_uses`], but for the users in `except`.
+    pub fn replace_uses_except(self, other: Value, except: &[Op]) {
+        let mut raw: Vec<_> = except.iter().map(|o| o.raw()).collect();
+        unsafe { mlirValueReplaceAllUsesExcept(self.raw(), other.raw(), raw.len() as isize, raw.as_mut_ptr()) }
+    }
+    /// Where it comes from: its op's location, or its block's parent's.
+    pub fn loc(self) -> Loc {
+        Loc(unsafe { mlirValueGetLocation(self.raw()) })
+    }
+}
+
+impl Block {
+    /// Its ops in order.
+    pub fn ops(self) -> Vec<Op> {
+        let mut all = vec![];
+        let mut next = Op::some(unsafe { mlirBlockGetFirstOperation(self.raw()) });
+        while let Some(op) = next {
+            all.push(op);
+            next = op.next();
+        }
+        all
+    }
+    /// Its arguments.
+    pub fn args(self) -> Vec<Value> {
+        unsafe { (0..mlirBlockGetNumArguments(self.raw())).map(|i| Value::of(mlirBlockGetArgument(self.raw(), i))).collect() }
+    }
+    /// Adds an argument.
+    pub fn add_arg(self, ty: Type, loc: Loc) -> Value {
+        Value::of(unsafe { mlirBlockAddArgument(self.raw(), ty.0, loc.0) })
+    }
+    /// Its last op if that is a terminator.
+    pub fn terminator(self) -> Option<Op> {
+        Op::some(unsafe { mlirBlockGetTerminator(self.raw()) })
+    }
+    /// The op around it.
+    pub fn parent(self) -> Option<Op> {
+        Op::some(unsafe { mlirBlockGetParentOperation(self.raw()) })
+    }
+    pub(crate) fn next(self) -> Option<Block> {
+        Block::some(unsafe { mlirBlockGetNextInRegion(self.raw()) })
+    }
+}
+
+impl Region {
+    /// Its first block.
+    pub fn first(self) -> Option<Block> {
+        Block::some(unsafe { mlirRegionGetFirstBlock(self.raw()) })
+    }
+    /// Whether it has no block.
+    pub fn is_empty(self) -> bool {
+        self.first().is_none()
+    }
+    /// Moves all blocks of `from` into this region, which is empty before.
+    pub fn take_body(self, from: Region) {
+        unsafe { mlirRegionTakeBody(self.raw(), from.raw()) }
+    }
+}

@@ -1,0 +1,42 @@
+//! MLIR's pass manager, always made from text.
+use super::*;
+use crate::ffi::{self, Events};
+
+/// A parsed pipeline on `builtin.module`.
+pub struct PassManager(MlirPassManager);
+
+impl PassManager {
+    /// Parses `builtin.module(…)`. The error is upstream's text.
+    pub fn parse(c: Ctx, pipeline: &str) -> Result<PassManager, String> {
+        Context::register_upstream();
+        let pm = PassManager(unsafe { mlirPassManagerCreateOnOperation(c.raw(), sref("builtin.module")) });
+        let mut ok = false;
+        let error = printed(|cb, d| unsafe {
+            ok = mlirParsePassPipeline(mlirPassManagerGetAsOpPassManager(pm.0), sref(pipeline), cb, d).value != 0;
+        });
+        if ok { Ok(pm) } else { Err(error.trim().to_string()) }
+    }
+    /// The pipeline with every option, as upstream prints it.
+    pub fn text(&self) -> String {
+        printed(|cb, d| unsafe { mlirPrintPassPipeline(mlirPassManagerGetAsOpPassManager(self.0), cb, d) })
+    }
+    /// Verifies after each pass or not.
+    pub fn verify(&self, on: bool) {
+        unsafe { mlirPassManagerEnableVerifier(self.0, on) }
+    }
+    /// Runs it while `events` watch. Diagnostics go to the context's handlers.
+    pub fn run(&self, op: Op, events: &dyn Events) -> bool {
+        let ctx = op.ctx();
+        ffi::with_events(ctx, self.0, events, || unsafe { mlirPassManagerRunOnOp(self.0, op.raw()).value != 0 })
+    }
+    /// Writes IR and pipeline of a failing run to `path`: with `local` the IR just before the failing pass, and only that pass.
+    pub fn reproducer(&self, path: &str, local: bool) {
+        unsafe { ffi::kilnCrashReproducer(self.0, sref(path), local) }
+    }
+}
+
+impl Drop for PassManager {
+    fn drop(&mut self) {
+        unsafe { mlirPassManagerDestroy(self.0) }
+    }
+}

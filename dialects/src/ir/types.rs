@@ -1,0 +1,142 @@
+//! Types: only tensors, index and functions have a shape that kiln asks for.
+use super::*;
+use crate::{sym::Dim, value::DType};
+
+/// An MLIR type.
+#[derive(Clone, Copy)]
+pub struct Type(pub(crate) MlirType);
+
+impl PartialEq for Type {
+    fn eq(&self, other: &Type) -> bool {
+        unsafe { mlirTypeEqual(self.0, other.0) }
+    }
+}
+impl std::fmt::Display for Type {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&printed(|cb, d| unsafe { mlirTypePrint(self.0, cb, d) }))
+    }
+}
+impl std::fmt::Debug for Type {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl Type {
+    /// A type from its text.
+    pub fn parse(c: Ctx, s: &str) -> Option<Type> {
+        let t = unsafe { mlirTypeParseGet(c.raw(), sref(s)) };
+        (!t.ptr.is_null()).then_some(Type(t))
+    }
+    /// `index`.
+    pub fn index(c: Ctx) -> Type {
+        Type(unsafe { mlirIndexTypeGet(c.raw()) })
+    }
+    /// The element type of a dtype.
+    pub fn scalar(c: Ctx, dtype: DType) -> Type {
+        let c = c.raw();
+        Type(unsafe {
+            match dtype {
+                DType::F64 => mlirF64TypeGet(c),
+                DType::F32 => mlirF32TypeGet(c),
+                DType::F16 => mlirF16TypeGet(c),
+                DType::BF16 => mlirBF16TypeGet(c),
+                DType::F8E4M3FN => mlirFloat8E4M3FNTypeGet(c),
+                DType::F8E5M2 => mlirFloat8E5M2TypeGet(c),
+                DType::I64 => mlirIntegerTypeGet(c, 64),
+                DType::I32 => mlirIntegerTypeGet(c, 32),
+                DType::I16 => mlirIntegerTypeGet(c, 16),
+                DType::I8 => mlirIntegerTypeGet(c, 8),
+                DType::UI8 => mlirIntegerTypeUnsignedGet(c, 8),
+                DType::I1 => mlirIntegerTypeGet(c, 1),
+            }
+        })
+    }
+    /// `tensor<…>`; dimensions that are not known become `?`.
+    pub fn tensor(c: Ctx, dtype: DType, dims: &[Dim]) -> Type {
+        let sizes: Vec<i64> = dims.iter().map(|d| d.known().unwrap_or(unsafe { mlirShapedTypeGetDynamicSize() })).collect();
+        Type(unsafe { mlirRankedTensorTypeGet(sizes.len() as isize, sizes.as_ptr(), Type::scalar(c, dtype).0, mlirAttributeGetNull()) })
+    }
+    /// A function type.
+    pub fn function(c: Ctx, inputs: &[Type], results: &[Type]) -> Type {
+        let raw = |l: &[Type]| l.iter().map(|t| t.0).collect::<Vec<_>>();
+        let (i, r) = (raw(inputs), raw(results));
+        Type(unsafe { mlirFunctionTypeGet(c.raw(), i.len() as isize, i.as_ptr(), r.len() as isize, r.as_ptr()) })
+    }
+    /// Inputs and results of a function type.
+    pub fn signature(self) -> Option<(Vec<Type>, Vec<Type>)> {
+        unsafe {
+            mlirTypeIsAFunction(self.0).then(|| {
+                let inputs = (0..mlirFunctionTypeGetNumInputs(self.0)).map(|i| Type(mlirFunctionTypeGetInput(self.0, i)));
+                let results = (0..mlirFunctionTypeGetNumResults(self.0)).map(|i| Type(mlirFunctionTypeGetResult(self.0, i)));
+                (inputs.collect(), results.collect())
+            })
+        }
+    }
+    /// Whether it is `index`.
+    pub fn is_index(self) -> bool {
+        unsafe { mlirTypeIsAIndex(self.0) }
+    }
+    /// Whether it is a ranked tensor of any element type.
+    pub fn is_tensor(self) -> bool {
+        unsafe { mlirTypeIsARankedTensor(self.0) }
+    }
+    /// The dtype of a scalar type, or a sentence on why it has none.
+    pub fn dtype(self) -> Result<DType, String> {
+        let found = unsafe {
+            let t = self.0;
+            if mlirTypeIsAInteger(t) {
+                match (mlirIntegerTypeGetWidth(t), mlirIntegerTypeIsSignless(t), mlirIntegerTypeIsUnsigned(t)) {
+                    (64, true, _) => Some(DType::I64),
+                    (32, true, _) => Some(DType::I32),
+                    (16, true, _) => Some(DType::I16),
+                    (8, true, _) => Some(DType::I8),
+                    (1, true, _) => Some(DType::I1),
+                    (8, _, true) => Some(DType::UI8),
+                    _ => None,
+                }
+            } else if mlirTypeIsAF64(t) {
+                Some(DType::F64)
+            } else if mlirTypeIsAF32(t) {
+                Some(DType::F32)
+            } else if mlirTypeIsAF16(t) {
+                Some(DType::F16)
+            } else if mlirTypeIsABF16(t) {
+                Some(DType::BF16)
+            } else if mlirTypeIsAFloat8E4M3FN(t) {
+                Some(DType::F8E4M3FN)
+            } else if mlirTypeIsAFloat8E5M2(t) {
+                Some(DType::F8E5M2)
+            } else if mlirTypeIsAComplex(t) {
+                return Err(format!(
+                    "has element type {self}: complex numbers are not supported; split them into real and imaginary tensors"
+                ));
+            } else {
+                None
+            }
+        };
+        found.ok_or_else(|| {
+            let all: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
+            format!("has element type {self}, which is none of {}", all.join(" "))
+        })
+    }
+    /// The element type of a tensor type.
+    pub fn element(self) -> Option<Type> {
+        unsafe { mlirTypeIsAShaped(self.0).then(|| Type(mlirShapedTypeGetElementType(self.0))) }
+    }
+    /// The static dims of a tensor type: known sizes and unknown ones. Unranked tensors have none.
+    pub fn dims(self) -> Vec<Dim> {
+        unsafe {
+            if !self.is_tensor() {
+                return vec![];
+            }
+            let size =
+                |i| if mlirShapedTypeIsDynamicDim(self.0, i) { Dim::Unknown } else { Dim::Known(mlirShapedTypeGetDimSize(self.0, i)) };
+            (0..mlirShapedTypeGetRank(self.0) as isize).map(size).collect()
+        }
+    }
+    /// Whether the tensor type carries an encoding.
+    pub fn has_encoding(self) -> bool {
+        unsafe { self.is_tensor() && !mlirRankedTensorTypeGetEncoding(self.0).ptr.is_null() }
+    }
+}

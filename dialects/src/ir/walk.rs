@@ -1,0 +1,26 @@
+//! Walks, iterative so that nesting cannot exhaust the stack.
+use super::*;
+
+/// `root` and all ops below it, each before the ops inside it, in the order of the text.
+pub fn walk(root: Op) -> Vec<Op> {
+    let (mut all, mut stack) = (vec![], vec![root]);
+    while let Some(op) = stack.pop() {
+        all.push(op);
+        let inner: Vec<Op> = blocks(op).into_iter().flat_map(|b| b.ops()).collect();
+        stack.extend(inner.into_iter().rev());
+    }
+    all
+}
+
+/// The blocks directly inside an op, in order.
+pub fn blocks(op: Op) -> Vec<Block> {
+    let mut all = vec![];
+    for region in op.regions() {
+        let mut next = region.first();
+        while let Some(b) = next {
+            all.push(b);
+            next = b.next();
+        }
+    }
+    all
+}

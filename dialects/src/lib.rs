@@ -1,0 +1,14 @@
+//! The `kiln` dialect: the op table and its columns, the `ir` module over MLIR's C API, reference semantics and the interpreter.
+//!
+//! `td/` declares the ops; `build.rs` writes [`ops::OpKind`] and one plain struct per op from it; what ops mean is in [`rules`]
+//! (types and verification), [`reference`](mod@reference) (numbers) and [`interp`] (programs).
+include!(concat!(env!("OUT_DIR"), "/macros.rs"));
+
+pub mod ffi;
+pub mod interp;
+pub mod ir;
+pub mod ops;
+pub mod reference;
+pub mod rules;
+pub mod sym;
+pub mod value;

@@ -1,0 +1,121 @@
+//! Reads and writes at positions that are data.
+
+use crate::ops::{CumulativeKind, ScatterKind};
+use crate::reference::element::{Element, both_data};
+use crate::reference::shape::{
+    axes, dot, for_each_index, has_dtype, has_shape, offsets, other_axes, same_dtype, same_rank, same_shape, sizes as to_sizes, strides,
+    take,
+};
+use crate::value::{DType, Tensor};
+
+/// Linear positions in the input that index tensors address.
+struct Positions {
+    /// The shape of the index tensors, then the other dimensions of the input.
+    shape: Vec<usize>,
+    /// For each index: its position along dims.
+    outer: Vec<usize>,
+    /// For each index of the other dimensions: its position.
+    inner: Vec<usize>,
+}
+
+/// Err: no index tensors, not one for each of dims, shapes differ, not integers, an index outside of [0, size).
+fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions, String> {
+    let first = indices.first().ok_or("no index tensors")?;
+    same_rank("index tensors", indices.len(), dims.len())?;
+    let dims = axes(dims, x.rank())?;
+    let all = x.strides();
+    let mut outer = vec![0; first.len()];
+    for (index, &dim) in indices.iter().zip(&dims) {
+        same_shape(first, index)?;
+        if !index.dtype().is_int() {
+            return Err(format!("indices are of dtype {}, not integers", index.dtype()));
+        }
+        let size = x.shape()[dim];
+        for (position, &i) in outer.iter_mut().zip(index.as_i()?) {
+            let inside = usize::try_from(i).ok().filter(|&i| i < size);
+            let i = inside.ok_or_else(|| format!("index {i} is out of range for dimension {dim} of size {size}"))?;
+            *position += i * all[dim];
+        }
+    }
+    let rest = other_axes(&dims, x.rank());
+    let shape = first.shape().iter().copied().chain(rest.iter().map(|&d| x.shape()[d])).collect();
+    Ok(Positions { shape, outer, inner: offsets(x.shape(), &rest)? })
+}
+
+/// r[i..., j...] = x[indices_k[i...] at dims[k], j... elsewhere]: NumPy's advanced indexing with the index dimensions
+/// first. Index tensors are integers of one shape. Err: an index outside of [0, size), unfit index tensors or dims.
+pub fn gather(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, String> {
+    let at = positions(x, indices, dims)?;
+    let mut source = at.outer.iter().flat_map(|&o| at.inner.iter().map(move |&i| o + i));
+    take(x, at.shape.clone(), None, |_| Ok(source.next()))
+}
+
+/// r = x; for i, j in row-major order: r[indices_k[i...] at dims[k], j...] kind= updates[i..., j...]; the last update
+/// wins for `assign`. updates has the shape and dtype of the gather. Err: as [`gather`], unfit updates.
+pub fn scatter(kind: ScatterKind, x: &Tensor, updates: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, String> {
+    let at = positions(x, indices, dims)?;
+    has_shape("updates", updates, &at.shape)?;
+    same_dtype(x, updates)?;
+    fn run<E: Element>(kind: ScatterKind, at: &Positions, dtype: DType, x: &[E], updates: &[E]) -> Vec<E> {
+        let mut out = x.to_vec();
+        let kind = match kind {
+            ScatterKind::Assign => None,
+            ScatterKind::Add => Some(CumulativeKind::Sum),
+            ScatterKind::Mul => Some(CumulativeKind::Prod),
+            ScatterKind::Max => Some(CumulativeKind::Max),
+            ScatterKind::Min => Some(CumulativeKind::Min),
+        };
+        let targets = at.outer.iter().flat_map(|&o| at.inner.iter().map(move |&i| o + i));
+        for (target, &update) in targets.zip(updates) {
+            out[target] = kind.map_or(update, |kind| out[target].combine(kind, update, dtype));
+        }
+        out
+    }
+    let data = both_data!(x, updates, v, w => run(kind, &at, x.dtype(), v, w));
+    Tensor::new(x.dtype(), x.shape().to_vec(), data)
+}
+
+/// The linear position of a box of the given sizes, its starts clamped so that it fits.
+fn clamped_start(x: &Tensor, starts: &[&Tensor], sizes: &[usize]) -> Result<usize, String> {
+    same_rank("starts", starts.len(), x.rank())?;
+    same_rank("sizes", sizes.len(), x.rank())?;
+    let mut position = 0;
+    for (k, stride) in x.strides().into_iter().enumerate() {
+        has_shape("a start", starts[k], &[])?;
+        if !starts[k].dtype().is_int() {
+            return Err(format!("start {k} is of dtype {}, not an integer", starts[k].dtype()));
+        }
+        let (size, bound) = (sizes[k], x.shape()[k]);
+        let room = bound.checked_sub(size).ok_or_else(|| format!("size {size} exceeds dimension {k} of size {bound}"))?;
+        let start = starts[k].as_i()?.first().copied().unwrap_or(0);
+        position += usize::try_from(start).unwrap_or(0).min(room) * stride;
+    }
+    Ok(position)
+}
+
+/// r[i] = x[clamp(start, 0, size(x) - size(r)) + i], with one 0-d integer start per dimension (StableHLO
+/// dynamic_slice). Err: a size above x's, unfit starts.
+pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Tensor, String> {
+    let sizes = to_sizes(sizes)?;
+    let start = clamped_start(x, starts, &sizes)?;
+    let all = x.strides();
+    take(x, sizes, None, |index| Ok(Some(start + dot(index, &all))))
+}
+
+/// A copy of x in which a box at clamped starts is replaced by `update` (StableHLO dynamic_update_slice). Err: dtypes
+/// differ, a size of update above x's, unfit starts.
+pub fn dynamic_update_slice(x: &Tensor, update: &Tensor, starts: &[&Tensor]) -> Result<Tensor, String> {
+    has_dtype("update", update, x.dtype())?;
+    let start = clamped_start(x, starts, update.shape())?;
+    fn run<E: Element>(x: &[E], update: &[E], start: usize, all: &[usize], shape: &[usize]) -> Result<Vec<E>, String> {
+        let mut out = x.to_vec();
+        let inner = strides(shape);
+        for_each_index(shape, |index| {
+            out[start + dot(index, all)] = update[dot(index, &inner)];
+            Ok(())
+        })?;
+        Ok(out)
+    }
+    let data = both_data!(x, update, v, w => run(v, w, start, &x.strides(), update.shape())?);
+    Tensor::new(x.dtype(), x.shape().to_vec(), data)
+}

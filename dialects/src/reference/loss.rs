@@ -1,0 +1,59 @@
+//! Losses.
+
+use crate::ops::LossReduction;
+use crate::reference::norm::log_softmax;
+use crate::reference::shape::has_shape;
+use crate::value::{Tensor, count};
+
+/// Parameters of kiln.cross_entropy.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropyParams<'a> {
+    pub reduction: LossReduction,
+    /// One weight per class, [C].
+    pub weight: Option<&'a Tensor>,
+    pub ignore_index: i64,
+    pub label_smoothing: f64,
+}
+
+/// Cross entropy of logits [N, C, ...] against integer class numbers [N, ...], with l = w[t] * (-(1 - s) *
+/// log_softmax(x)[t]) - s/C * sum over c of w[c] * log_softmax(x)[c], or 0 where t is ignore_index; mean divides sum l by
+/// sum w[t] over the others (torch.nn.functional.cross_entropy). The result is of the logits' dtype, and 0-d unless
+/// reduction is none. Err: a class outside of [0, C) that is not ignored, unfit shapes or dtypes.
+pub fn cross_entropy(logits: &Tensor, target: &Tensor, p: &CrossEntropyParams<'_>) -> Result<Tensor, String> {
+    let &[n, classes, ref rest @ ..] = logits.shape() else {
+        return Err(format!("logits {:?} are not [N, C, ...]", logits.shape()));
+    };
+    has_shape("target", target, &[&[n], rest].concat())?;
+    if !target.dtype().is_int() {
+        return Err(format!("targets are of dtype {}, not integers", target.dtype()));
+    }
+    let weight = match p.weight {
+        Some(weight) => has_shape("weight", weight, &[classes]).and_then(|()| weight.as_f())?.to_vec(),
+        None => vec![1.0; classes],
+    };
+    let log = log_softmax(logits, 1)?;
+    let (log, inner, smoothing) = (log.as_f()?, count(rest)?, p.label_smoothing);
+    let (mut losses, mut total_weight) = (vec![], 0.0);
+    for (i, &class) in target.as_i()?.iter().enumerate() {
+        if class == p.ignore_index {
+            losses.push(0.0);
+            continue;
+        }
+        let inside = usize::try_from(class).ok().filter(|&class| class < classes);
+        let t = inside.ok_or_else(|| format!("target {class} is out of range for {classes} classes"))?;
+        let at = |c: usize| log[(i / inner * classes + c) * inner + i % inner];
+        let mut loss = weight[t] * (-(1.0 - smoothing) * at(t));
+        // Without smoothing a class of probability 0 must not turn the loss into 0 * inf.
+        if smoothing != 0.0 {
+            loss -= smoothing / classes as f64 * (0..classes).map(|c| weight[c] * at(c)).sum::<f64>();
+        }
+        losses.push(loss);
+        total_weight += weight[t];
+    }
+    let sum: f64 = losses.iter().sum();
+    match p.reduction {
+        LossReduction::None => Tensor::floats(logits.dtype(), target.shape().to_vec(), losses),
+        LossReduction::Sum => Tensor::scalar_f(logits.dtype(), sum),
+        LossReduction::Mean => Tensor::scalar_f(logits.dtype(), sum / total_weight),
+    }
+}

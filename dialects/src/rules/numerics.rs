@@ -1,0 +1,39 @@
+//! How far a compiled op may be from its reference, in words; the numbers are the tolerances of the tests.
+use crate::ops::OpKind;
+
+/// The note of the op reference.
+pub fn numerics(kind: OpKind) -> &'static str {
+    const EXACT: &str = "exact";
+    const ROUNDED: &str = "correctly rounded";
+    const ULP: &str = "a few ulp of the dtype";
+    const SUM: &str = "reassociates: sums in any order, f32 accumulation for 16-bit floats";
+    match kind {
+        OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div | OpKind::Sqrt | OpKind::Convert => ROUNDED,
+        OpKind::Neg | OpKind::Abs | OpKind::Sign | OpKind::Ceil | OpKind::Floor | OpKind::RoundEven | OpKind::Trunc => EXACT,
+        OpKind::Not | OpKind::IsFinite | OpKind::IsNan | OpKind::Max | OpKind::Min | OpKind::Rem => EXACT,
+        OpKind::And | OpKind::Or | OpKind::Xor | OpKind::Shl | OpKind::Shr => EXACT,
+        unary!() | binary!() => ULP,
+        OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Bitcast => EXACT,
+        OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Global | OpKind::GetGlobal => EXACT,
+        OpKind::Constant | OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose => EXACT,
+        OpKind::Slice | OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather => EXACT,
+        OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::ArgMax | OpKind::ArgMin | OpKind::Sort | OpKind::TopK => EXACT,
+        OpKind::Interpolate | OpKind::MaxPool | OpKind::Embedding | OpKind::Dropout => EXACT,
+        OpKind::Scatter => "exact for assign, max and min; add and mul reassociate where positions repeat",
+        OpKind::Reduce | OpKind::Cumulative | OpKind::ReduceWindow => {
+            "exact for max, min, any, all and for integers; sum and prod reassociate"
+        }
+        OpKind::DotGeneral | OpKind::Convolution | OpKind::Linear | OpKind::Matmul => SUM,
+        OpKind::AvgPool | OpKind::AdaptiveAvgPool | OpKind::Mean | OpKind::Var | OpKind::Std => SUM,
+        OpKind::LayerNorm | OpKind::GroupNorm | OpKind::RmsNorm => SUM,
+        OpKind::BatchNorm => "reassociates: the statistics may be folded into one scale and one shift",
+        OpKind::Softmax | OpKind::LogSoftmax | OpKind::CrossEntropy | OpKind::Attention => {
+            "reassociates, and exponentials within a few ulp"
+        }
+        OpKind::Sigmoid | OpKind::Silu | OpKind::Gelu | OpKind::Softplus => ULP,
+        OpKind::Hardsigmoid | OpKind::Hardswish => ULP,
+        OpKind::RandomBits | OpKind::RandomUniform => EXACT,
+        OpKind::RandomNormal => ULP,
+        OpKind::If | OpKind::While | OpKind::Scan | OpKind::Yield | OpKind::CustomCall => "that of the ops inside",
+    }
+}

@@ -1,0 +1,394 @@
+//! The shape and dtype rule of every op, written once over [`Dim`]: with the sizes of types it is type inference, with symbols it is
+//! symbolic propagation.
+use super::{contract, image, pointwise};
+use crate::{
+    ir::{Node, Size, Type, Value, View},
+    ops::*,
+    sym::Dim,
+    value::DType,
+};
+
+/// A tensor's dtype and sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorType {
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes, outermost first.
+    pub dims: Vec<Dim>,
+}
+
+/// Where a rule learns sizes from.
+pub trait Sizes {
+    /// dtype and sizes of an operand.
+    fn tensor(&self, v: Value) -> Result<TensorType, String>;
+    /// An entry of a list of sizes.
+    fn size(&self, s: &Size) -> Dim;
+    /// All entries.
+    fn sizes(&self, all: &[Size]) -> Vec<Dim> {
+        all.iter().map(|s| self.size(s)).collect()
+    }
+}
+
+/// Sizes as the types state them; SSA sizes are unknown.
+struct Static;
+impl Sizes for Static {
+    fn tensor(&self, v: Value) -> Result<TensorType, String> {
+        tensor_type(v.ty())
+    }
+    fn size(&self, s: &Size) -> Dim {
+        s.known().map_or(Dim::Unknown, Dim::Known)
+    }
+}
+
+/// dtype and static sizes of a type, or why it is no tensor of kiln's.
+pub fn tensor_type(t: Type) -> Result<TensorType, String> {
+    if !t.is_tensor() {
+        return Err(format!("needs a ranked tensor, has {t}"));
+    }
+    if t.has_encoding() {
+        return Err(format!("has type {t}: encodings are not part of kiln's types; memory formats are #kiln.layout on entry arguments"));
+    }
+    Ok(TensorType { dtype: t.element().ok_or("has no element type")?.dtype()?, dims: t.dims() })
+}
+
+/// Result types from operand types. Errors are sentences without the op's name.
+pub fn infer_types(v: &View) -> Result<Vec<Type>, String> {
+    Ok(infer(v, &Static)?.into_iter().map(|t| Type::tensor(v.ctx, t.dtype, &t.dims)).collect())
+}
+
+/// The one size that both stand for; an error where they are provably different.
+pub fn unify(a: &Dim, b: &Dim, what: impl Fn() -> String) -> Result<Dim, String> {
+    match (a, b) {
+        _ if a.differs(b) => Err(format!("has sizes {a} and {b} {}", what())),
+        (Dim::Known(_), _) | (_, Dim::Unknown) => Ok(a.clone()),
+        (_, Dim::Known(_)) | (Dim::Unknown, _) => Ok(b.clone()),
+        _ => Ok(a.clone()),
+    }
+}
+
+/// Unifies dimension by dimension; ranks must agree.
+pub(super) fn unify_all(a: &[Dim], b: &[Dim], what: &str) -> Result<Vec<Dim>, String> {
+    if a.len() != b.len() {
+        return Err(format!("has ranks {} and {} {what}", a.len(), b.len()));
+    }
+    a.iter().zip(b).enumerate().map(|(i, (x, y))| unify(x, y, || format!("in dimension {i} {what}"))).collect()
+}
+
+/// A valid axis as an index.
+pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
+    usize::try_from(axis).ok().filter(|a| *a < rank).ok_or_else(|| format!("has axis {axis} outside of rank {rank}"))
+}
+
+/// Valid, distinct axes as indices.
+pub(super) fn axes_of(axes: &[i64], rank: usize, name: &str) -> Result<Vec<usize>, String> {
+    let mut all = vec![];
+    for a in axes {
+        let a = axis_of(*a, rank)?;
+        if all.contains(&a) {
+            return Err(format!("names dimension {a} twice in '{name}'"));
+        }
+        all.push(a);
+    }
+    Ok(all)
+}
+
+pub(super) fn want(ok: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if ok { Ok(()) } else { Err(message()) }
+}
+
+pub(super) fn want_len(list: &[i64], n: usize, name: &str) -> Result<(), String> {
+    want(list.len() == n, || format!("has {} entries in '{name}' where {n} are needed", list.len()))
+}
+
+fn no_negative(sizes: &[Size]) -> Result<(), String> {
+    match sizes.iter().find_map(|s| s.known().filter(|n| *n < 0)) {
+        Some(n) => Err(format!("has size {n}, which is negative")),
+        None => Ok(()),
+    }
+}
+
+/// Sizes without the dims in `gone`, or with 1 there under `keep`.
+pub(super) fn without(dims: &[Dim], gone: &[usize], keep: bool) -> Vec<Dim> {
+    let cell = |(i, d): (usize, &Dim)| match (gone.contains(&i), keep) {
+        (false, _) => Some(d.clone()),
+        (true, true) => Some(Dim::Known(1)),
+        (true, false) => None,
+    };
+    dims.iter().enumerate().filter_map(cell).collect()
+}
+
+fn is_index_dtype(t: &TensorType) -> Result<(), String> {
+    want(t.dtype.is_int(), || format!("needs integer positions, has {}", t.dtype.name()))
+}
+
+/// The shape of the index tensors, and the input's dims that they leave.
+fn indexed(v: &dyn Sizes, input: &TensorType, indices: &[Value], dims: &[i64]) -> Result<(Vec<Dim>, Vec<Dim>), String> {
+    let axes = axes_of(dims, input.dims.len(), "dims")?;
+    want(indices.len() == axes.len() && !axes.is_empty(), || format!("has {} index tensors for {} dims", indices.len(), axes.len()))?;
+    let first = v.tensor(indices[0])?;
+    let mut shape = first.dims;
+    for i in indices {
+        let t = v.tensor(*i)?;
+        is_index_dtype(&t)?;
+        shape = unify_all(&shape, &t.dims, "of the index tensors")?;
+    }
+    Ok((shape, without(&input.dims, &axes, false)))
+}
+
+fn starts(v: &dyn Sizes, starts: &[Value], rank: usize) -> Result<(), String> {
+    want(starts.len() == rank, || format!("has {} starts for rank {rank}", starts.len()))?;
+    starts.iter().try_for_each(|s| {
+        let t = v.tensor(*s)?;
+        is_index_dtype(&t)?;
+        want(t.dims.is_empty(), || format!("needs 0-d starts, has rank {}", t.dims.len()))
+    })
+}
+
+/// The rule. Ops whose result types do not follow from their operands have none and say so.
+pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+    let one = |dtype, dims| Ok(vec![TensorType { dtype, dims }]);
+    match view.kind {
+        unary!() | binary!() | OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => {
+            pointwise::infer(view, v)
+        }
+        OpKind::Sigmoid | OpKind::Silu | OpKind::Hardsigmoid | OpKind::Hardswish | OpKind::Gelu | OpKind::Softplus => {
+            pointwise::activation(view, v)
+        }
+
+        OpKind::Splat => {
+            let o = Splat::read(view)?;
+            no_negative(&o.sizes)?;
+            one(o.value.type_of().dtype()?, v.sizes(&o.sizes))
+        }
+        OpKind::Iota => {
+            let o = Iota::read(view)?;
+            no_negative(&o.sizes)?;
+            axis_of(o.axis, o.sizes.len())?;
+            let dtype = o.dtype.dtype()?;
+            want(dtype != DType::I1, || "counts in i1".into())?;
+            one(dtype, v.sizes(&o.sizes))
+        }
+        OpKind::BroadcastInDim => {
+            let o = BroadcastInDim::read(view)?;
+            let x = v.tensor(o.input)?;
+            no_negative(&o.sizes)?;
+            let axes = axes_of(&o.dims, o.sizes.len(), "dims")?;
+            want_len(&o.dims, x.dims.len(), "dims")?;
+            want(axes.is_sorted(), || format!("has dims {:?} that do not ascend", o.dims))?;
+            let sizes = v.sizes(&o.sizes);
+            for (i, a) in axes.iter().enumerate() {
+                let fits = x.dims[i] == Dim::Known(1) || !x.dims[i].differs(&sizes[*a]);
+                want(fits, || format!("broadcasts size {} of dimension {i} to size {}", x.dims[i], sizes[*a]))?;
+            }
+            one(x.dtype, sizes)
+        }
+        OpKind::Reshape => {
+            let o = Reshape::read(view)?;
+            let x = v.tensor(o.input)?;
+            no_negative(&o.sizes)?;
+            let sizes = v.sizes(&o.sizes);
+            let count = |dims: &[Dim]| dims.iter().fold(Dim::Known(1), |n, d| n.mul(d));
+            let (from, to) = (count(&x.dims), count(&sizes));
+            want(!from.differs(&to), || format!("reshapes {from} elements to {to}"))?;
+            one(x.dtype, sizes)
+        }
+        OpKind::Transpose => {
+            let o = Transpose::read(view)?;
+            let x = v.tensor(o.input)?;
+            want_len(&o.permutation, x.dims.len(), "permutation")?;
+            let axes = axes_of(&o.permutation, x.dims.len(), "permutation")?;
+            one(x.dtype, axes.iter().map(|a| x.dims[*a].clone()).collect())
+        }
+        OpKind::Slice => {
+            let o = Slice::read(view)?;
+            let x = v.tensor(o.input)?;
+            let rank = x.dims.len();
+            want(o.offsets.len() == rank && o.sizes.len() == rank && o.strides.len() == rank, || {
+                format!("has {} offsets, {} sizes and {} strides for rank {rank}", o.offsets.len(), o.sizes.len(), o.strides.len())
+            })?;
+            no_negative(&o.sizes)?;
+            for i in 0..rank {
+                want(o.strides[i] > 0, || format!("has stride {}, which is not positive", o.strides[i]))?;
+                let (offset, size) = (v.size(&o.offsets[i]), v.size(&o.sizes[i]));
+                want(offset.known().is_none_or(|n| n >= 0), || format!("has offset {offset}, which is negative"))?;
+                let last = offset.add(&size.sub(&Dim::Known(1)).mul(&Dim::Known(o.strides[i])));
+                let inside = size == Dim::Known(0) || x.dims[i].sub(&last).known().is_none_or(|room| room > 0);
+                want(inside, || format!("reads element {last} of dimension {i} of size {}", x.dims[i]))?;
+            }
+            one(x.dtype, v.sizes(&o.sizes))
+        }
+        OpKind::Pad => {
+            let o = Pad::read(view)?;
+            let (x, value) = (v.tensor(o.input)?, v.tensor(o.value)?);
+            let rank = x.dims.len();
+            want(o.low.len() == rank && o.high.len() == rank, || {
+                format!("has {} low and {} high counts for rank {rank}", o.low.len(), o.high.len())
+            })?;
+            want(value.dims.is_empty() && value.dtype == x.dtype, || "needs a 0-d padding value of the input's dtype".into())?;
+            let mut dims = vec![];
+            for i in 0..rank {
+                let size = x.dims[i].add(&v.size(&o.low[i])).add(&v.size(&o.high[i]));
+                want(size.known().is_none_or(|n| n >= 0), || format!("removes more than dimension {i} of size {} has", x.dims[i]))?;
+                dims.push(size);
+            }
+            one(x.dtype, dims)
+        }
+        OpKind::Concat => {
+            let o = Concat::read(view)?;
+            let first = v.tensor(*o.inputs.first().ok_or("joins nothing")?)?;
+            let axis = axis_of(o.axis, first.dims.len())?;
+            let (mut dims, mut total) = (first.dims.clone(), Dim::Known(0));
+            for i in &o.inputs {
+                let mut t = v.tensor(*i)?;
+                want(t.dtype == first.dtype, || format!("joins {} and {}", first.dtype.name(), t.dtype.name()))?;
+                want(t.dims.len() == dims.len(), || format!("joins rank {} and rank {}", dims.len(), t.dims.len()))?;
+                total = total.add(&t.dims[axis]);
+                t.dims[axis] = dims[axis].clone();
+                dims = unify_all(&dims, &t.dims, "of the inputs")?;
+            }
+            dims[axis] = total;
+            one(first.dtype, dims)
+        }
+        OpKind::Reverse => {
+            let o = Reverse::read(view)?;
+            let x = v.tensor(o.input)?;
+            axes_of(&o.dims, x.dims.len(), "dims")?;
+            one(x.dtype, x.dims)
+        }
+        OpKind::Gather => {
+            let o = Gather::read(view)?;
+            let x = v.tensor(o.input)?;
+            let (shape, rest) = indexed(v, &x, &o.indices, &o.dims)?;
+            one(x.dtype, [shape, rest].concat())
+        }
+        OpKind::Scatter => {
+            let o = Scatter::read(view)?;
+            let (x, u) = (v.tensor(o.input)?, v.tensor(o.updates)?);
+            want(x.dtype == u.dtype, || format!("scatters {} into {}", u.dtype.name(), x.dtype.name()))?;
+            let (shape, rest) = indexed(v, &x, &o.indices, &o.dims)?;
+            unify_all(&[shape, rest].concat(), &u.dims, "of indices with input, and updates")?;
+            one(x.dtype, x.dims)
+        }
+        OpKind::DynamicSlice => {
+            let o = DynamicSlice::read(view)?;
+            let x = v.tensor(o.input)?;
+            starts(v, &o.starts, x.dims.len())?;
+            want(o.sizes.len() == x.dims.len(), || format!("has {} sizes for rank {}", o.sizes.len(), x.dims.len()))?;
+            no_negative(&o.sizes)?;
+            let sizes = v.sizes(&o.sizes);
+            for (i, (s, d)) in sizes.iter().zip(&x.dims).enumerate() {
+                want(d.sub(s).known().is_none_or(|room| room >= 0), || format!("takes {s} elements of dimension {i} of size {d}"))?;
+            }
+            one(x.dtype, sizes)
+        }
+        OpKind::DynamicUpdateSlice => {
+            let o = DynamicUpdateSlice::read(view)?;
+            let (x, u) = (v.tensor(o.input)?, v.tensor(o.update)?);
+            starts(v, &o.starts, x.dims.len())?;
+            want(x.dtype == u.dtype, || format!("writes {} into {}", u.dtype.name(), x.dtype.name()))?;
+            want(u.dims.len() == x.dims.len(), || format!("writes rank {} into rank {}", u.dims.len(), x.dims.len()))?;
+            for (i, (s, d)) in u.dims.iter().zip(&x.dims).enumerate() {
+                want(d.sub(s).known().is_none_or(|room| room >= 0), || format!("writes {s} elements into dimension {i} of size {d}"))?;
+            }
+            one(x.dtype, x.dims)
+        }
+
+        OpKind::Reduce => {
+            let o = Reduce::read(view)?;
+            let x = v.tensor(o.input)?;
+            let axes = axes_of(&o.dims, x.dims.len(), "dims")?;
+            let logical = matches!(o.kind, ReduceKind::Any | ReduceKind::All);
+            want(logical == (x.dtype == DType::I1), || format!("takes the {} of {}", o.kind.keyword(), x.dtype.name()))?;
+            let empty = matches!(o.kind, ReduceKind::Max | ReduceKind::Min) && axes.iter().any(|a| x.dims[*a] == Dim::Known(0));
+            want(!empty, || format!("takes the {} of no elements", o.kind.keyword()))?;
+            one(x.dtype, without(&x.dims, &axes, false))
+        }
+        OpKind::ArgMax | OpKind::ArgMin => {
+            let (input, axis) = if view.kind == OpKind::ArgMax {
+                let o = ArgMax::read(view)?;
+                (o.input, o.axis)
+            } else {
+                let o = ArgMin::read(view)?;
+                (o.input, o.axis)
+            };
+            let x = v.tensor(input)?;
+            let axis = axis_of(axis, x.dims.len())?;
+            want(x.dims[axis] != Dim::Known(0), || "looks for a position among no elements".into())?;
+            one(DType::I64, without(&x.dims, &[axis], false))
+        }
+        OpKind::Cumulative => {
+            let o = Cumulative::read(view)?;
+            let x = v.tensor(o.input)?;
+            axis_of(o.axis, x.dims.len())?;
+            want(x.dtype != DType::I1, || "accumulates i1".into())?;
+            one(x.dtype, x.dims)
+        }
+        OpKind::Sort => {
+            let o = Sort::read(view)?;
+            let x = v.tensor(o.input)?;
+            axis_of(o.axis, x.dims.len())?;
+            Ok(vec![x.clone(), TensorType { dtype: DType::I64, ..x }])
+        }
+        OpKind::TopK => {
+            let o = TopK::read(view)?;
+            let mut x = v.tensor(o.input)?;
+            let axis = axis_of(o.axis, x.dims.len())?;
+            let fits = o.k >= 0 && x.dims[axis].known().is_none_or(|n| o.k <= n);
+            want(fits, || format!("takes {} of {} elements", o.k, x.dims[axis]))?;
+            x.dims[axis] = Dim::Known(o.k);
+            Ok(vec![x.clone(), TensorType { dtype: DType::I64, ..x }])
+        }
+        OpKind::DotGeneral | OpKind::Linear | OpKind::Matmul | OpKind::Embedding | OpKind::Attention => contract::infer(view, v),
+        OpKind::Convolution | OpKind::ReduceWindow | OpKind::Interpolate | OpKind::MaxPool | OpKind::AvgPool | OpKind::AdaptiveAvgPool => {
+            image::infer(view, v)
+        }
+        OpKind::RandomBits => {
+            let o = RandomBits::read(view)?;
+            no_negative(&o.sizes)?;
+            let dtype = o.dtype.dtype()?;
+            want(matches!(dtype, DType::I32 | DType::I64), || format!("draws bits as {}, not i32 or i64", dtype.name()))?;
+            one(dtype, v.sizes(&o.sizes))
+        }
+        OpKind::RandomUniform | OpKind::RandomNormal => {
+            let (sizes, dtype) = if view.kind == OpKind::RandomUniform {
+                let o = RandomUniform::read(view)?;
+                want(o.low < o.high, || format!("draws from the empty range [{}, {})", o.low, o.high))?;
+                (o.sizes, o.dtype.dtype()?)
+            } else {
+                let o = RandomNormal::read(view)?;
+                want(o.std >= 0.0, || format!("has a standard deviation of {}", o.std))?;
+                (o.sizes, o.dtype.dtype()?)
+            };
+            no_negative(&sizes)?;
+            want(matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16), || {
+                format!("draws {}, not f64, f32, f16 or bf16", dtype.name())
+            })?;
+            one(dtype, v.sizes(&sizes))
+        }
+
+        OpKind::LayerNorm
+        | OpKind::GroupNorm
+        | OpKind::BatchNorm
+        | OpKind::RmsNorm
+        | OpKind::Softmax
+        | OpKind::LogSoftmax
+        | OpKind::CrossEntropy
+        | OpKind::Dropout
+        | OpKind::Mean
+        | OpKind::Var
+        | OpKind::Std => super::norm::infer(view, v),
+
+        OpKind::Sym
+        | OpKind::SymExpr
+        | OpKind::Dim
+        | OpKind::BindShape
+        | OpKind::Global
+        | OpKind::GetGlobal
+        | OpKind::Constant
+        | OpKind::If
+        | OpKind::While
+        | OpKind::Scan
+        | OpKind::Yield
+        | OpKind::CustomCall => Err("has result types that do not follow from its operands".into()),
+    }
+}

@@ -1,0 +1,275 @@
+//! What an op must satisfy beyond its type rule. Messages are sentences without the op's name.
+use super::shape::{TensorType, tensor_type, unify_all, want};
+use crate::{ir::*, ops::*, sym::Dim, value::DType};
+
+/// IR never holds more data than this, in bytes; more belongs in a `kiln.global` with a source.
+pub const CONSTANT_LIMIT: usize = 4096;
+
+/// A level of the IR. A module says its own in `kiln.level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Composite ops and prims, as captured.
+    Graph,
+    /// Prims, and composites that have a kernel strategy of their own.
+    Prims,
+}
+
+/// All levels in the order in which a graph goes through them.
+pub const LEVELS: &[Level] = &[Level::Graph, Level::Prims];
+
+impl Level {
+    /// The name in `kiln.level` and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Graph => "graph",
+            Level::Prims => "prims",
+        }
+    }
+    /// What the IR is there.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Level::Graph => "the kiln dialect on tensors: composite ops and prims, symbolic sizes, weights as kiln.global",
+            Level::Prims => "about 90 primitive ops; composites with a kernel strategy of their own may stay whole",
+        }
+    }
+    /// The level of that name.
+    pub fn from_name(name: &str) -> Option<Level> {
+        LEVELS.iter().copied().find(|l| l.name() == name)
+    }
+    /// Whether an op may appear on this level.
+    pub fn allows(self, op: Op) -> bool {
+        match (self, op.kind()) {
+            (Level::Graph, Some(_)) => true,
+            (Level::Prims, Some(kind)) => !kind.is_composite() || kind.has_strategy(),
+            (_, None) => ["builtin.module", "func.func", "func.return", "func.call", "arith.constant"].iter().any(|n| op.is(n)),
+        }
+    }
+}
+
+impl OpKind {
+    /// Whether the composite may stay whole below the `graph` level, since one kernel can compute it.
+    pub fn has_strategy(self) -> bool {
+        use OpKind::*;
+        matches!(self, Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy)
+    }
+}
+
+fn data_limit(a: Attr) -> Result<TensorType, String> {
+    let ty = tensor_type(a.type_of())?;
+    let stored = a.stored_elements().ok_or("is not a dense<...> literal")?;
+    let bytes = stored * ty.dtype.byte_size();
+    want(bytes <= CONSTANT_LIMIT, || {
+        format!("holds {bytes} bytes, more than {CONSTANT_LIMIT}; put them into a kiln.global with a source")
+    })?;
+    Ok(ty)
+}
+
+/// The verifier of every op.
+pub fn verify(op: Op) -> Result<(), String> {
+    let view = View::of(op).ok_or("is no op of the dialect")?;
+    match view.kind {
+        OpKind::Sym => {
+            let o = Sym::read(&view)?;
+            want(o.min >= 0, || format!("needs min >= 0, has {}", o.min))?;
+            want(o.divisor >= 1, || format!("needs divisor >= 1, has {}", o.divisor))?;
+            match o.max {
+                Some(max) if max < o.min => Err(format!("has an empty range [{}, {max}]", o.min)),
+                _ => one_range(op, &o),
+            }
+        }
+        OpKind::Dim => {
+            let o = crate::ops::Dim::read(&view)?;
+            super::shape::axis_of(o.axis, tensor_type(o.input.ty())?.dims.len()).map(|_| ())
+        }
+        OpKind::BindShape => {
+            let o = BindShape::read(&view)?;
+            let t = tensor_type(o.value.ty())?;
+            want(o.sizes.len() == t.dims.len(), || format!("binds {} sizes to a value of rank {}", o.sizes.len(), t.dims.len()))?;
+            for (i, (s, d)) in o.sizes.iter().zip(&t.dims).enumerate() {
+                if let (Some(s), Some(d)) = (s.known(), d.known()) {
+                    want(s == d, || format!("binds {s} to dimension {i}, whose static size is {d}"))?;
+                }
+                want(s.known().is_none_or(|s| s >= 0), || format!("binds a negative size to dimension {i}"))?;
+            }
+            Ok(())
+        }
+        OpKind::Global => {
+            let o = Global::read(&view)?;
+            let t = tensor_type(o.r#type)?;
+            want(t.dims.iter().all(|d| d.known().is_some()), || format!("has the dynamic type {}", o.r#type))?;
+            want(o.source.is_some() || o.value.is_some(), || "has neither a source nor a value".into())?;
+            want(o.source.is_none() || o.value.is_none(), || "has both a source and a value".into())?;
+            match o.value {
+                Some(a) => {
+                    data_limit(a)?;
+                    want(a.type_of() == o.r#type, || format!("has a value of type {}", a.type_of()))
+                }
+                None => Ok(()),
+            }
+        }
+        OpKind::GetGlobal => tensor_type(op.result(0).ty()).map(|_| ()),
+        OpKind::Constant => data_limit(Constant::read(&view)?.value).map(|_| ()),
+        OpKind::If => {
+            let c = tensor_type(op.operand(0).ty())?;
+            want(c.dtype == DType::I1 && c.dims.is_empty(), || "needs a 0-d i1 condition".into())
+        }
+        OpKind::CustomCall => {
+            want(!CustomCall::read(&view)?.callee.is_empty(), || "has no name".into())?;
+            [op.operands(), op.results()].concat().iter().try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
+        }
+        OpKind::SymExpr | OpKind::Yield | OpKind::While | OpKind::Scan => Ok(()),
+        // Inference has run by now and has said all there is to say.
+        unary!() | binary!() => Ok(()),
+        OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => Ok(()),
+        OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose | OpKind::Slice => Ok(()),
+        OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather | OpKind::Scatter => Ok(()),
+        OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Reduce | OpKind::ArgMax | OpKind::ArgMin => Ok(()),
+        OpKind::Cumulative | OpKind::Sort | OpKind::TopK | OpKind::DotGeneral | OpKind::Convolution | OpKind::ReduceWindow => Ok(()),
+        OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal => Ok(()),
+        OpKind::Sigmoid | OpKind::Silu | OpKind::Hardsigmoid | OpKind::Hardswish | OpKind::Gelu | OpKind::Softplus => Ok(()),
+        OpKind::Linear | OpKind::Matmul | OpKind::Embedding | OpKind::LayerNorm | OpKind::GroupNorm | OpKind::BatchNorm => Ok(()),
+        OpKind::RmsNorm | OpKind::Softmax | OpKind::LogSoftmax | OpKind::CrossEntropy | OpKind::Dropout => Ok(()),
+        OpKind::Interpolate | OpKind::MaxPool | OpKind::AvgPool | OpKind::AdaptiveAvgPool => Ok(()),
+        OpKind::Mean | OpKind::Var | OpKind::Std | OpKind::Attention => Ok(()),
+    }
+}
+
+/// Equal names are one symbol, so earlier ops of the block that name it must state the same range.
+fn one_range(op: Op, o: &Sym) -> Result<(), String> {
+    for other in op.block().map(Block::ops).unwrap_or_default() {
+        if other == op {
+            break;
+        }
+        if let Some(p) = Sym::of(other).filter(|p| p.name == o.name) {
+            want(p == *o, || format!("gives @{} another range than at {}", o.name, other.loc()))?;
+        }
+    }
+    Ok(())
+}
+
+fn types(values: &[Value]) -> Vec<Type> {
+    values.iter().map(|v| v.ty()).collect()
+}
+
+fn list(types: &[Type]) -> String {
+    format!("({})", types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", "))
+}
+
+/// The block of region `i` and the values that it yields.
+fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>), String> {
+    let name = op.kind().and_then(|k| k.regions().get(i).copied()).unwrap_or("body");
+    let block = op.regions().get(i).and_then(|r| r.first()).ok_or_else(|| format!("has an empty region '{name}'"))?;
+    let end = block.terminator().filter(|t| t.kind() == Some(OpKind::Yield));
+    let end = end.ok_or_else(|| format!("has a region '{name}' that does not end in kiln.yield"))?;
+    Ok((block, end.operands()))
+}
+
+fn same(have: &[Type], need: &[Type], what: &str) -> Result<(), String> {
+    want(have == need, || format!("{what} {} where {} is needed", list(have), list(need)))
+}
+
+/// Rules of ops with regions; runs after the ops inside have been verified.
+pub fn verify_regions(op: Op) -> Result<(), String> {
+    let scalar = |d| Type::tensor(op.ctx(), d, &[]);
+    match op.kind() {
+        Some(OpKind::If) => (0..2).try_for_each(|i| {
+            let (block, yields) = body(op, i)?;
+            same(&types(&block.args()), &[], "has region arguments")?;
+            same(&types(&yields), &types(&op.results()), "yields")
+        }),
+        Some(OpKind::While) => {
+            let carried = types(&op.operands());
+            same(&types(&op.results()), &carried, "has results")?;
+            let (condition, test) = body(op, 0)?;
+            let (step, next) = body(op, 1)?;
+            same(&types(&condition.args()), &carried, "has condition arguments")?;
+            same(&types(&step.args()), &carried, "has body arguments")?;
+            same(&types(&test), &[scalar(DType::I1)], "has a condition that yields")?;
+            same(&types(&next), &carried, "yields")
+        }
+        Some(OpKind::Scan) => verify_scan(op),
+        Some(OpKind::Attention) => {
+            let q = tensor_type(op.operand(0).ty())?.dtype;
+            let score = scalar(if q == DType::F64 { DType::F64 } else { DType::F32 });
+            let position = [scalar(DType::I64); 4];
+            for (i, args, result) in [(0, [&[score][..], &position].concat(), score), (1, position.to_vec(), scalar(DType::I1))] {
+                if op.regions().get(i).is_none_or(|r| r.is_empty()) {
+                    continue;
+                }
+                let (block, yields) = body(op, i)?;
+                let what = if i == 0 { "has score arguments" } else { "has mask arguments" };
+                same(&types(&block.args()), &args, what)?;
+                same(&types(&yields), &[result], "yields")?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn verify_scan(op: Op) -> Result<(), String> {
+    let o = Scan::read(&View::of(op).ok_or("is no op of the dialect")?)?;
+    let carried = types(&o.inits);
+    let mut length = Dim::Unknown;
+    let mut slices = vec![];
+    want(!o.inputs.is_empty(), || "scans over nothing".into())?;
+    for x in &o.inputs {
+        let t = tensor_type(x.ty())?;
+        let (first, rest) = t.dims.split_first().ok_or("scans over a 0-d tensor")?;
+        length = unify_all(&[length], std::slice::from_ref(first), "of the inputs' leading dimension")?.remove(0);
+        slices.push(Type::tensor(op.ctx(), t.dtype, rest));
+    }
+    let (block, yields) = body(op, 0)?;
+    same(&types(&block.args()), &[carried.clone(), slices].concat(), "has body arguments")?;
+    want(yields.len() >= carried.len(), || format!("yields {} values where {} are carried", yields.len(), carried.len()))?;
+    let (last, stacked) = yields.split_at(carried.len());
+    same(&types(last), &carried, "yields carried values")?;
+    let results = types(&op.results());
+    let mut need = carried;
+    for y in stacked {
+        let t = tensor_type(y.ty())?;
+        need.push(Type::tensor(op.ctx(), t.dtype, &[std::slice::from_ref(&length), &t.dims].concat()));
+    }
+    same(&results, &need, "has results")
+}
+
+/// `kiln.get_global` against the symbol it names.
+pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<(), String> {
+    let o = GetGlobal::of(op).ok_or("names no global")?;
+    let g = found.and_then(Global::of).ok_or_else(|| format!("names @{}, which is no kiln.global", o.global))?;
+    want(o.is_mutable == g.is_mutable, || format!("and its kiln.global @{} disagree on 'mutable'", o.global))?;
+    let have = op.result(0).ty();
+    want(have == g.r#type, || format!("has type {have}, but kiln.global @{} has {}", o.global, g.r#type))
+}
+
+/// `kiln.*` attributes on ops of any dialect.
+pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
+    match name {
+        "kiln.level" => {
+            let known = || LEVELS.iter().map(|l| l.name()).collect::<Vec<_>>().join(", ");
+            let level = value.as_string().and_then(|s| Level::from_name(&s));
+            level.map(|_| ()).ok_or_else(|| format!("has kiln.level {value}, which is none of {}", known()))?;
+        }
+        "kiln.target" => want(value.as_string().is_some(), || "needs a string as kiln.target".into())?,
+        "kiln.options" => want(value.entries().is_some(), || "needs a dictionary as kiln.options".into())?,
+        _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
+    }
+    want(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
+}
+
+/// `kiln.layout` on function arguments (with their type) and results (without).
+pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
+    want(name == "kiln.layout", || format!("has argument attribute {name}, which the kiln dialect does not know"))?;
+    let (strides, offset, alignment) = value.as_layout().ok_or_else(|| format!("needs #kiln.layout<...> as kiln.layout, has {value}"))?;
+    want(offset >= 0, || format!("has a layout with offset {offset}"))?;
+    want(alignment >= 0 && (alignment == 0 || (alignment as u64).is_power_of_two()), || {
+        format!("has a layout with alignment {alignment}")
+    })?;
+    match ty {
+        Some(t) => {
+            let rank = tensor_type(t)?.dims.len();
+            want(strides.len() == rank, || format!("has a layout of {} strides on a tensor of rank {rank}", strides.len()))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,245 @@
+//! Sizes as integers, symbolic expressions, or unknowns. Expressions are kept as polynomials, so equal sums and products are equal data.
+use crate::ops::SymKind;
+use std::collections::BTreeMap;
+
+/// One size.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dim {
+    /// A number.
+    Known(i64),
+    /// An expression over symbols, never a plain number.
+    Expr(Poly),
+    /// Nothing is known.
+    Unknown,
+}
+
+/// A sum of products: coefficient by sorted factors; the empty product holds the constant term. No coefficient is 0.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Poly(BTreeMap<Vec<Atom>, i64>);
+
+/// A factor that is not a sum or a product.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Atom {
+    /// A symbol by name.
+    Sym(String),
+    /// A size that no symbol names, by an identity that its maker chooses: equal numbers are equal sizes.
+    Opaque(usize, usize),
+    /// `floordiv`, `mod`, `min`, `max` or `pow` of two sizes.
+    Op(SymKind, Box<(Dim, Dim)>),
+}
+
+impl Dim {
+    /// A symbol.
+    pub fn sym(name: &str) -> Dim {
+        Dim::atom(Atom::Sym(name.into()))
+    }
+    /// One factor.
+    pub fn atom(a: Atom) -> Dim {
+        Dim::Expr(Poly(BTreeMap::from([(vec![a], 1)])))
+    }
+    /// The number, if it is one.
+    pub fn known(&self) -> Option<i64> {
+        if let Dim::Known(n) = self { Some(*n) } else { None }
+    }
+    fn poly(&self) -> Option<Poly> {
+        match self {
+            Dim::Known(0) => Some(Poly::default()),
+            Dim::Known(n) => Some(Poly(BTreeMap::from([(vec![], *n)]))),
+            Dim::Expr(p) => Some(p.clone()),
+            Dim::Unknown => None,
+        }
+    }
+    fn from_poly(p: Poly) -> Dim {
+        match p.0.iter().next() {
+            None => Dim::Known(0),
+            Some((factors, n)) if p.0.len() == 1 && factors.is_empty() => Dim::Known(*n),
+            _ => Dim::Expr(p),
+        }
+    }
+    /// `self kind other`; unknown when a part is, on overflow, and for a division by 0 or below.
+    pub fn apply(kind: SymKind, a: &Dim, b: &Dim) -> Dim {
+        let (Some(p), Some(q)) = (a.poly(), b.poly()) else { return Dim::Unknown };
+        let known = match (a.known(), b.known()) {
+            (Some(x), Some(y)) => Some(evaluate(kind, x, y)),
+            _ => None,
+        };
+        if let Some(value) = known {
+            return value.map_or(Dim::Unknown, Dim::Known);
+        }
+        let opaque = || Dim::atom(Atom::Op(kind, Box::new((a.clone(), b.clone()))));
+        match kind {
+            SymKind::Add => p.plus(&q, 1).map_or(Dim::Unknown, Dim::from_poly),
+            SymKind::Mul => p.times(&q).map_or(Dim::Unknown, Dim::from_poly),
+            SymKind::Floordiv if b.known() == Some(1) => a.clone(),
+            // An exact quotient term by term is the quotient; otherwise the division stays.
+            SymKind::Floordiv => p.divided_exactly(&q).map_or_else(opaque, Dim::from_poly),
+            SymKind::Mod if p.divided_exactly(&q).is_some() => Dim::Known(0),
+            SymKind::Min | SymKind::Max if a == b => a.clone(),
+            SymKind::Min | SymKind::Max => {
+                let (x, y) = if a <= b { (a, b) } else { (b, a) };
+                Dim::atom(Atom::Op(kind, Box::new((x.clone(), y.clone()))))
+            }
+            SymKind::Pow => match b.known() {
+                Some(0) => Dim::Known(1),
+                Some(n @ 1..=8) => (1..n).fold(a.clone(), |r, _| Dim::apply(SymKind::Mul, &r, a)),
+                _ => opaque(),
+            },
+            SymKind::Mod => opaque(),
+        }
+    }
+    /// The sum.
+    pub fn add(&self, other: &Dim) -> Dim {
+        Dim::apply(SymKind::Add, self, other)
+    }
+    /// The difference.
+    pub fn sub(&self, other: &Dim) -> Dim {
+        self.add(&other.mul(&Dim::Known(-1)))
+    }
+    /// The product.
+    pub fn mul(&self, other: &Dim) -> Dim {
+        Dim::apply(SymKind::Mul, self, other)
+    }
+    /// The quotient, rounded down.
+    pub fn floordiv(&self, other: &Dim) -> Dim {
+        Dim::apply(SymKind::Floordiv, self, other)
+    }
+    /// Whether both are known and differ for every value of the symbols, as far as a constant difference shows it.
+    pub fn differs(&self, other: &Dim) -> bool {
+        self.sub(other).known().is_some_and(|d| d != 0)
+    }
+    /// Replaces symbols; `None` as soon as one has no value or the arithmetic fails.
+    pub fn evaluate(&self, value: &dyn Fn(&Atom) -> Option<i64>) -> Option<i64> {
+        let Dim::Expr(p) = self else { return self.known() };
+        p.0.iter().try_fold(0i64, |sum, (factors, n)| {
+            let term = factors.iter().try_fold(*n, |product, a| {
+                let x = match a {
+                    Atom::Op(kind, args) => evaluate(*kind, args.0.evaluate(value)?, args.1.evaluate(value)?)?,
+                    other => value(other)?,
+                };
+                product.checked_mul(x)
+            })?;
+            sum.checked_add(term)
+        })
+    }
+}
+
+/// Integer semantics of `kiln.sym_expr`: `None` on overflow, on division by 0 or below, and on negative powers.
+pub fn evaluate(kind: SymKind, a: i64, b: i64) -> Option<i64> {
+    match kind {
+        SymKind::Add => a.checked_add(b),
+        SymKind::Mul => a.checked_mul(b),
+        SymKind::Floordiv => (b > 0).then(|| a.div_euclid(b)),
+        SymKind::Mod => (b > 0).then(|| a.rem_euclid(b)),
+        SymKind::Min => Some(a.min(b)),
+        SymKind::Max => Some(a.max(b)),
+        SymKind::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
+    }
+}
+
+impl Poly {
+    fn insert(&mut self, factors: Vec<Atom>, n: i64) -> Option<()> {
+        let sum = self.0.get(&factors).copied().unwrap_or(0).checked_add(n)?;
+        if sum == 0 {
+            self.0.remove(&factors)
+        } else {
+            self.0.insert(factors, sum)
+        };
+        Some(())
+    }
+    fn plus(&self, other: &Poly, scale: i64) -> Option<Poly> {
+        let mut r = self.clone();
+        other.0.iter().try_for_each(|(f, n)| r.insert(f.clone(), n.checked_mul(scale)?))?;
+        Some(r)
+    }
+    fn times(&self, other: &Poly) -> Option<Poly> {
+        let mut r = Poly::default();
+        for (f, n) in &self.0 {
+            for (g, m) in &other.0 {
+                let mut factors = [f.as_slice(), g.as_slice()].concat();
+                factors.sort();
+                r.insert(factors, n.checked_mul(*m)?)?;
+            }
+        }
+        Some(r)
+    }
+    /// The quotient if `other` is one term that divides every term of `self`. A symbolic divisor counts as nonzero: sizes that are divided by are.
+    fn divided_exactly(&self, other: &Poly) -> Option<Poly> {
+        let (divisor, m) = other.0.iter().next().filter(|_| other.0.len() == 1)?;
+        let mut r = Poly::default();
+        for (factors, n) in &self.0 {
+            if *m <= 0 || n % m != 0 {
+                return None;
+            }
+            let mut rest = factors.clone();
+            for d in divisor {
+                rest.remove(rest.iter().position(|x| x == d)?);
+            }
+            r.insert(rest, n / m)?;
+        }
+        Some(r)
+    }
+}
+
+impl std::fmt::Display for Dim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Dim::Expr(p) = self else {
+            return match self {
+                Dim::Known(n) => write!(f, "{n}"),
+                _ => f.write_str("?"),
+            };
+        };
+        for (i, (factors, n)) in p.0.iter().rev().enumerate() {
+            if i > 0 {
+                f.write_str(" + ")?;
+            }
+            if *n != 1 || factors.is_empty() {
+                write!(f, "{n}")?;
+            }
+            for (j, a) in factors.iter().enumerate() {
+                if j > 0 || *n != 1 {
+                    f.write_str("*")?;
+                }
+                match a {
+                    Atom::Sym(s) => f.write_str(s)?,
+                    Atom::Opaque(i, axis) => write!(f, "size{i}.{axis}")?,
+                    Atom::Op(kind, args) => write!(f, "{}({}, {})", kind.keyword(), args.0, args.1)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_products_have_one_form() {
+        let (s, t) = (Dim::sym("s"), Dim::sym("t"));
+        assert_eq!(s.add(&t).mul(&Dim::Known(2)), t.mul(&Dim::Known(2)).add(&s.add(&s)));
+        assert_eq!(s.sub(&s), Dim::Known(0));
+        assert_eq!(s.mul(&Dim::Known(6)).floordiv(&Dim::Known(3)), s.add(&s));
+        assert_eq!(s.mul(&t).floordiv(&t), s);
+        assert_eq!(Dim::apply(SymKind::Mod, &s.mul(&Dim::Known(4)), &Dim::Known(2)), Dim::Known(0));
+        assert_eq!(Dim::apply(SymKind::Pow, &s, &Dim::Known(2)), s.mul(&s));
+        assert_eq!(Dim::apply(SymKind::Min, &s, &t), Dim::apply(SymKind::Min, &t, &s));
+        assert!(s.add(&Dim::Known(1)).differs(&s) && !s.differs(&t));
+        assert_eq!(s.add(&Dim::Unknown), Dim::Unknown);
+        assert_eq!(Dim::Known(i64::MAX).mul(&Dim::Known(2)), Dim::Unknown);
+    }
+
+    #[test]
+    fn evaluation_agrees_with_the_integers() {
+        let (s, t) = (Dim::sym("s"), Dim::sym("t"));
+        let value = |a: &Atom| match a {
+            Atom::Sym(n) if n == "s" => Some(7),
+            Atom::Sym(n) if n == "t" => Some(3),
+            _ => None,
+        };
+        assert_eq!(s.mul(&s).add(&t).floordiv(&Dim::Known(5)).evaluate(&value), Some(10));
+        assert_eq!(Dim::apply(SymKind::Mod, &s, &t).evaluate(&value), Some(1));
+        assert_eq!(Dim::sym("u").evaluate(&value), None);
+        assert_eq!(s.add(&Dim::Known(-1)).to_string(), "s + -1");
+    }
+}

@@ -1,0 +1,50 @@
+//! Tensors as raw little-endian bytes.
+
+use super::{DType, Data, Tensor, count};
+
+impl DType {
+    /// Raw little-endian bytes of the elements, rounded or wrapped to this dtype; one byte for each `i1`.
+    pub fn encode(self, tensor: &Tensor) -> Vec<u8> {
+        let mut out = Vec::with_capacity(tensor.len() * self.byte_size());
+        match tensor.data() {
+            Data::F(values) => values.iter().for_each(|&v| self.push_f(v, &mut out)),
+            Data::I(values) if self.is_float() => values.iter().for_each(|&v| self.push_f(v as f64, &mut out)),
+            Data::I(values) => values.iter().for_each(|&v| self.push_i(v, &mut out)),
+        }
+        out
+    }
+
+    fn push_f(self, v: f64, out: &mut Vec<u8>) {
+        match (self, self.format()) {
+            (DType::F64, _) => out.extend(v.to_le_bytes()),
+            (DType::F32, _) => out.extend((v as f32).to_le_bytes()),
+            (_, Some(format)) => out.extend(&format.encode(v).to_le_bytes()[..self.byte_size()]),
+            _ => self.push_i(v as i64, out),
+        }
+    }
+
+    fn push_i(self, v: i64, out: &mut Vec<u8>) {
+        out.extend(&self.wrap(v).to_le_bytes()[..self.byte_size()]);
+    }
+
+    /// The tensor whose raw little-endian bytes these are; every byte but 0 is a true `i1`. Err: wrong number of bytes.
+    pub fn decode(self, shape: &[usize], bytes: &[u8]) -> Result<Tensor, String> {
+        let size = self.byte_size();
+        let expected = count(shape)? * size;
+        if bytes.len() != expected {
+            return Err(format!("{} bytes given for {self} of shape {shape:?}, which has {expected}", bytes.len()));
+        }
+        let words = bytes.chunks_exact(size).map(|chunk| {
+            let mut word = [0; 8];
+            word[..size].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        });
+        let data = match (self, self.format()) {
+            (DType::F64, _) => Data::F(words.map(f64::from_bits).collect()),
+            (DType::F32, _) => Data::F(words.map(|w| f64::from(f32::from_bits(w as u32))).collect()),
+            (_, Some(format)) => Data::F(words.map(|w| format.decode(w as u32)).collect()),
+            _ => Data::I(words.map(|w| self.wrap(w as i64)).collect()),
+        };
+        Tensor::new(self, shape.to_vec(), data)
+    }
+}

@@ -1,0 +1,112 @@
+// Prims that combine elements: reductions, scans, sorts, contractions, windows.
+#ifndef KILN_REDUCE_TD
+#define KILN_REDUCE_TD
+include "Base.td"
+
+class Kiln_Reduction<string mnemonic, list<Trait> traits = []> : Kiln_Inferred<mnemonic, !listconcat([Pure], traits)> { let family = "reduction"; }
+
+def Kiln_ReduceKind : I64EnumAttr<"ReduceKind", "", [I64EnumAttrCase<"sum", 0>, I64EnumAttrCase<"prod", 1>, I64EnumAttrCase<"max", 2>,
+    I64EnumAttrCase<"min", 3>, I64EnumAttrCase<"any", 4>, I64EnumAttrCase<"all", 5>]> {
+  let cppNamespace = "::kiln";
+}
+def Kiln_ReduceOp : Kiln_Reduction<"reduce"> {
+  let summary = "Combines all elements along dims, which vanish; 16-bit floats accumulate in f32; max and min give NaN when one is there, and need at least one element; any and all take i1";
+  let formula = "r[j...] = kind over i of x[i at dims, j elsewhere]";
+  let arguments = (ins Kiln_ReduceKind:$kind, Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$kind $input `dims` `=` $dims attr-dict `:` type($input)";
+}
+class Kiln_ArgReduce<string mnemonic, string what> : Kiln_Reduction<mnemonic> {
+  let summary = "Position of the " # what # " element along one axis as i64: the first among equals, the first NaN if there is one";
+  let arguments = (ins Tensor:$input, I64Attr:$axis);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$input `axis` `=` $axis attr-dict `:` type($input)";
+}
+def Kiln_ArgMaxOp : Kiln_ArgReduce<"arg_max", "greatest"> { let reference = "torch.argmax; ties as NumPy"; }
+def Kiln_ArgMinOp : Kiln_ArgReduce<"arg_min", "least"> { let reference = "torch.argmin; ties as NumPy"; }
+def Kiln_CumulativeKind : I64EnumAttr<"CumulativeKind", "", [I64EnumAttrCase<"sum", 0>, I64EnumAttrCase<"prod", 1>, I64EnumAttrCase<"max", 2>,
+    I64EnumAttrCase<"min", 3>]> {
+  let cppNamespace = "::kiln";
+}
+def Kiln_CumulativeOp : Kiln_Reduction<"cumulative"> {
+  let summary = "Inclusive prefix sum, product, maximum or minimum along one axis";
+  let formula = "r[i] = kind of x[0..=i]";
+  let arguments = (ins Kiln_CumulativeKind:$kind, Tensor:$input, I64Attr:$axis);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$kind $input `axis` `=` $axis attr-dict `:` type($input)";
+}
+def Kiln_SortOp : Kiln_Reduction<"sort"> {
+  let summary = "Stable sort along one axis: values and their former positions (i64); NaN is above everything";
+  let reference = "torch.sort(stable=True)";
+  let arguments = (ins Tensor:$input, I64Attr:$axis, UnitAttr:$descending);
+  let results = (outs Tensor:$values, Tensor:$indices);
+  let assemblyFormat = "$input `axis` `=` $axis (`descending` $descending^)? attr-dict `:` type($input)";
+}
+def Kiln_TopKOp : Kiln_Reduction<"top_k"> {
+  let summary = "The k greatest (or least) along one axis in order, with their positions (i64): the start of kiln.sort";
+  let reference = "torch.topk(sorted=True), ties to the lower position";
+  let arguments = (ins Tensor:$input, I64Attr:$axis, I64Attr:$k, UnitAttr:$smallest);
+  let results = (outs Tensor:$values, Tensor:$indices);
+  let assemblyFormat = "$input `axis` `=` $axis `k` `=` $k (`smallest` $smallest^)? attr-dict `:` type($input)";
+}
+
+// ---- contractions
+class Kiln_Contraction<string mnemonic> : Kiln_Inferred<mnemonic, [Pure]> { let family = "contraction"; }
+def Kiln_DotGeneralOp : Kiln_Contraction<"dot_general"> {
+  let summary = "Tensor contraction; the result has the batch dimensions, then lhs's free ones, then rhs's. 16-bit and 8-bit floats accumulate in f32; element_type asks for another result dtype";
+  let formula = "r[b, m, n] = sum over k of x[b, m, k] * y[b, n, k]";
+  let reference = "StableHLO dot_general";
+  let arguments = (ins Tensor:$lhs, Tensor:$rhs, DenseI64ArrayAttr:$lhs_batch, DenseI64ArrayAttr:$rhs_batch,
+                       DenseI64ArrayAttr:$lhs_contract, DenseI64ArrayAttr:$rhs_contract, OptionalAttr<TypeAttr>:$element_type);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs `batch` `=` $lhs_batch `x` $rhs_batch `contract` `=` $lhs_contract `x` $rhs_contract attr-dict `:` type($lhs) `,` type($rhs) (`to` $element_type^)?";
+}
+def Kiln_ConvolutionOp : Kiln_Contraction<"convolution"> {
+  let summary = "N-d cross-correlation, input [N, C, ...], weight [O, C/groups, ...]; transposed: weight [C, O/groups, ...]";
+  let formula = "r[n, o, i] = sum over c, k of x[n, c, i * strides + k * dilation - pad_low] * w[o, c, k]; size = (size(x) + low + high - dilation * (k - 1) - 1) / strides + 1; transposed: (size(x) - 1) * strides - low - high + dilation * (k - 1) + output_padding + 1";
+  let reference = "torch.nn.functional.conv2d, conv_transpose2d";
+  let arguments = (ins Tensor:$input, Tensor:$weight, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pad_low, DenseI64ArrayAttr:$pad_high,
+                       DenseI64ArrayAttr:$dilation, DefaultValuedAttr<I64Attr, "1">:$groups, UnitAttr:$transposed,
+                       OptionalAttr<DenseI64ArrayAttr>:$output_padding);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "(`transposed` $transposed^)? $input `,` $weight `strides` `=` $strides `pad` `=` $pad_low `x` $pad_high `dilation` `=` $dilation attr-dict `:` type($input) `,` type($weight)";
+}
+def Kiln_ReduceWindowOp : Kiln_Contraction<"reduce_window"> {
+  let summary = "Reduction over sliding windows, one window size per dimension; padding holds the kind's identity (the least or greatest finite number where the dtype has no infinity); a window fits into the padded input";
+  let formula = "r[i] = kind over k of x[i * strides + k * dilation - pad_low]";
+  let reference = "StableHLO reduce_window";
+  let arguments = (ins Kiln_CumulativeKind:$kind, Tensor:$input, DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$pad_low, DenseI64ArrayAttr:$pad_high, DenseI64ArrayAttr:$dilation);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$kind $input `window` `=` $window `strides` `=` $strides `pad` `=` $pad_low `x` $pad_high `dilation` `=` $dilation attr-dict `:` type($input)";
+}
+
+// ---- random numbers by counter: equal for any fusion, order and thread count
+class Kiln_Random<string mnemonic> : Kiln_Inferred<mnemonic, [Pure]> {
+  let family = "random";
+  let reference = "Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (SC 2011): philox4x32-10";
+}
+def Kiln_RandomBitsOp : Kiln_Random<"random_bits"> {
+  let summary = "Uniform bits as i32 or i64. key is tensor<2xi64> = (seed, offset): philox4x32-10 with the key words of seed and the counter (block, offset), each as low word then high word; an element of 32 bits takes word i mod 4 of block i / 4, one of 64 bits words 2(i mod 2) (low) and 2(i mod 2) + 1 (high) of block i / 2, where i is its row-major position";
+  let formula = "r[i] = philox(seed, (i / 4, offset))[i mod 4]";
+  let arguments = (ins Kiln_Key:$key, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, TypeAttr:$dtype);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$key `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` $dtype";
+}
+def Kiln_RandomUniformOp : Kiln_Random<"random_uniform"> {
+  let summary = "Uniform in [low, high) before rounding to the dtype, from the top bits of kiln.random_bits: 53 of 64 for f64, 24 of 32 for f32, 11 for f16, 8 for bf16";
+  let formula = "r = low + (high - low) * (bits >> (width - p)) * 2^-p";
+  let arguments = (ins Kiln_Key:$key, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, TypeAttr:$dtype,
+                       DefaultValuedAttr<F64Attr, "0.0">:$low, DefaultValuedAttr<F64Attr, "1.0">:$high);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$key `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` $dtype";
+}
+def Kiln_RandomNormalOp : Kiln_Random<"random_normal"> {
+  let summary = "Normal by Box-Muller: element i takes 64-bit draw i of kiln.random_bits, u1 from its low word and u2 from its high word";
+  let formula = "r = mean + std * sqrt(-2 ln((u1 + 1) * 2^-32)) * cos(2 pi u2 * 2^-32)";
+  let arguments = (ins Kiln_Key:$key, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, TypeAttr:$dtype,
+                       DefaultValuedAttr<F64Attr, "0.0">:$mean, DefaultValuedAttr<F64Attr, "1.0">:$std);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$key `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` $dtype";
+}
+#endif

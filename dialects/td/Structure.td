@@ -1,0 +1,54 @@
+// Symbols, facts about sizes, and weights.
+#ifndef KILN_STRUCTURE_TD
+#define KILN_STRUCTURE_TD
+include "Base.td"
+
+def Kiln_SymOp : Kiln_Op<"sym", [Pure]> {
+  let summary = "A symbolic size, bound when the program is called; equal names are one size";
+  // SymbolNameAttr is a StrAttr that prints as @s0: no symbol use, so symbol passes never see or rename it.
+  let arguments = (ins SymbolNameAttr:$name, DefaultValuedAttr<I64Attr, "0">:$min, OptionalAttr<I64Attr>:$max,
+                       DefaultValuedAttr<I64Attr, "1">:$divisor);
+  let results = (outs Index:$result);
+  let assemblyFormat = "$name attr-dict";
+}
+def Kiln_SymKind : I64EnumAttr<"SymKind", "", [I64EnumAttrCase<"add", 0>, I64EnumAttrCase<"mul", 1>, I64EnumAttrCase<"floordiv", 2>,
+    I64EnumAttrCase<"mod", 3>, I64EnumAttrCase<"min", 4>, I64EnumAttrCase<"max", 5>, I64EnumAttrCase<"pow", 6>]> {
+  let cppNamespace = "::kiln";
+}
+def Kiln_SymExprOp : Kiln_Op<"sym_expr", [Pure], foldHook> {
+  let summary = "A size computed from sizes";
+  let formula = "lhs kind rhs, on 64-bit integers; floordiv and mod round down";
+  let arguments = (ins Kiln_SymKind:$kind, Index:$lhs, Index:$rhs);
+  let results = (outs Index:$result);
+  let hasFolder = 1;
+  let assemblyFormat = "$kind $lhs `,` $rhs attr-dict";
+}
+def Kiln_DimOp : Kiln_Op<"dim", [Pure], foldHook> {
+  let summary = "The size of one dimension";
+  let arguments = (ins Tensor:$input, I64Attr:$axis);
+  let results = (outs Index:$result);
+  let hasFolder = 1;
+  let assemblyFormat = "$input `,` $axis attr-dict `:` type($input)";
+}
+def FactResource : Resource<"::kiln::FactResource">;
+// An allocation of a resource of its own: kept by DCE, and reads around it still merge.
+def Kiln_BindShapeOp : Kiln_Op<"bind_shape", [MemoryEffects<[MemAlloc<FactResource>]>]> {
+  let summary = "States the sizes of a value; a fact, not a computation";
+  let arguments = (ins Tensor:$value, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
+  let assemblyFormat = "$value `,` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($value)";
+}
+def Kiln_GlobalOp : Kiln_Op<"global", [Symbol]> {
+  let summary = "A weight, buffer or large constant: by name of its source, or by value up to 4 KiB";
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, UnitAttr:$is_mutable,
+                       TypeAttrOf<Tensor>:$type, OptionalAttr<StrAttr>:$source, OptionalAttr<ElementsAttr>:$value);
+  let assemblyFormat = "($sym_visibility^)? (`mutable` $is_mutable^)? $sym_name `:` $type (`from` $source^)? (`=` $value^)? attr-dict";
+}
+// Frozen: no effects. Mutable: a read. The op says which itself (the verifier compares), since effects are asked far too often to look symbols up.
+def Kiln_GetGlobalOp : Kiln_Op<"get_global", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "The value of a global";
+  let arguments = (ins UnitAttr:$is_mutable, FlatSymbolRefAttr:$global);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "(`mutable` $is_mutable^)? $global attr-dict `:` type($result)";
+}
+#endif

@@ -1,0 +1,93 @@
+//! `kiln-decompose`: writes composite ops as prims.
+//!
+//! Why: everything below the `graph` level then needs to know about 90 ops, not 120. Composites that one kernel computes better than its
+//! parts (softmax, normalisations, attention, …) stay whole if `keep` names them.
+//!
+//! Numerics: reassociates. The composite rounds once where the prims round at every step; sums and statistics of 16-bit floats are kept in
+//! f32 on both sides.
+//!
+//! ```text
+//! before:  %0 = kiln.silu %x : tensor<4xf32>
+//! after:   %0 = kiln.neg %x …  %1 = kiln.exp %0 …  %2 = kiln.add %1, %one …  %3 = kiln.div %x, %2 : tensor<4xf32>
+//! ```
+mod activation;
+mod attention;
+mod contract;
+mod image;
+mod loss;
+mod norm;
+mod tools;
+
+use crate::{
+    names::hint,
+    pass::{Failure, Numerics, Pass},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::OpKind,
+    rules::{LEVELS, Level},
+};
+
+crate::pass_options! {
+    /// The pass.
+    pub struct Decompose {
+        /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means all that may
+        pub keep: Vec<String> = vec!["attention".into()],
+    }
+}
+
+impl Pass for Decompose {
+    const FLAG: &'static str = "kiln-decompose";
+    const SUMMARY: &'static str = "Writes composite ops as prims";
+    const LEVELS: &'static [Level] = LEVELS;
+    const LOWERS_TO: Option<Level> = Some(Level::Prims);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Reassociates;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let keep = self.kept()?;
+        for op in walk(root) {
+            let Some(kind) = op.kind().filter(|k| k.is_composite() && !keep.contains(k)) else { continue };
+            let builder = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let values = expand(kind, op, &builder).map_err(|e| Failure::at(op, e))?;
+            let typed = values.iter().zip(op.results()).all(|(v, r)| v.ty() == r.ty());
+            if !typed || values.len() != op.result_count() {
+                return Err(Failure::at(op, "was decomposed to values of other types"));
+            }
+            op.results().into_iter().zip(values).for_each(|(old, new)| old.replace_uses(new));
+            op.erase();
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Prims.name()));
+        Ok(())
+    }
+}
+
+impl Decompose {
+    fn kept(&self) -> Result<Vec<OpKind>, Failure> {
+        let able: Vec<OpKind> = OpKind::ALL.iter().copied().filter(|k| k.has_strategy()).collect();
+        if self.keep.iter().any(|k| k == "strategies") {
+            return Ok(able);
+        }
+        let find = |name: &String| {
+            let found = able.iter().copied().find(|k| k.mnemonic() == name);
+            let names = able.iter().map(|k| k.mnemonic());
+            found.ok_or_else(|| Failure::from(format!("keep names '{name}', which has no kernel strategy{}", hint(name, names))))
+        };
+        self.keep.iter().map(find).collect()
+    }
+}
+
+/// The column "decomposition" of the op table: prims in front of `op` with the same results.
+fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>, String> {
+    use OpKind::*;
+    let one = match kind {
+        Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus => activation::expand(kind, op, b),
+        Linear | Matmul | Embedding => contract::expand(kind, op, b),
+        LayerNorm | GroupNorm | BatchNorm | RmsNorm | Softmax | LogSoftmax | Mean | Var | Std => norm::expand(kind, op, b),
+        CrossEntropy | Dropout => loss::expand(kind, op, b),
+        Interpolate | MaxPool | AvgPool | AdaptiveAvgPool => image::expand(kind, op, b),
+        Attention => return attention::expand(op, b),
+        _ => Err("is a prim and has no decomposition".into()),
+    };
+    one.map(|v| vec![v])
+}

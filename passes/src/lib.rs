@@ -1,0 +1,17 @@
+//! Passes that change IR within a level, one file each; the table that names them; and what runs pipelines of them.
+//!
+//! The stem of a pass's file is its flag without `kiln-`, its test input `tests/passes/<stem>.mlir` and its snapshots `snapshots/<stem>/`.
+pub mod manager;
+pub mod names;
+pub mod options;
+pub mod pass;
+pub mod table;
+
+pub mod decompose;
+pub mod refine_shapes;
+pub mod simplify;
+pub mod verify_level;
+
+pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
+pub use pass::{Failure, Numerics, Pass, PassRow};
+pub use table::{PASSES, register_all};

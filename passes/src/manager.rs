@@ -1,0 +1,349 @@
+//! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can be bisected and disabled, IR is dumped.
+use crate::{names, table};
+use kiln_dialects::{
+    ffi::{Event, Events, Verdict, is_registered},
+    ir::*,
+    ops::UPSTREAM_PASSES,
+};
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// What a run does beside the passes themselves.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Only the first N passes run; a pass nested on functions counts once per function.
+    pub bisect_limit: Option<usize>,
+    /// Flags of passes that are skipped.
+    pub disable: Vec<String>,
+    /// A new folder inside of this one gets `NN-<flag>.mlir` after every pass.
+    pub dump: Option<PathBuf>,
+    /// Where a reproducer of a failing run goes.
+    pub reproducer: Option<PathBuf>,
+    /// IR is handed to the printer before these passes.
+    pub print_before: Selection,
+    /// IR is handed to the printer after these passes.
+    pub print_after: Selection,
+    /// Whether MLIR's verifier runs after every pass.
+    pub skip_verifier: bool,
+}
+
+/// Some passes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Selection {
+    /// None.
+    #[default]
+    None,
+    /// All.
+    All,
+    /// Those of these flags.
+    Some(BTreeSet<String>),
+}
+
+impl Selection {
+    fn has(&self, flag: &str) -> bool {
+        match self {
+            Selection::None => false,
+            Selection::All => true,
+            Selection::Some(flags) => flags.contains(flag),
+        }
+    }
+}
+
+/// One pass on one op.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PassRun {
+    /// The flag.
+    pub pass: String,
+    /// The name of the op it ran on.
+    pub anchor: String,
+    /// Wall time in seconds, without verification.
+    pub seconds: f64,
+    /// Ops below the anchor, itself included, before.
+    pub ops_before: usize,
+    /// And after.
+    pub ops_after: usize,
+    /// Skipped by bisection or by name.
+    pub skipped: bool,
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Report {
+    /// The pipeline with every option.
+    pub pipeline: String,
+    /// Every pass in the order of running.
+    pub passes: Vec<PassRun>,
+    /// Wall time in seconds of the whole run.
+    pub seconds: f64,
+    /// Warnings and remarks.
+    #[serde(skip)]
+    pub diagnostics: Vec<Diagnostic>,
+    /// The folder with the dumps.
+    pub dump: Option<PathBuf>,
+}
+
+/// Why a pipeline did not run to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PassError {
+    /// The text is no pipeline.
+    #[error("{0}")]
+    Pipeline(String),
+    /// A pass failed.
+    #[error("{} failed\n{}{}", .pass, .diagnostics.iter().map(|d| d.to_string()).collect::<Vec<_>>().join("\n"),
+        .reproducer.as_ref().map_or(String::new(), |p| format!("\nreproducer: {} (replay: kiln-opt --run-reproducer {})", p.display(), p.display())))]
+    Failed {
+        /// The flag of the pass.
+        pass: String,
+        /// Everything that was reported.
+        diagnostics: Vec<Diagnostic>,
+        /// IR and pipeline, if asked for.
+        reproducer: Option<PathBuf>,
+    },
+    /// A dump or reproducer could not be written.
+    #[error("{path}: {reason}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+}
+
+/// Receives IR from [`RunOptions::print_before`] and `print_after`: what (`Before` or `After`), flag, op.
+pub type Printer<'a> = dyn Fn(&str, &str, Op) + 'a;
+
+struct Watch<'a> {
+    options: &'a RunOptions,
+    root: Op,
+    dump: Option<PathBuf>,
+    printer: &'a Printer<'a>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    runs: Vec<PassRun>,
+    open: Vec<(usize, Instant)>,
+    current: Option<String>,
+    failed: Option<String>,
+    io: Option<(PathBuf, String)>,
+}
+
+impl Events for Watch<'_> {
+    fn enter(&self, flag: &str, op: Op) -> Verdict {
+        let mut s = self.state.borrow_mut();
+        let nth = s.runs.len();
+        let skipped = self.options.bisect_limit.is_some_and(|n| nth >= n) || self.options.disable.iter().any(|d| d == flag);
+        let count = walk(op).len();
+        s.runs.push(PassRun { pass: flag.into(), anchor: op.name(), seconds: 0.0, ops_before: count, ops_after: count, skipped });
+        if skipped {
+            return Verdict::Skip;
+        }
+        if self.options.print_before.has(flag) {
+            (self.printer)("Before", flag, op);
+        }
+        s.current = Some(flag.into());
+        s.open.push((nth, Instant::now()));
+        Verdict::Run
+    }
+    fn event(&self, flag: &str, op: Op, event: Event) {
+        let mut s = self.state.borrow_mut();
+        match event {
+            Event::Left => {
+                let Some((nth, start)) = s.open.pop() else { return };
+                let (seconds, ops) = (start.elapsed().as_secs_f64(), walk(op).len());
+                if let Some(run) = s.runs.get_mut(nth) {
+                    run.seconds = seconds;
+                    run.ops_after = ops;
+                }
+                s.current = None;
+            }
+            Event::Failed => s.failed = Some(flag.into()),
+            // Instrumentation also reports passes that the handler skipped.
+            Event::Succeeded if s.runs.last().is_some_and(|r| r.skipped && r.pass == flag) => {}
+            Event::Succeeded => {
+                if self.options.print_after.has(flag) {
+                    (self.printer)("After", flag, op);
+                }
+                if let Some(dir) = &self.dump {
+                    let path = dir.join(format!("{:02}-{flag}.mlir", s.runs.len()));
+                    write(&mut s, path, &self.root);
+                }
+            }
+        }
+    }
+}
+
+fn write(s: &mut State, path: PathBuf, op: &Op) {
+    if let Err(e) = std::fs::write(&path, op.print(PrintOptions { debug_info: true, ..Default::default() })) {
+        s.io.get_or_insert((path, e.to_string()));
+    }
+}
+
+/// Runs a pipeline `builtin.module(…)` on a module.
+pub fn run_pipeline(module: &Module, pipeline: &str, options: &RunOptions, printer: &Printer<'_>) -> Result<Report, PassError> {
+    let root = module.op();
+    let manager = parse(root.ctx(), pipeline)?;
+    manager.verify(!options.skip_verifier);
+    let text = manager.text();
+    let io = |path: &Path, e: std::io::Error| PassError::Io { path: path.into(), reason: e.to_string() };
+    let dump = options.dump.as_deref().map(|d| new_folder(d).map_err(|e| io(d, e))).transpose()?;
+    let before = options.reproducer.is_some().then(|| module.duplicate());
+    let watch = Watch { options, root, dump: dump.clone(), printer, state: RefCell::default() };
+    if let Some(dir) = &dump {
+        write(&mut watch.state.borrow_mut(), dir.join("00-input.mlir"), &root);
+    }
+    let start = Instant::now();
+    let (ok, diagnostics) = collect(root.ctx(), || manager.run(root, &watch));
+    let seconds = start.elapsed().as_secs_f64();
+    let state = watch.state.into_inner();
+    if !ok {
+        let mut reproducer = None;
+        if let (Some(before), Some(path)) = (before, &options.reproducer) {
+            std::fs::write(path, reproducer_text(&before, &text)).map_err(|e| io(path, e))?;
+            reproducer = Some(path.clone());
+        }
+        let pass =
+            state.failed.or(state.current).or_else(|| state.runs.last().map(|r| r.pass.clone())).unwrap_or_else(|| "the pipeline".into());
+        return Err(PassError::Failed { pass, diagnostics, reproducer });
+    }
+    if let Some((path, reason)) = state.io {
+        return Err(PassError::Io { path, reason });
+    }
+    Ok(Report { pipeline: text, passes: state.runs, seconds, diagnostics, dump })
+}
+
+/// IR and pipeline in upstream's own format, so that mlir-opt reads those without kiln ops too.
+pub fn reproducer_text(module: &Module, pipeline: &str) -> String {
+    let ir = module.print(PrintOptions { debug_info: true, ..Default::default() });
+    let pipeline = pipeline.replace('\\', "\\\\").replace('"', "\\\"");
+    format!(
+        "{ir}\n\n{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n      pipeline: \"{pipeline}\",\n      disable_threading: true,\n      verify_each: true\n    }}\n  }}\n#-}}\n"
+    )
+}
+
+/// The IR and the pipeline of a reproducer.
+pub fn split_reproducer(text: &str) -> Option<(&str, String)> {
+    let at = text.rfind("\n{-#")?;
+    let rest = &text[at..];
+    let start = rest.find("pipeline: \"")? + "pipeline: \"".len();
+    let mut pipeline = String::new();
+    let mut chars = rest[start..].chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some((&text[..at], pipeline)),
+            '\\' => pipeline.push(chars.next()?),
+            c => pipeline.push(c),
+        }
+    }
+}
+
+fn new_folder(inside: &Path) -> std::io::Result<PathBuf> {
+    std::fs::create_dir_all(inside)?;
+    for n in 0.. {
+        match std::fs::create_dir(inside.join(format!("run-{n}"))) {
+            Ok(()) => return Ok(inside.join(format!("run-{n}"))),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            Err(e) => return Err(e),
+        }
+    }
+    unreachable!("a range without an end")
+}
+
+/// Parses a pipeline; unknown passes and options are answered with the nearest name.
+pub fn parse(ctx: Ctx, pipeline: &str) -> Result<PassManager, PassError> {
+    table::register_all().map_err(PassError::Pipeline)?;
+    for name in pass_names(pipeline) {
+        if !is_registered(&name) {
+            let known = table::PASSES.iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
+            let hint = names::hint(&name, known);
+            return Err(PassError::Pipeline(format!("there is no pass '{name}'{hint} (kiln-opt --list-passes prints all)")));
+        }
+    }
+    let (parsed, diagnostics) = collect(ctx, || PassManager::parse(ctx, pipeline));
+    parsed.map_err(|e| {
+        let all: Vec<_> = std::iter::once(e).chain(diagnostics.iter().map(|d| d.message.clone())).filter(|s| !s.is_empty()).collect();
+        let text = all.join("\n");
+        let hint = option_hint(pipeline, &text);
+        PassError::Pipeline(format!("the pipeline does not parse: {text}{hint}"))
+    })
+}
+
+/// Names in pass position: what stands before `,`, `)`, `{` or the end, outside of options.
+fn pass_names(pipeline: &str) -> Vec<String> {
+    let (mut all, mut word, mut depth) = (vec![], String::new(), 0usize);
+    for c in pipeline.chars().chain([',']) {
+        match c {
+            '{' | ',' | ')' if depth == 0 => {
+                let name = word.trim();
+                if !name.is_empty() {
+                    all.push(name.to_string());
+                }
+                word.clear();
+                depth += usize::from(c == '{');
+            }
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            // What stands before a parenthesis is an op name.
+            '(' if depth == 0 => word.clear(),
+            c if depth == 0 => word.push(c),
+            _ => {}
+        }
+    }
+    all
+}
+
+fn option_hint(pipeline: &str, error: &str) -> String {
+    let Some(name) = error.split("no such option ").nth(1).and_then(|s| s.split_whitespace().next()) else { return String::new() };
+    let rows: Vec<_> = pass_names(pipeline).iter().filter_map(|p| table::find(p)).flat_map(|p| (p.options)()).collect();
+    names::hint(name, rows.iter().map(|o| o.name.as_str()))
+}
+
+impl Report {
+    /// The time of all runs of each pass, in the order of first running.
+    pub fn by_pass(&self) -> Vec<(String, Duration, usize)> {
+        let mut rows: Vec<(String, Duration, usize)> = vec![];
+        for run in self.passes.iter().filter(|r| !r.skipped) {
+            let time = Duration::from_secs_f64(run.seconds);
+            match rows.iter_mut().find(|r| r.0 == run.pass) {
+                Some(row) => {
+                    row.1 += time;
+                    row.2 += 1;
+                }
+                None => rows.push((run.pass.clone(), time, 1)),
+            }
+        }
+        rows
+    }
+    /// A table of times and op counts, one line a pass run.
+    pub fn table(&self) -> String {
+        let mut s = format!("{:>10}  {:>6}  {:>6}  pass\n", "ms", "before", "after");
+        for r in &self.passes {
+            let note = if r.skipped { " (skipped)" } else { "" };
+            s += &format!("{:>10.3}  {:>6}  {:>6}  {} on {}{note}\n", r.seconds * 1e3, r.ops_before, r.ops_after, r.pass, r.anchor);
+        }
+        s + &format!("{:>10.3}  {:>6}  {:>6}  total, verification included\n", self.seconds * 1e3, "", "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_pass_position() {
+        let text = "builtin.module(kiln-simplify{fold-limit=3},func.func(canonicalize{a={b,c} d=e}, cse ))";
+        assert_eq!(pass_names(text), ["kiln-simplify", "canonicalize", "cse"]);
+    }
+
+    #[test]
+    fn reproducers_come_apart_again() {
+        let text = "module {\n}\n\n{-#\n external_resources: { mlir_reproducer: {\n pipeline: \"a(b{c=\\\"d\\\"})\",\n x: true } }\n#-}\n";
+        let (ir, pipeline) = split_reproducer(text).expect("a reproducer");
+        assert_eq!((ir.trim(), pipeline.as_str()), ("module {\n}", "a(b{c=\"d\"})"));
+    }
+}

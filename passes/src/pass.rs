@@ -1,0 +1,185 @@
+//! What a pass is, and how it gets into upstream's registry.
+use crate::options::{OptionRow, Options};
+use kiln_dialects::{
+    ffi::{PassDescription, PassObject, register_pass},
+    ir::{Loc, Op, walk},
+    rules::Level,
+};
+
+/// Why a pass gave up, and where if not at the op that it ran on.
+pub struct Failure {
+    /// One sentence.
+    pub message: String,
+    /// The op's location.
+    pub loc: Option<Loc>,
+    /// The op's name.
+    pub op: Option<String>,
+}
+
+impl Failure {
+    /// At an op.
+    pub fn at(op: Op, message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), loc: Some(op.loc()), op: Some(op.name()) }
+    }
+}
+
+impl<S: Into<String>> From<S> for Failure {
+    fn from(message: S) -> Failure {
+        Failure { message: message.into(), loc: None, op: None }
+    }
+}
+
+/// A pass. Its fields are its options ([`pass_options!`](crate::pass_options)).
+pub trait Pass: Options + Clone + Send + 'static {
+    /// The flag, such as `kiln-simplify`.
+    const FLAG: &'static str;
+    /// One sentence on what it does.
+    const SUMMARY: &'static str;
+    /// The op it runs on; empty for any.
+    const ANCHOR: &'static str = "builtin.module";
+    /// The levels on which it may run.
+    const LEVELS: &'static [Level];
+    /// The level that it takes the module to, for a lowering.
+    const LOWERS_TO: Option<Level> = None;
+    /// Whether a pipeline is wrong without it; optional passes can be disabled.
+    const REQUIRED: bool = false;
+    /// What it may do to results.
+    const NUMERICS: Numerics;
+    /// Dialects beside kiln, func and arith whose ops it makes.
+    const DIALECTS: &'static [&'static str] = &[];
+    /// Runs on one op. The IR is consistent afterwards, also on failure.
+    fn run(&self, op: Op) -> Result<(), Failure>;
+}
+
+/// What a rewrite may do to results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numerics {
+    /// The same bits.
+    Exact,
+    /// Sums and products in another order or with other intermediate rounding.
+    Reassociates,
+    /// Another formula within a stated error.
+    Approximates,
+}
+
+impl Numerics {
+    /// The word in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Numerics::Exact => "exact",
+            Numerics::Reassociates => "reassociates",
+            Numerics::Approximates => "approximates",
+        }
+    }
+}
+
+/// A row of the pass table.
+pub struct PassRow {
+    /// The flag.
+    pub flag: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// The op it runs on.
+    pub anchor: &'static str,
+    /// The levels on which it may run.
+    pub levels: &'static [Level],
+    /// The level that it takes the module to.
+    pub lowers_to: Option<Level>,
+    /// Whether a pipeline is wrong without it.
+    pub required: bool,
+    /// What it may do to results.
+    pub numerics: Numerics,
+    /// Its options.
+    pub options: fn() -> Vec<OptionRow>,
+    /// Puts it into upstream's registry.
+    pub register: fn() -> Result<(), String>,
+    /// Reads options from text in order and prints them back.
+    pub round_trip: fn(&[&str]) -> Result<Vec<String>, String>,
+}
+
+impl PassRow {
+    /// The row of a pass.
+    pub const fn of<P: Pass>() -> PassRow {
+        PassRow {
+            flag: P::FLAG,
+            summary: P::SUMMARY,
+            anchor: P::ANCHOR,
+            levels: P::LEVELS,
+            lowers_to: P::LOWERS_TO,
+            required: P::REQUIRED,
+            numerics: P::NUMERICS,
+            options: P::rows,
+            register: register::<P>,
+            round_trip: |values| {
+                let mut pass = P::default();
+                pass.set(values)?;
+                Ok(pass.print())
+            },
+        }
+    }
+    /// The file stem of source, test and snapshots: the flag without `kiln-`, with underscores.
+    pub fn stem(&self) -> String {
+        self.flag.trim_start_matches("kiln-").replace('-', "_")
+    }
+}
+
+/// Registers a pass with upstream, so that pipelines can name it. Registering it again is no error.
+pub fn register<P: Pass>() -> Result<(), String> {
+    let leak = |s: String| -> &'static str { s.leak() };
+    let options = P::rows().into_iter().map(|o| (leak(o.name), leak(o.help), o.default)).collect();
+    register_pass::<Adapter<P>>(PassDescription { flag: P::FLAG, summary: P::SUMMARY, anchor: P::ANCHOR, dialects: P::DIALECTS, options })
+}
+
+#[derive(Clone, Default)]
+struct Adapter<P>(P);
+
+impl<P: Pass> PassObject for Adapter<P> {
+    fn configure(&mut self, values: &[&str]) -> Result<(), String> {
+        self.0.set(values)
+    }
+    fn run(&mut self, op: Op) -> Result<(), String> {
+        tracing::debug!(target: "kiln::passes", pass = P::FLAG, op = op.name(), "run");
+        level_check(op, P::LEVELS)?;
+        let outcome = self.0.run(op).and_then(|()| match P::LOWERS_TO {
+            Some(level) => check_level(op, level),
+            None => Ok(()),
+        });
+        outcome.map_err(|f| match (f.loc, f.op) {
+            (Some(loc), Some(name)) => {
+                loc.emit_error(&format!("'{name}' op {}", f.message));
+                format!("failed on '{}'{}", op.name(), op.symbol().map_or(String::new(), |s| format!(" @{s}")))
+            }
+            _ => f.message,
+        })
+    }
+}
+
+/// A module that states a level takes only passes of that level.
+fn level_check(op: Op, levels: &[Level]) -> Result<(), String> {
+    let Some(level) = level_of(op) else { return Ok(()) };
+    if levels.contains(&level) {
+        return Ok(());
+    }
+    let names: Vec<_> = levels.iter().map(|l| l.name()).collect();
+    Err(format!("runs on level {}, but the module is on level {}", names.join(" or "), level.name()))
+}
+
+/// The level that the op's module states.
+pub fn level_of(op: Op) -> Option<Level> {
+    let mut at = Some(op);
+    while let Some(o) = at {
+        if let Some(a) = o.attr("kiln.level") {
+            return a.as_string().and_then(|s| Level::from_name(&s));
+        }
+        at = o.parent();
+    }
+    None
+}
+
+/// Fails at the first op that the level does not allow.
+pub fn check_level(root: Op, level: Level) -> Result<(), Failure> {
+    match walk(root).into_iter().find(|o| !level.allows(*o)) {
+        Some(op) => Err(Failure::at(op, format!("is not an op of level {}", level.name()))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,41 @@
+//! `kiln-verify-level`: checks that every op belongs to the module's level.
+//!
+//! Why: a lowering that leaves an op behind should be found where it happened, not three levels further down.
+//!
+//! Numerics: exact; nothing changes.
+//!
+//! ```text
+//! before:  module attributes {kiln.level = "prims"} { … kiln.linear … }
+//! after:   error: 'kiln.linear' op is not an op of level prims
+//! ```
+use crate::pass::{Failure, Numerics, Pass, check_level, level_of};
+use kiln_dialects::{
+    ir::Op,
+    rules::{LEVELS, Level},
+};
+
+crate::pass_options! {
+    /// The pass.
+    pub struct VerifyLevel {
+        /// The level to check against; the one in kiln.level if empty
+        pub level: String = String::new(),
+    }
+}
+
+impl Pass for VerifyLevel {
+    const FLAG: &'static str = "kiln-verify-level";
+    const SUMMARY: &'static str = "Checks that every op belongs to the module's level";
+    const LEVELS: &'static [Level] = LEVELS;
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, op: Op) -> Result<(), Failure> {
+        let level = if self.level.is_empty() {
+            level_of(op).ok_or("the module states no kiln.level, and the option level is empty")?
+        } else {
+            let names = LEVELS.iter().map(|l| l.name());
+            Level::from_name(&self.level)
+                .ok_or_else(|| format!("there is no level '{}'{}", self.level, crate::names::hint(&self.level, names)))?
+        };
+        check_level(op, level)
+    }
+}

@@ -1,0 +1,4 @@
+//! kiln: a compiler of tensor graphs on MLIR.
+pub use kiln_dialects as dialects;
+pub use kiln_lowering as lowering;
+pub use kiln_passes as passes;

@@ -1,0 +1,2 @@
+//! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
+mod reference;
