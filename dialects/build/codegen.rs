@@ -197,7 +197,9 @@ impl Table {
             let lower = family.to_lowercase();
             writeln!(s, "/// The {lower} elementwise ops.\n{derive}pub enum {name} {{").unwrap();
             ops.iter().for_each(|v| writeln!(s, "    /// {v}\n    {v},").unwrap());
-            writeln!(s, "}}\nimpl {name} {{\n    /// The op.\n    pub const fn op(self) -> OpKind {{\n        match self {{").unwrap();
+            writeln!(s, "}}\nimpl {name} {{\n    /// All of them.\n    pub const ALL: &[{name}] = &[").unwrap();
+            ops.iter().for_each(|v| writeln!(s, "        {name}::{v},").unwrap());
+            writeln!(s, "    ];\n    /// The op.\n    pub const fn op(self) -> OpKind {{\n        match self {{").unwrap();
             ops.iter().for_each(|v| writeln!(s, "            {name}::{v} => OpKind::{v},").unwrap());
             writeln!(s, "        }}\n    }}\n    /// The {lower} kind of an op, if it is one.\n    pub const fn from_op(kind: OpKind) -> Option<Self> {{\n        Some(match kind {{").unwrap();
             ops.iter().for_each(|v| writeln!(s, "            OpKind::{v} => {name}::{v},").unwrap());
