@@ -2,7 +2,9 @@
 #include "Kiln.h"
 #include "mlir/CAPI/Registration.h"
 #include "mlir/CAPI/Rewrite.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/TypeSwitch.h"
 using namespace mlir;
 
@@ -87,6 +89,11 @@ bool kilnLayoutRead(MlirAttribute a, void (*strides)(intptr_t, const int64_t *, 
   *offset = layout.getOffset();
   *alignment = layout.getAlignment();
   return true;
+}
+// As mlirModuleCreateParse, with a file name for locations.
+MlirModule kilnParseModule(MlirContext c, MlirStringRef source, MlirStringRef file) {
+  OwningOpRef<ModuleOp> m = parseSourceString<ModuleOp>(unwrap(source), ParserConfig(unwrap(c)), unwrap(file));
+  return wrap(m.release());
 }
 void kilnPrintOpOnDiagnostic(MlirContext c, bool on) { unwrap(c)->printOpOnDiagnostic(on); }
 }

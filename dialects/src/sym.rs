@@ -107,6 +107,10 @@ impl Dim {
     pub fn differs(&self, other: &Dim) -> bool {
         self.sub(other).known().is_some_and(|d| d != 0)
     }
+    /// Every factor of every term.
+    pub fn atoms(&self) -> Vec<&Atom> {
+        if let Dim::Expr(p) = self { p.0.keys().flatten().collect() } else { vec![] }
+    }
     /// Replaces symbols; `None` as soon as one has no value or the arithmetic fails.
     pub fn evaluate(&self, value: &dyn Fn(&Atom) -> Option<i64>) -> Option<i64> {
         let Dim::Expr(p) = self else { return self.known() };

@@ -25,6 +25,7 @@ unsafe extern "C" {
         offset: *mut i64,
         alignment: *mut i64,
     ) -> bool;
+    pub(crate) fn kilnParseModule(c: MlirContext, source: MlirStringRef, file: MlirStringRef) -> MlirModule;
     pub(crate) fn kilnPrintOpOnDiagnostic(c: MlirContext, on: bool);
     pub(crate) fn kilnCrashReproducer(pm: MlirPassManager, path: MlirStringRef, local: bool);
 }

@@ -138,6 +138,13 @@ impl Attr {
             if splat && count > 0 { dtype.decode(&shape, &raw.repeat(count)) } else { dtype.decode(&shape, raw) }
         }
     }
+    /// The one element of a `dense<…>` literal that is a splat.
+    pub fn splat_value(self) -> Option<Attr> {
+        unsafe {
+            let splat = mlirAttributeIsADenseElements(self.0) && mlirDenseElementsAttrIsSplat(self.0);
+            if splat { Attr::some(mlirDenseElementsAttrGetSplatValue(self.0)) } else { None }
+        }
+    }
     /// How many elements a `dense<…>` literal stores: one for a splat.
     pub fn stored_elements(self) -> Option<usize> {
         unsafe {

@@ -33,37 +33,32 @@ impl Rewriter {
 }
 
 struct Run {
-    patterns: &'static [Pattern],
+    hits: usize,
     error: Option<String>,
 }
 
-/// Applies `patterns` everywhere below `root` until nothing changes, with upstream's greedy driver.
-/// With `canonicalize`, the context's folders run as well. Returns how often the driver was entered.
-pub fn apply_patterns(root: Op, patterns: &'static [Pattern]) -> Result<(), String> {
-    let mut runs: Vec<Box<(Pattern, *mut Run)>> = vec![];
-    let mut state = Run { patterns, error: None };
-    let ok = unsafe {
+/// Applies `patterns` everywhere below `root` until nothing changes, with upstream's greedy driver, which also folds and drops dead ops.
+/// Returns how often a pattern applied. Giving up after `rounds` rounds over the IR is no error: the IR is right at any time.
+pub fn apply_patterns(root: Op, patterns: &[Pattern], rounds: usize) -> Result<usize, String> {
+    let mut run = Run { hits: 0, error: None };
+    // Boxed, so that the addresses that the driver holds do not move.
+    let data: Vec<Box<(Pattern, *mut Run)>> = patterns.iter().map(|p| Box::new((*p, &raw mut run))).collect();
+    unsafe {
         let set = mlirRewritePatternSetCreate(root.ctx().raw());
-        for p in state.patterns {
-            let data = Box::new((*p, &raw mut state));
+        for d in &data {
             let callbacks = MlirRewritePatternCallbacks { construct: None, destruct: None, matchAndRewrite: Some(trampoline) };
-            let ptr = (&raw const *data) as *mut std::ffi::c_void;
-            let raw = mlirOpRewritePatternCreate(sref(p.root.name()), 1, root.ctx().raw(), callbacks, ptr, 0, std::ptr::null_mut());
+            let ptr = (&raw const **d) as *mut std::ffi::c_void;
+            let raw = mlirOpRewritePatternCreate(sref(d.0.root.name()), 1, root.ctx().raw(), callbacks, ptr, 0, std::ptr::null_mut());
             mlirRewritePatternSetAdd(set, raw);
-            runs.push(data);
         }
         let frozen = mlirFreezeRewritePattern(set);
         let config = mlirGreedyRewriteDriverConfigCreate();
-        let ok = mlirApplyPatternsAndFoldGreedilyWithOp(root.raw(), frozen, config).value != 0;
+        mlirGreedyRewriteDriverConfigSetMaxIterations(config, rounds as i64);
+        mlirApplyPatternsAndFoldGreedilyWithOp(root.raw(), frozen, config);
         mlirGreedyRewriteDriverConfigDestroy(config);
         mlirFrozenRewritePatternSetDestroy(frozen);
-        ok
-    };
-    match state.error {
-        Some(e) => Err(e),
-        None if ok => Ok(()),
-        None => Err("the patterns did not converge".into()),
     }
+    run.error.map_or(Ok(run.hits), Err)
 }
 
 extern "C" fn trampoline(
@@ -77,11 +72,13 @@ extern "C" fn trampoline(
     let op = Op::of(op);
     let rewriter = Rewriter(unsafe { mlirPatternRewriterAsBase(rewriter) });
     let hit = ffi::guard(op.loc(), pattern.name, Ok(false), || (pattern.apply)(op, &rewriter));
+    // SAFETY: the driver is single-threaded, and `run` outlives it.
+    let run = unsafe { &mut **run };
     let hit = hit.unwrap_or_else(|e| {
-        let run = unsafe { &mut **run };
         run.error.get_or_insert_with(|| format!("pattern {} at {}: {e}", pattern.name, op.loc()));
         false
     });
+    run.hits += usize::from(hit);
     MlirLogicalResult { value: hit as i8 }
 }
 

@@ -1,0 +1,150 @@
+//! Read: what is known of every size in a function. Changes nothing.
+use crate::pass::Failure;
+use kiln_dialects::{
+    ir::*,
+    ops::{self, Family, OpKind},
+    rules::{Sizes, TensorType, infer, tensor_type},
+    sym::{Atom, Dim},
+};
+use std::collections::HashMap;
+
+/// Sizes of tensors and values of sizes.
+#[derive(Default)]
+pub(super) struct Facts {
+    tensors: HashMap<Value, Vec<Dim>>,
+    sizes: HashMap<Value, Dim>,
+    changed: bool,
+}
+
+impl Facts {
+    /// Propagates through a function until nothing new is found, at most `rounds` times.
+    pub fn of(func: Op, rounds: usize) -> Result<Facts, Failure> {
+        let mut facts = Facts::default();
+        for op in walk(func) {
+            let args = blocks(op).into_iter().flat_map(|b| b.args());
+            args.chain(op.results()).for_each(|v| facts.start(v));
+        }
+        for _ in 0..rounds {
+            facts.changed = false;
+            for op in walk(func) {
+                facts.visit(op).map_err(|e| Failure::at(op, e))?;
+            }
+            if !facts.changed {
+                break;
+            }
+        }
+        Ok(facts)
+    }
+
+    /// The sizes of a tensor; empty for other values.
+    pub fn dims(&self, v: Value) -> &[Dim] {
+        self.tensors.get(&v).map_or(&[], Vec::as_slice)
+    }
+    /// The value of a size.
+    pub fn size_value(&self, v: Value) -> Dim {
+        self.sizes.get(&v).cloned().unwrap_or(Dim::Unknown)
+    }
+
+    /// A value's type as a start: every unknown size is one of its own.
+    fn start(&mut self, v: Value) {
+        let id = self.tensors.len() + self.sizes.len();
+        let own = |(axis, d): (usize, Dim)| if d == Dim::Unknown { Dim::atom(Atom::Opaque(id, axis)) } else { d };
+        if v.ty().is_tensor() {
+            self.tensors.insert(v, v.ty().dims().into_iter().enumerate().map(own).collect());
+        } else if v.ty().is_index() {
+            self.sizes.insert(v, Dim::atom(Atom::Opaque(id, 0)));
+        }
+    }
+
+    /// States that a tensor has these sizes.
+    fn tell(&mut self, v: Value, dims: &[Dim]) -> Result<(), String> {
+        let Some(old) = self.tensors.get_mut(&v) else { return Ok(()) };
+        for (i, (have, new)) in old.iter_mut().zip(dims).enumerate() {
+            if have.differs(new) {
+                return Err(format!("has sizes {have} and {new} in dimension {i} of the same value"));
+            }
+            if rank(new) > rank(have) {
+                *have = new.clone();
+                self.changed = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self, op: Op) -> Result<(), String> {
+        let Some(kind) = op.kind() else {
+            if op.is("arith.constant") && op.result(0).ty().is_index() {
+                let value = op.attr("value").and_then(Attr::as_i64).map_or(Dim::Unknown, Dim::Known);
+                self.sizes.insert(op.result(0), value);
+            }
+            return Ok(());
+        };
+        match kind {
+            OpKind::Sym => {
+                let o = ops::Sym::of(op).ok_or("is malformed")?;
+                self.sizes.insert(op.result(0), if o.max == Some(o.min) { Dim::Known(o.min) } else { Dim::sym(&o.name) });
+            }
+            OpKind::SymExpr => {
+                let o = ops::SymExpr::of(op).ok_or("is malformed")?;
+                let value = Dim::apply(o.kind, &self.size_value(o.lhs), &self.size_value(o.rhs));
+                if value != Dim::Unknown {
+                    self.sizes.insert(op.result(0), value);
+                }
+            }
+            OpKind::Dim => {
+                let o = ops::Dim::of(op).ok_or("is malformed")?;
+                if let Some(d) = self.dims(o.input).get(o.axis as usize).cloned() {
+                    self.sizes.insert(op.result(0), d);
+                }
+            }
+            OpKind::BindShape => {
+                let o = ops::BindShape::of(op).ok_or("is malformed")?;
+                self.tell(o.value, &self.sizes(&o.sizes))?;
+            }
+            _ if kind.is_inferred() => {
+                let view = View::of(op).ok_or("is malformed")?;
+                let types = infer(&view, self)?;
+                for (v, t) in op.results().into_iter().zip(&types) {
+                    self.tell(v, &t.dims)?;
+                }
+                if matches!(kind.family(), Family::Unary | Family::Binary | Family::Elementwise) {
+                    // One shape in and out: what the result knows, the operands know too.
+                    let dims = self.dims(op.result(0)).to_vec();
+                    op.operands().into_iter().try_for_each(|v| self.tell(v, &dims))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// How much a size says: nothing, a size without a name, an expression over symbols, a number.
+fn rank(d: &Dim) -> u8 {
+    fn named(d: &Dim) -> bool {
+        d.atoms().iter().all(|a| match a {
+            Atom::Sym(_) => true,
+            Atom::Opaque(..) => false,
+            Atom::Op(_, args) => named(&args.0) && named(&args.1),
+        })
+    }
+    match d {
+        Dim::Unknown => 0,
+        Dim::Known(_) => 3,
+        Dim::Expr(_) if named(d) => 2,
+        Dim::Expr(_) => 1,
+    }
+}
+
+impl Sizes for Facts {
+    fn tensor(&self, v: Value) -> Result<TensorType, String> {
+        let t = tensor_type(v.ty())?;
+        Ok(TensorType { dims: self.tensors.get(&v).cloned().unwrap_or(t.dims), ..t })
+    }
+    fn size(&self, s: &Size) -> Dim {
+        match s {
+            Size::Static(n) => Dim::Known(*n),
+            Size::Dynamic(v) => self.size_value(*v),
+        }
+    }
+}

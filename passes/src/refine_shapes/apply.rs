@@ -1,0 +1,215 @@
+//! Apply: rewrites size operands, then types, in the order of the text.
+use super::analysis::Facts;
+use crate::pass::Failure;
+use kiln_dialects::{
+    ir::*,
+    ops::{self, Family, OpKind},
+    rules::infer_types,
+    sym::Dim,
+};
+use std::collections::HashMap;
+
+struct Apply<'a> {
+    facts: &'a Facts,
+    /// Types from before, which region ops and calls go on to see.
+    old: HashMap<Value, Type>,
+    /// Values made here stand for these, as far as facts go.
+    origin: HashMap<Value, Value>,
+    symbols: Vec<(Dim, Value)>,
+}
+
+/// Rewrites one function. `open`: nobody calls it, so that its own type may change.
+pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> {
+    let ops = walk(func);
+    let mut a = Apply { facts, old: HashMap::new(), origin: HashMap::new(), symbols: vec![] };
+    for op in &ops {
+        let values = blocks(*op).into_iter().flat_map(|b| b.args()).chain(op.results());
+        a.old.extend(values.map(|v| (v, v.ty())));
+    }
+    let entry = func.regions().first().and_then(|r| r.first());
+    let Some(entry) = entry else { return Ok(()) };
+    if open {
+        entry.args().into_iter().filter(|v| v.ty().is_tensor()).for_each(|v| v.set_ty(a.refined(v)));
+    }
+    for op in ops.into_iter().skip(1) {
+        a.visit(op, open).map_err(|e| Failure::at(op, e))?;
+    }
+    if open {
+        let types = |values: Vec<Value>| values.into_iter().map(|v| v.ty()).collect::<Vec<_>>();
+        let results = entry.terminator().map_or(vec![], |t| types(t.operands()));
+        func.set_attr("function_type", Attr::ty(Type::function(func.ctx(), &types(entry.args()), &results)));
+    }
+    Ok(())
+}
+
+impl Apply<'_> {
+    /// The value's type with every size that is a known number.
+    fn refined(&self, v: Value) -> Type {
+        let dims = self.facts.dims(*self.origin.get(&v).unwrap_or(&v));
+        let Some(Ok(dtype)) = v.ty().element().map(Type::dtype) else { return v.ty() };
+        let merged: Vec<Dim> = v.ty().dims().iter().zip(dims).map(|(t, d)| if d.known().is_some() { d.clone() } else { t.clone() }).collect();
+        if merged.len() == v.ty().dims().len() { Type::tensor(v.ctx(), dtype, &merged) } else { v.ty() }
+    }
+
+    fn visit(&mut self, op: Op, open: bool) -> Result<(), String> {
+        match op.kind() {
+            Some(OpKind::Sym) => {
+                // Only what stands in the function's own block is visible everywhere.
+                if op.parent().is_some_and(|p| p.is("func.func")) {
+                    self.symbols.push((self.facts.size_value(op.result(0)), op.result(0)));
+                }
+                Ok(())
+            }
+            Some(OpKind::Dim) => self.dim(op),
+            Some(kind) if kind.is_inferred() => {
+                let op = self.static_sizes(op)?;
+                self.one_type(op)?;
+                let view = View::of(op).ok_or("is malformed")?;
+                for (v, t) in op.results().into_iter().zip(infer_types(&view)?) {
+                    v.set_ty(t);
+                    self.cast_result(op, v)?;
+                }
+                Ok(())
+            }
+            Some(OpKind::BindShape) => self.static_sizes(op).map(|_| ()),
+            Some(OpKind::Constant | OpKind::Global | OpKind::GetGlobal | OpKind::SymExpr) => Ok(()),
+            None if op.is("func.return") && open => Ok(()),
+            _ => self.keep_operand_types(op),
+        }
+    }
+
+    /// The size of one dimension: a number, a symbol, or a `kiln.dim`.
+    fn size_of(&self, b: &Builder, v: Value, axis: usize) -> Result<Size, String> {
+        let size = self.facts.dims(*self.origin.get(&v).unwrap_or(&v)).get(axis);
+        let symbol = self.symbols.iter().find(|(d, _)| Some(d) == size).map(|(_, s)| *s);
+        match (v.ty().dims().get(axis).and_then(Dim::known), symbol) {
+            (None, Some(symbol)) => Ok(Size::Dynamic(symbol)),
+            _ => b.size_of(v, axis),
+        }
+    }
+
+    /// `kiln.dim` of a known size is a number; of a symbol's, the symbol.
+    fn dim(&self, op: Op) -> Result<(), String> {
+        let size = self.facts.size_value(op.result(0));
+        let value = match size.known() {
+            Some(n) => Builder::before(op).ok_or("is in no block")?.index(n)?,
+            None => match self.symbols.iter().find(|(d, _)| *d == size) {
+                Some((_, symbol)) => *symbol,
+                None => return Ok(()),
+            },
+        };
+        op.result(0).replace_uses(value);
+        op.erase();
+        Ok(())
+    }
+
+    /// The same op with numbers where its size operands are known.
+    fn static_sizes(&mut self, op: Op) -> Result<Op, String> {
+        let fix = |sizes: &mut Vec<Size>| {
+            let mut changed = false;
+            for s in sizes {
+                let Size::Dynamic(v) = *s else { continue };
+                if let Some(n) = self.facts.size_value(v).known().or_else(|| constant(v)) {
+                    *s = Size::Static(n);
+                    changed = true;
+                }
+            }
+            changed
+        };
+        macro_rules! rebuild {
+            ($node:ident, $($field:ident),+) => {{
+                let mut o = ops::$node::of(op).ok_or("is malformed")?;
+                if !($(fix(&mut o.$field))|+) {
+                    return Ok(op);
+                }
+                let b = Builder::before(op).ok_or("is in no block")?;
+                if op.kind() == Some(OpKind::BindShape) { b.create_with(&o, &[], &mut [])? } else { b.create_node(&o)? }
+            }};
+        }
+        let new = match op.kind() {
+            Some(OpKind::Splat) => rebuild!(Splat, sizes),
+            Some(OpKind::Iota) => rebuild!(Iota, sizes),
+            Some(OpKind::BroadcastInDim) => rebuild!(BroadcastInDim, sizes),
+            Some(OpKind::Reshape) => rebuild!(Reshape, sizes),
+            Some(OpKind::Slice) => rebuild!(Slice, offsets, sizes),
+            Some(OpKind::Pad) => rebuild!(Pad, low, high),
+            Some(OpKind::DynamicSlice) => rebuild!(DynamicSlice, sizes),
+            Some(OpKind::RandomBits) => rebuild!(RandomBits, sizes),
+            Some(OpKind::RandomUniform) => rebuild!(RandomUniform, sizes),
+            Some(OpKind::RandomNormal) => rebuild!(RandomNormal, sizes),
+            Some(OpKind::Interpolate) => rebuild!(Interpolate, sizes),
+            Some(OpKind::BindShape) => rebuild!(BindShape, sizes),
+            _ => return Ok(op),
+        };
+        for (old, made) in op.results().into_iter().zip(new.results()) {
+            old.replace_uses(made);
+            self.origin.insert(made, old);
+            if let Some(t) = self.old.get(&old).copied() {
+                self.old.insert(made, t);
+            }
+        }
+        op.erase();
+        Ok(new)
+    }
+
+    /// Elementwise ops want equal operand types; facts make them equal up to sizes that only some operand's type states.
+    fn one_type(&mut self, op: Op) -> Result<(), String> {
+        let elementwise = op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise));
+        if !elementwise || op.operand_count() < 2 {
+            return Ok(());
+        }
+        let rank = op.operand(0).ty().dims().len();
+        let known = |i: usize| op.operands().iter().find_map(|v| v.ty().dims()[i].known());
+        let dims: Vec<Option<i64>> = (0..rank).map(known).collect();
+        for (i, v) in op.operands().into_iter().enumerate() {
+            if v.ty().dims().iter().zip(&dims).any(|(have, all)| have.known() != *all) {
+                let b = Builder::before(op).ok_or("is in no block")?;
+                let size = |(axis, d): (usize, &Option<i64>)| d.map_or_else(|| self.size_of(&b, v, axis), |n| Ok(Size::Static(n)));
+                let sizes = dims.iter().enumerate().map(size).collect::<Result<_, _>>()?;
+                op.set_operand(i, b.add(&ops::Reshape { input: v, sizes })?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Facts that the op's own rule does not see go into a reshape behind it.
+    fn cast_result(&mut self, op: Op, v: Value) -> Result<(), String> {
+        let want = self.refined(v);
+        if want == v.ty() || v.uses().is_empty() {
+            return Ok(());
+        }
+        let b = Builder::after(op).ok_or("is in no block")?;
+        let size = |(axis, d): (usize, Dim)| d.known().map_or_else(|| self.size_of(&b, v, axis), |n| Ok(Size::Static(n)));
+        let sizes: Vec<Size> = want.dims().into_iter().enumerate().map(size).collect::<Result<_, _>>()?;
+        let dims: Vec<Op> = sizes.iter().filter_map(|s| if let Size::Dynamic(d) = s { d.def() } else { None }).filter(|d| d.kind() == Some(OpKind::Dim)).collect();
+        let cast = b.create_node(&ops::Reshape { input: v, sizes })?;
+        v.replace_uses_except(cast.result(0), &[&[cast], dims.as_slice()].concat());
+        if let Some(t) = self.old.get(&v).copied() {
+            self.old.insert(cast.result(0), t);
+        }
+        Ok(())
+    }
+
+    /// Region ops, calls and terminators go on to see the types from before.
+    fn keep_operand_types(&self, op: Op) -> Result<(), String> {
+        for (i, v) in op.operands().into_iter().enumerate() {
+            let Some(old) = self.old.get(&v).copied().filter(|t| t.is_tensor() && *t != v.ty()) else { continue };
+            let b = Builder::before(op).ok_or("is in no block")?;
+            let mut sizes = vec![];
+            for (axis, d) in old.dims().into_iter().enumerate() {
+                sizes.push(match (d.known(), self.size_of(&b, v, axis)?) {
+                    (Some(n), _) => Size::Static(n),
+                    (None, Size::Static(n)) => Size::Dynamic(b.index(n)?),
+                    (None, dynamic) => dynamic,
+                });
+            }
+            op.set_operand(i, b.add(&ops::Reshape { input: v, sizes })?);
+        }
+        Ok(())
+    }
+}
+
+/// The number of an `arith.constant`.
+fn constant(v: Value) -> Option<i64> {
+    v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
+}

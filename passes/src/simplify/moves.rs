@@ -1,0 +1,207 @@
+//! Movement ops that do nothing, undo each other, or make one.
+use super::splats::*;
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym};
+
+/// Rules by the op they look at.
+pub(super) const PATTERNS: &[Pattern] = &[
+    Pattern { name: "transpose", root: OpKind::Transpose, apply: transpose },
+    Pattern { name: "reshape", root: OpKind::Reshape, apply: reshape },
+    Pattern { name: "broadcast", root: OpKind::BroadcastInDim, apply: broadcast },
+    Pattern { name: "slice", root: OpKind::Slice, apply: slice },
+    Pattern { name: "pad", root: OpKind::Pad, apply: pad },
+    Pattern { name: "concat", root: OpKind::Concat, apply: concat },
+    Pattern { name: "reverse", root: OpKind::Reverse, apply: reverse },
+    Pattern { name: "reduce-nothing", root: OpKind::Reduce, apply: reduce },
+];
+
+fn done(op: Op, r: &Rewriter, v: Value) -> Result<bool, String> {
+    r.replace(op, &[v]);
+    Ok(true)
+}
+
+/// The splat that a movement op of a splat is.
+fn of_splat(op: Op, r: &Rewriter, sizes: Vec<Size>) -> Result<bool, String> {
+    let Some(value) = scalar_of(op.operand(0)) else { return Ok(false) };
+    let b = r.before(op)?;
+    done(op, r, splat(&b, value, sizes)?)
+}
+
+fn static_sizes(v: Value) -> Option<Vec<Size>> {
+    v.ty().dims().iter().map(|d| d.known().map(Size::Static)).collect()
+}
+
+fn transpose(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let Some(o) = Transpose::of(op) else { return Ok(false) };
+    if o.permutation.is_sorted() {
+        return done(op, r, o.input);
+    }
+    if let Some(inner) = o.input.def().and_then(Transpose::of) {
+        let permutation = o.permutation.iter().map(|p| inner.permutation[*p as usize]).collect();
+        let merged = r.before(op)?.add(&Transpose { input: inner.input, permutation })?;
+        return done(op, r, merged);
+    }
+    let Some(sizes) = static_sizes(op.result(0)) else { return Ok(false) };
+    if scalar_of(o.input).is_some() {
+        return of_splat(op, r, sizes);
+    }
+    // If only dimensions of size 1 change places, the elements stay where they are.
+    let from = o.input.ty().dims();
+    let moved: Vec<i64> = o.permutation.iter().copied().filter(|p| from[*p as usize] != sym::Dim::Known(1)).collect();
+    if moved.is_sorted() {
+        let same = r.before(op)?.add(&Reshape { input: o.input, sizes })?;
+        return done(op, r, same);
+    }
+    Ok(false)
+}
+
+fn reshape(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let Some(o) = Reshape::of(op) else { return Ok(false) };
+    let is_static = static_sizes(o.input).is_some();
+    if o.input.ty() == op.result(0).ty() && (is_static || one_unknown(o.input)) {
+        return done(op, r, o.input);
+    }
+    if scalar_of(o.input).is_some() {
+        return of_splat(op, r, o.sizes);
+    }
+    if let Some(inner) = o.input.def().and_then(Reshape::of) {
+        let merged = r.before(op)?.add(&Reshape { input: inner.input, sizes: o.sizes })?;
+        return done(op, r, merged);
+    }
+    Ok(false)
+}
+
+/// With one unknown size and equal products, equal types mean equal sizes, unless another size is 0.
+fn one_unknown(v: Value) -> bool {
+    let dims = v.ty().dims();
+    dims.iter().filter(|d| d.known().is_none()).count() == 1 && dims.iter().all(|d| d.known() != Some(0))
+}
+
+fn broadcast(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let Some(o) = BroadcastInDim::of(op) else { return Ok(false) };
+    if o.input.ty() == op.result(0).ty() && static_sizes(o.input).is_some() {
+        return done(op, r, o.input);
+    }
+    if scalar_of(o.input).is_some() {
+        return of_splat(op, r, o.sizes);
+    }
+    if let Some(inner) = o.input.def().and_then(BroadcastInDim::of) {
+        let dims = inner.dims.iter().map(|d| o.dims[*d as usize]).collect();
+        let merged = r.before(op)?.add(&BroadcastInDim { input: inner.input, dims, sizes: o.sizes })?;
+        return done(op, r, merged);
+    }
+    Ok(false)
+}
+
+fn slice(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let Some(o) = Slice::of(op) else { return Ok(false) };
+    let zero = |s: &Size| s.known() == Some(0);
+    let whole = o.offsets.iter().all(zero) && o.strides.iter().all(|s| *s == 1);
+    if whole && o.input.ty() == op.result(0).ty() && static_sizes(o.input).is_some() {
+        return done(op, r, o.input);
+    }
+    if scalar_of(o.input).is_some() {
+        return of_splat(op, r, o.sizes);
+    }
+    let Some(inner) = o.input.def().and_then(Slice::of) else { return Ok(false) };
+    let mut offsets = vec![];
+    for i in 0..o.offsets.len() {
+        let (Some(a), Some(b)) = (inner.offsets[i].known(), o.offsets[i].known()) else { return Ok(false) };
+        let Some(at) = b.checked_mul(inner.strides[i]).and_then(|x| x.checked_add(a)) else { return Ok(false) };
+        offsets.push(Size::Static(at));
+    }
+    let strides: Option<Vec<i64>> = o.strides.iter().zip(&inner.strides).map(|(a, b)| a.checked_mul(*b)).collect();
+    let Some(strides) = strides else { return Ok(false) };
+    let merged = r.before(op)?.add(&Slice { input: inner.input, offsets, sizes: o.sizes, strides })?;
+    done(op, r, merged)
+}
+
+fn pad(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let Some(o) = Pad::of(op) else { return Ok(false) };
+    let known = |s: &[Size]| s.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();
+    let (Some(low), Some(high)) = (known(&o.low), known(&o.high)) else { return Ok(false) };
+    if low.iter().chain(&high).all(|n| *n == 0) {
+        return done(op, r, o.input);
+    }
+    let Some(inner) = o.input.def().and_then(Pad::of) else { return Ok(false) };
+    let (Some(inner_low), Some(inner_high)) = (known(&inner.low), known(&inner.high)) else { return Ok(false) };
+    // Adding to what was added is adding once; removing in between would lose elements that adding brings back as padding.
+    let grows = [&low, &high, &inner_low, &inner_high].into_iter().flatten().all(|n| *n >= 0);
+    let (a, b) = (scalar_of(o.value), scalar_of(inner.value));
+    let same = o.value == inner.value || (a.is_some() && a == b);
+    if !grows || !same {
+        return Ok(false);
+    }
+    let sum = |x: &[i64], y: &[i64]| x.iter().zip(y).map(|(a, b)| Size::Static(a + b)).collect();
+    let merged = Pad { input: inner.input, value: o.value, low: sum(&low, &inner_low), high: sum(&high, &inner_high) };
+    let merged = r.before(op)?.add(&merged)?;
+    done(op, r, merged)
+}
+
+fn concat(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let Some(o) = Concat::of(op) else { return Ok(false) };
+    let axis = o.axis as usize;
+    let empty = |v: &Value| v.ty().dims().get(axis).and_then(|d| d.known()) == Some(0);
+    let mut inputs = vec![];
+    for v in &o.inputs {
+        match v.def().and_then(Concat::of).filter(|inner| inner.axis == o.axis) {
+            Some(inner) => inputs.extend(inner.inputs),
+            None => inputs.push(*v),
+        }
+    }
+    if inputs.len() > 1 {
+        let keep: Vec<Value> = inputs.iter().copied().filter(|v| !empty(v)).collect();
+        inputs = if keep.is_empty() { inputs[..1].to_vec() } else { keep };
+    }
+    if inputs.len() == 1 && inputs[0].ty() == op.result(0).ty() {
+        return done(op, r, inputs[0]);
+    }
+    if inputs == o.inputs {
+        return Ok(false);
+    }
+    let merged = r.before(op)?.add(&Concat { inputs, axis: o.axis })?;
+    // Dropping an input can lose the only static size of another dimension.
+    if merged.ty() != op.result(0).ty() {
+        merged.def().into_iter().for_each(Op::erase);
+        return Ok(false);
+    }
+    done(op, r, merged)
+}
+
+fn reverse(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let Some(o) = Reverse::of(op) else { return Ok(false) };
+    let sizes = o.input.ty().dims();
+    let moves = |d: &i64| sizes.get(*d as usize).and_then(|d| d.known()).is_none_or(|n| n > 1);
+    let mut input = o.input;
+    let mut dims: Vec<i64> = o.dims.iter().copied().filter(moves).collect();
+    if let Some(inner) = o.input.def().and_then(Reverse::of) {
+        let (a, b) = (dims.clone(), inner.dims.clone());
+        dims = a.iter().filter(|d| !b.contains(d)).chain(b.iter().filter(|d| !a.contains(d))).copied().collect();
+        dims.sort();
+        input = inner.input;
+    }
+    if dims.is_empty() || scalar_of(input).is_some() {
+        return done(op, r, input);
+    }
+    if input == o.input && dims == o.dims {
+        return Ok(false);
+    }
+    let merged = r.before(op)?.add(&Reverse { input, dims })?;
+    done(op, r, merged)
+}
+
+/// A reduction of nothing, or of one element.
+fn reduce(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let Some(o) = Reduce::of(op) else { return Ok(false) };
+    if o.dims.is_empty() {
+        return done(op, r, o.input);
+    }
+    let t = tensor_type(o.input.ty())?;
+    if o.dims.iter().any(|d| t.dims[*d as usize] != sym::Dim::Known(1)) {
+        return Ok(false);
+    }
+    let b = r.before(op)?;
+    let kept = (0..t.dims.len()).filter(|i| !o.dims.contains(&(*i as i64)));
+    let sizes = kept.map(|i| b.size_of(o.input, i)).collect::<Result<_, _>>()?;
+    let same = b.add(&Reshape { input: o.input, sizes })?;
+    done(op, r, same)
+}

@@ -1,0 +1,81 @@
+//! Movement ops sink below elementwise ops: where they meet, they cancel; where they do not, later ops see the elementwise ops side by side.
+use super::splats::*;
+use kiln_dialects::{ir::*, ops::*};
+
+/// Rules by the op they look at: every elementwise op with one or two operands.
+pub(super) const PATTERNS: &[Pattern] = &patterns();
+
+const fn patterns() -> [Pattern; UnaryKind::ALL.len() + BinaryKind::ALL.len() + 1] {
+    let mut all = [Pattern { name: "sink", root: OpKind::Convert, apply: sink }; UnaryKind::ALL.len() + BinaryKind::ALL.len() + 1];
+    let mut i = 0;
+    while i < UnaryKind::ALL.len() {
+        all[i].root = UnaryKind::ALL[i].op();
+        i += 1;
+    }
+    let mut j = 0;
+    while j < BinaryKind::ALL.len() {
+        all[i + j].root = BinaryKind::ALL[j].op();
+        j += 1;
+    }
+    all
+}
+
+/// How elements move: what must be equal for two movements to be the same one.
+#[derive(PartialEq)]
+enum Movement {
+    Transpose(Vec<i64>),
+    Reshape(Vec<Size>),
+    Broadcast(Vec<i64>, Vec<Size>),
+}
+
+impl Movement {
+    fn of(op: Op) -> Option<(Movement, Value)> {
+        match op.kind()? {
+            OpKind::Transpose => Transpose::of(op).map(|o| (Movement::Transpose(o.permutation), o.input)),
+            OpKind::Reshape => Reshape::of(op).map(|o| (Movement::Reshape(o.sizes), o.input)),
+            OpKind::BroadcastInDim => BroadcastInDim::of(op).map(|o| (Movement::Broadcast(o.dims, o.sizes), o.input)),
+            _ => None,
+        }
+    }
+    fn apply(self, b: &Builder, input: Value) -> Result<Value, String> {
+        match self {
+            Movement::Transpose(permutation) => b.add(&Transpose { input, permutation }),
+            Movement::Reshape(sizes) => b.add(&Reshape { input, sizes }),
+            Movement::Broadcast(dims, sizes) => b.add(&BroadcastInDim { input, dims, sizes }),
+        }
+    }
+}
+
+/// f(move x, move y) = move f(x, y); an operand that is a splat moves anywhere.
+fn sink(op: Op, r: &Rewriter) -> Result<bool, String> {
+    let operands = op.operands();
+    let moved = |v: &Value| v.def().filter(|_| scalar_of(*v).is_none()).and_then(Movement::of);
+    // A movement with other users would have to be made twice, except that both operands may be the same value.
+    let only_here = |v: &Value| v.uses().iter().all(|(user, _)| *user == op);
+    let Some((movement, source)) = operands.iter().filter(|v| only_here(v)).find_map(moved) else { return Ok(false) };
+    let mut inputs = vec![];
+    for v in &operands {
+        inputs.push(match moved(v) {
+            Some((m, x)) if m == movement && x.ty() == source.ty() && only_here(v) => Ok(x),
+            _ => Err(scalar_of(*v)),
+        });
+    }
+    if inputs.iter().any(|i| matches!(i, Err(None))) {
+        return Ok(false);
+    }
+    let b = r.before(op)?;
+    let inputs = inputs.into_iter().map(|i| match i {
+        Ok(x) => Ok(x),
+        Err(Some(scalar)) => splat(&b, scalar, b.sizes_of(source)?),
+        Err(None) => Err("is no splat".to_string()),
+    });
+    let inputs: Vec<Value> = inputs.collect::<Result<_, _>>()?;
+    let element = op.result(0).ty().element().ok_or("has no element type")?.dtype()?;
+    let ty = Type::tensor(op.ctx(), element, &source.ty().dims());
+    let attrs = op.attrs();
+    let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+    let inner = b.generic(&op.name(), &inputs, &[ty], &attrs, &mut [])?.result(0);
+    let result = movement.apply(&b, inner)?;
+    r.replace(op, &[result]);
+    Ok(true)
+}

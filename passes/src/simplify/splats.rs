@@ -1,0 +1,44 @@
+//! Values that are one scalar everywhere.
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::tensor_type,
+    value::DType,
+};
+
+/// The scalar that a value holds everywhere, seen through movement that keeps it so.
+pub(super) fn scalar_of(v: Value) -> Option<Attr> {
+    let mut v = v;
+    loop {
+        let op = v.def()?;
+        match op.kind()? {
+            OpKind::Splat => return op.attr("value"),
+            OpKind::Constant => return op.attr("value")?.splat_value(),
+            OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose => v = op.operand(0),
+            _ => return None,
+        }
+    }
+}
+
+/// Whether the value is this number everywhere; for floats with this sign of zero.
+pub(super) fn is_number(v: Value, number: f64) -> bool {
+    let Some(a) = scalar_of(v) else { return false };
+    match a.as_f64() {
+        Some(x) => x == number && x.is_sign_negative() == number.is_sign_negative(),
+        None => integer(a).is_some_and(|i| i as f64 == number),
+    }
+}
+
+/// An integer or truth value.
+pub(super) fn integer(a: Attr) -> Option<i64> {
+    a.as_bool().map(i64::from).or_else(|| a.as_i64())
+}
+
+pub(super) fn dtype(v: Value) -> Option<DType> {
+    tensor_type(v.ty()).ok().map(|t| t.dtype)
+}
+
+/// The same scalar in another shape.
+pub(super) fn splat(b: &Builder, value: Attr, sizes: Vec<Size>) -> Result<Value, String> {
+    b.add(&Splat { value, sizes })
+}

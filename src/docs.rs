@@ -1,0 +1,80 @@
+//! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline tables.
+use kiln_dialects::{
+    ops::{Family, OpKind},
+    rules::{LEVELS, numerics},
+};
+use kiln_lowering::pipeline::STEPS;
+use kiln_passes::PASSES;
+use std::fmt::Write;
+
+const NOTE: &str = "<!-- Generated from the tables; `./x bless` writes it anew. -->\n";
+
+/// The op reference: what docs/ops.md holds.
+pub fn ops() -> String {
+    let mut s = format!("# The ops of `kiln`\n\n{NOTE}\n");
+    s += "Element types: f64 f32 f16 bf16 f8E4M3FN f8E5M2 i64 i32 i16 i8 ui8 i1. Types are plain ranked tensors; a dimension is a number or `?`, and\n\
+        what is known of a `?` is said by `kiln.sym`, `kiln.sym_expr` and `kiln.bind_shape`. Elementwise ops neither broadcast nor promote: that is\n\
+        written with `kiln.broadcast_in_dim` and `kiln.convert`. 'Numerics' says how far a compiled op may be from the reference semantics.\n";
+    let mut family = None;
+    for kind in OpKind::ALL {
+        if family != Some(kind.family()) {
+            family = Some(kind.family());
+            let _ = write!(s, "\n## {}\n", title(kind.family()));
+        }
+        let _ = write!(s, "\n### `{}`\n\n{}.\n\n", kind.name(), kind.summary());
+        if !kind.syntax().is_empty() {
+            let _ = writeln!(s, "- Syntax: ``` {} {} ```", kind.name(), kind.syntax());
+        }
+        if !kind.formula().is_empty() {
+            let _ = writeln!(s, "- Formula: {}", kind.formula().replace('|', "\\|").replace('*', "\\*"));
+        }
+        if !kind.reference().is_empty() {
+            let _ = writeln!(s, "- Source: {}", kind.reference());
+        }
+        let _ = writeln!(s, "- Numerics: {}", numerics(*kind));
+    }
+    s
+}
+
+fn title(family: Family) -> &'static str {
+    match family {
+        Family::Structure => "Symbols, facts and weights",
+        Family::Unary => "Elementwise, one operand",
+        Family::Binary => "Elementwise, two operands",
+        Family::Elementwise => "Elementwise, others",
+        Family::Create => "Creation",
+        Family::Movement => "Movement",
+        Family::Indexed => "Indexed movement",
+        Family::Reduction => "Reductions, scans and sorts",
+        Family::Contraction => "Contractions and windows",
+        Family::Random => "Random numbers",
+        Family::Control => "Control flow and calls",
+        Family::Composite => "Composites",
+    }
+}
+
+/// The pass reference: what docs/passes.md holds.
+pub fn passes() -> String {
+    let mut s = format!("# Passes, levels and the pipeline\n\n{NOTE}\n");
+    s += "Every upstream pass can stand in a pipeline beside these. `kiln-opt --list-passes` prints both.\n\n## Levels\n\n| level | what the IR is |\n| --- | --- |\n";
+    for level in LEVELS {
+        let _ = writeln!(s, "| `{}` | {} |", level.name(), level.summary());
+    }
+    s += "\n## The pipeline\n\n| from | pass | why here |\n| --- | --- | --- |\n";
+    for step in STEPS {
+        let _ = writeln!(s, "| `{}` | `{}` | {} |", step.from.name(), step.pass, step.why);
+    }
+    s += "\n## Passes\n";
+    for p in PASSES {
+        let levels: Vec<_> = p.levels.iter().map(|l| format!("`{}`", l.name())).collect();
+        let lowers = p.lowers_to.map_or(String::new(), |l| format!(", takes the module to `{}`", l.name()));
+        let _ = write!(s, "\n### `{}`\n\n{}.\n\n", p.flag, p.summary);
+        let _ = writeln!(s, "- File: `passes/src/{0}.rs`, test `tests/passes/{0}.mlir`, snapshots `snapshots/{0}/`", p.stem());
+        let _ = writeln!(s, "- Runs on `{}` at {}{lowers}", p.anchor, levels.join(", "));
+        let _ = writeln!(s, "- {}; numerics: {}", if p.required { "Required" } else { "Optional" }, p.numerics.name());
+        for o in (p.options)() {
+            let _ = writeln!(s, "- Option `{}` (default `{}`): {}", o.name, o.default, o.help);
+        }
+    }
+    s
+}
