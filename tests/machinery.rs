@@ -106,7 +106,7 @@ fn failures_name_pass_op_and_place() {
     let c = Context::new();
     for (mood, parts) in [
         ("fail", &["test-moody failed", "test-moody: is in a bad mood", "test.mlir:1:1"][..]),
-        ("op", &["test.mlir:2:8", "'kiln.neg' op is not liked", "failed on 'func.func' @a"]),
+        ("op", &["test.mlir:2:8", "'kiln.neg' op is not liked"]),
         ("panic", &["pass test-moody on 'func.func' @a panicked: the mood is panic"]),
     ] {
         let m = module(&c, TWO);

@@ -147,7 +147,7 @@ impl<P: Pass> PassObject for Adapter<P> {
         outcome.map_err(|f| match (f.loc, f.op) {
             (Some(loc), Some(name)) => {
                 loc.emit_error(&format!("'{name}' op {}", f.message));
-                format!("failed on '{}'{}", op.name(), op.symbol().map_or(String::new(), |s| format!(" @{s}")))
+                String::new()
             }
             _ => f.message,
         })

@@ -14,7 +14,7 @@ use std::{
 pub trait PassObject: Clone + Default + Send + 'static {
     /// Takes the textual options, in the order of [`PassDescription::options`].
     fn configure(&mut self, values: &[&str]) -> Result<(), String>;
-    /// Runs on one op.
+    /// Runs on one op. An error without text has been reported already.
     fn run(&mut self, op: Op) -> Result<(), String>;
 }
 
@@ -118,7 +118,15 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
         let o = unsafe { &mut *p.cast::<Object<P>>() };
         let op = Op::of(op);
         let what = format!("pass {} on '{}'{}", o.flag, op.name(), op.symbol().map_or(String::new(), |s| format!(" @{s}")));
-        guard(op.loc(), &what, false, || o.pass.run(op).map_err(|e| op.emit_error(&format!("{}: {e}", o.flag))).is_ok())
+        guard(op.loc(), &what, false, || {
+            let outcome = o.pass.run(op);
+            if let Err(e) = outcome.as_ref()
+                && !e.is_empty()
+            {
+                op.emit_error(&format!("{}: {e}", o.flag));
+            }
+            outcome.is_ok()
+        })
     }
     let dialects: &'static [MlirStringRef] = d.dialects.iter().map(|d| sref(d)).collect::<Vec<_>>().leak();
     let options: &'static [KilnOption] = d

@@ -1,0 +1,181 @@
+// RUN: kiln-simplify
+
+// CASE: neutral_elements
+// CHECK: return %arg0, %arg0, %arg0, %arg0, %arg1, %arg1
+func.func @f(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>) {
+  %minus_zero = kiln.splat [4], -0.0 : f32
+  %zero = kiln.splat [4], 0.0 : f32
+  %one = kiln.splat [4], 1.0 : f32
+  %izero = kiln.splat [4], 0 : i32
+  %ones = kiln.splat [4], -1 : i32
+  %0 = kiln.add %x, %minus_zero : tensor<4xf32>
+  %1 = kiln.sub %x, %zero : tensor<4xf32>
+  %2 = kiln.mul %one, %x : tensor<4xf32>
+  %3 = kiln.div %x, %one : tensor<4xf32>
+  %4 = kiln.add %i, %izero : tensor<4xi32>
+  %5 = kiln.and %i, %ones : tensor<4xi32>
+  return %0, %1, %2, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>
+}
+
+// -----
+// CASE: not_neutral_for_every_float
+// x + 0.0 turns -0.0 into 0.0, x * 0.0 may be NaN, x - x may be NaN.
+// CHECK: kiln.add
+// CHECK: kiln.mul
+// CHECK: kiln.sub
+func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %zero = kiln.splat [4], 0.0 : f32
+  %0 = kiln.add %x, %zero : tensor<4xf32>
+  %1 = kiln.mul %x, %zero : tensor<4xf32>
+  %2 = kiln.sub %x, %x : tensor<4xf32>
+  return %0, %1, %2 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+// CASE: integers_cancel
+// CHECK-NOT: kiln.sub
+// CHECK-NOT: kiln.mul
+func.func @f(%i: tensor<?xi32>) -> (tensor<?xi32>, tensor<?xi32>) {
+  %d = kiln.dim %i, 0 : tensor<?xi32>
+  %zero = kiln.splat [%d], 0 : i32
+  %0 = kiln.sub %i, %i : tensor<?xi32>
+  %1 = kiln.mul %i, %zero : tensor<?xi32>
+  return %0, %1 : tensor<?xi32>, tensor<?xi32>
+}
+
+// -----
+// CASE: undone_and_repeated
+// CHECK: return %arg0, %0, %arg1
+func.func @f(%x: tensor<4xf32>, %b: tensor<4xi1>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xi1>) {
+  %0 = kiln.neg %x : tensor<4xf32>
+  %1 = kiln.neg %0 : tensor<4xf32>
+  %2 = kiln.floor %x : tensor<4xf32>
+  %3 = kiln.floor %2 : tensor<4xf32>
+  %4 = kiln.not %b : tensor<4xi1>
+  %5 = kiln.not %4 : tensor<4xi1>
+  return %1, %3, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xi1>
+}
+
+// -----
+// CASE: select_of_what_is_known
+// CHECK: return %arg1, %0
+// CHECK: kiln.select %arg0, %arg2, %arg1
+func.func @f(%c: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %true = kiln.splat [4], true
+  %0 = kiln.select %true, %x, %y : tensor<4xi1>, tensor<4xf32>
+  %n = kiln.not %c : tensor<4xi1>
+  %1 = kiln.select %n, %x, %y : tensor<4xi1>, tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+// CASE: conversions_that_lose_nothing_merge
+// bf16 to f32 and back is nothing; f32 to bf16 rounds and stays; i32 does not fit into f32.
+// CHECK: return %arg0, %1, %3
+func.func @f(%h: tensor<4xbf16>, %x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xbf16>, tensor<4xf32>, tensor<4xi32>) {
+  %0 = kiln.convert %h : tensor<4xbf16> to f32
+  %1 = kiln.convert %0 : tensor<4xf32> to bf16
+  %2 = kiln.convert %x : tensor<4xf32> to bf16
+  %3 = kiln.convert %2 : tensor<4xbf16> to f32
+  %4 = kiln.convert %i : tensor<4xi32> to f32
+  %5 = kiln.convert %4 : tensor<4xf32> to i32
+  return %1, %3, %5 : tensor<4xbf16>, tensor<4xf32>, tensor<4xi32>
+}
+
+// -----
+// CASE: transposes_sink_and_cancel
+// CHECK-NOT: kiln.transpose
+func.func @f(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = kiln.transpose %x permutation = [1, 0] : tensor<4x8xf32>
+  %1 = kiln.exp %0 : tensor<8x4xf32>
+  %two = kiln.splat [8, 4], 2.0 : f32
+  %2 = kiln.mul %1, %two : tensor<8x4xf32>
+  %3 = kiln.transpose %2 permutation = [1, 0] : tensor<8x4xf32>
+  return %3 : tensor<4x8xf32>
+}
+
+// -----
+// CASE: a_transpose_with_two_users_stays
+// CHECK: kiln.transpose %arg0 permutation = [1, 0]
+// CHECK: kiln.exp %0 : tensor<8x4xf32>
+func.func @f(%x: tensor<4x8xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+  %0 = kiln.transpose %x permutation = [1, 0] : tensor<4x8xf32>
+  %1 = kiln.exp %0 : tensor<8x4xf32>
+  return %0, %1 : tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+// -----
+// CASE: broadcasts_sink
+// The exponential is taken of 4 elements and not of 32.
+// CHECK: kiln.exp %arg0 : tensor<4xf32>
+func.func @f(%x: tensor<4xf32>) -> tensor<8x4xf32> {
+  %0 = kiln.broadcast_in_dim %x dims = [1] sizes = [8, 4] : tensor<4xf32>
+  %1 = kiln.exp %0 : tensor<8x4xf32>
+  return %1 : tensor<8x4xf32>
+}
+
+// -----
+// CASE: movement_merges
+// CHECK: kiln.slice %arg0 offsets = [3, 0] sizes = [2, 8] strides = [4, 1]
+// CHECK: kiln.pad %arg0, %arg1 low = [1, 2] high = [0, 3]
+// CHECK: kiln.reshape %arg0 sizes = [8, 16]
+// CHECK-NOT: kiln.reverse
+func.func @f(%x: tensor<16x8xf32>, %v: tensor<f32>) -> (tensor<2x8xf32>, tensor<17x13xf32>, tensor<8x16xf32>, tensor<16x8xf32>) {
+  %0 = kiln.slice %x offsets = [1, 0] sizes = [7, 8] strides = [2, 1] : tensor<16x8xf32>
+  %1 = kiln.slice %0 offsets = [1, 0] sizes = [2, 8] strides = [2, 1] : tensor<7x8xf32>
+  %2 = kiln.pad %x, %v low = [1, 0] high = [0, 1] : tensor<16x8xf32>, tensor<f32>
+  %3 = kiln.pad %2, %v low = [0, 2] high = [0, 2] : tensor<17x9xf32>, tensor<f32>
+  %4 = kiln.reshape %x sizes = [2, 64] : tensor<16x8xf32>
+  %5 = kiln.reshape %4 sizes = [8, 16] : tensor<2x64xf32>
+  %6 = kiln.reverse %x dims = [0, 1] : tensor<16x8xf32>
+  %7 = kiln.reverse %6 dims = [1, 0] : tensor<16x8xf32>
+  return %1, %3, %5, %7 : tensor<2x8xf32>, tensor<17x13xf32>, tensor<8x16xf32>, tensor<16x8xf32>
+}
+
+// -----
+// CASE: concat_flattens
+// CHECK: kiln.concat %arg0, %arg0, %arg1 axis = 0
+func.func @f(%x: tensor<2xf32>, %y: tensor<3xf32>, %e: tensor<0xf32>) -> tensor<7xf32> {
+  %0 = kiln.concat %x, %e, %x axis = 0 : tensor<2xf32>, tensor<0xf32>, tensor<2xf32>
+  %1 = kiln.concat %0, %y axis = 0 : tensor<4xf32>, tensor<3xf32>
+  return %1 : tensor<7xf32>
+}
+
+// -----
+// CASE: one_element_reduces_to_itself
+// CHECK: kiln.reshape %arg0 sizes = [4]
+func.func @f(%x: tensor<4x1xf32>) -> tensor<4xf32> {
+  %0 = kiln.reduce sum %x dims = [1] : tensor<4x1xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+// CASE: constants_fold
+// CHECK: dense<[0, 2, 4, 6]> : tensor<4xi64>
+// CHECK: dense<[1.000000e+00, 2.718
+func.func @f() -> (tensor<4xi64>, tensor<2xf32>) {
+  %i = kiln.iota [4] axis = 0 : i64
+  %two = kiln.splat [4], 2 : i64
+  %0 = kiln.mul %i, %two : tensor<4xi64>
+  %c = kiln.constant dense<[0.0, 1.0]> : tensor<2xf32>
+  %1 = kiln.exp %c : tensor<2xf32>
+  return %0, %1 : tensor<4xi64>, tensor<2xf32>
+}
+
+// -----
+// CASE: errors_do_not_fold
+// CHECK: kiln.div
+func.func @f() -> tensor<2xi64> {
+  %c = kiln.constant dense<[1, 2]> : tensor<2xi64>
+  %zero = kiln.splat [2], 0 : i64
+  %0 = kiln.div %c, %zero : tensor<2xi64>
+  return %0 : tensor<2xi64>
+}
+
+// -----
+// CASE: large_results_do_not_fold
+// CHECK: kiln.iota [4096] axis = 0
+func.func @f() -> tensor<4096xi64> {
+  %i = kiln.iota [4096] axis = 0 : i64
+  return %i : tensor<4096xi64>
+}
