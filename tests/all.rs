@@ -1,4 +1,7 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
 mod docs;
 mod machinery;
+mod passes;
 mod reference;
+mod support;
+mod tolerance;

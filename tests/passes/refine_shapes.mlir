@@ -37,6 +37,7 @@ func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 // CASE: facts_flow_backwards
+// NO-RUN: inputs are drawn for the types, which do not say 4 before
 // CHECK: func.func @f(%arg0: tensor<4xf32>, %arg1: tensor<4xf32>) -> tensor<4xf32>
 func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
   %0 = kiln.exp %x : tensor<?xf32>
