@@ -5,3 +5,4 @@ mod passes;
 mod reference;
 mod support;
 mod tolerance;
+mod write_a_pass;

@@ -1,6 +1,9 @@
 //! Passes that change IR within a level, one file each; the table that names them; and what runs pipelines of them.
 //!
 //! The stem of a pass's file is its flag without `kiln-`, its test input `tests/passes/<stem>.mlir` and its snapshots `snapshots/<stem>/`.
+// So that a pass reads the same inside of this crate and outside.
+extern crate self as kiln_passes;
+
 pub mod manager;
 pub mod names;
 pub mod options;

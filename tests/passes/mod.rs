@@ -28,7 +28,7 @@ fn every_pass_does_what_its_cases_say() {
     assert!(failures.is_empty(), "{}\n\nIf the IR is right as it is now, accept it: ./x bless", failures.join("\n\n"));
 }
 
-fn run_file(stem: &str, text: &str, snapshots: &Path) -> Vec<String> {
+pub fn run_file(stem: &str, text: &str, snapshots: &Path) -> Vec<String> {
     let Some(pipeline) = text.lines().next().and_then(|l| l.strip_prefix("// RUN: ")) else {
         return vec![format!("tests/passes/{stem}.mlir does not start with // RUN: <pipeline>")];
     };

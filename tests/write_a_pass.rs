@@ -1,0 +1,24 @@
+//! The example of docs/write-a-pass.md: the page shows exactly these files, and they compile and do what the page says.
+use crate::passes::run_file;
+
+#[path = "../docs/write-a-pass/div_to_mul.rs"]
+mod div_to_mul;
+
+const PAGE: &str = include_str!("../docs/write-a-pass.md");
+const RUST: &str = include_str!("../docs/write-a-pass/div_to_mul.rs");
+const INPUT: &str = include_str!("../docs/write-a-pass/div_to_mul.mlir");
+
+#[test]
+fn the_page_shows_the_files() {
+    assert!(PAGE.contains(&format!("```rust\n{RUST}```")), "docs/write-a-pass.md shows another docs/write-a-pass/div_to_mul.rs");
+    assert!(PAGE.contains(&format!("```mlir\n{INPUT}```")), "docs/write-a-pass.md shows another docs/write-a-pass/div_to_mul.mlir");
+    assert!(RUST.lines().count() + INPUT.lines().count() < 60, "a first pass and its test should not need 60 lines");
+}
+
+#[test]
+fn the_pass_of_the_page_works() {
+    kiln_passes::pass::register::<div_to_mul::DivToMul>().expect("registered");
+    let snapshots = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/write-a-pass");
+    let failures = run_file("div_to_mul", INPUT, &snapshots);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
