@@ -29,7 +29,13 @@ fn the_pass_reference_is_fresh() {
 #[test]
 fn pages_name_files_that_exist() {
     let mut pages = vec![root().join("README.md")];
-    pages.extend(std::fs::read_dir(root().join("docs")).expect("docs").flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "md")));
+    pages.extend(
+        std::fs::read_dir(root().join("docs"))
+            .expect("docs")
+            .flatten()
+            .map(|e| e.path())
+            .filter(|p| p.extension().is_some_and(|e| e == "md")),
+    );
     let folders = ["dialects/", "passes/", "lowering/", "src/", "tests/", "snapshots/", "examples/", "docs/", "benches/", ".ci/"];
     let mut missing = vec![];
     for page in pages {

@@ -59,7 +59,8 @@ fn options_survive_a_textual_round_trip() {
         let defaults: Vec<&str> = rows.iter().map(|o| o.default.as_str()).collect();
         assert_eq!((p.round_trip)(&defaults).expect("defaults parse"), defaults, "{}", p.flag);
         // As upstream prints and parses them: text, to pipeline, to text, is a fixpoint.
-        let given: Vec<String> = rows.iter().map(|o| format!("{}={}", o.name, if o.default.is_empty() { "graph" } else { &o.default })).collect();
+        let given: Vec<String> =
+            rows.iter().map(|o| format!("{}={}", o.name, if o.default.is_empty() { "graph" } else { &o.default })).collect();
         let text = format!("builtin.module({}{{{}}})", p.flag, given.join(" "));
         let once = parse(c.ctx(), &text).unwrap_or_else(|e| panic!("{text}: {e}")).text();
         assert_eq!(parse(c.ctx(), &once).expect("parses again").text(), once);
@@ -110,7 +111,8 @@ fn failures_name_pass_op_and_place() {
         ("panic", &["pass test-moody on 'func.func' @a panicked: the mood is panic"]),
     ] {
         let m = module(&c, TWO);
-        let e = run(&m, &format!("builtin.module(func.func(test-moody{{mood={mood}}}))"), &RunOptions::default()).expect_err(mood).to_string();
+        let e =
+            run(&m, &format!("builtin.module(func.func(test-moody{{mood={mood}}}))"), &RunOptions::default()).expect_err(mood).to_string();
         assert!(parts.iter().all(|p| e.contains(p)), "{mood}: {e}");
     }
     let _ = std::panic::take_hook();
@@ -145,7 +147,8 @@ fn dumps_are_numbered_in_a_new_folder_and_reproducers_replay() {
         let report = run(&module(&c, TWO), "builtin.module(kiln-simplify,func.func(cse))", &options).expect("runs");
         let folder = report.dump.expect("a dump");
         assert!(folder.ends_with(format!("run-{k}")));
-        let mut names: Vec<_> = std::fs::read_dir(&folder).expect("files").flatten().map(|e| e.file_name().into_string().expect("text")).collect();
+        let mut names: Vec<_> =
+            std::fs::read_dir(&folder).expect("files").flatten().map(|e| e.file_name().into_string().expect("text")).collect();
         names.sort();
         assert_eq!(names, ["00-input.mlir", "01-kiln-simplify.mlir", "02-cse.mlir", "03-cse.mlir"]);
         let last = std::fs::read_to_string(folder.join("03-cse.mlir")).expect("a dump");
@@ -165,7 +168,10 @@ fn dumps_are_numbered_in_a_new_folder_and_reproducers_replay() {
 #[test]
 fn levels_only_go_forward() {
     let c = Context::new();
-    let m = module(&c, "module attributes {kiln.level = \"prims\"} { func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n %0 = kiln.gelu %x : tensor<4xf32>\n return %0 : tensor<4xf32> } }");
+    let m = module(
+        &c,
+        "module attributes {kiln.level = \"prims\"} { func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n %0 = kiln.gelu %x : tensor<4xf32>\n return %0 : tensor<4xf32> } }",
+    );
     let e = run(&m, "builtin.module(kiln-verify-level)", &RunOptions::default()).expect_err("gelu is no prim").to_string();
     assert!(e.contains("'kiln.gelu' op is not an op of level prims"), "{e}");
     let to = kiln_lowering::pipeline_text(Level::Graph, Level::Prims).expect("forward");
@@ -188,7 +194,10 @@ fn contexts_come_and_go_without_growth() {
     const FLAG: &str = "KILN_TEST_CONTEXTS";
     if std::env::var_os(FLAG).is_none() {
         let me = std::env::current_exe().expect("this binary");
-        let out = std::process::Command::new(me).args(["--exact", "machinery::contexts_come_and_go_without_growth", "--nocapture"]).env(FLAG, "1").output();
+        let out = std::process::Command::new(me)
+            .args(["--exact", "machinery::contexts_come_and_go_without_growth", "--nocapture"])
+            .env(FLAG, "1")
+            .output();
         let out = out.expect("runs");
         assert!(out.status.success(), "{}\n{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         return;

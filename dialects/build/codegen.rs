@@ -36,10 +36,13 @@ struct Op {
     syntax: String,
 }
 
+/// Variant, keyword, value.
+type Case = (String, String, i64);
+
 /// All ops in the order of the .td, and all enums.
 pub struct Table {
     ops: Vec<Op>,
-    enums: Vec<(String, Vec<(String, String, i64)>)>,
+    enums: Vec<(String, Vec<Case>)>,
 }
 
 fn text(j: &Json) -> String {
@@ -257,7 +260,7 @@ impl Table {
             let fixed = groups.iter().filter(|(_, f)| matches!(f, Field::Operand)).count();
             writeln!(
                 s,
-                "    fn read(v: &View) -> Result<Self, String> {{\n        let mut operands = v.operands({}, {}, {})?;",
+                "    #[allow(unused_mut)]\n    fn read(v: &View) -> Result<Self, String> {{\n        let mut operands = v.operands({}, {}, {})?;",
                 groups.len(),
                 fixed,
                 o.segments

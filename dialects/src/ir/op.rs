@@ -12,6 +12,7 @@ macro_rules! handle {
                 // SAFETY: the C structs hold one pointer, constant or not.
                 unsafe { std::mem::transmute(self.0) }
             }
+            #[allow(dead_code)]
             pub(crate) fn some(raw: $raw) -> Option<$name> {
                 let p: *mut std::ffi::c_void = unsafe { std::mem::transmute(raw) };
                 (!p.is_null()).then_some($name(p))

@@ -21,6 +21,7 @@ pub struct AttentionParams<'a> {
     pub key_lengths: Option<&'a Tensor>,
     /// tensor<2xi64>.
     pub dropout_key: Option<&'a Tensor>,
+    /// The op's `dropout_p`.
     pub dropout_p: f64,
     /// 1/sqrt(D) if absent.
     pub scale: Option<f64>,

@@ -7,9 +7,13 @@ use crate::value::{DType, Tensor};
 /// Dimensions of kiln.dot_general; lists of both sides correspond pairwise.
 #[derive(Clone, Debug, Default)]
 pub struct DotParams {
+    /// The op's `lhs_batch`.
     pub lhs_batch: Vec<i64>,
+    /// The op's `rhs_batch`.
     pub rhs_batch: Vec<i64>,
+    /// The op's `lhs_contract`.
     pub lhs_contract: Vec<i64>,
+    /// The op's `rhs_contract`.
     pub rhs_contract: Vec<i64>,
     /// The result's dtype; the operands' if absent.
     pub element_type: Option<DType>,

@@ -7,12 +7,19 @@ use crate::value::{DType, Tensor, count};
 /// Parameters of kiln.convolution, one entry per spatial dimension.
 #[derive(Clone, Debug)]
 pub struct ConvParams {
+    /// The op's `strides`.
     pub strides: Vec<i64>,
+    /// The op's `pad_low`.
     pub pad_low: Vec<i64>,
+    /// The op's `pad_high`.
     pub pad_high: Vec<i64>,
+    /// The op's `dilation`.
     pub dilation: Vec<i64>,
+    /// The op's `groups`.
     pub groups: i64,
+    /// The op's `transposed`.
     pub transposed: bool,
+    /// The op's `output_padding`.
     pub output_padding: Option<Vec<i64>>,
 }
 

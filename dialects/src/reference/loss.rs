@@ -8,10 +8,13 @@ use crate::value::{Tensor, count};
 /// Parameters of kiln.cross_entropy.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropyParams<'a> {
+    /// The op's `reduction`.
     pub reduction: LossReduction,
     /// One weight per class, [C].
     pub weight: Option<&'a Tensor>,
+    /// The op's `ignore_index`.
     pub ignore_index: i64,
+    /// The op's `label_smoothing`.
     pub label_smoothing: f64,
 }
 

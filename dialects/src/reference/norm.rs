@@ -70,10 +70,15 @@ pub fn group_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, gr
 /// Statistics and parameters [C] of kiln.batch_norm.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormParams<'a> {
+    /// The op's `mean`.
     pub mean: &'a Tensor,
+    /// The op's `variance`.
     pub variance: &'a Tensor,
+    /// The op's `weight`.
     pub weight: Option<&'a Tensor>,
+    /// The op's `bias`.
     pub bias: Option<&'a Tensor>,
+    /// The op's `epsilon`.
     pub epsilon: f64,
 }
 

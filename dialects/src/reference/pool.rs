@@ -7,21 +7,32 @@ use crate::value::{Tensor, count};
 /// Parameters of kiln.max_pool, one entry per spatial dimension.
 #[derive(Clone, Debug)]
 pub struct MaxPoolParams {
+    /// The op's `window`.
     pub window: Vec<i64>,
+    /// The op's `strides`.
     pub strides: Vec<i64>,
+    /// The op's `padding`.
     pub padding: Vec<i64>,
+    /// The op's `dilation`.
     pub dilation: Vec<i64>,
+    /// The op's `ceil_mode`.
     pub ceil_mode: bool,
 }
 
 /// Parameters of kiln.avg_pool, one entry per spatial dimension.
 #[derive(Clone, Debug)]
 pub struct AvgPoolParams {
+    /// The op's `window`.
     pub window: Vec<i64>,
+    /// The op's `strides`.
     pub strides: Vec<i64>,
+    /// The op's `padding`.
     pub padding: Vec<i64>,
+    /// The op's `ceil_mode`.
     pub ceil_mode: bool,
+    /// The op's `count_include_pad`.
     pub count_include_pad: bool,
+    /// The op's `divisor_override`.
     pub divisor_override: Option<i64>,
 }
 

@@ -135,8 +135,11 @@ pub fn offsets(shape: &[usize], axes: &[usize]) -> Result<Vec<usize>, String> {
 
 /// The lines of a tensor along one axis: line `k` has the elements `lines[k] + i * step` for i below `size`.
 pub struct Lines {
+    /// The op's `starts`.
     pub starts: Vec<usize>,
+    /// The op's `size`.
     pub size: usize,
+    /// The op's `step`.
     pub step: usize,
 }
 

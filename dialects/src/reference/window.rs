@@ -8,10 +8,15 @@ use crate::value::{DType, Tensor, count};
 /// Parameters of kiln.reduce_window, one entry per dimension.
 #[derive(Clone, Debug)]
 pub struct WindowParams {
+    /// The op's `window`.
     pub window: Vec<i64>,
+    /// The op's `strides`.
     pub strides: Vec<i64>,
+    /// The op's `pad_low`.
     pub pad_low: Vec<i64>,
+    /// The op's `pad_high`.
     pub pad_high: Vec<i64>,
+    /// The op's `dilation`.
     pub dilation: Vec<i64>,
 }
 

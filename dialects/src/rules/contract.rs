@@ -37,10 +37,13 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
     }
 }
 
+/// Sizes of the batch, of what is contracted, and of the rest.
+type Parts = (Vec<Dim>, Vec<Dim>, Vec<Dim>);
+
 fn dot_general(o: &DotGeneral, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let (x, y) = (v.tensor(o.lhs)?, v.tensor(o.rhs)?);
     same_dtype(&x, &y)?;
-    let side = |t: &TensorType, batch: &[i64], contract: &[i64], name| -> Result<(Vec<Dim>, Vec<Dim>, Vec<Dim>), String> {
+    let side = |t: &TensorType, batch: &[i64], contract: &[i64], name| -> Result<Parts, String> {
         let all = axes_of(&[batch, contract].concat(), t.dims.len(), name)?;
         let pick = |axes: &[usize]| axes.iter().map(|a| t.dims[*a].clone()).collect();
         Ok((pick(&all[..batch.len()]), pick(&all[batch.len()..]), without(&t.dims, &all, false)))

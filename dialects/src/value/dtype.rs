@@ -5,17 +5,29 @@ use super::format::{BF16, F8E4M3FN, F8E5M2, F16, Format};
 /// The dtype of a tensor's elements. `I1` is a truth value, not an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DType {
+    /// IEEE binary64.
     F64,
+    /// IEEE binary32.
     F32,
+    /// IEEE binary16.
     F16,
+    /// The upper half of a binary32.
     BF16,
+    /// 4 exponent bits, 3 mantissa bits, no infinity.
     F8E4M3FN,
+    /// 5 exponent bits, 2 mantissa bits.
     F8E5M2,
+    /// Signed, 64 bits.
     I64,
+    /// Signed, 32 bits.
     I32,
+    /// Signed, 16 bits.
     I16,
+    /// Signed, 8 bits.
     I8,
+    /// Unsigned, 8 bits.
     UI8,
+    /// A truth value.
     I1,
 }
 

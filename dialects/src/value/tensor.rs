@@ -8,7 +8,9 @@ const MAX_ELEMENTS: usize = 1 << 31;
 /// The elements: floats of every dtype as f64, integers and truth values as i64.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
+    /// Floats.
     F(Vec<f64>),
+    /// Integers and truth values.
     I(Vec<i64>),
 }
 

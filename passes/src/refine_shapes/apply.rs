@@ -47,7 +47,8 @@ impl Apply<'_> {
     fn refined(&self, v: Value) -> Type {
         let dims = self.facts.dims(*self.origin.get(&v).unwrap_or(&v));
         let Some(Ok(dtype)) = v.ty().element().map(Type::dtype) else { return v.ty() };
-        let merged: Vec<Dim> = v.ty().dims().iter().zip(dims).map(|(t, d)| if d.known().is_some() { d.clone() } else { t.clone() }).collect();
+        let merged: Vec<Dim> =
+            v.ty().dims().iter().zip(dims).map(|(t, d)| if d.known().is_some() { d.clone() } else { t.clone() }).collect();
         if merged.len() == v.ty().dims().len() { Type::tensor(v.ctx(), dtype, &merged) } else { v.ty() }
     }
 
@@ -181,7 +182,11 @@ impl Apply<'_> {
         let b = Builder::after(op).ok_or("is in no block")?;
         let size = |(axis, d): (usize, Dim)| d.known().map_or_else(|| self.size_of(&b, v, axis), |n| Ok(Size::Static(n)));
         let sizes: Vec<Size> = want.dims().into_iter().enumerate().map(size).collect::<Result<_, _>>()?;
-        let dims: Vec<Op> = sizes.iter().filter_map(|s| if let Size::Dynamic(d) = s { d.def() } else { None }).filter(|d| d.kind() == Some(OpKind::Dim)).collect();
+        let dims: Vec<Op> = sizes
+            .iter()
+            .filter_map(|s| if let Size::Dynamic(d) = s { d.def() } else { None })
+            .filter(|d| d.kind() == Some(OpKind::Dim))
+            .collect();
         let cast = b.create_node(&ops::Reshape { input: v, sizes })?;
         v.replace_uses_except(cast.result(0), &[&[cast], dims.as_slice()].concat());
         if let Some(t) = self.old.get(&v).copied() {

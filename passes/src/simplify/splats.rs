@@ -1,10 +1,5 @@
 //! Values that are one scalar everywhere.
-use kiln_dialects::{
-    ir::*,
-    ops::*,
-    rules::tensor_type,
-    value::DType,
-};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 
 /// The scalar that a value holds everywhere, seen through movement that keeps it so.
 pub(super) fn scalar_of(v: Value) -> Option<Attr> {
