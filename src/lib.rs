@@ -3,4 +3,5 @@ pub use kiln_dialects as dialects;
 pub use kiln_lowering as lowering;
 pub use kiln_passes as passes;
 
+pub mod capture;
 pub mod docs;

@@ -41,7 +41,9 @@ impl Pass for RefineShapes {
         let ops = walk(root);
         let called: HashSet<String> =
             ops.iter().filter(|o| o.is("func.call")).filter_map(|o| o.attr("callee").and_then(Attr::as_symbol)).collect();
-        for func in ops.into_iter().filter(|o| o.is("func.func")) {
+        // Collected first: the rewrite erases ops that a lazy filter would still look at.
+        let functions: Vec<Op> = ops.into_iter().filter(|o| o.is("func.func")).collect();
+        for func in functions {
             let facts = Facts::of(func, self.rounds)?;
             let open = func.symbol().is_none_or(|s| !called.contains(&s));
             apply::apply(func, &facts, open)?;

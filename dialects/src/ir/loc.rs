@@ -18,6 +18,10 @@ impl Loc {
     pub fn named(self, name: &str) -> Loc {
         Loc(unsafe { mlirLocationNameGet(mlirLocationGetContext(self.0), sref(name), self.0) })
     }
+    /// This location, called from another.
+    pub fn called_from(self, caller: Loc) -> Loc {
+        Loc(unsafe { mlirLocationCallSiteGet(self.0, caller.0) })
+    }
     /// The source places, innermost first: `file:line:col` and `"name"`.
     pub fn chain(self) -> Vec<String> {
         let mut out = vec![];

@@ -1,0 +1,373 @@
+//! Elementwise overloads.
+use super::{Args, Cx, Outcome, Row, Val, promote::result_type, tools::*};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// A row whose float function takes integers as the default float.
+macro_rules! float_unary {
+    ($($name:literal => $kind:ident),* $(,)?) => { [$( Row { name: $name, arguments: "self", build: |cx, a| {
+        let x = cx.floating(a, "self")?;
+        let y = cx.unary(UnaryKind::$kind, x)?;
+        cx.one(y)
+    } } ),*] };
+}
+/// A row that keeps the dtype.
+macro_rules! unary_row {
+    ($name:literal, $kind:ident) => {
+        Row { name: $name, arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let y = cx.unary(UnaryKind::$kind, x)?; cx.one(y) } }
+    };
+}
+/// A row that rounds floats and leaves integers as they are.
+macro_rules! rounding_row {
+    ($name:literal, $kind:ident) => {
+        Row { name: $name, arguments: "self", build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let y = if dtype_of(x)?.is_float() { cx.unary(UnaryKind::$kind, x)? } else { x };
+            cx.one(y)
+        } }
+    };
+}
+/// A row that is one composite op on floats.
+macro_rules! activation {
+    ($name:literal, $node:ident) => {
+        Row { name: $name, arguments: "self", build: |cx, a| { let input = cx.floating(a, "self")?; let y = cx.b.add(&$node { input })?; cx.one(y) } }
+    };
+}
+macro_rules! binary_row {
+    ($name:literal, $kind:ident) => {
+        Row { name: $name, arguments: "self, other", build: |cx, a| { let (x, y) = cx.promoted(a, "self", "other")?; let r = cx.binary(BinaryKind::$kind, x, y)?; cx.one(r) } }
+    };
+}
+macro_rules! compare_row {
+    ($name:literal, $kind:ident) => {
+        Row { name: $name, arguments: "self, other", build: |cx, a| { let (x, y) = cx.promoted(a, "self", "other")?; let r = cx.compare(CompareKind::$kind, x, y)?; cx.one(r) } }
+    };
+}
+macro_rules! logical_row {
+    ($name:literal, $kind:ident) => {
+        Row { name: $name, arguments: "self, other", build: |cx, a| {
+            let (x, y) = (cx.operand(a, "self", DType::I1)?, cx.operand(a, "other", DType::I1)?);
+            let r = cx.binary(BinaryKind::$kind, x, y)?;
+            cx.one(r)
+        } }
+    };
+}
+
+const FLOATS: [Row; 21] = float_unary! {
+    "aten.exp.default" => Exp, "aten.exp2.default" => Exp2, "aten.expm1.default" => Expm1, "aten.log.default" => Log, "aten.log1p.default" => Log1p,
+    "aten.log2.default" => Log2, "aten.sqrt.default" => Sqrt, "aten.rsqrt.default" => Rsqrt, "aten.sin.default" => Sin, "aten.cos.default" => Cos,
+    "aten.tan.default" => Tan, "aten.asin.default" => Asin, "aten.acos.default" => Acos, "aten.atan.default" => Atan, "aten.sinh.default" => Sinh,
+    "aten.cosh.default" => Cosh, "aten.tanh.default" => Tanh, "aten.erf.default" => Erf, "aten.isfinite.default" => IsFinite, "aten.isnan.default" => IsNan,
+    "aten.special_erf.default" => Erf,
+};
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &rows();
+
+const fn rows() -> [Row; FLOATS.len() + OTHERS.len()] {
+    let mut all = [const { Row { name: "", arguments: "", build: |_, _| Ok(Outcome::Many(vec![])) } }; FLOATS.len() + OTHERS.len()];
+    let mut i = 0;
+    while i < FLOATS.len() {
+        all[i] = Row { name: FLOATS[i].name, arguments: FLOATS[i].arguments, build: FLOATS[i].build };
+        i += 1;
+    }
+    let mut j = 0;
+    while j < OTHERS.len() {
+        all[i + j] = Row { name: OTHERS[j].name, arguments: OTHERS[j].arguments, build: OTHERS[j].build };
+        j += 1;
+    }
+    all
+}
+
+const OTHERS: &[Row] = &[
+    rounding_row!("aten.ceil.default", Ceil),
+    rounding_row!("aten.floor.default", Floor),
+    rounding_row!("aten.round.default", RoundEven),
+    rounding_row!("aten.trunc.default", Trunc),
+    rounding_row!("aten.fix.default", Trunc),
+    unary_row!("aten.neg.default", Neg),
+    unary_row!("aten.abs.default", Abs),
+    unary_row!("aten.sign.default", Sign),
+    unary_row!("aten.bitwise_not.default", Not),
+    activation!("aten.sigmoid.default", Sigmoid),
+    activation!("aten.silu.default", Silu),
+    activation!("aten.hardsigmoid.default", Hardsigmoid),
+    activation!("aten.hardswish.default", Hardswish),
+    binary_row!("aten.mul.Tensor", Mul),
+    binary_row!("aten.mul.Scalar", Mul),
+    binary_row!("aten.maximum.default", Max),
+    binary_row!("aten.minimum.default", Min),
+    binary_row!("aten.fmod.Tensor", Rem),
+    binary_row!("aten.fmod.Scalar", Rem),
+    binary_row!("aten.floor_divide.default", FloorDiv),
+    binary_row!("aten.pow.Tensor_Tensor", Pow),
+    binary_row!("aten.bitwise_and.Tensor", And),
+    binary_row!("aten.bitwise_and.Scalar", And),
+    binary_row!("aten.bitwise_or.Tensor", Or),
+    binary_row!("aten.bitwise_or.Scalar", Or),
+    binary_row!("aten.bitwise_xor.Tensor", Xor),
+    binary_row!("aten.__and__.Tensor", And),
+    binary_row!("aten.__or__.Tensor", Or),
+    binary_row!("aten.__lshift__.Scalar", Shl),
+    binary_row!("aten.__rshift__.Scalar", Shr),
+    compare_row!("aten.eq.Tensor", Eq),
+    compare_row!("aten.eq.Scalar", Eq),
+    compare_row!("aten.ne.Tensor", Ne),
+    compare_row!("aten.ne.Scalar", Ne),
+    compare_row!("aten.lt.Tensor", Lt),
+    compare_row!("aten.lt.Scalar", Lt),
+    compare_row!("aten.le.Tensor", Le),
+    compare_row!("aten.le.Scalar", Le),
+    compare_row!("aten.gt.Tensor", Gt),
+    compare_row!("aten.gt.Scalar", Gt),
+    compare_row!("aten.ge.Tensor", Ge),
+    compare_row!("aten.ge.Scalar", Ge),
+    logical_row!("aten.logical_and.default", And),
+    logical_row!("aten.logical_or.default", Or),
+    logical_row!("aten.logical_xor.default", Xor),
+    Row { name: "aten.logical_not.default", arguments: "self", build: |cx, a| { let x = cx.operand(a, "self", DType::I1)?; let y = cx.unary(UnaryKind::Not, x)?; cx.one(y) } },
+    Row { name: "aten.add.Tensor", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Add) },
+    Row { name: "aten.add.Scalar", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Add) },
+    Row { name: "aten.sub.Tensor", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Sub) },
+    Row { name: "aten.sub.Scalar", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Sub) },
+    Row { name: "aten.rsub.Scalar", arguments: "self, other, alpha=1", build: |cx, a| { let (x, y) = cx.promoted(a, "self", "other")?; let r = cx.binary(BinaryKind::Sub, y, x)?; cx.one(r) } },
+    Row { name: "aten.div.Tensor", arguments: "self, other", build: true_div },
+    Row { name: "aten.div.Scalar", arguments: "self, other", build: true_div },
+    Row { name: "aten.div.Tensor_mode", arguments: "self, other, rounding_mode", build: div_mode },
+    Row { name: "aten.div.Scalar_mode", arguments: "self, other, rounding_mode", build: div_mode },
+    Row { name: "aten.remainder.Tensor", arguments: "self, other", build: remainder },
+    Row { name: "aten.remainder.Scalar", arguments: "self, other", build: remainder },
+    Row { name: "aten.pow.Tensor_Scalar", arguments: "self, exponent", build: |cx, a| pow(cx, a) },
+    Row { name: "aten.pow.Scalar", arguments: "self, exponent", build: |cx, a| pow(cx, a) },
+    Row { name: "aten.square.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let y = cx.binary(BinaryKind::Mul, x, x)?; cx.one(y) } },
+    Row { name: "aten.reciprocal.default", arguments: "self", build: |cx, a| { let x = cx.floating(a, "self")?; let one = cx.number(dtype_of(x)?, 1.0)?; let y = cx.binary(BinaryKind::Div, one, x)?; cx.one(y) } },
+    Row { name: "aten.atan2.default", arguments: "self, other", build: |cx, a| { let (x, y) = cx.promoted(a, "self", "other")?; let r = cx.binary(BinaryKind::Atan2, x, y)?; cx.one(r) } },
+    Row { name: "aten.log10.default", arguments: "self", build: |cx, a| { let x = cx.floating(a, "self")?; let l = cx.unary(UnaryKind::Log, x)?; let c = cx.number(dtype_of(x)?, std::f64::consts::LN_10)?; let y = cx.binary(BinaryKind::Div, l, c)?; cx.one(y) } },
+    Row { name: "aten.isinf.default", arguments: "self", build: |cx, a| { let x = cx.floating(a, "self")?; let m = cx.unary(UnaryKind::Abs, x)?; let inf = cx.number(dtype_of(x)?, f64::INFINITY)?; let y = cx.compare(CompareKind::Eq, m, inf)?; cx.one(y) } },
+    Row { name: "aten.relu.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let zero = cx.full_like(x, 0.0)?; let y = cx.binary(BinaryKind::Max, x, zero)?; cx.one(y) } },
+    Row { name: "aten.relu6.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; bounded(cx, x, Some(0.0), Some(6.0)) } },
+    Row { name: "aten.hardtanh.default", arguments: "self, min_val=-1, max_val=1", build: |cx, a| { let x = cx.tensor(a, "self")?; bounded(cx, x, Some(a.float("min_val", Some(-1.0))?), Some(a.float("max_val", Some(1.0))?)) } },
+    Row { name: "aten.clamp.default", arguments: "self, min=None, max=None", build: clamp },
+    Row { name: "aten.clamp.Tensor", arguments: "self, min=None, max=None", build: clamp },
+    Row { name: "aten.clamp_min.default", arguments: "self, min", build: clamp },
+    Row { name: "aten.clamp_max.default", arguments: "self, max", build: clamp },
+    Row { name: "aten.leaky_relu.default", arguments: "self, negative_slope=0.01", build: |cx, a| {
+        let x = cx.floating(a, "self")?;
+        let slope = cx.number(dtype_of(x)?, a.float("negative_slope", Some(0.01))?)?;
+        let low = cx.binary(BinaryKind::Mul, x, slope)?;
+        positive_or(cx, x, low)
+    } },
+    Row { name: "aten.elu.default", arguments: "self, alpha=1, scale=1, input_scale=1", build: |cx, a| {
+        let x = cx.floating(a, "self")?;
+        let d = dtype_of(x)?;
+        let number = |cx: &Cx, name| cx.number(d, a.float(name, Some(1.0))?);
+        let inner = cx.binary(BinaryKind::Mul, x, number(cx, "input_scale")?)?;
+        let grown = cx.binary(BinaryKind::Mul, cx.unary(UnaryKind::Expm1, inner)?, number(cx, "alpha")?)?;
+        let (scale, zero) = (number(cx, "scale")?, cx.number(d, 0.0)?);
+        let c = cx.compare(CompareKind::Gt, x, zero)?;
+        let y = cx.binary(BinaryKind::Mul, cx.select(c, x, grown)?, scale)?;
+        cx.one(y)
+    } },
+    Row { name: "aten.gelu.default", arguments: "self, approximate='none'", build: |cx, a| {
+        let input = cx.floating(a, "self")?;
+        let y = cx.b.add(&Gelu { tanh: a.text("approximate", "none")? == "tanh", input })?;
+        cx.one(y)
+    } },
+    Row { name: "aten.softplus.default", arguments: "self, beta=1, threshold=20", build: |cx, a| {
+        let input = cx.floating(a, "self")?;
+        let y = cx.b.add(&Softplus { input, beta: a.float("beta", Some(1.0))?, threshold: a.float("threshold", Some(20.0))? })?;
+        cx.one(y)
+    } },
+    Row { name: "aten.mish.default", arguments: "self", build: |cx, a| {
+        let input = cx.floating(a, "self")?;
+        let s = cx.b.add(&Softplus { input, beta: 1.0, threshold: 20.0 })?;
+        let y = cx.binary(BinaryKind::Mul, input, cx.unary(UnaryKind::Tanh, s)?)?;
+        cx.one(y)
+    } },
+    Row { name: "aten.where.self", arguments: "condition, self, other", build: where_ },
+    Row { name: "aten.where.ScalarOther", arguments: "condition, self, other", build: where_ },
+    Row { name: "aten.where.ScalarSelf", arguments: "condition, self, other", build: where_ },
+    Row { name: "aten.where.Scalar", arguments: "condition, self, other", build: where_ },
+    Row { name: "aten.masked_fill.Scalar", arguments: "self, mask, value", build: masked_fill },
+    Row { name: "aten.masked_fill.Tensor", arguments: "self, mask, value", build: masked_fill },
+    Row { name: "aten.nan_to_num.default", arguments: "self, nan=0, posinf=None, neginf=None", build: nan_to_num },
+    Row { name: "aten.lerp.Scalar", arguments: "self, end, weight", build: |cx, a| {
+        let (x, end) = cx.promoted(a, "self", "end")?;
+        let w = cx.number(dtype_of(x)?, a.float("weight", None)?)?;
+        let step = cx.binary(BinaryKind::Mul, cx.binary(BinaryKind::Sub, end, x)?, w)?;
+        let y = cx.binary(BinaryKind::Add, x, step)?;
+        cx.one(y)
+    } },
+    Row { name: "aten.addcmul.default", arguments: "self, tensor1, tensor2, value=1", build: |cx, a| addc(cx, a, BinaryKind::Mul) },
+    Row { name: "aten.addcdiv.default", arguments: "self, tensor1, tensor2, value=1", build: |cx, a| addc(cx, a, BinaryKind::Div) },
+    Row { name: "aten.to.dtype", arguments: "self, dtype", build: to },
+    Row { name: "aten.to.dtype_layout", arguments: "self, dtype=None", build: to },
+    Row { name: "aten.to.device", arguments: "self, device, dtype=None", build: to },
+    Row { name: "aten._to_copy.default", arguments: "self, dtype=None", build: to },
+    Row { name: "aten.type_as.default", arguments: "self, other", build: |cx, a| { let (x, y) = (cx.tensor(a, "self")?, cx.tensor(a, "other")?); let r = cx.convert(x, dtype_of(y)?)?; cx.one(r) } },
+];
+
+impl Cx {
+    /// A tensor argument; integers and truth values become the default float.
+    pub(super) fn floating(&mut self, a: &Args<'_>, name: &str) -> Result<Value, String> {
+        let x = self.tensor(a, name)?;
+        let d = dtype_of(x)?;
+        if d.is_float() { Ok(x) } else { self.convert(x, DType::F32) }
+    }
+}
+
+fn scaled(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String> {
+    let (x, mut y) = cx.promoted(a, "self", "other")?;
+    if a.has("alpha") && a.float("alpha", None)? != 1.0 {
+        let alpha = cx.operand(a, "alpha", dtype_of(y)?)?;
+        y = cx.binary(BinaryKind::Mul, y, alpha)?;
+    }
+    // On truth values a sum is an or.
+    let kind = if dtype_of(x)? == DType::I1 && kind == BinaryKind::Add { BinaryKind::Or } else { kind };
+    let r = cx.binary(kind, x, y)?;
+    cx.one(r)
+}
+
+fn true_div(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let d = cx.common_dtype(a, &["self", "other"])?;
+    let d = if d.is_float() { d } else { DType::F32 };
+    let (x, y) = (cx.operand(a, "self", d)?, cx.operand(a, "other", d)?);
+    let r = cx.binary(BinaryKind::Div, x, y)?;
+    cx.one(r)
+}
+
+fn div_mode(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let mode = a.text("rounding_mode", "")?;
+    let (x, y) = match mode.as_str() {
+        "floor" | "trunc" => cx.promoted(a, "self", "other")?,
+        _ => return true_div(cx, a),
+    };
+    let r = match (mode.as_str(), dtype_of(x)?.is_float()) {
+        ("floor", _) => cx.binary(BinaryKind::FloorDiv, x, y)?,
+        (_, true) => cx.unary(UnaryKind::Trunc, cx.binary(BinaryKind::Div, x, y)?)?,
+        (_, false) => cx.binary(BinaryKind::Div, x, y)?,
+    };
+    cx.one(r)
+}
+
+/// The remainder with the divisor's sign: fmod, plus the divisor where the signs differ.
+fn remainder(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, y) = cx.promoted(a, "self", "other")?;
+    let (x, y) = cx.broadcast(x, y)?;
+    let r = cx.binary(BinaryKind::Rem, x, y)?;
+    let zero = cx.full_like(r, 0.0)?;
+    let nonzero = cx.compare(CompareKind::Ne, r, zero)?;
+    let (r_neg, y_neg) = (cx.compare(CompareKind::Lt, r, zero)?, cx.compare(CompareKind::Lt, y, zero)?);
+    let differ = cx.binary(BinaryKind::Xor, r_neg, y_neg)?;
+    let fix = cx.binary(BinaryKind::And, nonzero, differ)?;
+    let moved = cx.binary(BinaryKind::Add, r, y)?;
+    let out = cx.select(fix, moved, r)?;
+    cx.one(out)
+}
+
+fn pow(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, y) = cx.promoted(a, "self", "exponent")?;
+    // Squares are products everywhere in PyTorch too.
+    let r = if a.float("exponent", Some(0.0)) == Ok(2.0) && !matches!(a.values.get("exponent"), Some(Val::Tensor(_))) {
+        cx.binary(BinaryKind::Mul, x, x)?
+    } else {
+        cx.binary(BinaryKind::Pow, x, y)?
+    };
+    cx.one(r)
+}
+
+fn bounded(cx: &mut Cx, x: Value, low: Option<f64>, high: Option<f64>) -> Result<Outcome, String> {
+    let d = dtype_of(x)?;
+    let mut r = x;
+    if let Some(low) = low {
+        r = cx.binary(BinaryKind::Max, r, cx.number(d, low)?)?;
+    }
+    if let Some(high) = high {
+        r = cx.binary(BinaryKind::Min, r, cx.number(d, high)?)?;
+    }
+    cx.one(r)
+}
+
+fn clamp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let names: Vec<&str> = ["self", "min", "max"].into_iter().filter(|n| a.has(n)).collect();
+    let d = cx.common_dtype(a, &names)?;
+    let mut r = cx.operand(a, "self", d)?;
+    for (name, kind) in [("min", BinaryKind::Max), ("max", BinaryKind::Min)] {
+        if a.has(name) {
+            let bound = cx.operand(a, name, d)?;
+            r = cx.binary(kind, r, bound)?;
+        }
+    }
+    cx.one(r)
+}
+
+fn positive_or(cx: &mut Cx, x: Value, otherwise: Value) -> Result<Outcome, String> {
+    let zero = cx.number(dtype_of(x)?, 0.0)?;
+    let c = cx.compare(CompareKind::Gt, x, zero)?;
+    let y = cx.select(c, x, otherwise)?;
+    cx.one(y)
+}
+
+fn where_(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, y) = cx.promoted(a, "self", "other")?;
+    let c = cx.operand(a, "condition", DType::I1)?;
+    let r = cx.select(c, x, y)?;
+    cx.one(r)
+}
+
+fn masked_fill(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let mask = cx.operand(a, "mask", DType::I1)?;
+    let value = cx.operand(a, "value", dtype_of(x)?)?;
+    let r = cx.select(mask, value, x)?;
+    cx.one(r)
+}
+
+fn nan_to_num(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = dtype_of(x)?;
+    if !d.is_float() {
+        return cx.one(x);
+    }
+    let greatest = match d {
+        DType::F64 => f64::MAX,
+        DType::F32 => f64::from(f32::MAX),
+        DType::F16 => 65504.0,
+        DType::BF16 => 3.3895313892515355e38,
+        _ => return Err(format!("is not defined on {}", d.name())),
+    };
+    let nan = cx.number(d, a.float("nan", Some(0.0))?)?;
+    let is_nan = cx.unary(UnaryKind::IsNan, x)?;
+    let mut r = cx.select(is_nan, nan, x)?;
+    for (name, infinity, default) in [("posinf", f64::INFINITY, greatest), ("neginf", f64::NEG_INFINITY, -greatest)] {
+        let hit = cx.compare(CompareKind::Eq, x, cx.number(d, infinity)?)?;
+        r = cx.select(hit, cx.number(d, a.float(name, Some(default))?)?, r)?;
+    }
+    cx.one(r)
+}
+
+fn addc(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String> {
+    let d = cx.common_dtype(a, &["self", "tensor1", "tensor2"])?;
+    let (x, y, z) = (cx.operand(a, "self", d)?, cx.operand(a, "tensor1", d)?, cx.operand(a, "tensor2", d)?);
+    let value = cx.number(d, a.float("value", Some(1.0))?)?;
+    let term = cx.binary(BinaryKind::Mul, cx.binary(kind, y, z)?, value)?;
+    let r = cx.binary(BinaryKind::Add, x, term)?;
+    cx.one(r)
+}
+
+fn to(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    match a.dtype("dtype")? {
+        // Without a change it is the same tensor, in memory too.
+        None => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
+        Some(d) if d == dtype_of(x)? && !a.flag("copy", false)? => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
+        Some(d) => {
+            let r = cx.convert(x, d)?;
+            cx.one(r)
+        }
+    }
+}
+
+/// For overloads that promote lists, such as cat.
+pub(super) fn common_of(values: &[Value]) -> Result<DType, String> {
+    result_type(values, &[])
+}

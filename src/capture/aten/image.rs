@@ -1,0 +1,143 @@
+//! Convolution, pooling and resizing.
+use super::{Args, Cx, Outcome, Row, Val, tools::*};
+use kiln_dialects::{ir::*, ops::*};
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    Row { name: "aten.conv1d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
+    Row { name: "aten.conv2d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
+    Row { name: "aten.conv3d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
+    Row { name: "aten.conv2d.padding", arguments: "input, weight, bias=None, stride=1, padding='valid', dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
+    Row { name: "aten.conv_transpose1d.default", arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1", build: |cx, a| convolution(cx, a, true) },
+    Row { name: "aten.conv_transpose2d.input", arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1", build: |cx, a| convolution(cx, a, true) },
+    Row { name: "aten.convolution.default", arguments: "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups", build: |cx, a| { let t = a.flag("transposed", false)?; convolution(cx, a, t) } },
+    Row { name: "aten.max_pool1d.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 1)?; cx.one(v) } },
+    Row { name: "aten.max_pool2d.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 2)?; cx.one(v) } },
+    Row { name: "aten.max_pool2d_with_indices.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 2)?; Ok(Outcome::Many(vec![Val::Tensor(cx.store.fresh(v)), Val::None])) } },
+    Row { name: "aten.avg_pool1d.default", arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True", build: |cx, a| avg_pool(cx, a, 1) },
+    Row { name: "aten.avg_pool2d.default", arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None", build: |cx, a| avg_pool(cx, a, 2) },
+    Row { name: "aten.adaptive_avg_pool1d.default", arguments: "self, output_size", build: adaptive },
+    Row { name: "aten.adaptive_avg_pool2d.default", arguments: "self, output_size", build: adaptive },
+    Row { name: "aten._adaptive_avg_pool2d.default", arguments: "self, output_size", build: adaptive },
+    Row { name: "aten.upsample_nearest2d.vec", arguments: "input, output_size, scale_factors", build: |cx, a| upsample(cx, a, "input") },
+    Row { name: "aten.upsample_nearest2d.default", arguments: "self, output_size, scales_h=None, scales_w=None", build: |cx, a| upsample(cx, a, "self") },
+];
+
+/// One number a spatial dimension; a single one counts for all.
+fn spread(list: Option<Vec<i64>>, n: usize, default: i64) -> Result<Vec<i64>, String> {
+    match list {
+        None => Ok(vec![default; n]),
+        Some(l) if l.is_empty() => Ok(vec![default; n]),
+        Some(l) if l.len() == 1 => Ok(vec![l[0]; n]),
+        Some(l) if l.len() == n => Ok(l),
+        Some(l) => Err(format!("has {} numbers for {n} spatial dimensions", l.len())),
+    }
+}
+
+/// The batch dimension that PyTorch lets images leave out.
+fn batched(cx: &mut Cx, x: Value, n: usize) -> Result<(Value, bool), String> {
+    if rank_of(x) == n + 2 {
+        return Ok((x, false));
+    }
+    let sizes = [vec![Size::Static(1)], cx.b.sizes_of(x)?].concat();
+    Ok((cx.reshape(x, sizes)?, true))
+}
+
+fn unbatched(cx: &mut Cx, v: Value, added: bool) -> Result<Value, String> {
+    if !added {
+        return Ok(v);
+    }
+    let sizes = cx.b.sizes_of(v)?;
+    cx.reshape(v, sizes[1..].to_vec())
+}
+
+fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, String> {
+    let (x, weight) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?);
+    let n = rank_of(weight) - 2;
+    let (input, added) = batched(cx, x, n)?;
+    let strides = spread(a.ints("stride")?, n, 1)?;
+    let dilation = spread(a.ints("dilation")?, n, 1)?;
+    let (pad_low, pad_high) = match a.values.get("padding") {
+        Some(Val::Str(mode)) if mode == "same" => {
+            let reach = |i: usize| weight.ty().dims()[i + 2].known().map(|k| dilation[i] * (k - 1)).ok_or("has a window of symbolic size");
+            let total = (0..n).map(reach).collect::<Result<Vec<_>, _>>()?;
+            (total.iter().map(|t| t / 2).collect(), total.iter().map(|t| t - t / 2).collect())
+        }
+        Some(Val::Str(_)) => (vec![0; n], vec![0; n]),
+        _ => {
+            let p = spread(a.ints("padding")?, n, 0)?;
+            (p.clone(), p)
+        }
+    };
+    let output_padding = if transposed { Some(spread(a.ints("output_padding")?, n, 0)?) } else { None };
+    let node = Convolution { input, weight, strides, pad_low, pad_high, dilation, groups: a.int("groups", Some(1))?, transposed, output_padding };
+    let mut v = cx.b.add(&node)?;
+    if let Some(bias) = cx.optional(a, "bias")? {
+        let sizes = cx.b.sizes_of(v)?;
+        let bias = cx.b.add(&BroadcastInDim { input: bias, dims: vec![1], sizes })?;
+        v = cx.binary(BinaryKind::Add, v, bias)?;
+    }
+    let v = unbatched(cx, v, added)?;
+    cx.one(v)
+}
+
+fn max_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Value, String> {
+    let x = cx.tensor(a, "self")?;
+    let (input, added) = batched(cx, x, n)?;
+    let window = spread(a.ints("kernel_size")?, n, 1)?;
+    let strides = a.ints("stride")?.filter(|s| !s.is_empty());
+    let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
+    let (padding, dilation) = (spread(a.ints("padding")?, n, 0)?, spread(a.ints("dilation")?, n, 1)?);
+    let v = cx.b.add(&MaxPool { input, window, strides, padding, dilation, ceil_mode: a.flag("ceil_mode", false)? })?;
+    unbatched(cx, v, added)
+}
+
+fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let (input, added) = batched(cx, x, n)?;
+    let window = spread(a.ints("kernel_size")?, n, 1)?;
+    let strides = a.ints("stride")?.filter(|s| !s.is_empty());
+    let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
+    let node = AvgPool {
+        input,
+        window,
+        strides,
+        padding: spread(a.ints("padding")?, n, 0)?,
+        ceil_mode: a.flag("ceil_mode", false)?,
+        count_include_pad: a.flag("count_include_pad", true)?,
+        divisor_override: if a.has("divisor_override") { Some(a.int("divisor_override", None)?) } else { None },
+    };
+    let v = cx.b.add(&node)?;
+    let v = unbatched(cx, v, added)?;
+    cx.one(v)
+}
+
+fn adaptive(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let sizes = a.ints("output_size")?.unwrap_or_default();
+    let (input, added) = batched(cx, x, sizes.len())?;
+    let v = cx.b.add(&AdaptiveAvgPool { input, sizes })?;
+    let v = unbatched(cx, v, added)?;
+    cx.one(v)
+}
+
+fn upsample(cx: &mut Cx, a: &Args<'_>, name: &str) -> Result<Outcome, String> {
+    let input = cx.tensor(a, name)?;
+    let sizes = if a.has("output_size") {
+        a.sizes("output_size")?
+    } else {
+        let Some(Val::List(factors)) = a.values.get("scale_factors") else { return Err("has neither a size nor a scale".into()) };
+        let mut sizes = vec![];
+        for (i, f) in factors.iter().enumerate() {
+            let Val::Float(f) = f else { return Err("has a scale that is no number".into()) };
+            // Whole factors only: for others PyTorch's positions depend on the factor, not on the sizes.
+            if f.fract() != 0.0 || *f < 1.0 {
+                return Err(format!("by the factor {f} is not supported; give output_size"));
+            }
+            sizes.push(cx.size_mul(cx.b.size_of(input, i + 2)?, Size::Static(*f as i64))?);
+        }
+        sizes
+    };
+    let v = cx.b.add(&Interpolate { input, sizes })?;
+    cx.one(v)
+}

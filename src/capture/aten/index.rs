@@ -1,0 +1,182 @@
+//! Overloads that read and write at positions that are data.
+use super::{Args, Cx, Outcome, Row, tools::*};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    Row { name: "aten.embedding.default", arguments: "weight, indices", build: |cx, a| { let (weight, indices) = (cx.tensor(a, "weight")?, cx.tensor(a, "indices")?); let v = cx.b.add(&Embedding { weight, indices })?; cx.one(v) } },
+    Row { name: "aten.index_select.default", arguments: "self, dim, index", build: index_select },
+    Row { name: "aten.gather.default", arguments: "self, dim, index", build: gather },
+    Row { name: "aten.index.Tensor", arguments: "self, indices", build: index },
+    Row { name: "aten.index_put.default", arguments: "self, indices, values, accumulate=False", build: index_put },
+    Row { name: "aten.scatter.src", arguments: "self, dim, index, src", build: |cx, a| { let src = cx.tensor(a, "src")?; scatter(cx, a, Some(src), ScatterKind::Assign) } },
+    Row { name: "aten.scatter.value", arguments: "self, dim, index, value", build: |cx, a| scatter(cx, a, None, ScatterKind::Assign) },
+    Row { name: "aten.scatter_add.default", arguments: "self, dim, index, src", build: |cx, a| { let src = cx.tensor(a, "src")?; scatter(cx, a, Some(src), ScatterKind::Add) } },
+    Row { name: "aten.slice_scatter.default", arguments: "self, src, dim=0, start=None, end=None, step=1", build: slice_scatter },
+    Row { name: "aten.select_scatter.default", arguments: "self, src, dim, index", build: select_scatter },
+];
+
+/// Negative positions count from the end.
+fn positive(cx: &Cx, index: Value, x: Value, dim: usize) -> Result<Value, String> {
+    let index = cx.convert(index, DType::I64)?;
+    let size = match cx.b.size_of(x, dim)? {
+        Size::Static(n) => cx.integer(DType::I64, n)?,
+        Size::Dynamic(n) => {
+            let ones = cx.b.splat(DType::I64, &[Size::Dynamic(n)], 1.0)?;
+            cx.b.add(&Reduce { kind: ReduceKind::Sum, input: ones, dims: vec![0] })?
+        }
+    };
+    let negative = cx.compare(CompareKind::Lt, index, cx.integer(DType::I64, 0)?)?;
+    let moved = cx.binary(BinaryKind::Add, index, size)?;
+    cx.select(negative, moved, index)
+}
+
+/// Dimensions `first` of `v` go to where `to` says, the others keep their order around them.
+fn index_dims_to(cx: &Cx, v: Value, count: usize, to: usize) -> Result<Value, String> {
+    if to == 0 || count == 0 {
+        return Ok(v);
+    }
+    let n = rank_of(v);
+    let rest: Vec<i64> = (count as i64..n as i64).collect();
+    let order = [&rest[..to], &(0..count as i64).collect::<Vec<_>>(), &rest[to..]].concat();
+    cx.transpose(v, order)
+}
+
+fn index_select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
+    let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    let v = cx.b.add(&Gather { input: x, indices: vec![i], dims: vec![d as i64] })?;
+    let v = index_dims_to(cx, v, rank_of(i), d)?;
+    cx.one(v)
+}
+
+/// Positions of every element of `index`: itself along `dim`, its own coordinates elsewhere.
+fn coordinates(cx: &Cx, x: Value, index: Value, dim: usize) -> Result<Vec<Value>, String> {
+    let sizes = cx.b.sizes_of(index)?;
+    (0..rank_of(x)).map(|i| if i == dim { positive(cx, index, x, dim) } else { cx.iota(DType::I64, sizes.clone(), i) }).collect()
+}
+
+fn gather(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
+    let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    let indices = coordinates(cx, x, i, d)?;
+    let dims = (0..rank_of(x) as i64).collect();
+    let v = cx.b.add(&Gather { input: x, indices, dims })?;
+    cx.one(v)
+}
+
+fn scatter(cx: &mut Cx, a: &Args<'_>, src: Option<Value>, kind: ScatterKind) -> Result<Outcome, String> {
+    let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
+    let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    let sizes = cx.b.sizes_of(i)?;
+    let updates = match src {
+        // The source may be larger than the index.
+        Some(src) if src.ty().dims() != i.ty().dims() => {
+            let n = sizes.len();
+            cx.b.add(&Slice { input: src, offsets: vec![Size::Static(0); n], sizes: sizes.clone(), strides: vec![1; n] })?
+        }
+        Some(src) => src,
+        None => {
+            let v = cx.operand(a, "value", dtype_of(x)?)?;
+            cx.broadcast_to(v, &sizes)?
+        }
+    };
+    let indices = coordinates(cx, x, i, d)?;
+    let dims = (0..rank_of(x) as i64).collect();
+    let v = cx.b.add(&Scatter { kind, input: x, updates, indices, dims })?;
+    cx.one(v)
+}
+
+/// The tensors of an index list in one shape, and the dims they index.
+fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i64>), String> {
+    let (mut values, mut dims) = (vec![], vec![]);
+    for (d, alias) in a.optional_aliases("indices")?.into_iter().enumerate() {
+        let Some(alias) = alias else { continue };
+        let i = cx.get(alias)?;
+        if dtype_of(i)? == DType::I1 {
+            return Err("indexes by a mask, whose result's size depends on data; use torch.where or masked_fill".into());
+        }
+        values.push(positive(cx, i, x, d)?);
+        dims.push(d as i64);
+    }
+    let sizes = cx.common(&values)?;
+    let values = values.into_iter().map(|v| cx.broadcast_to(v, &sizes)).collect::<Result<_, _>>()?;
+    Ok((values, dims))
+}
+
+/// NumPy: neighbouring indices keep their place, separated ones come first.
+fn index(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let (indices, dims) = index_list(cx, a, x)?;
+    let count = indices.first().map_or(0, |v| rank_of(*v));
+    let neighbours = dims.windows(2).all(|w| w[1] == w[0] + 1);
+    let v = cx.b.add(&Gather { input: x, indices, dims: dims.clone() })?;
+    let v = if neighbours { index_dims_to(cx, v, count, dims[0] as usize)? } else { v };
+    cx.one(v)
+}
+
+fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let masks = a.optional_aliases("indices")?;
+    let values = cx.operand(a, "values", dtype_of(x)?)?;
+    if let [Some(m)] = masks.as_slice() {
+        let m = cx.get(*m)?;
+        if dtype_of(m)? == DType::I1 && rank_of(values) == 0 && !a.flag("accumulate", false)? {
+            let lead = rank_of(m);
+            let sizes = cx.b.sizes_of(x)?;
+            let mask = cx.b.add(&BroadcastInDim { input: m, dims: (0..lead as i64).collect(), sizes })?;
+            let v = cx.select(mask, values, x)?;
+            return cx.one(v);
+        }
+    }
+    let (indices, dims) = index_list(cx, a, x)?;
+    let count = indices.first().map_or(0, |v| rank_of(*v));
+    if dims.windows(2).any(|w| w[1] != w[0] + 1) {
+        return Err("writes at separated dimensions".into());
+    }
+    // Updates as the indexing would give them, then with the index's dimensions first.
+    let sizes = cx.b.sizes_of(x)?;
+    let shape = match indices.first() {
+        Some(i) => cx.b.sizes_of(*i)?,
+        None => return Err("has no index".into()),
+    };
+    let (first, last) = (dims[0] as usize, dims[dims.len() - 1] as usize);
+    let values = cx.broadcast_to(values, &[&sizes[..first], &shape, &sizes[last + 1..]].concat())?;
+    let n = rank_of(values) as i64;
+    let (f, c) = (first as i64, count as i64);
+    let updates = if first == 0 { values } else { cx.transpose(values, (f..f + c).chain(0..f).chain(f + c..n).collect())? };
+    let kind = if a.flag("accumulate", false)? { ScatterKind::Add } else { ScatterKind::Assign };
+    let v = cx.b.add(&Scatter { kind, input: x, updates, indices, dims })?;
+    cx.one(v)
+}
+
+fn written(cx: &mut Cx, x: Value, src: Value, dim: usize, start: i64, step: i64) -> Result<Outcome, String> {
+    let count = cx.b.size_of(src, dim)?;
+    let i = cx.iota(DType::I64, vec![count], 0)?;
+    let i = cx.binary(BinaryKind::Mul, i, cx.integer(DType::I64, step)?)?;
+    let i = cx.binary(BinaryKind::Add, i, cx.integer(DType::I64, start)?)?;
+    let n = rank_of(src) as i64;
+    let d = dim as i64;
+    let updates = if dim == 0 { src } else { cx.transpose(src, [d].into_iter().chain((0..n).filter(|x| *x != d)).collect())? };
+    let v = cx.b.add(&Scatter { kind: ScatterKind::Assign, input: x, updates, indices: vec![i], dims: vec![d] })?;
+    cx.one(v)
+}
+
+fn slice_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, src) = (cx.tensor(a, "self")?, cx.tensor(a, "src")?);
+    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
+    let start = a.int("start", Some(0))?;
+    let start = if start < 0 { start + cx.b.size_of(x, d)?.known().ok_or("starts at the end of a symbolic size")? } else { start };
+    written(cx, x, src, d, start, a.int("step", Some(1))?)
+}
+
+fn select_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, src) = (cx.tensor(a, "self")?, cx.tensor(a, "src")?);
+    let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    let at = a.int("index", None)?;
+    let at = if at < 0 { at + cx.b.size_of(x, d)?.known().ok_or("selects from the end of a symbolic size")? } else { at };
+    let mut sizes = cx.b.sizes_of(src)?;
+    sizes.insert(d, Size::Static(1));
+    let src = cx.reshape(src, sizes)?;
+    written(cx, x, src, d, at, 1)
+}

@@ -1,0 +1,260 @@
+//! The ATen table: one row per functional overload, with the builder that emits it. In-place overloads (`aten.relu_.default`) are their functional row
+//! and a write; arguments that are left out have PyTorch's defaults.
+mod contract;
+mod create;
+mod elementwise;
+mod image;
+mod index;
+mod norm;
+mod promote;
+mod reduce;
+mod tools;
+mod view;
+
+use super::storage::{Alias, Store};
+use kiln_dialects::{ir::*, value::DType};
+use serde_json::Value as Json;
+use std::collections::HashMap;
+pub use tools::Cx;
+
+/// An argument or a result.
+#[derive(Clone, Debug)]
+pub enum Val {
+    /// A tensor, by name of its view.
+    Tensor(Alias),
+    /// An integer, possibly symbolic.
+    Int(Size),
+    /// A float.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+    /// A string, dtype aside.
+    Str(String),
+    /// A dtype.
+    DType(DType),
+    /// A list.
+    List(Vec<Val>),
+    /// `None`, or something that does not matter here (device, layout, memory format).
+    None,
+}
+
+/// What a builder gives back.
+pub enum Outcome {
+    /// One result.
+    One(Val),
+    /// Several, or none.
+    Many(Vec<Val>),
+}
+
+/// One overload.
+pub struct Row {
+    /// The overload without `torch.ops.`, such as `aten.add.Tensor`.
+    pub name: &'static str,
+    /// Its arguments, as in the schema.
+    pub arguments: &'static str,
+    /// Emits it.
+    pub build: fn(&mut Cx, &Args<'_>) -> Result<Outcome, String>,
+}
+
+/// The arguments of one node, by name.
+pub struct Args<'a> {
+    /// By name; what is absent has its default.
+    pub values: HashMap<&'a str, Val>,
+}
+
+/// All rows, family by family.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    let families = [elementwise::ROWS, create::ROWS, view::ROWS, index::ROWS, reduce::ROWS, contract::ROWS, norm::ROWS, image::ROWS];
+    families.into_iter().flatten()
+}
+
+/// `torch.ops.aten.add.Tensor` as `aten.add.Tensor`; `_operator.add` and the like stay.
+pub fn short(target: &str) -> &str {
+    target.strip_prefix("torch.ops.").unwrap_or(target)
+}
+
+/// Whether the overload writes its first argument.
+pub fn is_in_place(target: &str) -> bool {
+    functional(target).is_some()
+}
+
+/// `aten.relu_.default` as `aten.relu.default`.
+fn functional(target: &str) -> Option<String> {
+    let (packet, overload) = target.rsplit_once('.')?;
+    let base = packet.strip_suffix('_').filter(|b| packet.starts_with("aten.") && !b.ends_with('_'))?;
+    Some(format!("{base}.{overload}"))
+}
+
+/// The row of an overload, in place or not.
+pub fn find(target: &str) -> Option<&'static Row> {
+    let name = functional(target);
+    let name = name.as_deref().unwrap_or(target);
+    rows().find(|r| r.name == name)
+}
+
+/// What is wrong with an argument.
+fn wrong(name: &str, wanted: &str) -> String {
+    format!("argument {name} should be {wanted}")
+}
+
+impl Args<'_> {
+    fn get(&self, name: &str) -> Option<&Val> {
+        self.values.get(name).filter(|v| !matches!(v, Val::None))
+    }
+    /// Whether the argument is given and not None.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+    /// A tensor's name.
+    pub fn alias(&self, name: &str) -> Result<Alias, String> {
+        match self.get(name) {
+            Some(Val::Tensor(a)) => Ok(*a),
+            _ => Err(wrong(name, "a tensor")),
+        }
+    }
+    /// An integer that is known now.
+    pub fn int(&self, name: &str, default: Option<i64>) -> Result<i64, String> {
+        match self.get(name) {
+            Some(Val::Int(Size::Static(n))) => Ok(*n),
+            Some(Val::Bool(b)) => Ok(i64::from(*b)),
+            Some(Val::Int(_)) => Err(wrong(name, "an integer that is known now, not a symbol")),
+            _ => default.ok_or_else(|| wrong(name, "an integer")),
+        }
+    }
+    /// An integer, possibly symbolic.
+    pub fn size(&self, name: &str) -> Result<Size, String> {
+        match self.get(name) {
+            Some(Val::Int(s)) => Ok(*s),
+            _ => Err(wrong(name, "an integer")),
+        }
+    }
+    /// Integers, possibly symbolic; a single one counts as a list.
+    pub fn sizes(&self, name: &str) -> Result<Vec<Size>, String> {
+        let one = |v: &Val| if let Val::Int(s) = v { Ok(*s) } else { Err(wrong(name, "a list of integers")) };
+        match self.get(name) {
+            Some(Val::List(all)) => all.iter().map(one).collect(),
+            Some(v) => Ok(vec![one(v)?]),
+            None => Err(wrong(name, "a list of integers")),
+        }
+    }
+    /// Integers that are known now; `None` if absent.
+    pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, String> {
+        if !self.has(name) {
+            return Ok(None);
+        }
+        let known = |s: Size| s.known().ok_or_else(|| wrong(name, "a list of integers that are known now"));
+        self.sizes(name)?.into_iter().map(known).collect::<Result<_, _>>().map(Some)
+    }
+    /// A number as a float.
+    pub fn float(&self, name: &str, default: Option<f64>) -> Result<f64, String> {
+        match self.get(name) {
+            Some(Val::Float(x)) => Ok(*x),
+            Some(Val::Int(Size::Static(n))) => Ok(*n as f64),
+            Some(Val::Bool(b)) => Ok(f64::from(*b)),
+            Some(_) => Err(wrong(name, "a number")),
+            None => default.ok_or_else(|| wrong(name, "a number")),
+        }
+    }
+    /// A truth value.
+    pub fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
+        match self.get(name) {
+            Some(Val::Bool(b)) => Ok(*b),
+            None => Ok(default),
+            _ => Err(wrong(name, "true or false")),
+        }
+    }
+    /// A dtype, if given.
+    pub fn dtype(&self, name: &str) -> Result<Option<DType>, String> {
+        match self.get(name) {
+            Some(Val::DType(d)) => Ok(Some(*d)),
+            None => Ok(None),
+            _ => Err(wrong(name, "a dtype")),
+        }
+    }
+    /// A string.
+    pub fn text(&self, name: &str, default: &str) -> Result<String, String> {
+        match self.get(name) {
+            Some(Val::Str(s)) => Ok(s.clone()),
+            None => Ok(default.into()),
+            _ => Err(wrong(name, "a string")),
+        }
+    }
+    /// Names of a list of tensors.
+    pub fn aliases(&self, name: &str) -> Result<Vec<Alias>, String> {
+        let one = |v: &Val| if let Val::Tensor(a) = v { Ok(*a) } else { Err(wrong(name, "a list of tensors")) };
+        match self.get(name) {
+            Some(Val::List(all)) => all.iter().map(one).collect(),
+            _ => Err(wrong(name, "a list of tensors")),
+        }
+    }
+    /// A list in which an entry may be None.
+    pub fn optional_aliases(&self, name: &str) -> Result<Vec<Option<Alias>>, String> {
+        let one = |v: &Val| match v {
+            Val::Tensor(a) => Ok(Some(*a)),
+            Val::None => Ok(None),
+            _ => Err(wrong(name, "a list of tensors and None")),
+        };
+        match self.get(name) {
+            Some(Val::List(all)) => all.iter().map(one).collect(),
+            _ => Err(wrong(name, "a list of tensors and None")),
+        }
+    }
+}
+
+impl Cx {
+    /// Starts at a builder's place.
+    pub fn new(b: Builder) -> Cx {
+        Cx { b, store: Store::default(), names: HashMap::new() }
+    }
+    /// Names a tensor of its own.
+    pub fn bind(&mut self, name: &str, value: Value) {
+        let alias = self.store.fresh(value);
+        self.names.insert(name.into(), Val::Tensor(alias));
+    }
+    /// One argument of the schema's union.
+    pub(super) fn argument(&self, j: &Json) -> Result<Val, String> {
+        let (kind, v) = super::schema::tag(j).ok_or("has no kind")?;
+        let named = |j: &Json| -> Result<Val, String> {
+            let name = j["name"].as_str().or_else(|| j["as_name"].as_str());
+            match name {
+                Some(name) => self.names.get(name).cloned().ok_or_else(|| format!("{name} is not defined")),
+                None => j["as_int"].as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "has no name".into()),
+            }
+        };
+        let list = |f: &dyn Fn(&Json) -> Result<Val, String>| v.as_array().ok_or("is no list")?.iter().map(f).collect::<Result<_, String>>().map(Val::List);
+        let int = |j: &Json| j.as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "is no integer".to_string());
+        let float = |j: &Json| match j.as_str() {
+            Some("Infinity") => Ok(Val::Float(f64::INFINITY)),
+            Some("-Infinity") => Ok(Val::Float(f64::NEG_INFINITY)),
+            Some("NaN") => Ok(Val::Float(f64::NAN)),
+            _ => j.as_f64().map(Val::Float).ok_or_else(|| "is no float".to_string()),
+        };
+        match kind {
+            "as_none" | "as_device" | "as_layout" | "as_memory_format" => Ok(Val::None),
+            "as_tensor" => named(v),
+            "as_sym_int" | "as_sym_bool" | "as_sym_float" => named(v),
+            "as_tensors" | "as_sym_ints" => list(&named),
+            "as_optional_tensor" => self.argument(v),
+            "as_optional_tensors" => list(&|j| self.argument(j)),
+            "as_int" => int(v),
+            "as_ints" => list(&int),
+            "as_float" => float(v),
+            "as_floats" => list(&float),
+            "as_bool" => v.as_bool().map(Val::Bool).ok_or_else(|| "is no truth value".into()),
+            "as_bools" => list(&|j| j.as_bool().map(Val::Bool).ok_or_else(|| "is no truth value".into())),
+            "as_string" => v.as_str().map(|s| Val::Str(s.into())).ok_or_else(|| "is no string".into()),
+            "as_scalar_type" => super::schema::dtype(v.as_i64().unwrap_or(0)).map(Val::DType),
+            other => Err(format!("is of the unsupported kind {other}")),
+        }
+    }
+    /// The end of an in-place op: its first argument has the result as its new value, converted to its own dtype.
+    pub(super) fn write_back(&mut self, args: &Args<'_>, outcome: Outcome) -> Result<Vec<Val>, String> {
+        let target = args.alias("self").or_else(|_| args.alias("input"))?;
+        let Outcome::One(Val::Tensor(result)) = outcome else { return Err("an in-place op without one result".into()) };
+        let (old, new) = (self.get(target)?, self.get(result)?);
+        let new = self.convert(new, tools::dtype_of(old)?)?;
+        let new = self.broadcast_to(new, &self.b.sizes_of(old)?)?;
+        self.store.write(&self.b, target, new)?;
+        Ok(vec![Val::Tensor(target)])
+    }
+}

@@ -1,0 +1,219 @@
+//! Reductions, statistics, scans and sorts.
+use super::{Args, Cx, Outcome, Row, tools::*};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+macro_rules! reduce_row {
+    ($name:literal, $kind:ident) => {
+        Row { name: $name, arguments: "self, dim=None, keepdim=False, dtype=None", build: |cx, a| { let x = cx.tensor(a, "self")?; let v = reduced(cx, a, ReduceKind::$kind, x)?; cx.one(v) } }
+    };
+}
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    reduce_row!("aten.sum.default", Sum),
+    reduce_row!("aten.sum.dim_IntList", Sum),
+    reduce_row!("aten.prod.default", Prod),
+    reduce_row!("aten.prod.dim_int", Prod),
+    reduce_row!("aten.amax.default", Max),
+    reduce_row!("aten.amin.default", Min),
+    reduce_row!("aten.max.default", Max),
+    reduce_row!("aten.min.default", Min),
+    reduce_row!("aten.any.default", Any),
+    reduce_row!("aten.any.dim", Any),
+    reduce_row!("aten.any.dims", Any),
+    reduce_row!("aten.all.default", All),
+    reduce_row!("aten.all.dim", All),
+    Row { name: "aten.mean.default", arguments: "self, dtype=None", build: mean },
+    Row { name: "aten.mean.dim", arguments: "self, dim, keepdim=False, dtype=None", build: mean },
+    Row { name: "aten.var.default", arguments: "self, unbiased=True", build: |cx, a| { let v = variance(cx, a, false)?; cx.one(v) } },
+    Row { name: "aten.var.dim", arguments: "self, dim, unbiased=True, keepdim=False", build: |cx, a| { let v = variance(cx, a, false)?; cx.one(v) } },
+    Row { name: "aten.var.correction", arguments: "self, dim=None, correction=1, keepdim=False", build: |cx, a| { let v = variance(cx, a, false)?; cx.one(v) } },
+    Row { name: "aten.std.default", arguments: "self, unbiased=True", build: |cx, a| { let v = variance(cx, a, true)?; cx.one(v) } },
+    Row { name: "aten.std.dim", arguments: "self, dim, unbiased=True, keepdim=False", build: |cx, a| { let v = variance(cx, a, true)?; cx.one(v) } },
+    Row { name: "aten.std.correction", arguments: "self, dim=None, correction=1, keepdim=False", build: |cx, a| { let v = variance(cx, a, true)?; cx.one(v) } },
+    Row { name: "aten.var_mean.correction", arguments: "self, dim=None, correction=1, keepdim=False", build: |cx, a| {
+        let v = variance(cx, a, false)?;
+        let x = cx.floating(a, "self")?;
+        let m = cx.b.add(&Mean { input: x, dims: wrap_all(a.ints("dim")?, rank_of(x))?, keep_dims: a.flag("keepdim", false)? })?;
+        cx.many(&[v, m])
+    } },
+    Row { name: "aten.linalg_vector_norm.default", arguments: "self, ord=2, dim=None, keepdim=False, dtype=None", build: vector_norm },
+    Row { name: "aten.norm.ScalarOpt_dim", arguments: "self, p, dim, keepdim=False", build: vector_norm },
+    Row { name: "aten.argmax.default", arguments: "self, dim=None, keepdim=False", build: |cx, a| arg(cx, a, true) },
+    Row { name: "aten.argmin.default", arguments: "self, dim=None, keepdim=False", build: |cx, a| arg(cx, a, false) },
+    Row { name: "aten.max.dim", arguments: "self, dim, keepdim=False", build: |cx, a| extreme(cx, a, true) },
+    Row { name: "aten.min.dim", arguments: "self, dim, keepdim=False", build: |cx, a| extreme(cx, a, false) },
+    Row { name: "aten.cumsum.default", arguments: "self, dim, dtype=None", build: |cx, a| { let v = cumulative(cx, a, CumulativeKind::Sum)?; cx.one(v) } },
+    Row { name: "aten.cumprod.default", arguments: "self, dim, dtype=None", build: |cx, a| { let v = cumulative(cx, a, CumulativeKind::Prod)?; cx.one(v) } },
+    Row { name: "aten.logsumexp.default", arguments: "self, dim, keepdim=False", build: logsumexp },
+    Row { name: "aten.sort.default", arguments: "self, dim=-1, descending=False", build: sort },
+    Row { name: "aten.sort.stable", arguments: "self, stable, dim=-1, descending=False", build: sort },
+    Row { name: "aten.argsort.default", arguments: "self, dim=-1, descending=False", build: |cx, a| { let (_, i) = sorted(cx, a)?; cx.one(i) } },
+    Row { name: "aten.topk.default", arguments: "self, k, dim=-1, largest=True, sorted=True", build: |cx, a| {
+        let x = cx.tensor(a, "self")?;
+        let axis = wrap(a.int("dim", Some(-1))?, rank_of(x))? as i64;
+        let op = cx.b.create_node(&TopK { input: x, axis, k: a.int("k", None)?, smallest: !a.flag("largest", true)? })?;
+        cx.many(&op.results())
+    } },
+    Row { name: "aten.diff.default", arguments: "self, n=1, dim=-1, prepend=None, append=None", build: diff },
+];
+
+/// A reduction with PyTorch's dtypes; `keepdim` by a reshape.
+fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Value, String> {
+    let d = dtype_of(x)?;
+    let to = match kind {
+        ReduceKind::Any | ReduceKind::All => DType::I1,
+        // Sums and products of integers are taken in 64 bits.
+        ReduceKind::Sum | ReduceKind::Prod => a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 }),
+        ReduceKind::Max | ReduceKind::Min => d,
+    };
+    let x = cx.convert(x, to)?;
+    let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
+    // On truth values the greatest is any, the least is all.
+    let kind = match kind {
+        ReduceKind::Max if d == DType::I1 => ReduceKind::Any,
+        ReduceKind::Min if d == DType::I1 => ReduceKind::All,
+        kind => kind,
+    };
+    let r = cx.b.add(&Reduce { kind, input: x, dims: dims.clone() })?;
+    if a.flag("keepdim", false)? { keep(cx, x, r, &dims) } else { Ok(r) }
+}
+
+/// The reduced value with size 1 where `dims` of `x` were.
+fn keep(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value, String> {
+    let sizes = (0..rank_of(x)).map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
+    cx.reshape(r, sizes.collect::<Result<_, String>>()?)
+}
+
+fn mean(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let mut x = cx.tensor(a, "self")?;
+    if let Some(d) = a.dtype("dtype")? {
+        x = cx.convert(x, d)?;
+    }
+    let v = cx.b.add(&Mean { input: x, dims: wrap_all(a.ints("dim")?, rank_of(x))?, keep_dims: a.flag("keepdim", false)? })?;
+    cx.one(v)
+}
+
+fn variance(cx: &mut Cx, a: &Args<'_>, root: bool) -> Result<Value, String> {
+    let input = cx.tensor(a, "self")?;
+    let correction = if a.has("unbiased") { if a.flag("unbiased", true)? { 1.0 } else { 0.0 } } else { a.float("correction", Some(1.0))? };
+    let (dims, keep_dims) = (wrap_all(a.ints("dim")?, rank_of(input))?, a.flag("keepdim", false)?);
+    if root { cx.b.add(&Std { input, dims, keep_dims, correction }) } else { cx.b.add(&Var { input, dims, keep_dims, correction }) }
+}
+
+fn vector_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let mut x = cx.floating(a, "self")?;
+    if let Some(d) = a.dtype("dtype")? {
+        x = cx.convert(x, d)?;
+    }
+    let p = a.float(if a.has("ord") { "ord" } else { "p" }, Some(2.0))?;
+    let m = cx.unary(UnaryKind::Abs, x)?;
+    let d = dtype_of(x)?;
+    let v = if p == f64::INFINITY {
+        reduced(cx, a, ReduceKind::Max, m)?
+    } else if p == f64::NEG_INFINITY {
+        reduced(cx, a, ReduceKind::Min, m)?
+    } else if p == 0.0 {
+        let nonzero = cx.compare(CompareKind::Ne, x, cx.number(d, 0.0)?)?;
+        let ones = cx.convert(nonzero, d)?;
+        reduced(cx, a, ReduceKind::Sum, ones)?
+    } else if p == 1.0 {
+        reduced(cx, a, ReduceKind::Sum, m)?
+    } else if p == 2.0 {
+        let squares = cx.binary(BinaryKind::Mul, x, x)?;
+        let sum = reduced(cx, a, ReduceKind::Sum, squares)?;
+        cx.unary(UnaryKind::Sqrt, sum)?
+    } else {
+        let powers = cx.binary(BinaryKind::Pow, m, cx.number(d, p)?)?;
+        let sum = reduced(cx, a, ReduceKind::Sum, powers)?;
+        cx.binary(BinaryKind::Pow, sum, cx.number(d, 1.0 / p)?)?
+    };
+    cx.one(v)
+}
+
+fn arg(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
+    let mut x = cx.tensor(a, "self")?;
+    let whole = !a.has("dim");
+    let before = x;
+    if whole {
+        let n = cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
+        x = cx.reshape(x, vec![n])?;
+    }
+    let axis = wrap(a.int("dim", Some(0))?, rank_of(x))? as i64;
+    let v = if max { cx.b.add(&ArgMax { input: x, axis })? } else { cx.b.add(&ArgMin { input: x, axis })? };
+    let v = if a.flag("keepdim", false)? {
+        let dims = if whole { (0..rank_of(before) as i64).collect() } else { vec![axis] };
+        keep(cx, before, v, &dims)?
+    } else {
+        v
+    };
+    cx.one(v)
+}
+
+fn extreme(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let axis = wrap(a.int("dim", None)?, rank_of(x))? as i64;
+    let v = reduced(cx, a, if max { ReduceKind::Max } else { ReduceKind::Min }, x)?;
+    let mut i = if max { cx.b.add(&ArgMax { input: x, axis })? } else { cx.b.add(&ArgMin { input: x, axis })? };
+    if a.flag("keepdim", false)? {
+        i = keep(cx, x, i, &[axis])?;
+    }
+    cx.many(&[v, i])
+}
+
+fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = dtype_of(x)?;
+    let input = cx.convert(x, a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 }))?;
+    cx.b.add(&Cumulative { kind, input, axis: wrap(a.int("dim", None)?, rank_of(x))? as i64 })
+}
+
+fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.floating(a, "self")?;
+    let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
+    let top = cx.b.add(&Reduce { kind: ReduceKind::Max, input: x, dims: dims.clone() })?;
+    // An infinite maximum would make inf - inf.
+    let finite = cx.unary(UnaryKind::IsFinite, top)?;
+    let zero = cx.full_like(top, 0.0)?;
+    let shift = cx.select(finite, top, zero)?;
+    let spread = keep(cx, x, shift, &dims)?;
+    let e = cx.unary(UnaryKind::Exp, cx.binary(BinaryKind::Sub, x, spread)?)?;
+    let sum = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: e, dims: dims.clone() })?;
+    let v = cx.binary(BinaryKind::Add, cx.unary(UnaryKind::Log, sum)?, shift)?;
+    let v = if a.flag("keepdim", false)? { keep(cx, x, v, &dims)? } else { v };
+    cx.one(v)
+}
+
+fn sorted(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value), String> {
+    let x = cx.tensor(a, "self")?;
+    let axis = wrap(a.int("dim", Some(-1))?, rank_of(x))? as i64;
+    let op = cx.b.create_node(&Sort { input: x, axis, descending: a.flag("descending", false)? })?;
+    Ok((op.result(0), op.result(1)))
+}
+
+fn sort(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (v, i) = sorted(cx, a)?;
+    cx.many(&[v, i])
+}
+
+fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let mut x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", Some(-1))?, rank_of(x))?;
+    let inputs = [cx.optional(a, "prepend")?, Some(x), cx.optional(a, "append")?].into_iter().flatten().collect::<Vec<_>>();
+    if inputs.len() > 1 {
+        x = cx.b.add(&Concat { inputs, axis: d as i64 })?;
+    }
+    for _ in 0..a.int("n", Some(1))? {
+        let mut sizes = cx.b.sizes_of(x)?;
+        sizes[d] = cx.size_add(sizes[d], Size::Static(-1))?;
+        let part = |at: i64| {
+            let mut offsets = vec![Size::Static(0); sizes.len()];
+            offsets[d] = Size::Static(at);
+            cx.b.add(&Slice { input: x, offsets, sizes: sizes.clone(), strides: vec![1; sizes.len()] })
+        };
+        let (next, this) = (part(1)?, part(0)?);
+        let kind = if dtype_of(x)? == DType::I1 { BinaryKind::Xor } else { BinaryKind::Sub };
+        x = cx.binary(kind, next, this)?;
+    }
+    cx.one(x)
+}

@@ -1,0 +1,187 @@
+//! What all builders use: values of arguments, broadcasting, conversion, small arithmetic.
+use super::{Args, Outcome, Val};
+use crate::capture::{
+    srepr::size_op,
+    storage::{Alias, Movement, Store},
+};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim, value::DType};
+use std::collections::HashMap;
+
+/// Where a graph is being emitted.
+pub struct Cx {
+    /// The place.
+    pub b: Builder,
+    /// Tensors and their views.
+    pub store: Store,
+    /// Values by their names in the graph.
+    pub names: HashMap<String, Val>,
+}
+
+pub(super) fn dtype_of(v: Value) -> Result<DType, String> {
+    tensor_type(v.ty()).map(|t| t.dtype)
+}
+pub(super) fn rank_of(v: Value) -> usize {
+    v.ty().dims().len()
+}
+/// A dimension that may count from the end.
+pub(super) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
+    let n = rank.max(1) as i64;
+    let at = if dim < 0 { dim + n } else { dim };
+    usize::try_from(at).ok().filter(|d| (*d as i64) < n).ok_or_else(|| format!("dimension {dim} is outside of rank {rank}"))
+}
+/// Dimensions that may count from the end, sorted; all if there are none.
+pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, String> {
+    let mut out = match dims {
+        Some(dims) if !dims.is_empty() => dims.iter().map(|d| wrap(*d, rank).map(|d| d as i64)).collect::<Result<Vec<_>, _>>()?,
+        _ => (0..rank as i64).collect(),
+    };
+    out.sort();
+    out.retain(|d| (*d as usize) < rank);
+    Ok(out)
+}
+
+impl Cx {
+    /// A tensor's value now.
+    pub fn get(&mut self, alias: Alias) -> Result<Value, String> {
+        self.store.get(&self.b, alias)
+    }
+    /// A tensor argument.
+    pub fn tensor(&mut self, a: &Args<'_>, name: &str) -> Result<Value, String> {
+        self.get(a.alias(name)?)
+    }
+    /// A tensor argument that may be absent.
+    pub fn optional(&mut self, a: &Args<'_>, name: &str) -> Result<Option<Value>, String> {
+        if a.has(name) { self.tensor(a, name).map(Some) } else { Ok(None) }
+    }
+    /// A list of tensors.
+    pub fn tensors(&mut self, a: &Args<'_>, name: &str) -> Result<Vec<Value>, String> {
+        a.aliases(name)?.into_iter().map(|x| self.get(x)).collect()
+    }
+    /// A result of its own.
+    pub fn one(&mut self, v: Value) -> Result<Outcome, String> {
+        Ok(Outcome::One(Val::Tensor(self.store.fresh(v))))
+    }
+    /// Several results of their own.
+    pub fn many(&mut self, values: &[Value]) -> Result<Outcome, String> {
+        Ok(Outcome::Many(values.iter().map(|v| Val::Tensor(self.store.fresh(*v))).collect()))
+    }
+    /// A result that shares the memory of an argument.
+    pub fn view(&mut self, of: Alias, movements: &[Movement]) -> Result<Alias, String> {
+        movements.iter().try_fold(of, |at, m| self.store.view(&self.b, at, m.clone()))
+    }
+
+    pub fn unary(&self, kind: UnaryKind, x: Value) -> Result<Value, String> {
+        let ty = match kind {
+            UnaryKind::IsFinite | UnaryKind::IsNan => Type::tensor(self.b.ctx, DType::I1, &x.ty().dims()),
+            _ => x.ty(),
+        };
+        Ok(self.b.generic(kind.op().name(), &[x], &[ty], &[], &mut [])?.result(0))
+    }
+    /// Operands of one dtype; broadcasts.
+    pub fn binary(&self, kind: BinaryKind, x: Value, y: Value) -> Result<Value, String> {
+        let (x, y) = self.broadcast(x, y)?;
+        Ok(self.b.generic(kind.op().name(), &[x, y], &[x.ty()], &[], &mut [])?.result(0))
+    }
+    pub fn compare(&self, kind: CompareKind, x: Value, y: Value) -> Result<Value, String> {
+        let (lhs, rhs) = self.broadcast(x, y)?;
+        self.b.add(&Compare { kind, lhs, rhs })
+    }
+    pub fn select(&self, c: Value, x: Value, y: Value) -> Result<Value, String> {
+        let (x, y) = self.broadcast(x, y)?;
+        let (condition, x) = self.broadcast(c, x)?;
+        let (on_false, on_true) = self.broadcast(y, x)?;
+        self.b.add(&Select { condition, on_true, on_false })
+    }
+    pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
+        if dtype_of(x)? == to {
+            return Ok(x);
+        }
+        self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })
+    }
+    /// A 0-d number.
+    pub fn number(&self, dtype: DType, value: f64) -> Result<Value, String> {
+        self.b.splat(dtype, &[], value)
+    }
+    /// A 0-d integer, exact to 64 bits.
+    pub fn integer(&self, dtype: DType, value: i64) -> Result<Value, String> {
+        self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype, value), sizes: vec![] })
+    }
+    /// A number in the shape and dtype of `like`.
+    pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
+        self.b.splat(dtype_of(like)?, &self.b.sizes_of(like)?, value)
+    }
+
+    /// Both in their common shape, by NumPy's rule. A size that is unknown is not 1: exports specialise on 1.
+    pub fn broadcast(&self, x: Value, y: Value) -> Result<(Value, Value), String> {
+        if x.ty().dims() == y.ty().dims() {
+            return Ok((x, y));
+        }
+        let sizes = self.common(&[x, y])?;
+        Ok((self.broadcast_to(x, &sizes)?, self.broadcast_to(y, &sizes)?))
+    }
+    /// The common shape of values.
+    pub fn common(&self, values: &[Value]) -> Result<Vec<Size>, String> {
+        let rank = values.iter().map(|v| rank_of(*v)).max().unwrap_or(0);
+        let mut out = vec![];
+        for i in 0..rank {
+            let mut best: Option<(Value, usize, Dim)> = None;
+            for v in values {
+                let dims = v.ty().dims();
+                let Some(axis) = (i + dims.len()).checked_sub(rank) else { continue };
+                let d = dims[axis].clone();
+                let better = match &best {
+                    None => true,
+                    Some((_, _, Dim::Known(1))) => true,
+                    Some((_, _, Dim::Known(_))) => false,
+                    Some(_) => matches!(d, Dim::Known(n) if n != 1),
+                };
+                match (&best, &d) {
+                    (Some((_, _, Dim::Known(a))), Dim::Known(b)) if a != b && *a != 1 && *b != 1 => {
+                        return Err(format!("sizes {a} and {b} do not broadcast"));
+                    }
+                    _ if better => best = Some((*v, axis, d)),
+                    _ => {}
+                }
+            }
+            let (v, axis, _) = best.ok_or("has no dimensions")?;
+            out.push(self.b.size_of(v, axis)?);
+        }
+        Ok(out)
+    }
+    /// Repeats to a shape, dimensions aligned at the end.
+    pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
+        let dims = x.ty().dims();
+        let same = dims.len() == sizes.len() && dims.iter().zip(sizes).all(|(d, s)| d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1)));
+        if same {
+            return Ok(x);
+        }
+        let lead = sizes.len().checked_sub(dims.len()).ok_or_else(|| format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len()))?;
+        self.b.add(&BroadcastInDim { input: x, dims: (lead as i64..sizes.len() as i64).collect(), sizes: sizes.to_vec() })
+    }
+
+    pub fn size_add(&self, x: Size, y: Size) -> Result<Size, String> {
+        size_op(&self.b, SymKind::Add, x, y)
+    }
+    pub fn size_mul(&self, x: Size, y: Size) -> Result<Size, String> {
+        size_op(&self.b, SymKind::Mul, x, y)
+    }
+    pub fn size_div(&self, x: Size, y: Size) -> Result<Size, String> {
+        size_op(&self.b, SymKind::Floordiv, x, y)
+    }
+    pub fn size_min(&self, x: Size, y: Size) -> Result<Size, String> {
+        size_op(&self.b, SymKind::Min, x, y)
+    }
+    pub fn size_max(&self, x: Size, y: Size) -> Result<Size, String> {
+        size_op(&self.b, SymKind::Max, x, y)
+    }
+    pub fn reshape(&self, x: Value, sizes: Vec<Size>) -> Result<Value, String> {
+        self.b.add(&Reshape { input: x, sizes })
+    }
+    pub fn transpose(&self, x: Value, permutation: Vec<i64>) -> Result<Value, String> {
+        self.b.add(&Transpose { input: x, permutation })
+    }
+    /// The integers 0, 1, … along one axis of a shape.
+    pub fn iota(&self, dtype: DType, sizes: Vec<Size>, axis: usize) -> Result<Value, String> {
+        self.b.add(&Iota { sizes, axis: axis as i64, dtype: Type::scalar(self.b.ctx, dtype) })
+    }
+}

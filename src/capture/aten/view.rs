@@ -1,0 +1,376 @@
+//! Overloads that share memory with an argument or only move elements, and Python's operators on sizes.
+use super::{Args, Cx, Outcome, Row, Val, create::size_operator, elementwise::common_of, tools::*};
+use crate::capture::storage::Movement;
+use kiln_dialects::{ir::*, ops::*, sym::Dim};
+
+macro_rules! same {
+    ($name:literal) => {
+        Row { name: $name, arguments: "self", build: |_, a| Ok(Outcome::One(Val::Tensor(a.alias("self").or_else(|_| a.alias("input"))?))) }
+    };
+}
+macro_rules! nothing {
+    ($name:literal) => {
+        Row { name: $name, arguments: "…", build: |_, _| Ok(Outcome::Many(vec![])) }
+    };
+}
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    same!("aten.alias.default"),
+    same!("aten.detach.default"),
+    same!("aten.lift_fresh_copy.default"),
+    same!("aten.lift_fresh.default"),
+    same!("aten.contiguous.default"),
+    nothing!("aten._assert_tensor_metadata.default"),
+    nothing!("aten._assert_scalar.default"),
+    nothing!("aten._assert_async.msg"),
+    nothing!("aten.sym_constrain_range_for_size.default"),
+    nothing!("aten.sym_constrain_range.default"),
+    Row { name: "aten.clone.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; cx.one(x) } },
+    Row { name: "aten.view.default", arguments: "self, size", build: view },
+    Row { name: "aten.reshape.default", arguments: "self, shape", build: view },
+    Row { name: "aten._unsafe_view.default", arguments: "self, size", build: view },
+    Row { name: "aten.view_as.default", arguments: "self, other", build: |cx, a| { let o = cx.tensor(a, "other")?; let s = cx.b.sizes_of(o)?; moved(cx, a, Movement::Reshape(s)) } },
+    Row { name: "aten.flatten.using_ints", arguments: "self, start_dim=0, end_dim=-1", build: flatten },
+    Row { name: "aten.unflatten.int", arguments: "self, dim, sizes", build: unflatten },
+    Row { name: "aten.unsqueeze.default", arguments: "self, dim", build: unsqueeze },
+    Row { name: "aten.squeeze.dim", arguments: "self, dim", build: squeeze },
+    Row { name: "aten.squeeze.dims", arguments: "self, dim", build: squeeze },
+    Row { name: "aten.squeeze.default", arguments: "self", build: squeeze },
+    Row { name: "aten.permute.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let n = rank_of(x); let dims = a.ints("dims")?.unwrap_or_default(); let p = dims.iter().map(|d| wrap(*d, n).map(|d| d as i64)).collect::<Result<_, _>>()?; moved(cx, a, Movement::Transpose(p)) } },
+    Row { name: "aten.transpose.int", arguments: "self, dim0, dim1", build: |cx, a| swap(cx, a, a.int("dim0", None)?, a.int("dim1", None)?) },
+    Row { name: "aten.t.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; if rank_of(x) < 2 { moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).collect())) } else { swap(cx, a, 0, 1) } } },
+    Row { name: "aten.mT.default", arguments: "self", build: |cx, a| swap(cx, a, -2, -1) },
+    Row { name: "aten.expand.default", arguments: "self, size", build: expand },
+    Row { name: "aten.expand_as.default", arguments: "self, other", build: |cx, a| { let o = cx.tensor(a, "other")?; let s = cx.b.sizes_of(o)?; expand_to(cx, a, s) } },
+    Row { name: "aten.select.int", arguments: "self, dim, index", build: select },
+    Row { name: "aten.slice.Tensor", arguments: "self, dim=0, start=None, end=None, step=1", build: slice },
+    Row { name: "aten.narrow.default", arguments: "self, dim, start, length", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = wrap(a.int("dim", None)?, rank_of(x))?; let m = cut(cx, x, d, a.size("start")?, a.size("length")?, 1)?; moved(cx, a, m) } },
+    Row { name: "aten.split.Tensor", arguments: "self, split_size, dim=0", build: split },
+    Row { name: "aten.split_with_sizes.default", arguments: "self, split_sizes, dim=0", build: split },
+    Row { name: "aten.chunk.default", arguments: "self, chunks, dim=0", build: chunk },
+    Row { name: "aten.unbind.int", arguments: "self, dim=0", build: unbind },
+    Row { name: "aten.cat.default", arguments: "tensors, dim=0", build: cat },
+    Row { name: "aten.stack.default", arguments: "tensors, dim=0", build: stack },
+    Row { name: "aten.flip.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let dims = wrap_all(a.ints("dims")?, rank_of(x))?; let y = cx.b.add(&Reverse { input: x, dims })?; cx.one(y) } },
+    Row { name: "aten.roll.default", arguments: "self, shifts, dims=[]", build: roll },
+    Row { name: "aten.repeat.default", arguments: "self, repeats", build: |cx, a| { let r = a.sizes("repeats")?; repeat(cx, a, r) } },
+    Row { name: "aten.tile.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = a.sizes("dims")?; let lead = rank_of(x).saturating_sub(d.len()); let r = [vec![Size::Static(1); lead], d].concat(); repeat(cx, a, r) } },
+    Row { name: "aten.pad.default", arguments: "self, pad, mode='constant', value=None", build: pad },
+    Row { name: "aten.constant_pad_nd.default", arguments: "self, pad, value=0", build: pad },
+    Row { name: "aten.sym_size.int", arguments: "self, dim", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = wrap(a.int("dim", None)?, rank_of(x))?; Ok(Outcome::One(Val::Int(cx.b.size_of(x, d)?))) } },
+    Row { name: "aten.sym_numel.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let n = cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?; Ok(Outcome::One(Val::Int(n))) } },
+    Row { name: "_operator.add", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Add, false) },
+    Row { name: "_operator.sub", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Add, true) },
+    Row { name: "_operator.mul", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Mul, false) },
+    Row { name: "_operator.floordiv", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Floordiv, false) },
+    Row { name: "_operator.mod", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Mod, false) },
+    // Conditions on sizes are guards of the export; nothing here depends on them.
+    Row { name: "_operator.ge", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
+    Row { name: "_operator.le", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
+    Row { name: "_operator.gt", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
+    Row { name: "_operator.lt", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
+    Row { name: "_operator.eq", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
+    Row { name: "_operator.ne", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
+];
+
+fn moved(cx: &mut Cx, a: &Args<'_>, m: Movement) -> Result<Outcome, String> {
+    let alias = cx.view(a.alias("self")?, &[m])?;
+    Ok(Outcome::One(Val::Tensor(alias)))
+}
+
+/// One size may be -1: what is left.
+fn view(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let sizes = a.sizes(if a.has("size") { "size" } else { "shape" })?;
+    let sizes = fill_in(cx, cx.b.sizes_of(x)?, sizes)?;
+    moved(cx, a, Movement::Reshape(sizes))
+}
+
+fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Size>, String> {
+    let Some(hole) = sizes.iter().position(|s| s.known() == Some(-1)) else { return Ok(sizes) };
+    // Sizes on both sides cancel before anything is divided, so that symbols rarely have to be.
+    let mut above = from;
+    let mut below = vec![];
+    for (i, s) in sizes.iter().enumerate().filter(|(i, _)| *i != hole) {
+        match above.iter().position(|f| f == s) {
+            Some(at) => drop(above.remove(at)),
+            None => below.push(sizes[i]),
+        }
+    }
+    let product = |cx: &mut Cx, all: Vec<Size>| all.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s));
+    let (n, d) = (product(cx, above)?, product(cx, below)?);
+    sizes[hole] = if n.known() == Some(0) { Size::Static(0) } else { cx.size_div(n, d)? };
+    Ok(sizes)
+}
+
+fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let (from, to) = (wrap(a.int("start_dim", Some(0))?, rank_of(x))?, wrap(a.int("end_dim", Some(-1))?, rank_of(x))?);
+    let sizes = cx.b.sizes_of(x)?;
+    if sizes.is_empty() {
+        return moved(cx, a, Movement::Reshape(vec![Size::Static(1)]));
+    }
+    let middle = sizes[from..=to].iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+    moved(cx, a, Movement::Reshape([&sizes[..from], &[middle], &sizes[to + 1..]].concat()))
+}
+
+fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    let sizes = cx.b.sizes_of(x)?;
+    let inner = fill_in(cx, vec![sizes[d]], a.sizes("sizes")?)?;
+    moved(cx, a, Movement::Reshape([&sizes[..d], &inner, &sizes[d + 1..]].concat()))
+}
+
+fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", None)?, rank_of(x) + 1)?;
+    let mut sizes = cx.b.sizes_of(x)?;
+    sizes.insert(d, Size::Static(1));
+    moved(cx, a, Movement::Reshape(sizes))
+}
+
+fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
+    let sizes = cx.b.sizes_of(x)?;
+    let keep = |i: usize| !(dims.contains(&(i as i64)) && sizes[i].known() == Some(1));
+    moved(cx, a, Movement::Reshape((0..sizes.len()).filter(|i| keep(*i)).map(|i| sizes[i]).collect()))
+}
+
+fn swap(cx: &mut Cx, a: &Args<'_>, x: i64, y: i64) -> Result<Outcome, String> {
+    let t = cx.tensor(a, "self")?;
+    let n = rank_of(t);
+    let mut p: Vec<i64> = (0..n as i64).collect();
+    if n > 0 {
+        p.swap(wrap(x, n)?, wrap(y, n)?);
+    }
+    moved(cx, a, Movement::Transpose(p))
+}
+
+fn expand(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let mut sizes = a.sizes("size")?;
+    let lead = sizes.len().checked_sub(rank_of(x)).ok_or("expands to a lower rank")?;
+    for (i, s) in sizes.iter_mut().enumerate().filter(|(_, s)| s.known() == Some(-1)) {
+        *s = cx.b.size_of(x, i.checked_sub(lead).ok_or("has -1 as a new dimension")?)?;
+    }
+    expand_to(cx, a, sizes)
+}
+
+fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let lead = sizes.len().checked_sub(rank_of(x)).ok_or("expands to a lower rank")?;
+    let dims = x.ty().dims();
+    let stays = lead == 0 && dims.iter().zip(&sizes).all(|(d, s)| *d != Dim::Known(1) || s.known() == Some(1));
+    let m = if stays { Movement::Reshape(cx.b.sizes_of(x)?) } else { Movement::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes) };
+    moved(cx, a, m)
+}
+
+/// A box that is whole but for one dimension.
+fn cut(cx: &mut Cx, x: Value, dim: usize, start: Size, length: Size, step: i64) -> Result<Movement, String> {
+    let mut sizes = cx.b.sizes_of(x)?;
+    let mut offsets = vec![Size::Static(0); sizes.len()];
+    let mut strides = vec![1; sizes.len()];
+    (offsets[dim], strides[dim]) = (start, step);
+    sizes[dim] = length;
+    Ok(Movement::Slice(offsets, sizes, strides))
+}
+
+fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<Movement, String> {
+    let mut sizes = cx.b.sizes_of(x)?;
+    sizes.remove(dim);
+    Ok(Movement::Reshape(sizes))
+}
+
+fn select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    let mut at = a.size("index")?;
+    if at.known().is_some_and(|i| i < 0) {
+        at = cx.size_add(at, cx.b.size_of(x, d)?)?;
+    }
+    let movements = [cut(cx, x, d, at, Size::Static(1), 1)?, drop_dim(cx, x, d)?];
+    let alias = cx.view(a.alias("self")?, &movements)?;
+    Ok(Outcome::One(Val::Tensor(alias)))
+}
+
+/// Start and end are clamped to the size, as in Python.
+fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
+    let (size, step) = (cx.b.size_of(x, d)?, a.int("step", Some(1))?);
+    let bound = |cx: &mut Cx, name: &str, default: Size| -> Result<Size, String> {
+        if !a.has(name) {
+            return Ok(default);
+        }
+        let at = a.size(name)?;
+        match (at.known(), size.known()) {
+            (Some(at), Some(n)) => Ok(Size::Static(if at < 0 { (at + n).max(0) } else { at.min(n) })),
+            (Some(0), _) => Ok(at),
+            (Some(i64::MAX), _) => Ok(size),
+            (Some(at), None) if at < 0 => cx.size_max(cx.size_add(size, Size::Static(at))?, Size::Static(0)),
+            _ if at == size => Ok(size),
+            _ => cx.size_min(at, size),
+        }
+    };
+    let (start, end) = (bound(cx, "start", Size::Static(0))?, bound(cx, "end", size)?);
+    let whole = start.known() == Some(0) && end == size && step == 1;
+    if whole {
+        let sizes = cx.b.sizes_of(x)?;
+        return moved(cx, a, Movement::Reshape(sizes));
+    }
+    let span = if start.known() == Some(0) { end } else { cx.size_add(end, cx.size_mul(start, Size::Static(-1))?)? };
+    let count = if step == 1 { span } else { cx.size_div(cx.size_add(span, Size::Static(step - 1))?, Size::Static(step))? };
+    let count = if count.known().is_some_and(|n| n < 0) { Size::Static(0) } else { count };
+    let m = cut(cx, x, d, start, count, step)?;
+    moved(cx, a, m)
+}
+
+fn pieces(cx: &mut Cx, a: &Args<'_>, dim: usize, sizes: &[Size]) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let (mut at, mut all) = (Size::Static(0), vec![]);
+    for s in sizes {
+        let m = cut(cx, x, dim, at, *s, 1)?;
+        all.push(Val::Tensor(cx.view(a.alias("self")?, &[m])?));
+        at = cx.size_add(at, *s)?;
+    }
+    Ok(Outcome::Many(all))
+}
+
+fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64, String> {
+    cx.b.size_of(x, dim)?.known().ok_or_else(|| format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it"))
+}
+
+fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
+    let sizes = if a.has("split_sizes") {
+        a.sizes("split_sizes")?
+    } else {
+        let (n, each) = (known_size(cx, x, d)?, a.int("split_size", None)?.max(1));
+        (0..(n + each - 1) / each).map(|i| Size::Static(each.min(n - i * each))).collect()
+    };
+    pieces(cx, a, d, &sizes)
+}
+
+fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
+    let (n, chunks) = (known_size(cx, x, d)?, a.int("chunks", None)?.max(1));
+    let each = ((n + chunks - 1) / chunks).max(1);
+    let sizes: Vec<Size> = (0..(n + each - 1) / each).map(|i| Size::Static(each.min(n - i * each))).collect();
+    pieces(cx, a, d, &sizes)
+}
+
+fn unbind(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
+    let mut all = vec![];
+    for i in 0..known_size(cx, x, d)? {
+        let movements = [cut(cx, x, d, Size::Static(i), Size::Static(1), 1)?, drop_dim(cx, x, d)?];
+        all.push(Val::Tensor(cx.view(a.alias("self")?, &movements)?));
+    }
+    Ok(Outcome::Many(all))
+}
+
+fn cat(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let all = cx.tensors(a, "tensors")?;
+    let d = common_of(&all)?;
+    // PyTorch ignores empty 1-d tensors among others.
+    let rank = all.iter().map(|v| rank_of(*v)).max().unwrap_or(1);
+    let all = all.into_iter().filter(|v| !(rank_of(*v) == 1 && rank > 1 && v.ty().dims()[0] == Dim::Known(0)));
+    let inputs = all.map(|v| cx.convert(v, d)).collect::<Result<Vec<_>, _>>()?;
+    let axis = wrap(a.int("dim", Some(0))?, rank)? as i64;
+    let v = cx.b.add(&Concat { inputs, axis })?;
+    cx.one(v)
+}
+
+fn stack(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let all = cx.tensors(a, "tensors")?;
+    let d = common_of(&all)?;
+    let rank = all.first().map_or(0, |v| rank_of(*v));
+    let axis = wrap(a.int("dim", Some(0))?, rank + 1)?;
+    let mut inputs = vec![];
+    for v in all {
+        let mut sizes = cx.b.sizes_of(v)?;
+        sizes.insert(axis, Size::Static(1));
+        let v = cx.convert(v, d)?;
+        inputs.push(cx.reshape(v, sizes)?);
+    }
+    let v = cx.b.add(&Concat { inputs, axis: axis as i64 })?;
+    cx.one(v)
+}
+
+fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let shifts = a.ints("shifts")?.unwrap_or_default();
+    let dims = a.ints("dims")?.unwrap_or_default();
+    let sizes = cx.b.sizes_of(x)?;
+    let mut v = x;
+    if dims.is_empty() {
+        let n = sizes.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+        v = cx.reshape(x, vec![n])?;
+    }
+    let targets: Vec<i64> = if dims.is_empty() { vec![0] } else { dims.clone() };
+    for (d, shift) in targets.iter().zip(&shifts) {
+        let d = wrap(*d, rank_of(v))?;
+        let n = cx.b.size_of(v, d)?.known().ok_or("rolls a dimension whose size is symbolic")?;
+        if n == 0 {
+            continue;
+        }
+        let at = (-shift).rem_euclid(n);
+        let part = |cx: &mut Cx, start: i64, len: i64| -> Result<Value, String> {
+            let Movement::Slice(offsets, sizes, strides) = cut(cx, v, d, Size::Static(start), Size::Static(len), 1)? else { return Err("no slice".into()) };
+            cx.b.add(&Slice { input: v, offsets, sizes, strides })
+        };
+        let inputs = vec![part(cx, at, n - at)?, part(cx, 0, at)?];
+        v = cx.b.add(&Concat { inputs, axis: d as i64 })?;
+    }
+    if dims.is_empty() {
+        v = cx.reshape(v, sizes)?;
+    }
+    cx.one(v)
+}
+
+/// Each dimension as a pair (repeat, size), then merged.
+fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome, String> {
+    let x = cx.tensor(a, "self")?;
+    let sizes = cx.b.sizes_of(x)?;
+    let lead = repeats.len().checked_sub(sizes.len()).ok_or("has fewer repeats than dimensions")?;
+    let (mut spread, mut dims, mut merged) = (vec![], vec![], vec![]);
+    for (i, r) in repeats.iter().enumerate() {
+        spread.push(*r);
+        if i < lead {
+            merged.push(*r);
+            continue;
+        }
+        dims.push(spread.len() as i64);
+        spread.push(sizes[i - lead]);
+        merged.push(cx.size_mul(*r, sizes[i - lead])?);
+    }
+    let v = cx.b.add(&BroadcastInDim { input: x, dims, sizes: spread })?;
+    let v = cx.reshape(v, merged)?;
+    cx.one(v)
+}
+
+/// Pairs from the last dimension on.
+fn pad(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let mode = a.text("mode", "constant")?;
+    if mode != "constant" {
+        return Err(format!("padding by {mode} is not supported"));
+    }
+    let x = cx.tensor(a, "self")?;
+    let d = dtype_of(x)?;
+    let value = if a.has("value") { cx.operand(a, "value", d)? } else { cx.number(d, 0.0)? };
+    let pairs = a.sizes("pad")?;
+    let rank = rank_of(x);
+    let (mut low, mut high) = (vec![Size::Static(0); rank], vec![Size::Static(0); rank]);
+    for (i, pair) in pairs.chunks(2).enumerate() {
+        let at = rank.checked_sub(i + 1).ok_or("pads more dimensions than there are")?;
+        (low[at], high[at]) = (pair[0], *pair.get(1).ok_or("has half a pair")?);
+    }
+    let v = cx.b.add(&Pad { input: x, value, low, high })?;
+    cx.one(v)
+}

@@ -1,0 +1,238 @@
+//! From an exported program to a module: globals, arguments with their symbols, one ATen op after the other, results.
+use super::{
+    CaptureError, Captured, Output, Unsupported,
+    aten::{self, Args, Cx, Outcome, Val},
+    pt2::Weight,
+    schema::*,
+    srepr::{Expr, Symbols},
+};
+use kiln_dialects::{ir::*, ops::*, rules::Level, sym::Dim};
+use serde_json::Value as Json;
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
+
+/// Emits a program.
+pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<String, Weight>) -> Result<Captured, CaptureError> {
+    let file = path.display().to_string();
+    let fail = |reason: String| CaptureError::File { file: file.clone(), reason };
+    unsupported(&program)?;
+    let root = Loc::file(ctx, &file, 1, 1);
+    let module = Module::new(root);
+    module.op().set_attr("kiln.level", Attr::string(ctx, Level::Graph.name()));
+    let top = Builder::at_end(ctx, module.body(), root);
+
+    let graph = &program.graph_module.graph;
+    let mut used = BTreeMap::new();
+    // (name in the graph, its global) and (name in the graph, its type).
+    let (mut globals, mut inputs) = (vec![], vec![]);
+    for spec in &program.graph_module.signature.input_specs {
+        let (kind, spec) = tag(spec).ok_or_else(|| fail("an input specification without a kind".into()))?;
+        let key = match kind {
+            "parameter" => "parameter_name",
+            "buffer" => "buffer_name",
+            "tensor_constant" => "tensor_constant_name",
+            "user_input" => {
+                let name = spec["arg"]["as_tensor"]["name"].as_str();
+                // Numbers and None among the inputs were specialised by the export.
+                if let Some(name) = name {
+                    let meta = graph.tensor_values.get(name).ok_or_else(|| fail(format!("input {name} has no type")))?;
+                    inputs.push((name.to_string(), meta.clone()));
+                }
+                continue;
+            }
+            other => return Err(fail(format!("inputs of kind {other} are not supported"))),
+        };
+        let (Some(arg), Some(name)) = (spec["arg"]["name"].as_str(), spec[key].as_str()) else { return Err(fail(format!("a {kind} without a name"))) };
+        let weight = weights.get(name).ok_or_else(|| fail(format!("{kind} {name} is not in the archive")))?;
+        let dims: Vec<Dim> = weight.shape.iter().map(|n| Dim::Known(*n as i64)).collect();
+        let ty = Type::tensor(ctx, weight.dtype, &dims);
+        globals.push((arg.to_string(), name.to_string(), ty));
+        if used.insert(name.to_string(), weight.clone()).is_none() {
+            let global = Global {
+                sym_name: name.into(),
+                sym_visibility: Some("private".into()),
+                is_mutable: false,
+                r#type: ty,
+                source: Some(format!("{}#{name}", path.file_name().map_or("".into(), |f| f.to_string_lossy()))),
+                value: None,
+            };
+            top.create_with(&global, &[], &mut []).map_err(fail)?;
+        }
+    }
+
+    let types = inputs.iter().map(|(_, m)| input_type(ctx, m)).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+    let mut outputs = vec![];
+    let mut error = None;
+    let mut result_types = vec![];
+    let func = top.function("main", &types, &[], &mut |b, args| {
+        let outcome = body(&program, &b, &inputs, &globals, args);
+        match outcome {
+            Ok((results, kinds)) => {
+                result_types = results.iter().map(|v| v.ty()).collect();
+                outputs = kinds;
+                b.ret(&results).map(|_| ())
+            }
+            Err(e) => {
+                error = Some(e);
+                Err("capture failed".into())
+            }
+        }
+    });
+    let func = match (func, error) {
+        (_, Some(e)) => return Err(e),
+        (Err(e), None) => return Err(fail(e)),
+        (Ok(f), None) => f,
+    };
+    func.set_attr("function_type", Attr::ty(Type::function(ctx, &types, &result_types)));
+    layouts(ctx, func, &inputs);
+    let (ok, diagnostics) = collect(ctx, || module.op().verify());
+    if !ok {
+        return Err(fail(format!("the captured graph does not verify: {}", diagnostics.first().map_or(String::new(), |d| d.to_string()))));
+    }
+    Ok(Captured { module, weights: used, inputs: inputs.into_iter().map(|i| i.0).collect(), outputs })
+}
+
+/// All overloads without a row, with counts and the first place of each.
+fn unsupported(program: &Program) -> Result<(), CaptureError> {
+    let mut all: Vec<Unsupported> = vec![];
+    for node in &program.graph_module.graph.nodes {
+        let target = aten::short(&node.target);
+        if aten::find(target).is_some() {
+            continue;
+        }
+        match all.iter_mut().find(|u| u.target == target) {
+            Some(u) => u.count += 1,
+            None => all.push(Unsupported { target: target.into(), count: 1, place: place(node) }),
+        }
+    }
+    if all.is_empty() { Ok(()) } else { Err(CaptureError::Unsupported(all)) }
+}
+
+/// Frames of the node's stack trace, outermost first.
+fn frames(node: &GraphNode) -> Vec<(String, u32)> {
+    let trace = node.metadata.get("stack_trace").and_then(Json::as_str).unwrap_or("");
+    let frame = |line: &str| {
+        let rest = line.trim().strip_prefix("File \"")?;
+        let (file, rest) = rest.split_once("\", line ")?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        Some((file.to_string(), digits.parse().ok()?))
+    };
+    trace.lines().filter_map(frame).collect()
+}
+
+fn place(node: &GraphNode) -> String {
+    frames(node).first().map_or("an unknown place".into(), |(f, l)| format!("{f}:{l}"))
+}
+
+/// The chain of frames, named after the node's result.
+fn location(ctx: Ctx, node: &GraphNode, name: &str) -> Loc {
+    let mut frames = frames(node).into_iter().map(|(f, l)| Loc::file(ctx, &f, l, 1)).rev();
+    let inner = frames.next().unwrap_or(Loc::unknown(ctx));
+    frames.fold(inner, Loc::called_from).named(name)
+}
+
+fn input_type(ctx: Ctx, m: &TensorMeta) -> Result<Type, String> {
+    let dims: Vec<Dim> = m.sizes.iter().map(|s| s["as_int"].as_i64().map_or(Dim::Unknown, Dim::Known)).collect();
+    Ok(Type::tensor(ctx, dtype(m.dtype)?, &dims))
+}
+
+/// Static layouts of arguments; a dynamic one is contiguous or does not get here.
+fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)]) {
+    let layout = |m: &TensorMeta| {
+        let strides = m.strides.iter().map(|s| s["as_int"].as_i64()).collect::<Option<Vec<_>>>()?;
+        Some(Attr::layout(ctx, &strides, m.storage_offset["as_int"].as_i64()?, 0))
+    };
+    let entry = |m: &TensorMeta| layout(m).map_or(Attr::dictionary(ctx, &[]), |l| Attr::dictionary(ctx, &[("kiln.layout", l)]));
+    func.set_attr("arg_attrs", Attr::array(ctx, &inputs.iter().map(|(_, m)| entry(m)).collect::<Vec<_>>()));
+}
+
+type Body = (Vec<Value>, Vec<Output>);
+
+fn body(program: &Program, b: &Builder, inputs: &[(String, TensorMeta)], globals: &[(String, String, Type)], args: Vec<Value>) -> Result<Body, CaptureError> {
+    let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
+    let mut symbols = Symbols::default();
+    for (name, range) in &program.range_constraints {
+        symbols.ranges.insert(name.clone(), (range.min_val.unwrap_or(0).max(0), range.max_val.filter(|m| *m < i64::MAX / 2)));
+    }
+    let mut cx = Cx::new(*b);
+    for ((name, meta), value) in inputs.iter().zip(args) {
+        let sizes = meta.sizes.iter().map(|s| match s["as_int"].as_i64() {
+            Some(n) => Ok(Size::Static(n)),
+            None => symbols.size(b, &Expr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?),
+        });
+        let sizes = sizes.collect::<Result<Vec<_>, String>>().map_err(plain)?;
+        if sizes.iter().any(|s| s.known().is_none()) {
+            b.create_with(&BindShape { value, sizes }, &[], &mut []).map_err(plain)?;
+        }
+        cx.bind(name, value);
+    }
+    for (name, global, ty) in globals {
+        let node = GetGlobal { is_mutable: false, global: global.clone() };
+        let value = b.at(b.loc.named(name)).create_with(&node, &[*ty], &mut []).map_err(plain)?.result(0);
+        cx.bind(name, value);
+    }
+    for node in &program.graph_module.graph.nodes {
+        let target = aten::short(&node.target);
+        let names = outputs(node);
+        let op_error = |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
+        cx.b.loc = location(b.ctx, node, names.first().map_or(target, String::as_str));
+        let row = aten::find(target).ok_or_else(|| op_error("has no row in the ATen table".into()))?;
+        let mut values = HashMap::new();
+        for input in &node.inputs {
+            values.insert(input.name.as_str(), cx.argument(&input.arg).map_err(|e| op_error(format!("argument {}: {e}", input.name)))?);
+        }
+        let args = Args { values };
+        let outcome = (row.build)(&mut cx, &args).map_err(op_error)?;
+        let results = if aten::is_in_place(target) { cx.write_back(&args, outcome).map_err(op_error)? } else { flatten(outcome) };
+        for (name, result) in names.iter().zip(results) {
+            cx.names.insert(name.clone(), result);
+        }
+    }
+    results(program, &mut cx)
+}
+
+fn flatten(outcome: Outcome) -> Vec<Val> {
+    match outcome {
+        Outcome::One(v) => vec![v],
+        Outcome::Many(all) => all,
+    }
+}
+
+/// Names of a node's results, in order; a list counts as its elements.
+fn outputs(node: &GraphNode) -> Vec<String> {
+    let name = |j: &Json| j["name"].as_str().or_else(|| j["as_name"].as_str()).unwrap_or("").to_string();
+    let each = |j: &Json| match tag(j) {
+        Some(("as_tensors", Json::Array(all))) => all.iter().map(name).collect(),
+        Some((_, inner)) => vec![name(inner)],
+        None => vec![],
+    };
+    node.outputs.iter().flat_map(each).collect()
+}
+
+fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
+    let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
+    let (mut values, mut kinds) = (vec![], vec![]);
+    for spec in &program.graph_module.signature.output_specs {
+        let (kind, spec) = tag(spec).ok_or_else(|| plain("an output specification without a kind".into()))?;
+        let arg = &spec["arg"];
+        let name = arg["as_tensor"]["name"].as_str().or_else(|| arg["name"].as_str()).unwrap_or("").to_string();
+        let text = |key: &str| spec[key].as_str().unwrap_or("").to_string();
+        let output = match kind {
+            "user_output" if arg.get("as_none").is_some() => continue,
+            "user_output" => Output::User(name.clone()),
+            "buffer_mutation" => Output::Buffer(text("buffer_name")),
+            "user_input_mutation" => Output::Input(text("user_input_name")),
+            other => return Err(plain(format!("outputs of kind {other} are not supported"))),
+        };
+        let found = cx.names.get(&name).cloned();
+        let value = match found {
+            Some(Val::Tensor(alias)) => cx.store.get(&cx.b, alias).map_err(plain)?,
+            _ => return Err(plain(format!("output {name} is no tensor"))),
+        };
+        values.push(value);
+        kinds.push(output);
+    }
+    Ok((values, kinds))
+}

@@ -1,0 +1,93 @@
+//! What of torch.export's `model.json` is read. Schema version 8; unknown fields are ignored, unknown argument kinds are an error where used.
+use kiln_dialects::value::DType;
+use serde::Deserialize;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+pub struct Program {
+    pub graph_module: GraphModule,
+    #[serde(default)]
+    pub range_constraints: BTreeMap<String, Range>,
+    pub schema_version: Version,
+}
+#[derive(Deserialize)]
+pub struct Version {
+    pub major: i64,
+}
+#[derive(Deserialize, Clone)]
+pub struct Range {
+    pub min_val: Option<i64>,
+    pub max_val: Option<i64>,
+}
+#[derive(Deserialize)]
+pub struct GraphModule {
+    pub graph: Graph,
+    pub signature: Signature,
+}
+#[derive(Deserialize)]
+pub struct Graph {
+    pub nodes: Vec<GraphNode>,
+    pub tensor_values: BTreeMap<String, TensorMeta>,
+}
+#[derive(Deserialize)]
+pub struct GraphNode {
+    pub target: String,
+    pub inputs: Vec<Named>,
+    pub outputs: Vec<Json>,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, Json>,
+}
+#[derive(Deserialize)]
+pub struct Named {
+    pub name: String,
+    pub arg: Json,
+}
+#[derive(Deserialize, Clone)]
+pub struct TensorMeta {
+    pub dtype: i64,
+    pub sizes: Vec<Json>,
+    pub strides: Vec<Json>,
+    pub storage_offset: Json,
+}
+#[derive(Deserialize)]
+pub struct Signature {
+    pub input_specs: Vec<Json>,
+    pub output_specs: Vec<Json>,
+}
+#[derive(Deserialize)]
+pub struct WeightsConfig {
+    pub config: BTreeMap<String, WeightEntry>,
+}
+#[derive(Deserialize, Clone)]
+pub struct WeightEntry {
+    pub path_name: String,
+    #[serde(default)]
+    pub use_pickle: bool,
+    pub tensor_meta: Option<TensorMeta>,
+}
+
+/// torch's `ScalarType` numbers as the schema has them.
+pub fn dtype(number: i64) -> Result<DType, String> {
+    Ok(match number {
+        1 => DType::UI8,
+        2 => DType::I8,
+        3 => DType::I16,
+        4 => DType::I32,
+        5 => DType::I64,
+        6 => DType::F16,
+        7 => DType::F32,
+        8 => DType::F64,
+        9..=11 => return Err("complex numbers are not supported; split them into real and imaginary tensors".into()),
+        12 => DType::I1,
+        13 => DType::BF16,
+        29 => DType::F8E4M3FN,
+        30 => DType::F8E5M2,
+        other => return Err(format!("torch's scalar type {other} is not supported")),
+    })
+}
+
+/// The only key of a tagged union and what it holds.
+pub fn tag(j: &Json) -> Option<(&str, &Json)> {
+    j.as_object()?.iter().next().map(|(k, v)| (k.as_str(), v))
+}

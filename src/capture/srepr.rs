@@ -1,0 +1,155 @@
+//! Sizes as sympy writes them (`Mul(Integer(2), Symbol('s27', positive=True))`), as size computations in the IR.
+use kiln_dialects::{
+    ir::{Builder, Size, Value},
+    ops::{Sym, SymExpr, SymKind},
+};
+use std::collections::HashMap;
+
+/// A parsed call tree.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expr {
+    /// `Integer(n)`
+    Integer(i64),
+    /// `Symbol('s')`
+    Symbol(String),
+    /// Any other `Name(args)`; keyword arguments are dropped.
+    Call(String, Vec<Expr>),
+}
+
+impl Expr {
+    /// Reads one expression.
+    pub fn parse(text: &str) -> Result<Expr, String> {
+        let mut p = Parser { rest: text, depth: 0 };
+        let e = p.expr()?;
+        if p.rest.trim().is_empty() { Ok(e) } else { Err(format!("the size expression {text} goes on after its end")) }
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn eat(&mut self, c: char) -> bool {
+        let rest = self.rest.trim_start();
+        let hit = rest.strip_prefix(c);
+        self.rest = hit.unwrap_or(rest);
+        hit.is_some()
+    }
+    fn word(&mut self) -> &'a str {
+        let rest = self.rest.trim_start();
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len());
+        self.rest = &rest[end..];
+        &rest[..end]
+    }
+    fn expr(&mut self) -> Result<Expr, String> {
+        self.depth += 1;
+        if self.depth > 64 {
+            return Err("a size expression nests deeper than 64".into());
+        }
+        let name = self.word();
+        if !self.eat('(') {
+            return name.parse().map(Expr::Integer).map_err(|_| format!("'{name}' is no size expression"));
+        }
+        let mut args = vec![];
+        while !self.eat(')') {
+            if self.eat('\'') {
+                let end = self.rest.find('\'').ok_or("a name that does not end")?;
+                args.push(Expr::Symbol(self.rest[..end].into()));
+                self.rest = &self.rest[end + 1..];
+            } else {
+                let before = self.rest;
+                let key = self.word();
+                if !key.is_empty() && self.eat('=') {
+                    self.word();
+                } else {
+                    self.rest = before;
+                    args.push(self.expr()?);
+                }
+            }
+            if !self.eat(',') && !self.rest.trim_start().starts_with(')') {
+                return Err("a size expression without its end".into());
+            }
+        }
+        self.depth -= 1;
+        match (name, args.as_slice()) {
+            ("Integer", [e @ Expr::Integer(_)]) | ("Symbol", [e @ Expr::Symbol(_)]) => Ok(e.clone()),
+            _ => Ok(Expr::Call(name.into(), args)),
+        }
+    }
+}
+
+/// Symbols that have a value already.
+#[derive(Default)]
+pub struct Symbols {
+    /// By name.
+    pub values: HashMap<String, Value>,
+    /// Ranges that the program states.
+    pub ranges: HashMap<String, (i64, Option<i64>)>,
+}
+
+impl Symbols {
+    /// The size of an expression, as a number or as ops.
+    pub fn size(&mut self, b: &Builder, e: &Expr) -> Result<Size, String> {
+        match e {
+            Expr::Integer(n) => Ok(Size::Static(*n)),
+            Expr::Symbol(name) => {
+                if let Some(v) = self.values.get(name) {
+                    return Ok(Size::Dynamic(*v));
+                }
+                let (min, max) = self.ranges.get(name).copied().unwrap_or((0, None));
+                let op = b.create_with(&Sym { name: name.clone(), min, max, divisor: 1 }, &[kiln_dialects::ir::Type::index(b.ctx)], &mut [])?;
+                self.values.insert(name.clone(), op.result(0));
+                Ok(Size::Dynamic(op.result(0)))
+            }
+            Expr::Call(name, args) => {
+                let kind = match name.as_str() {
+                    "Add" => SymKind::Add,
+                    "Mul" => SymKind::Mul,
+                    "Pow" | "PowByNatural" => SymKind::Pow,
+                    "Min" => SymKind::Min,
+                    "Max" => SymKind::Max,
+                    "Mod" | "PythonMod" => SymKind::Mod,
+                    "FloorDiv" | "CleanDiv" | "IntTrueDiv" => SymKind::Floordiv,
+                    other => return Err(format!("size expressions with {other} are not supported")),
+                };
+                let mut sizes = args.iter().map(|a| self.size(b, a)).collect::<Result<Vec<_>, _>>()?.into_iter();
+                let first = sizes.next().ok_or_else(|| format!("{name} of nothing"))?;
+                sizes.try_fold(first, |x, y| size_op(b, kind, x, y))
+            }
+        }
+    }
+}
+
+/// `x kind y`, computed now where both are numbers.
+pub fn size_op(b: &Builder, kind: SymKind, x: Size, y: Size) -> Result<Size, String> {
+    if let (Some(x), Some(y)) = (x.known(), y.known()) {
+        let overflow = || format!("{} of {x} and {y} has no value", kind.keyword());
+        return kiln_dialects::sym::evaluate(kind, x, y).map(Size::Static).ok_or_else(overflow);
+    }
+    let value = |s: Size| match s {
+        Size::Static(n) => b.index(n),
+        Size::Dynamic(v) => Ok(v),
+    };
+    let node = SymExpr { kind, lhs: value(x)?, rhs: value(y)? };
+    Ok(Size::Dynamic(b.create_with(&node, &[kiln_dialects::ir::Type::index(b.ctx)], &mut [])?.result(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sympy_expressions_parse() {
+        let e = Expr::parse("Min(Integer(128), Mul(Integer(2), Pow(Symbol('s27', positive=True, integer=True), Integer(2))))").expect("parses");
+        let s = Expr::Symbol("s27".into());
+        let pow = Expr::Call("Pow".into(), vec![s, Expr::Integer(2)]);
+        let mul = Expr::Call("Mul".into(), vec![Expr::Integer(2), pow]);
+        assert_eq!(e, Expr::Call("Min".into(), vec![Expr::Integer(128), mul]));
+        assert_eq!(Expr::parse("Integer(-1)"), Ok(Expr::Integer(-1)));
+        for bad in ["", "Add(", "Add(Integer(1)", "Symbol('s", "Add(Integer(1)) x"] {
+            assert!(Expr::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! In-place ops and views as pure values. Every tensor name is a view of a storage: a chain of movements from the storage's current value.
+//! Writing to one runs the chain backwards and gives the storage a new value, which all its other views then read.
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// One movement.
+#[derive(Clone, Debug)]
+pub enum Movement {
+    /// Other sizes, the same elements.
+    Reshape(Vec<Size>),
+    /// Permuted dimensions.
+    Transpose(Vec<i64>),
+    /// A box: offsets, sizes, strides.
+    Slice(Vec<Size>, Vec<Size>, Vec<i64>),
+    /// Repeated along new or unit dimensions: dims, sizes. Cannot be written.
+    Broadcast(Vec<i64>, Vec<Size>),
+}
+
+/// A name of a tensor.
+pub type Alias = usize;
+
+struct View {
+    storage: usize,
+    chain: Vec<Movement>,
+    /// The value when the storage had this version.
+    cached: (usize, Value),
+}
+struct Storage {
+    value: Value,
+    version: usize,
+}
+
+/// All tensors of a program.
+#[derive(Default)]
+pub struct Store {
+    views: Vec<View>,
+    storages: Vec<Storage>,
+}
+
+impl Movement {
+    fn apply(&self, b: &Builder, input: Value) -> Result<Value, String> {
+        match self.clone() {
+            Movement::Reshape(sizes) => b.add(&Reshape { input, sizes }),
+            Movement::Transpose(permutation) => b.add(&Transpose { input, permutation }),
+            Movement::Slice(offsets, sizes, strides) => b.add(&Slice { input, offsets, sizes, strides }),
+            Movement::Broadcast(dims, sizes) => b.add(&BroadcastInDim { input, dims, sizes }),
+        }
+    }
+    /// The value of `from` after its moved form has become `new`.
+    fn undo(&self, b: &Builder, from: Value, new: Value) -> Result<Value, String> {
+        match self {
+            Movement::Reshape(_) => b.add(&Reshape { input: new, sizes: b.sizes_of(from)? }),
+            Movement::Transpose(permutation) => {
+                let mut inverse = vec![0; permutation.len()];
+                permutation.iter().enumerate().for_each(|(i, p)| inverse[*p as usize] = i as i64);
+                b.add(&Transpose { input: new, permutation: inverse })
+            }
+            Movement::Slice(offsets, sizes, strides) => {
+                // Positions of the box along each dimension, of the box's shape.
+                let mut indices = vec![];
+                for axis in 0..offsets.len() {
+                    let along = b.add(&Iota { sizes: sizes.clone(), axis: axis as i64, dtype: Type::scalar(b.ctx, DType::I64) })?;
+                    let offset = offsets[axis].known().ok_or("writes to a slice that starts at a symbolic position")?;
+                    let scaled = b.add(&Mul { lhs: along, rhs: b.splat(DType::I64, sizes, strides[axis] as f64)? })?;
+                    indices.push(b.add(&Add { lhs: scaled, rhs: b.splat(DType::I64, sizes, offset as f64)? })?);
+                }
+                let dims = (0..offsets.len() as i64).collect();
+                b.add(&Scatter { kind: ScatterKind::Assign, input: from, updates: new, indices, dims })
+            }
+            Movement::Broadcast(..) => Err("writes to an expanded tensor, whose elements share memory".into()),
+        }
+    }
+}
+
+impl Store {
+    /// A tensor of its own.
+    pub fn fresh(&mut self, value: Value) -> Alias {
+        self.storages.push(Storage { value, version: 0 });
+        self.views.push(View { storage: self.storages.len() - 1, chain: vec![], cached: (0, value) });
+        self.views.len() - 1
+    }
+    /// A view of another tensor.
+    pub fn view(&mut self, b: &Builder, of: Alias, movement: Movement) -> Result<Alias, String> {
+        let value = movement.apply(b, self.get(b, of)?)?;
+        let storage = self.views[of].storage;
+        let chain = [self.views[of].chain.as_slice(), &[movement]].concat();
+        self.views.push(View { storage, chain, cached: (self.storages[storage].version, value) });
+        Ok(self.views.len() - 1)
+    }
+    /// The tensor's value now.
+    pub fn get(&mut self, b: &Builder, alias: Alias) -> Result<Value, String> {
+        let view = &self.views[alias];
+        let storage = &self.storages[view.storage];
+        if view.cached.0 == storage.version {
+            return Ok(view.cached.1);
+        }
+        let value = view.chain.iter().try_fold(storage.value, |v, m| m.apply(b, v))?;
+        let version = storage.version;
+        self.views[alias].cached = (version, value);
+        Ok(value)
+    }
+    /// Gives the tensor, and so every tensor that shares its storage, a new value of the same type.
+    pub fn write(&mut self, b: &Builder, alias: Alias, new: Value) -> Result<(), String> {
+        let (storage, chain) = (self.views[alias].storage, self.views[alias].chain.clone());
+        let mut before = vec![self.storages[storage].value];
+        for m in &chain {
+            before.push(m.apply(b, before[before.len() - 1])?);
+        }
+        let value = chain.iter().enumerate().rev().try_fold(new, |v, (i, m)| m.undo(b, before[i], v))?;
+        self.storages[storage].value = value;
+        self.storages[storage].version += 1;
+        self.views[alias].cached = (self.storages[storage].version, new);
+        Ok(())
+    }
+}
