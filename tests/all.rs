@@ -1,2 +1,5 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
+mod passes;
 mod reference;
+mod support;
+mod tolerance;

@@ -1,0 +1,124 @@
+//! Every pass against its test input `tests/passes/<stem>.mlir` and its snapshots `snapshots/<stem>/`.
+//!
+//! The first line is `// RUN: <pipeline>`, to stand inside of `builtin.module(…)`. Cases are separated by `// -----`; each has a
+//! `// CASE: name`, and may have `// CHECK: part` and `// CHECK-NOT: part` for the IR afterwards, which accepting a snapshot cannot rewrite.
+//! A case with `// expected-error` must fail so and has no snapshot. The functions of all others are run before and after; `// NO-RUN: why`
+//! leaves that out.
+use crate::{support::*, tolerance};
+use insta::Settings;
+use kiln::{
+    dialects::{interp::Mode, ir::*},
+    passes::{PASSES, PassError, RunOptions, run_pipeline},
+};
+use std::{collections::BTreeSet, path::Path};
+
+#[test]
+fn every_pass_does_what_its_cases_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut failures = vec![];
+    for row in PASSES {
+        let stem = row.stem();
+        let path = root.join(format!("tests/passes/{stem}.mlir"));
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            // Placeholders have no cases yet.
+            if !["refine_shapes", "simplify"].contains(&stem.as_str()) {
+                failures.push(format!("{} has no tests/passes/{stem}.mlir", row.flag));
+            }
+            continue;
+        };
+        failures.extend(run_file(&stem, &text, &root.join("snapshots").join(&stem)));
+    }
+    assert!(failures.is_empty(), "{}\n\nIf the IR is right as it is now, accept it: ./x bless", failures.join("\n\n"));
+}
+
+fn run_file(stem: &str, text: &str, snapshots: &Path) -> Vec<String> {
+    let Some(pipeline) = text.lines().next().and_then(|l| l.strip_prefix("// RUN: ")) else {
+        return vec![format!("tests/passes/{stem}.mlir does not start with // RUN: <pipeline>")];
+    };
+    let (mut failures, mut names) = (vec![], BTreeSet::new());
+    for case in cases(text) {
+        let fail = |what: String| format!("tests/passes/{stem}.mlir, {}: {what}", case.name);
+        if case.name.starts_with("case ") || !names.insert(case.name.clone()) {
+            failures.push(fail("needs a // CASE: name of its own".into()));
+            continue;
+        }
+        match run_case(pipeline, &case, stem) {
+            Ok(None) => drop(names.remove(&case.name)),
+            Ok(Some(snapshot)) => failures.extend(compare(&case.name, &snapshot, snapshots).err().map(fail)),
+            Err(e) => failures.push(fail(e)),
+        }
+    }
+    let old = std::fs::read_dir(snapshots).into_iter().flatten().flatten().filter_map(|e| e.file_name().into_string().ok());
+    let stale = old.filter(|f| f.strip_suffix(".snap").is_some_and(|n| !names.iter().any(|name| file_stem(name) == n)));
+    failures.extend(stale.map(|f| format!("snapshots/{stem}/{f} belongs to no case; delete it")));
+    failures
+}
+
+/// IR before and after; `None` for a case that fails as expected.
+fn run_case(pipeline: &str, case: &Case, stem: &str) -> Result<Option<String>, String> {
+    let context = Context::new();
+    let file = format!("tests/passes/{stem}.mlir");
+    let (module, _) = Module::parse(context.ctx(), case.text.as_bytes(), &file).map_err(|e| e.to_string())?;
+    let (before, text) = (module.duplicate(), module.print(PrintOptions::default()));
+    let outcome = run_pipeline(&module, &format!("builtin.module({pipeline})"), &RunOptions::default(), &|_, _, _| ());
+    let errors = match &outcome {
+        Ok(report) => report.diagnostics.clone(),
+        Err(PassError::Failed { diagnostics, .. }) => diagnostics.clone(),
+        Err(other) => return Err(other.to_string()),
+    };
+    let wrong = unmatched(&case.text, &errors);
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n"));
+    }
+    if outcome.is_err() {
+        return Ok(None);
+    }
+    let after = module.print(PrintOptions::default());
+    for line in case.text.lines().map(str::trim) {
+        if let Some(part) = line.strip_prefix("// CHECK: ").filter(|p| !after.contains(p)) {
+            return Err(format!("afterwards there is no {part}\n{after}"));
+        }
+        if let Some(part) = line.strip_prefix("// CHECK-NOT: ").filter(|p| after.contains(p)) {
+            return Err(format!("afterwards there is still {part}\n{after}"));
+        }
+    }
+    if !case.text.contains("// NO-RUN: ") {
+        same_results(&before, &module)?;
+    }
+    Ok(Some(format!("{text}\n// ----- after\n\n{after}")))
+}
+
+/// Whether all functions of both modules give the same on random inputs, in f64.
+pub fn same_results(before: &Module, after: &Module) -> Result<(), String> {
+    for func in functions(before) {
+        let name = func.symbol().unwrap_or_default();
+        let other = after.find(&name).ok_or_else(|| format!("@{name} is gone"))?;
+        for seed in 0..2 {
+            let inputs = inputs(func, seed);
+            let wanted = run(before, func, Mode::Exact, &inputs).map_err(|e| format!("before the pass: {e}"))?;
+            let found = run(after, other, Mode::Exact, &inputs).map_err(|e| format!("after the pass: {e}"))?;
+            for (i, (w, f)) in wanted.iter().zip(&found).enumerate() {
+                let error = relative_error(f, w);
+                if error > tolerance::EXACT || wanted.len() != found.len() {
+                    return Err(format!("@{name}, result {i} is {error} off: {f:?}, before the pass {w:?}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name of a case as that of a file.
+fn file_stem(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+}
+
+/// Compares with `snapshots/<stem>/<name>.snap`.
+fn compare(name: &str, text: &str, folder: &Path) -> Result<(), String> {
+    let mut settings = Settings::new();
+    settings.set_snapshot_path(folder);
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    let check = || settings.bind(|| insta::assert_snapshot!(file_stem(name), text));
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).map_err(|_| "the IR differs from its snapshot (see above)".into())
+}

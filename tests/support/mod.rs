@@ -1,0 +1,201 @@
+//! What several test modules share: test files of many cases, expected diagnostics, random inputs, comparison of results.
+use kiln::dialects::{
+    interp::{Interpreter, Mode, RunError},
+    ir::*,
+    ops::*,
+    sym,
+    value::{DType, Data, Tensor},
+};
+use std::collections::HashMap;
+
+/// One case of a test file: what stands between two `// -----` lines.
+pub struct Case {
+    /// `// CASE: name`, or `case N`.
+    pub name: String,
+    /// The text behind as many empty lines that line numbers are those of the file.
+    pub text: String,
+}
+
+/// The cases of a test file.
+pub fn cases(file: &str) -> Vec<Case> {
+    let (mut all, mut text, mut padding) = (vec![], String::new(), String::new());
+    for line in file.lines().chain(["// -----"]) {
+        if line.starts_with("// -----") {
+            let body = std::mem::take(&mut text);
+            if body.lines().any(|l| !l.trim().is_empty() && !l.trim().starts_with("//")) {
+                let name = body.lines().find_map(|l| l.trim().strip_prefix("// CASE: ")).map(str::to_string);
+                all.push(Case { name: name.unwrap_or_else(|| format!("case {}", all.len() + 1)), text: format!("{padding}{body}") });
+            }
+            padding.extend(body.lines().map(|_| '\n'));
+            padding.push('\n');
+        } else {
+            text += line;
+            text.push('\n');
+        }
+    }
+    all
+}
+
+/// `// expected-error @+1 {{text}}` of a case: line and part of the message.
+pub fn expected_errors(text: &str) -> Vec<(usize, String)> {
+    let mut all = vec![];
+    for (i, line) in text.lines().enumerate() {
+        let Some(rest) = line.split("// expected-error").nth(1) else { continue };
+        let (place, message) = rest.split_once("{{").expect("{{ behind expected-error");
+        let offset: i64 = match place.trim() {
+            "" => 0,
+            "@above" => -1,
+            "@below" => 1,
+            at => at.trim_start_matches('@').parse().expect("@+N or @-N"),
+        };
+        let end = message.rfind("}}").expect("}} behind the message");
+        all.push(((i as i64 + 1 + offset) as usize, message[..end].to_string()));
+    }
+    all
+}
+
+/// Compares errors with those that the case expects; what does not match, one line each.
+pub fn unmatched(text: &str, diagnostics: &[Diagnostic]) -> Vec<String> {
+    let mut expected = expected_errors(text);
+    let mut wrong = vec![];
+    for d in diagnostics.iter().filter(|d| d.severity == Severity::Error) {
+        let line = d.place.as_ref().map_or(0, |p| p.1 as usize);
+        match expected.iter().position(|(l, m)| *l == line && d.message.contains(m.as_str())) {
+            Some(i) => drop(expected.remove(i)),
+            // What a pass says on its way out, after the reason.
+            None if d.message.contains("failed on '") => {}
+            None => wrong.push(format!("line {line}: unexpected error: {}", d.message)),
+        }
+    }
+    wrong.extend(expected.into_iter().map(|(line, m)| format!("line {line}: no error {{{{{m}}}}}")));
+    wrong
+}
+
+/// The errors of a module that does not parse.
+pub fn parse_errors(e: ParseError) -> Vec<Diagnostic> {
+    match e {
+        ParseError::Diagnostics(all) => all,
+        other => vec![Diagnostic { severity: Severity::Error, message: other.to_string(), locations: vec![], place: None, notes: vec![] }],
+    }
+}
+
+/// A generator of pseudo-random numbers (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e3779b97f4a7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.bits() % n as u64) as usize
+    }
+    /// Uniform in [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+    /// Floats in [-2, 2) that the dtype has; wide integers are 1 or 2, so that they are positions and divisors alike.
+    pub fn tensor(&mut self, dtype: DType, shape: &[usize]) -> Tensor {
+        let n: usize = shape.iter().product();
+        let mut int = || match dtype {
+            DType::I1 => self.below(2) as i64,
+            DType::I64 | DType::I32 => 1 + self.below(2) as i64,
+            DType::UI8 => 1 + self.below(9) as i64,
+            _ => [-4, -3, -1, 1, 2, 5][self.below(6)],
+        };
+        let data = if dtype.is_float() {
+            Data::F((0..n).map(|_| dtype.round(self.unit() * 4.0 - 2.0)).collect())
+        } else {
+            Data::I((0..n).map(|_| int()).collect())
+        };
+        Tensor::new(dtype, shape.to_vec(), data).unwrap()
+    }
+}
+
+/// The functions with a body at the top of a module.
+pub fn functions(module: &Module) -> Vec<Op> {
+    let all = module.body().ops().into_iter();
+    all.filter(|o| o.is("func.func") && o.regions().first().is_some_and(|r| !r.is_empty())).collect()
+}
+
+/// Values of the symbols that a function's facts name, in their ranges and different where possible.
+pub fn symbol_values(func: Op) -> HashMap<String, i64> {
+    let mut all = HashMap::new();
+    for op in walk(func) {
+        let Some(s) = Sym::of(op) else { continue };
+        let n = all.len() as i64;
+        all.entry(s.name.clone()).or_insert_with(|| {
+            let wanted = (4 + n).max(s.min);
+            let up = (wanted + s.divisor - 1) / s.divisor * s.divisor;
+            s.max.map_or(up, |m| up.min(m / s.divisor * s.divisor))
+        });
+    }
+    all
+}
+
+/// The value of an SSA size made of symbols and numbers.
+pub fn size_value(v: Value, symbols: &HashMap<String, i64>) -> Option<i64> {
+    let op = v.def()?;
+    if let Some(s) = Sym::of(op) {
+        return symbols.get(&s.name).copied();
+    }
+    if let Some(e) = SymExpr::of(op) {
+        return sym::evaluate(e.kind, size_value(e.lhs, symbols)?, size_value(e.rhs, symbols)?);
+    }
+    op.attr("value")?.as_i64()
+}
+
+/// Random arguments of a function; a dynamic dimension that no fact binds has size 3.
+pub fn inputs(func: Op, seed: u64) -> Vec<Tensor> {
+    let (mut random, symbols) = (Random(seed), symbol_values(func));
+    let block = func.regions()[0].first().unwrap();
+    let facts: Vec<BindShape> = block.ops().into_iter().filter_map(BindShape::of).collect();
+    let argument = |v: Value| {
+        let t = kiln::dialects::rules::tensor_type(v.ty()).unwrap();
+        let bound = |i: usize| {
+            let fact = facts.iter().find(|f| f.value == v)?;
+            match fact.sizes[i] {
+                Size::Static(n) => Some(n),
+                Size::Dynamic(s) => size_value(s, &symbols),
+            }
+        };
+        let size = |(i, d): (usize, &sym::Dim)| d.known().or_else(|| bound(i)).unwrap_or(3) as usize;
+        let shape: Vec<usize> = t.dims.iter().enumerate().map(size).collect();
+        random.tensor(t.dtype, &shape)
+    };
+    block.args().into_iter().map(argument).collect()
+}
+
+/// Runs a function; globals that have a source get random values.
+pub fn run(module: &Module, func: Op, mode: Mode, inputs: &[Tensor]) -> Result<Vec<Tensor>, RunError> {
+    let global = |name: &str, _: &str| {
+        let g = module.find(name).and_then(Global::of).ok_or("is no global")?;
+        let t = kiln::dialects::rules::tensor_type(g.r#type)?;
+        let shape: Vec<usize> = t.dims.iter().map(|d| d.known().unwrap_or(0) as usize).collect();
+        Ok(Random(name.len() as u64).tensor(t.dtype, &shape))
+    };
+    let mut interpreter = Interpreter { mode, globals: &global, custom_calls: HashMap::new(), max_iterations: 1000 };
+    interpreter.custom_calls.insert("test.identity".into(), Box::new(|inputs, _| Ok(inputs.iter().map(|t| Tensor::clone(t)).collect())));
+    interpreter.run(module.op(), &func.symbol().unwrap(), inputs)
+}
+
+/// ‖a − b‖ / ‖b‖ over the finite numbers of b; infinite if shapes, dtypes, integers, NaNs or infinities differ.
+pub fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
+    if a.dtype() != b.dtype() || a.shape() != b.shape() {
+        return f64::INFINITY;
+    }
+    let (Data::F(x), Data::F(y)) = (a.data(), b.data()) else { return if a == b { 0.0 } else { f64::INFINITY } };
+    let (mut difference, mut norm) = (0.0, 0.0);
+    for (x, y) in x.iter().zip(y) {
+        if y.is_finite() && x.is_finite() {
+            difference += (x - y) * (x - y);
+            norm += y * y;
+        } else if !(x == y || (x.is_nan() && y.is_nan())) {
+            return f64::INFINITY;
+        }
+    }
+    if difference == 0.0 { 0.0 } else { (difference / norm.max(1e-60)).sqrt() }
+}
