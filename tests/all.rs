@@ -1,5 +1,6 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
 mod composites;
+mod ops;
 mod passes;
 mod reference;
 mod support;

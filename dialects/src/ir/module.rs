@@ -81,7 +81,12 @@ impl Module {
         // A module op parses as itself and everything else is wrapped, unlike mlirModuleCreateParse, which names no file.
         let wrapped = is_module(payload);
         let (raw, diagnostics) = collect(c, || unsafe {
-            if wrapped { mlirModuleFromOperation(parse_op(c, source, file)) } else { mlirModuleCreateParse(c.raw(), source) }
+            if !wrapped {
+                return mlirModuleCreateParse(c.raw(), source);
+            }
+            let op = parse_op(c, source, file);
+            // Upstream's cast does not take null.
+            if op.ptr.is_null() { MlirModule { ptr: std::ptr::null_mut() } } else { mlirModuleFromOperation(op) }
         });
         if raw.ptr.is_null() {
             return Err(ParseError::Diagnostics(rename(diagnostics, file)));
