@@ -72,7 +72,7 @@ func.func @f(%c: tensor<i1>, %p: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<5xf
 // -----
 
 func.func @f(%c: tensor<i1>, %p: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<5xf32>) {
-  // expected-error @+1 {{yields () where (tensor<4xf32>) is needed}}
+  // expected-error @+1 {{region branch point has 0 operands, but region successor needs 1 inputs}}
   %0 = kiln.if %c : tensor<i1> -> tensor<4xf32> { kiln.yield %x : tensor<4xf32> } else { kiln.yield }
   return
 }

@@ -163,3 +163,27 @@ fn rules_give_the_sizes_that_results_have() {
     });
     assert!(known > 50, "only {known} symbolic sizes were compared");
 }
+
+/// What upstream's traits say first when an op comes from text.
+#[test]
+fn the_builder_refuses_operands_that_do_not_match() {
+    use kiln::dialects::value::DType;
+    let context = Context::new();
+    let c = context.ctx();
+    let module = Module::new(Loc::unknown(c));
+    let b = Builder::at_end(c, module.body(), Loc::unknown(c));
+    let x = |dtype, sizes: &[i64]| b.splat(dtype, &Size::all(sizes), 0.0).unwrap();
+    let (four, five) = (x(DType::F32, &[4]), x(DType::F32, &[5]));
+    let refused = |r: Result<Value, String>, message: &str| assert_eq!(r.unwrap_err(), message);
+    refused(b.add(&Add { lhs: four, rhs: five }), "'kiln.add' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first");
+    let row = x(DType::F32, &[1, 4]);
+    refused(b.add(&Add { lhs: four, rhs: row }), "'kiln.add' op has ranks 1 and 2 of its operands; broadcast first");
+    let half = x(DType::F16, &[4]);
+    refused(b.add(&Mul { lhs: four, rhs: half }), "'kiln.mul' op mixes f32 and f16; convert first");
+    let condition = x(DType::I1, &[4]);
+    let select = Select { condition, on_true: four, on_false: half };
+    refused(b.add(&select), "'kiln.select' op mixes f32 and f16; convert first");
+    let select = Select { on_false: five, ..select };
+    refused(b.add(&select), "'kiln.select' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first");
+    refused(b.add(&Concat { inputs: vec![], axis: 0 }), "'kiln.concat' op joins nothing");
+}
