@@ -1,7 +1,9 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
 mod composites;
+mod interpreter;
 mod ops;
 mod passes;
+mod random_graph;
 mod reference;
 mod support;
 mod tolerance;

@@ -8,7 +8,7 @@ pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
     let narrow = dtype(o.query)?;
     let wide = wide(narrow);
     let mut scores = scores(&m, &o, wide)?;
-    let sizes = b.sizes_of(scores)?;
+    let sizes = m.sizes_of(scores)?;
 
     let mut batch = Batch::new(&m, sizes.clone());
     let mut seen: Option<Value> = None;
@@ -53,7 +53,7 @@ pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
 
 /// scale * q . k + bias as [B, H, Q, K] in the wide dtype.
 fn scores(m: &Math<'_>, o: &Attention, to: DType) -> Result<Value, String> {
-    let (q, k) = (m.b.sizes_of(o.query)?, m.b.sizes_of(o.key)?);
+    let (q, k) = (m.sizes_of(o.query)?, m.sizes_of(o.key)?);
     let element = (dtype(o.query)? != to).then(|| Type::scalar(m.b.ctx, to));
     let mut s = if grouped(o) {
         let per_group = m.size(SymKind::Floordiv, q[1], k[1])?;
@@ -84,7 +84,7 @@ fn grouped(o: &Attention) -> bool {
 
 /// Softmax over keys in which a row of -inf only becomes 0, and the log-sum-exp.
 fn normalise(m: &Math<'_>, s: Value) -> Result<(Value, Value), String> {
-    let (axis, rows) = ([3], m.b.sizes_of(s)?[..3].to_vec());
+    let (axis, rows) = ([3], m.sizes_of(s)?[..3].to_vec());
     let none = m.b.splat(dtype(s)?, &rows, f64::NEG_INFINITY)?;
     if s.ty().dims()[3].known() == Some(0) {
         return Ok((s, none));
@@ -104,14 +104,14 @@ fn product(m: &Math<'_>, o: &Attention, weights: Value) -> Result<Value, String>
     let mut v = m.convert(o.value, dtype(weights)?)?;
     if let Some(l) = o.key_lengths {
         // 0 * x is not 0 for every x that may stand behind the end.
-        let sizes = m.b.sizes_of(v)?;
+        let sizes = m.sizes_of(v)?;
         let l = m.broadcast(m.convert(l, DType::I64)?, &[0], &sizes)?;
         v = m.select(m.compare(CompareKind::Lt, m.iota(&sizes, 2)?, l)?, v, m.full_like(v, 0.0)?)?;
     }
     if !grouped(o) {
         return dot(m, weights, v, 2, [3, 2], None);
     }
-    let (w, v_sizes) = (m.b.sizes_of(weights)?, m.b.sizes_of(v)?);
+    let (w, v_sizes) = (m.sizes_of(weights)?, m.sizes_of(v)?);
     let per_group = m.size(SymKind::Floordiv, w[1], v_sizes[1])?;
     let split = m.reshape(weights, &[w[0], v_sizes[1], per_group, w[2], w[3]])?;
     m.reshape(dot(m, split, v, 2, [4, 2], None)?, &[w[0], w[1], w[2], v_sizes[3]])

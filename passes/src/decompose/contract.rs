@@ -64,7 +64,7 @@ fn matmul(m: &Math<'_>, x: Value, y: Value) -> Result<Value, String> {
 /// The size to which leading dimension `i` of both operands broadcasts.
 fn common_size(m: &Math<'_>, x: Value, y: Value, batch: usize, i: usize) -> Result<Size, String> {
     let size = |v: Value| match (i + rank(v) - 2).checked_sub(batch) {
-        Some(axis) => m.b.size_of(v, axis),
+        Some(axis) => m.size_of(v, axis),
         None => Ok(Size::Static(1)),
     };
     let one = Size::Static(1);
@@ -87,7 +87,7 @@ fn batched(m: &Math<'_>, v: Value, common: &[Size]) -> Result<Value, String> {
     if own.is_some() && own == static_dims(common) {
         return Ok(v);
     }
-    let sizes = [common, &[m.b.size_of(v, n - 2)?, m.b.size_of(v, n - 1)?]].concat();
+    let sizes = [common, &[m.size_of(v, n - 2)?, m.size_of(v, n - 1)?]].concat();
     let first = sizes.len() - n;
     m.broadcast(v, &(first as i64..sizes.len() as i64).collect::<Vec<_>>(), &sizes)
 }

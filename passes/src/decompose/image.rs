@@ -9,7 +9,7 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
         OpKind::MaxPool => {
             let o = MaxPool::of(op).ok_or("is malformed")?;
             let w = Windows { window: &o.window, strides: &o.strides, padding: &o.padding, dilation: &o.dilation, ceil: o.ceil_mode };
-            let sizes = m.b.sizes_of(o.input)?;
+            let sizes = m.sizes_of(o.input)?;
             w.reduce(&m, CumulativeKind::Max, o.input, &sizes[2..], true)
         }
         OpKind::AvgPool => avg_pool(&m, &AvgPool::of(op).ok_or("is malformed")?),
@@ -34,7 +34,7 @@ fn gather_in_place(m: &Math<'_>, x: Value, at: Vec<Value>, first: usize) -> Resu
 fn interpolate(m: &Math<'_>, o: &Interpolate) -> Result<Value, String> {
     let position = |(k, to): (usize, &Size)| {
         let i = m.iota(&[*to], 0)?;
-        let from = m.number_like(m.b.size_of(o.input, k + 2)?, i)?;
+        let from = m.number_like(m.size_of(o.input, k + 2)?, i)?;
         let scaled = m.div(m.mul(i, from)?, m.number_like(*to, i)?)?;
         let last = m.sub(from, m.full_like(i, 1.0)?)?;
         m.broadcast(m.binary(BinaryKind::Min, scaled, last)?, &[k as i64], &o.sizes)
@@ -95,7 +95,7 @@ impl Windows<'_> {
         if !self.ceil || counts.iter().all(|n| n.known().is_some()) {
             return Ok(r);
         }
-        let all = (0..lead).map(|i| m.b.size_of(r, i)).chain(counts.into_iter().map(Ok)).collect::<Result<Vec<_>, _>>()?;
+        let all = (0..lead).map(|i| m.size_of(r, i)).chain(counts.into_iter().map(Ok)).collect::<Result<Vec<_>, _>>()?;
         let n = all.len();
         m.b.add(&Slice { input: r, offsets: Size::all(&vec![0; n]), sizes: all, strides: vec![1; n] })
     }
@@ -107,7 +107,7 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
     let x = m.convert(o.input, wide(narrow))?;
     let ones = vec![1; o.window.len()];
     let w = Windows { window: &o.window, strides: &o.strides, padding: &o.padding, dilation: &ones, ceil: o.ceil_mode };
-    let sizes = m.b.sizes_of(x)?.split_off(2);
+    let sizes = m.sizes_of(x)?.split_off(2);
     let sum = w.reduce(m, CumulativeKind::Sum, x, &sizes, true)?;
     let padded = o.padding.iter().any(|p| *p > 0);
     let whole = !o.ceil_mode && (o.count_include_pad || !padded);
@@ -131,7 +131,7 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
 fn adaptive_avg_pool(m: &Math<'_>, o: &AdaptiveAvgPool) -> Result<Value, String> {
     let narrow = dtype(o.input)?;
     let mut x = m.convert(o.input, wide(narrow))?;
-    let sizes = m.b.sizes_of(x)?;
+    let sizes = m.sizes_of(x)?;
     let step = |i: usize| sizes[i + 2].known().filter(|n| *n > 0 && n % o.sizes[i] == 0).map(|n| n / o.sizes[i]);
     let steps: Vec<Option<i64>> = (0..o.sizes.len()).map(step).collect();
     let equal: Vec<i64> = steps.iter().map(|s| s.unwrap_or(1)).collect();
@@ -149,7 +149,7 @@ fn adaptive_avg_pool(m: &Math<'_>, o: &AdaptiveAvgPool) -> Result<Value, String>
 
 /// The mean of x[floor(i * H / h) .. ceil((i + 1) * H / h)] along one axis.
 fn adaptive_mean(m: &Math<'_>, x: Value, axis: usize, to: i64) -> Result<Value, String> {
-    let from = m.b.size_of(x, axis)?;
+    let from = m.size_of(x, axis)?;
     let (h, two) = (Size::Static(to), Size::Static(2));
     // No window is longer than this.
     let longest = m.size(SymKind::Add, m.size(SymKind::Floordiv, from, h)?, two)?;
@@ -163,7 +163,7 @@ fn adaptive_mean(m: &Math<'_>, x: Value, axis: usize, to: i64) -> Result<Value, 
     let inside = m.compare(CompareKind::Lt, at, end)?;
     let at = m.binary(BinaryKind::Min, at, m.sub(size, one)?)?;
     let taken = gather_in_place(m, x, vec![at], axis)?;
-    let sizes = m.b.sizes_of(taken)?;
+    let sizes = m.sizes_of(taken)?;
     let mask = m.broadcast(inside, &[axis as i64, axis as i64 + 1], &sizes)?;
     let sum = m.reduce(ReduceKind::Sum, m.select(mask, taken, m.full_like(taken, 0.0)?)?, &[axis as i64 + 1])?;
     let length = m.reduce(ReduceKind::Sum, m.convert(inside, DType::I64)?, &[1])?;

@@ -78,7 +78,7 @@ fn affine(m: &Math<'_>, mut y: Value, weight: Option<Value>, bias: Option<Value>
 
 /// As layer_norm on [N, groups, C / groups, ...].
 fn group_norm(m: &Math<'_>, x: Value, o: &GroupNorm) -> Result<Value, String> {
-    let sizes = m.b.sizes_of(x)?;
+    let sizes = m.sizes_of(x)?;
     let groups = Size::Static(o.groups);
     let each = m.size(SymKind::Floordiv, sizes[1], groups)?;
     let split = m.reshape(x, &[&[sizes[0], groups, each], &sizes[2..]].concat())?;
@@ -135,6 +135,6 @@ fn keep(m: &Math<'_>, r: Value, x: Value, dims: &[i64], keep: bool) -> Result<Va
     if !keep || dims.is_empty() {
         return Ok(r);
     }
-    let size = |i: usize| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { m.b.size_of(x, i) };
+    let size = |i: usize| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { m.size_of(x, i) };
     m.reshape(r, &(0..rank(x)).map(size).collect::<Result<Vec<_>, _>>()?)
 }

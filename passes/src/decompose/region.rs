@@ -113,7 +113,7 @@ impl<'a> Batch<'a> {
             let mut at = self.each(*i, now)?;
             if self.clamp {
                 at = m.convert(at, DType::I64)?;
-                let size = m.number_like(m.b.size_of(raw(input), (axis + shift) as usize)?, at)?;
+                let size = m.number_like(m.size_of(raw(input), (axis + shift) as usize)?, at)?;
                 let (low, one) = (m.full_like(at, 0.0)?, m.full_like(at, 1.0)?);
                 at = m.b.add(&Clamp { input: at, low, high: m.sub(size, one)? })?;
             }
@@ -134,7 +134,7 @@ impl<'a> Batch<'a> {
             Now::Each(v) => Ok(v),
             Now::Same(v) => {
                 let n = self.full.len();
-                let own = self.m.b.sizes_of(v)?;
+                let own = self.m.sizes_of(v)?;
                 let dims: Vec<i64> = (n as i64..(n + own.len()) as i64).collect();
                 self.m.broadcast(v, &dims, &[self.full.as_slice(), &own].concat())
             }

@@ -41,14 +41,14 @@ impl Math<'_> {
     }
     /// A number everywhere in the shape and dtype of `like`.
     pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
-        self.b.splat(dtype(like)?, &self.b.sizes_of(like)?, value)
+        self.b.splat(dtype(like)?, &self.sizes_of(like)?, value)
     }
     pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
         if dtype(x)? == to { Ok(x) } else { self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) }) }
     }
     /// `x`, whose dimension i is dimension dims[i] of `like`, repeated to the shape of `like`.
     pub fn broadcast_to(&self, x: Value, dims: &[i64], like: Value) -> Result<Value, String> {
-        self.broadcast(x, dims, &self.b.sizes_of(like)?)
+        self.broadcast(x, dims, &self.sizes_of(like)?)
     }
     /// `x`, whose dimension i is dimension dims[i] of the result.
     pub fn broadcast(&self, x: Value, dims: &[i64], sizes: &[Size]) -> Result<Value, String> {
@@ -81,13 +81,13 @@ impl Math<'_> {
     }
     /// How many elements of `x` there are along `dims`.
     pub fn count(&self, x: Value, dims: &[i64]) -> Result<Size, String> {
-        let sizes = dims.iter().map(|d| self.b.size_of(x, *d as usize)).collect::<Result<Vec<_>, _>>()?;
+        let sizes = dims.iter().map(|d| self.size_of(x, *d as usize)).collect::<Result<Vec<_>, _>>()?;
         self.product(&sizes)
     }
     /// `x / (1 - p)` where the draw at the element's position is at least `p`, else 0.
     pub fn dropout(&self, x: Value, key: Value, p: f64) -> Result<Value, String> {
         let draw = Type::scalar(self.b.ctx, DType::F32);
-        let u = self.b.add(&RandomUniform { key, sizes: self.b.sizes_of(x)?, dtype: draw, low: 0.0, high: 1.0 })?;
+        let u = self.b.add(&RandomUniform { key, sizes: self.sizes_of(x)?, dtype: draw, low: 0.0, high: 1.0 })?;
         let u = self.convert(u, DType::F64)?;
         let kept = self.compare(CompareKind::Ge, u, self.full_like(u, p)?)?;
         let scaled = self.div(x, self.full_like(x, 1.0 - p)?)?;
@@ -95,6 +95,35 @@ impl Math<'_> {
     }
 
     // ---- sizes
+    /// All sizes of a value.
+    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
+        (0..rank(v)).map(|i| self.size_of(v, i)).collect()
+    }
+    /// One size of a value: that of what it was made from where it is the same, so that few `kiln.dim` of few values are left.
+    pub fn size_of(&self, mut v: Value, mut axis: usize) -> Result<Size, String> {
+        loop {
+            let stated = |sizes: Vec<Size>| sizes.get(axis).copied().ok_or_else(|| format!("has no dimension {axis}"));
+            let Some(op) = v.def().filter(|_| v.ty().dims().get(axis).is_some_and(|d| d.known().is_none())) else {
+                return self.b.size_of(v, axis);
+            };
+            if let Some(o) = BroadcastInDim::of(op) {
+                return stated(o.sizes);
+            } else if let Some(o) = Reshape::of(op) {
+                return stated(o.sizes);
+            } else if let Some(o) = Splat::of(op) {
+                return stated(o.sizes);
+            } else if let Some(o) = Iota::of(op) {
+                return stated(o.sizes);
+            } else if let Some(o) = Reduce::of(op) {
+                axis = others(rank(o.input), &o.dims)[axis] as usize;
+                v = o.input;
+            } else if op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise)) {
+                v = op.operand(0);
+            } else {
+                return self.b.size_of(v, axis);
+            }
+        }
+    }
     /// A size as an SSA value.
     pub fn index(&self, s: Size) -> Result<Value, String> {
         match s {
@@ -147,7 +176,7 @@ impl Math<'_> {
         if v.ty() == ty {
             return Ok(v);
         }
-        let size = |(i, d): (usize, &sym::Dim)| match (d.known(), self.b.size_of(v, i)?) {
+        let size = |(i, d): (usize, &sym::Dim)| match (d.known(), self.size_of(v, i)?) {
             (Some(n), _) => Ok(Size::Static(n)),
             (None, s) => self.index(s).map(Size::Dynamic),
         };
