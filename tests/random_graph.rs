@@ -1,11 +1,11 @@
 //! Random graphs over all prims and dtypes, with static and symbolic sizes: what every pass and every form of the IR must preserve.
 use crate::{
-    ops::round_trips,
+    ops::{Symbolic, round_trips},
     passes::same_results,
     support::{Random, functions, inputs, run},
 };
 use kiln::{
-    dialects::{interp::Mode, ir::*, ops::*, sym::Dim as Extent, value::DType},
+    dialects::{interp::Mode, ir::*, ops::*, rules::Sizes, sym::Dim as Extent, value::DType},
     passes::{RunOptions, run_pipeline},
 };
 use proptest::{
@@ -34,11 +34,9 @@ struct Graph {
 }
 
 /// Kinds of steps; each makes one or more ops.
-const STEPS: [&str; 27] = [
-    "unary", "binary", "compare", "select", "clamp", "convert", "bitcast", "splat", "iota", "constant", "broadcast", "reshape", "transpose",
-    "slice", "pad", "concat", "reverse", "gather", "scatter", "dynamic_slice", "dynamic_update_slice", "reduce", "arg", "cumulative", "sort",
-    "dot", "window",
-];
+const STEPS: &str = "unary unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
+    transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
+    convolution if scan";
 
 type Made = Result<Vec<Value>, String>;
 
@@ -60,10 +58,14 @@ impl Graph {
         let axis = self.random.below(v.ty().dims().len());
         Some((v, axis as i64))
     }
-    /// A value of the same type as `x`: one that there is, or a number everywhere.
+    /// A value of the same type and sizes as `x`: one that there is, or a number everywhere.
     fn like(&mut self, x: Value) -> Result<Value, String> {
-        let ty = x.ty();
-        let all: Vec<Value> = self.values.iter().filter(|v| v.ty() == ty).copied().collect();
+        let block = self.values.iter().find_map(|v| v.block_arg()).ok_or("has no arguments")?.0;
+        let sizes = Symbolic::of(block)?;
+        let (ty, wanted) = (x.ty(), sizes.tensor(x)?);
+        let known = wanted.dims.iter().all(|d| *d != Extent::Unknown);
+        let same = |v: &&Value| **v == x || (known && v.ty() == ty && sizes.tensor(**v).is_ok_and(|t| t == wanted));
+        let all: Vec<Value> = self.values.iter().filter(same).copied().collect();
         if self.random.below(3) > 0 {
             return Ok(self.pick(&all));
         }
@@ -246,10 +248,58 @@ impl Graph {
                 Ok(b.create_node(&TopK { input, axis, k, smallest: false })?.results())
             }
             "dot" => {
-                let Some((lhs, axis)) = self.shaped().filter(|(v, _)| dtype(*v) != DType::I1 && v.ty().dims().len() < 3) else { return none };
+                let Some((lhs, axis)) = self.shaped().filter(|(v, _)| dtype(*v) != DType::I1 && v.ty().dims().len() < 3) else {
+                    return none;
+                };
                 let rhs = self.like(lhs)?;
                 let (lhs_contract, rhs_contract, lhs_batch, rhs_batch) = (vec![axis], vec![axis], vec![], vec![]);
                 one(b.add(&DotGeneral { lhs, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type: None }))
+            }
+            "random" => {
+                let (like, to) = (self.any(), self.pick(&[DType::F64, DType::F32, DType::F16, DType::BF16]));
+                let key = b.splat(DType::I64, &Size::all(&[2]), 5.0)?;
+                let (sizes, dtype) = (b.sizes_of(like)?, Type::scalar(b.ctx, to));
+                one(match self.random.below(3) {
+                    0 => b.add(&RandomBits { key, sizes, dtype: Type::scalar(b.ctx, DType::I32) }),
+                    1 => b.add(&RandomUniform { key, sizes, dtype, low: -1.0, high: 1.0 }),
+                    _ => b.add(&RandomNormal { key, sizes, dtype, mean: 0.0, std: 1.0 }),
+                })
+            }
+            "convolution" => {
+                let Some(x) = self.value(|d, t| t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))) else {
+                    return none;
+                };
+                // One channel, and a weight of one tap less than a window of two.
+                let sizes = b.sizes_of(x)?;
+                let input = b.add(&Reshape { input: x, sizes: vec![sizes[0], Size::Static(1), sizes[1]] })?;
+                let weight = b.splat(dtype(x), &Size::all(&[2, 1, 2]), 2.0)?;
+                let (strides, pad_low, pad_high, dilation) = (vec![1], vec![1], vec![0], vec![1]);
+                let groups = 1;
+                let (transposed, output_padding) = (false, None);
+                one(b.add(&Convolution { input, weight, strides, pad_low, pad_high, dilation, groups, transposed, output_padding }))
+            }
+            "if" => {
+                let x = self.any();
+                let (y, on) = (self.like(x)?, self.random.below(2));
+                let condition = self.scalar(DType::I1, on as f64)?;
+                let yields =
+                    |v: Value| move |b: Builder, _: Vec<Value>| b.create_with(&Yield { values: vec![v] }, &[], &mut []).map(|_| ());
+                let (mut left, mut right) = (yields(x), yields(y));
+                let made = b.create_with(&If { condition }, &[x.ty()], &mut [(&[], &mut left), (&[], &mut right)])?;
+                Ok(made.results())
+            }
+            "scan" => {
+                let Some(x) = self.value(|d, t| !d.is_empty() && t != DType::I1 && d[1..].iter().all(|d| d.known().is_some())) else {
+                    return none;
+                };
+                let row = Type::tensor(b.ctx, dtype(x), &x.ty().dims()[1..]);
+                let init = b.splat(dtype(x), &b.sizes_of(x)?[1..], 1.0)?;
+                let mut body = |b: Builder, args: Vec<Value>| {
+                    let sum = b.add(&Add { lhs: args[0], rhs: args[1] })?;
+                    b.create_with(&Yield { values: vec![sum, args[0]] }, &[], &mut []).map(|_| ())
+                };
+                let scan = Scan { inits: vec![init], inputs: vec![x], reverse: self.random.below(2) == 0 };
+                Ok(b.create_with(&scan, &[row, x.ty()], &mut [(&[row, row], &mut body)])?.results())
             }
             _ => {
                 let Some(input) = self.value(|d, t| t != DType::I1 && d.iter().all(|d| d.known() != Some(0))) else { return none };
@@ -301,10 +351,11 @@ fn build(c: Ctx, recipe: &Recipe) -> Result<Module, String> {
                 b.create_with(&BindShape { value, sizes }, &[], &mut [])?;
             }
         }
+        let all: Vec<&str> = STEPS.split_whitespace().collect();
         let mut graph = Graph { b, values: args, random: Random(0) };
         for (kind, seed) in &recipe.steps {
             graph.random = Random(*seed);
-            let made = graph.step(STEPS[*kind as usize % STEPS.len()])?;
+            let made = graph.step(all[*kind as usize % all.len()])?;
             graph.values.extend(made);
         }
         let last: Vec<Value> = graph.values.iter().copied().filter(|v| v.uses().is_empty()).collect();
@@ -347,12 +398,24 @@ fn each_graph(count: u32, check: impl Fn(&Module) -> Result<(), String>) {
 #[test]
 fn random_graphs_survive_printing() {
     let seen = std::cell::RefCell::new(BTreeSet::new());
-    each_graph(150, |m| {
+    each_graph(260, |m| {
         seen.borrow_mut().extend(walk(m.op()).into_iter().filter_map(Op::kind));
         round_trips(m)
     });
     // The steps cover what they name.
-    let prims = |k: &&OpKind| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise | Family::Movement | Family::Indexed);
+    let prims = |k: &&OpKind| {
+        matches!(
+            k.family(),
+            Family::Unary
+                | Family::Binary
+                | Family::Elementwise
+                | Family::Movement
+                | Family::Indexed
+                | Family::Reduction
+                | Family::Contraction
+                | Family::Random
+        )
+    };
     let missing: Vec<_> = OpKind::ALL.iter().filter(prims).filter(|k| !seen.borrow().contains(*k)).map(|k| k.name()).collect();
     assert!(missing.is_empty(), "no graph has {missing:?}");
 }

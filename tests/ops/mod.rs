@@ -80,7 +80,7 @@ pub fn round_trips(module: &Module) -> Result<(), String> {
 
 /// Sizes of values as expressions over symbols.
 #[derive(Default)]
-struct Symbolic {
+pub struct Symbolic {
     tensors: HashMap<Value, TensorType>,
     sizes: HashMap<Value, Extent>,
 }
@@ -99,7 +99,7 @@ impl Sizes for Symbolic {
 
 impl Symbolic {
     /// What the rules say about every op of a function's body.
-    fn of(block: Block) -> Result<Symbolic, String> {
+    pub fn of(block: Block) -> Result<Symbolic, String> {
         let mut env = Symbolic::default();
         for op in block.ops() {
             env.step(op).map_err(|e| format!("{e}: {op}"))?;
@@ -152,7 +152,9 @@ fn rules_give_the_sizes_that_results_have() {
             for (v, r) in block.terminator().unwrap().operands().into_iter().zip(&results) {
                 for (axis, (d, n)) in env.tensor(v)?.dims.iter().zip(r.shape()).enumerate() {
                     match d.evaluate(&value) {
-                        Some(found) if found != *n as i64 => return Err(format!("axis {axis} of {v:?} is {d} = {found} by its rule, but {n}")),
+                        Some(found) if found != *n as i64 => {
+                            return Err(format!("axis {axis} of {v:?} is {d} = {found} by its rule, but {n}"));
+                        }
                         Some(_) => known += usize::from(d.known().is_none()),
                         None => {}
                     }

@@ -31,24 +31,22 @@ pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
     if let Some(block) = region(1) {
         // What is hidden already was never asked for, so its positions may lie anywhere.
         batch.clamp = seen.is_some();
-        let positions = (0..4).map(|i| batch.position(i)).collect::<Result<Vec<_>, _>>()?;
-        seen = both(seen, batch.inline(block, &positions)?)?;
+        seen = both(seen, batch.inline(block, &[])?)?;
     }
     if let Some(block) = region(0) {
         batch.clamp = seen.is_some();
-        let positions = (0..4).map(|i| batch.position(i)).collect::<Result<Vec<_>, _>>()?;
-        scores = batch.inline(block, &[&[scores], positions.as_slice()].concat())?;
+        scores = batch.inline(block, &[scores])?;
     }
     if let Some(seen) = seen {
         scores = m.select(seen, scores, m.full_like(scores, f64::NEG_INFINITY)?)?;
     }
 
-    let (mut weights, lse) = normalise(&m, scores)?;
+    let (mut weights, lse) = normalise(&m, scores, o.with_lse)?;
     if let Some(key) = o.dropout_key.filter(|_| o.dropout_p > 0.0) {
         weights = m.dropout(weights, key, o.dropout_p)?;
     }
     let result = m.convert(product(&m, &o, weights)?, narrow)?;
-    Ok(if o.with_lse { vec![result, lse] } else { vec![result] })
+    Ok([Some(result), lse].into_iter().flatten().collect())
 }
 
 /// scale * q . k + bias as [B, H, Q, K] in the wide dtype.
@@ -82,19 +80,19 @@ fn grouped(o: &Attention) -> bool {
     h.known().is_none() || h != g
 }
 
-/// Softmax over keys in which a row of -inf only becomes 0, and the log-sum-exp.
-fn normalise(m: &Math<'_>, s: Value) -> Result<(Value, Value), String> {
+/// Softmax over keys in which a row of -inf only becomes 0, and the log-sum-exp if asked for.
+fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Value>), String> {
     let (axis, rows) = ([3], m.sizes_of(s)?[..3].to_vec());
     let none = m.b.splat(dtype(s)?, &rows, f64::NEG_INFINITY)?;
     if s.ty().dims()[3].known() == Some(0) {
-        return Ok((s, none));
+        return Ok((s, with_lse.then_some(none)));
     }
     let max = m.reduce(ReduceKind::Max, s, &axis)?;
     let empty = m.compare(CompareKind::Eq, max, none)?;
     let max = m.select(empty, m.full_like(max, 0.0)?, max)?;
     let e = m.unary(UnaryKind::Exp, m.sub(s, m.spread(max, &axis, s)?)?)?;
     let sum = m.reduce(ReduceKind::Sum, e, &axis)?;
-    let lse = m.add(max, m.unary(UnaryKind::Log, sum)?)?;
+    let lse = if with_lse { Some(m.add(max, m.unary(UnaryKind::Log, sum)?)?) } else { None };
     let divisor = m.select(empty, m.full_like(sum, 1.0)?, sum)?;
     Ok((m.div(e, m.spread(divisor, &axis, e)?)?, lse))
 }

@@ -116,7 +116,8 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
         None if whole => m.full_like(sum, o.window.iter().product::<i64>() as f64)?,
         None => {
             // Ones where elements count, summed by the same windows.
-            let grow = |(i, s): (usize, &Size)| m.size(SymKind::Add, *s, Size::Static(if o.count_include_pad { 2 * o.padding[i] } else { 0 }));
+            let grow =
+                |(i, s): (usize, &Size)| m.size(SymKind::Add, *s, Size::Static(if o.count_include_pad { 2 * o.padding[i] } else { 0 }));
             let counted = sizes.iter().enumerate().map(grow).collect::<Result<Vec<_>, _>>()?;
             let ones = m.b.splat(dtype(x)?, &counted, 1.0)?;
             let n = w.reduce(m, CumulativeKind::Sum, ones, &sizes, !o.count_include_pad)?;

@@ -37,9 +37,13 @@ impl<'a> Batch<'a> {
         Ok(v)
     }
 
-    /// What the block yields, in the full shape, given full tensors for its arguments.
-    pub fn inline(&self, block: Block, args: &[Value]) -> Result<Value, String> {
-        let mut now: HashMap<Value, Now> = block.args().into_iter().zip(args.iter().map(|a| Now::Each(*a))).collect();
+    /// What the block yields, in the full shape. Its first arguments stand for `first`, the others for positions.
+    pub fn inline(&mut self, block: Block, first: &[Value]) -> Result<Value, String> {
+        let args = block.args();
+        let mut now: HashMap<Value, Now> = args.iter().copied().zip(first.iter().map(|v| Now::Each(*v))).collect();
+        for (axis, arg) in args.into_iter().skip(first.len()).enumerate().filter(|(_, a)| !a.uses().is_empty()) {
+            now.insert(arg, Now::Each(self.position(axis)?));
+        }
         for op in block.ops() {
             if op.kind() == Some(OpKind::Yield) {
                 let v = op.operands().first().copied().ok_or("has a region that yields nothing")?;
@@ -111,9 +115,11 @@ impl<'a> Batch<'a> {
         let mut indices = vec![];
         for (i, axis) in o.indices.iter().zip(&o.dims) {
             let mut at = self.each(*i, now)?;
-            if self.clamp {
+            let size = m.size_of(raw(input), (axis + shift) as usize)?;
+            let own = self.positions.iter().position(|p| *p == Some(at)).map(|axis| self.full[axis]);
+            if self.clamp && own != Some(size) {
                 at = m.convert(at, DType::I64)?;
-                let size = m.number_like(m.size_of(raw(input), (axis + shift) as usize)?, at)?;
+                let size = m.number_like(size, at)?;
                 let (low, one) = (m.full_like(at, 0.0)?, m.full_like(at, 1.0)?);
                 at = m.b.add(&Clamp { input: at, low, high: m.sub(size, one)? })?;
             }

@@ -1,11 +1,5 @@
 //! Small builders that every decomposition uses: typed arithmetic, scalars, sizes, broadcasts along an axis, reductions that keep their dims.
-use kiln_dialects::{
-    ir::*,
-    ops::*,
-    rules::tensor_type,
-    sym,
-    value::{DType, Tensor},
-};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym, value::DType};
 
 /// A builder with arithmetic. Operands of one type give a result of that type.
 pub(super) struct Math<'a> {
@@ -135,7 +129,8 @@ impl Math<'_> {
     pub fn size(&self, kind: SymKind, x: Size, y: Size) -> Result<Size, String> {
         match (kind, x.known(), y.known()) {
             (_, Some(x), Some(y)) => {
-                let n = sym::evaluate(kind, x, y).ok_or_else(|| format!("has a size without a value: {} of {x} and {y}", kind.keyword()))?;
+                let n =
+                    sym::evaluate(kind, x, y).ok_or_else(|| format!("has a size without a value: {} of {x} and {y}", kind.keyword()))?;
                 Ok(Size::Static(n))
             }
             (SymKind::Mul | SymKind::Floordiv, _, Some(1)) | (SymKind::Add, _, Some(0)) => Ok(x),
@@ -167,7 +162,7 @@ impl Math<'_> {
     /// A size as a number in the shape and dtype of `like`.
     pub fn number_like(&self, size: Size, like: Value) -> Result<Value, String> {
         match size {
-            Size::Static(n) if dtype(like)?.is_float() => self.full_like(like, n as f64),
+            Size::Static(n) => self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype(like)?, n), sizes: self.sizes_of(like)? }),
             _ => self.broadcast_to(self.number(size, dtype(like)?)?, &[], like),
         }
     }
@@ -185,12 +180,6 @@ impl Math<'_> {
     /// `v` with the sizes of `like` in its type.
     pub fn retype_like(&self, v: Value, like: Value) -> Result<Value, String> {
         self.retype(v, Type::tensor(self.b.ctx, dtype(v)?, &like.ty().dims()))
-    }
-    /// Literal 64-bit integers.
-    pub fn i64s(&self, values: &[i64]) -> Result<Value, String> {
-        let t = Tensor::ints(DType::I64, vec![values.len()], values.to_vec())?;
-        let value = Attr::dense(self.b.ctx, &t)?;
-        Ok(self.b.create_with(&Constant { value }, &[value.type_of()], &mut [])?.result(0))
     }
 }
 
