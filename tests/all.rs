@@ -1,7 +1,11 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
+mod composites;
 mod docs;
+mod interpreter;
 mod machinery;
+mod ops;
 mod passes;
+mod random_graph;
 mod reference;
 mod support;
 mod tolerance;

@@ -16,6 +16,7 @@ mod contract;
 mod image;
 mod loss;
 mod norm;
+mod region;
 mod tools;
 
 use crate::{
@@ -27,6 +28,7 @@ use kiln_dialects::{
     ops::OpKind,
     rules::{LEVELS, Level},
 };
+use tools::Math;
 
 crate::pass_options! {
     /// The pass.
@@ -46,15 +48,19 @@ impl Pass for Decompose {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let keep = self.kept()?;
-        for op in walk(root) {
+        // Inner ops first, so that regions hold prims only when their op's turn comes.
+        for op in walk(root).into_iter().rev() {
             let Some(kind) = op.kind().filter(|k| k.is_composite() && !keep.contains(k)) else { continue };
             let builder = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let values = expand(kind, op, &builder).map_err(|e| Failure::at(op, e))?;
-            let typed = values.iter().zip(op.results()).all(|(v, r)| v.ty() == r.ty());
-            if !typed || values.len() != op.result_count() {
-                return Err(Failure::at(op, "was decomposed to values of other types"));
+            if values.len() != op.result_count() {
+                return Err(Failure::at(op, format!("was decomposed to {} values", values.len())));
             }
-            op.results().into_iter().zip(values).for_each(|(old, new)| old.replace_uses(new));
+            for (old, new) in op.results().into_iter().zip(values) {
+                // The composite's type may state sizes that its prims do not, or fewer.
+                let new = Math { b: &builder }.retype(new, old.ty()).map_err(|e| Failure::at(op, e))?;
+                old.replace_uses(new);
+            }
             op.erase();
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Prims.name()));

@@ -33,7 +33,7 @@ fn number(v: &Value) -> f64 {
     }
 }
 
-fn tensor(v: &Value) -> Tensor {
+pub fn tensor(v: &Value) -> Tensor {
     let dtype = DType::from_name(v[0].as_str().unwrap()).unwrap();
     let shape = v[1].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
     let values = v[2].as_array().unwrap();

@@ -199,3 +199,11 @@ pub fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
     }
     if difference == 0.0 { 0.0 } else { (difference / norm.max(1e-60)).sqrt() }
 }
+
+/// max |a − b| / max |b| over the finite numbers of b; infinite as [`relative_error`].
+pub fn greatest_error(a: &Tensor, b: &Tensor) -> f64 {
+    let (Ok(x), Ok(y), true) = (a.as_f(), b.as_f(), relative_error(a, b).is_finite()) else { return relative_error(a, b) };
+    let finite = || x.iter().zip(y).filter(|(x, y)| x.is_finite() && y.is_finite());
+    let difference = finite().map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    if difference == 0.0 { 0.0 } else { difference / finite().map(|(_, y)| y.abs()).fold(1e-30, f64::max) }
+}

@@ -1,6 +1,116 @@
-//! TODO
-use kiln_dialects::ir::*;
+//! Attention as prims: the scores of all queries and keys at once.
+use super::{contract::dot, region::Batch, tools::*};
+use kiln_dialects::{ir::*, ops::*, value::DType};
 
-pub(super) fn expand(_op: Op, _b: &Builder) -> Result<Vec<Value>, String> {
-    Err("pending".into())
+pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
+    let m = Math { b };
+    let o = Attention::of(op).ok_or("is malformed")?;
+    let narrow = dtype(o.query)?;
+    let wide = wide(narrow);
+    let mut scores = scores(&m, &o, wide)?;
+    let sizes = m.sizes_of(scores)?;
+
+    let mut batch = Batch::new(&m, sizes.clone());
+    let mut seen: Option<Value> = None;
+    let both = |seen: Option<Value>, next: Value| match seen {
+        Some(s) => m.binary(BinaryKind::And, s, next).map(Some),
+        None => Ok(Some(next)),
+    };
+    if o.causal {
+        let (q, k) = (batch.position(2)?, batch.position(3)?);
+        seen = both(seen, m.compare(CompareKind::Le, k, q)?)?;
+    }
+    for (lengths, axis) in [(o.query_lengths, 2), (o.key_lengths, 3)] {
+        let Some(l) = lengths else { continue };
+        let l = m.broadcast(m.convert(l, DType::I64)?, &[0], &sizes)?;
+        let position = batch.position(axis)?;
+        seen = both(seen, m.compare(CompareKind::Lt, position, l)?)?;
+    }
+    let regions = op.regions();
+    let region = |i: usize| regions.get(i).and_then(|r| r.first());
+    if let Some(block) = region(1) {
+        // What is hidden already was never asked for, so its positions may lie anywhere.
+        batch.clamp = seen.is_some();
+        seen = both(seen, batch.inline(block, &[])?)?;
+    }
+    if let Some(block) = region(0) {
+        batch.clamp = seen.is_some();
+        scores = batch.inline(block, &[scores])?;
+    }
+    if let Some(seen) = seen {
+        scores = m.select(seen, scores, m.full_like(scores, f64::NEG_INFINITY)?)?;
+    }
+
+    let (mut weights, lse) = normalise(&m, scores, o.with_lse)?;
+    if let Some(key) = o.dropout_key.filter(|_| o.dropout_p > 0.0) {
+        weights = m.dropout(weights, key, o.dropout_p)?;
+    }
+    let result = m.convert(product(&m, &o, weights)?, narrow)?;
+    Ok([Some(result), lse].into_iter().flatten().collect())
+}
+
+/// scale * q . k + bias as [B, H, Q, K] in the wide dtype.
+fn scores(m: &Math<'_>, o: &Attention, to: DType) -> Result<Value, String> {
+    let (q, k) = (m.sizes_of(o.query)?, m.sizes_of(o.key)?);
+    let element = (dtype(o.query)? != to).then(|| Type::scalar(m.b.ctx, to));
+    let mut s = if grouped(o) {
+        let per_group = m.size(SymKind::Floordiv, q[1], k[1])?;
+        let split = m.reshape(o.query, &[q[0], k[1], per_group, q[2], q[3]])?;
+        let s = dot(m, split, o.key, 2, [4, 3], element)?;
+        m.reshape(s, &[q[0], q[1], q[2], k[2]])?
+    } else {
+        dot(m, o.query, o.key, 2, [3, 3], element)?
+    };
+    s = match o.scale {
+        Some(scale) => m.mul(s, m.full_like(s, scale)?)?,
+        None => m.div(s, m.broadcast_to(m.unary(UnaryKind::Sqrt, m.number(q[3], to)?)?, &[], s)?)?,
+    };
+    match o.bias {
+        Some(bias) => {
+            let first = 4 - rank(bias) as i64;
+            m.add(s, m.broadcast_to(m.convert(bias, to)?, &(first..4).collect::<Vec<_>>(), s)?)
+        }
+        None => Ok(s),
+    }
+}
+
+/// Whether query heads may share a key head.
+fn grouped(o: &Attention) -> bool {
+    let (h, g) = (&o.query.ty().dims()[1], &o.key.ty().dims()[1]);
+    h.known().is_none() || h != g
+}
+
+/// Softmax over keys in which a row of -inf only becomes 0, and the log-sum-exp if asked for.
+fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Value>), String> {
+    let (axis, rows) = ([3], m.sizes_of(s)?[..3].to_vec());
+    let none = m.b.splat(dtype(s)?, &rows, f64::NEG_INFINITY)?;
+    if s.ty().dims()[3].known() == Some(0) {
+        return Ok((s, with_lse.then_some(none)));
+    }
+    let max = m.reduce(ReduceKind::Max, s, &axis)?;
+    let empty = m.compare(CompareKind::Eq, max, none)?;
+    let max = m.select(empty, m.full_like(max, 0.0)?, max)?;
+    let e = m.unary(UnaryKind::Exp, m.sub(s, m.spread(max, &axis, s)?)?)?;
+    let sum = m.reduce(ReduceKind::Sum, e, &axis)?;
+    let lse = if with_lse { Some(m.add(max, m.unary(UnaryKind::Log, sum)?)?) } else { None };
+    let divisor = m.select(empty, m.full_like(sum, 1.0)?, sum)?;
+    Ok((m.div(e, m.spread(divisor, &axis, e)?)?, lse))
+}
+
+/// weights . v as [B, H, Q, E] in the weights' dtype.
+fn product(m: &Math<'_>, o: &Attention, weights: Value) -> Result<Value, String> {
+    let mut v = m.convert(o.value, dtype(weights)?)?;
+    if let Some(l) = o.key_lengths {
+        // 0 * x is not 0 for every x that may stand behind the end.
+        let sizes = m.sizes_of(v)?;
+        let l = m.broadcast(m.convert(l, DType::I64)?, &[0], &sizes)?;
+        v = m.select(m.compare(CompareKind::Lt, m.iota(&sizes, 2)?, l)?, v, m.full_like(v, 0.0)?)?;
+    }
+    if !grouped(o) {
+        return dot(m, weights, v, 2, [3, 2], None);
+    }
+    let (w, v_sizes) = (m.sizes_of(weights)?, m.sizes_of(v)?);
+    let per_group = m.size(SymKind::Floordiv, w[1], v_sizes[1])?;
+    let split = m.reshape(weights, &[w[0], v_sizes[1], per_group, w[2], w[3]])?;
+    m.reshape(dot(m, split, v, 2, [4, 2], None)?, &[w[0], w[1], w[2], v_sizes[3]])
 }

@@ -1,7 +1,7 @@
-//! Small builders that every decomposition uses: typed arithmetic, scalars, broadcasts along an axis, reductions that keep their dims.
-use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+//! Small builders that every decomposition uses: typed arithmetic, scalars, sizes, broadcasts along an axis, reductions that keep their dims.
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym, value::DType};
 
-/// A builder with arithmetic.
+/// A builder with arithmetic. Operands of one type give a result of that type.
 pub(super) struct Math<'a> {
     pub b: &'a Builder,
 }
@@ -27,21 +27,159 @@ impl Math<'_> {
     pub fn div(&self, x: Value, y: Value) -> Result<Value, String> {
         self.binary(BinaryKind::Div, x, y)
     }
+    pub fn compare(&self, kind: CompareKind, lhs: Value, rhs: Value) -> Result<Value, String> {
+        self.b.add(&Compare { kind, lhs, rhs })
+    }
+    pub fn select(&self, condition: Value, on_true: Value, on_false: Value) -> Result<Value, String> {
+        self.b.add(&Select { condition, on_true, on_false })
+    }
     /// A number everywhere in the shape and dtype of `like`.
     pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
-        self.b.splat(dtype(like)?, &self.b.sizes_of(like)?, value)
+        self.b.splat(dtype(like)?, &self.sizes_of(like)?, value)
     }
     pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
         if dtype(x)? == to { Ok(x) } else { self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) }) }
     }
     /// `x`, whose dimension i is dimension dims[i] of `like`, repeated to the shape of `like`.
     pub fn broadcast_to(&self, x: Value, dims: &[i64], like: Value) -> Result<Value, String> {
-        self.b.add(&BroadcastInDim { input: x, dims: dims.to_vec(), sizes: self.b.sizes_of(like)? })
+        self.broadcast(x, dims, &self.sizes_of(like)?)
+    }
+    /// `x`, whose dimension i is dimension dims[i] of the result.
+    pub fn broadcast(&self, x: Value, dims: &[i64], sizes: &[Size]) -> Result<Value, String> {
+        self.b.add(&BroadcastInDim { input: x, dims: dims.to_vec(), sizes: sizes.to_vec() })
+    }
+    pub fn reduce(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value, String> {
+        self.b.add(&Reduce { kind, input: x, dims: dims.to_vec() })
+    }
+    /// Repeats `r`, which is `like` without `dims`, to the shape of `like`.
+    pub fn spread(&self, r: Value, dims: &[i64], like: Value) -> Result<Value, String> {
+        self.broadcast_to(r, &others(rank(like), dims), like)
     }
     /// Reduces `x` along `dims` and repeats the result to the shape of `x` again.
     pub fn reduce_and_spread(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value, String> {
-        let r = self.b.add(&Reduce { kind, input: x, dims: dims.to_vec() })?;
-        self.broadcast_to(r, &others(rank(x), dims), x)
+        self.spread(self.reduce(kind, x, dims)?, dims, x)
+    }
+    pub fn reshape(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
+        self.b.add(&Reshape { input: x, sizes: sizes.to_vec() })
+    }
+    pub fn transpose(&self, x: Value, permutation: &[i64]) -> Result<Value, String> {
+        if permutation.is_sorted() { Ok(x) } else { self.b.add(&Transpose { input: x, permutation: permutation.to_vec() }) }
+    }
+    pub fn iota(&self, sizes: &[Size], axis: usize) -> Result<Value, String> {
+        self.b.add(&Iota { sizes: sizes.to_vec(), axis: axis as i64, dtype: Type::scalar(self.b.ctx, DType::I64) })
+    }
+    /// The sum along `dims` over the number of elements.
+    pub fn mean(&self, x: Value, dims: &[i64]) -> Result<Value, String> {
+        let sum = self.reduce(ReduceKind::Sum, x, dims)?;
+        self.div(sum, self.number_like(self.count(x, dims)?, sum)?)
+    }
+    /// How many elements of `x` there are along `dims`.
+    pub fn count(&self, x: Value, dims: &[i64]) -> Result<Size, String> {
+        let sizes = dims.iter().map(|d| self.size_of(x, *d as usize)).collect::<Result<Vec<_>, _>>()?;
+        self.product(&sizes)
+    }
+    /// `x / (1 - p)` where the draw at the element's position is at least `p`, else 0.
+    pub fn dropout(&self, x: Value, key: Value, p: f64) -> Result<Value, String> {
+        let draw = Type::scalar(self.b.ctx, DType::F32);
+        let u = self.b.add(&RandomUniform { key, sizes: self.sizes_of(x)?, dtype: draw, low: 0.0, high: 1.0 })?;
+        let u = self.convert(u, DType::F64)?;
+        let kept = self.compare(CompareKind::Ge, u, self.full_like(u, p)?)?;
+        let scaled = self.div(x, self.full_like(x, 1.0 - p)?)?;
+        self.select(kept, scaled, self.full_like(x, 0.0)?)
+    }
+
+    // ---- sizes
+    /// All sizes of a value.
+    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
+        (0..rank(v)).map(|i| self.size_of(v, i)).collect()
+    }
+    /// One size of a value: that of what it was made from where it is the same, so that few `kiln.dim` of few values are left.
+    pub fn size_of(&self, mut v: Value, mut axis: usize) -> Result<Size, String> {
+        loop {
+            let stated = |sizes: Vec<Size>| sizes.get(axis).copied().ok_or_else(|| format!("has no dimension {axis}"));
+            let Some(op) = v.def().filter(|_| v.ty().dims().get(axis).is_some_and(|d| d.known().is_none())) else {
+                return self.b.size_of(v, axis);
+            };
+            if let Some(o) = BroadcastInDim::of(op) {
+                return stated(o.sizes);
+            } else if let Some(o) = Reshape::of(op) {
+                return stated(o.sizes);
+            } else if let Some(o) = Splat::of(op) {
+                return stated(o.sizes);
+            } else if let Some(o) = Iota::of(op) {
+                return stated(o.sizes);
+            } else if let Some(o) = Reduce::of(op) {
+                axis = others(rank(o.input), &o.dims)[axis] as usize;
+                v = o.input;
+            } else if op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise)) {
+                v = op.operand(0);
+            } else {
+                return self.b.size_of(v, axis);
+            }
+        }
+    }
+    /// A size as an SSA value.
+    pub fn index(&self, s: Size) -> Result<Value, String> {
+        match s {
+            Size::Static(n) => self.b.index(n),
+            Size::Dynamic(v) => Ok(v),
+        }
+    }
+    /// `x kind y`, at once where both are numbers.
+    pub fn size(&self, kind: SymKind, x: Size, y: Size) -> Result<Size, String> {
+        match (kind, x.known(), y.known()) {
+            (_, Some(x), Some(y)) => {
+                let n =
+                    sym::evaluate(kind, x, y).ok_or_else(|| format!("has a size without a value: {} of {x} and {y}", kind.keyword()))?;
+                Ok(Size::Static(n))
+            }
+            (SymKind::Mul | SymKind::Floordiv, _, Some(1)) | (SymKind::Add, _, Some(0)) => Ok(x),
+            (SymKind::Mul, Some(1), _) => Ok(y),
+            _ => {
+                let (lhs, rhs) = (self.index(x)?, self.index(y)?);
+                let op = self.b.create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.b.ctx)], &mut [])?;
+                Ok(Size::Dynamic(op.result(0)))
+            }
+        }
+    }
+    /// The product of sizes.
+    pub fn product(&self, sizes: &[Size]) -> Result<Size, String> {
+        sizes.iter().try_fold(Size::Static(1), |n, s| self.size(SymKind::Mul, n, *s))
+    }
+    /// A size as a 0-d tensor.
+    pub fn number(&self, size: Size, to: DType) -> Result<Value, String> {
+        match size {
+            Size::Static(n) => self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, to, n), sizes: vec![] }),
+            // Element n of 0, 1, …, n: no op turns a size into data in another way.
+            Size::Dynamic(_) => {
+                let longer = self.size(SymKind::Add, size, Size::Static(1))?;
+                let all = self.iota(&[longer], 0)?;
+                let last = self.b.add(&Slice { input: all, offsets: vec![size], sizes: Size::all(&[1]), strides: vec![1] })?;
+                self.convert(self.reshape(last, &[])?, to)
+            }
+        }
+    }
+    /// A size as a number in the shape and dtype of `like`.
+    pub fn number_like(&self, size: Size, like: Value) -> Result<Value, String> {
+        match size {
+            Size::Static(n) => self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype(like)?, n), sizes: self.sizes_of(like)? }),
+            _ => self.broadcast_to(self.number(size, dtype(like)?)?, &[], like),
+        }
+    }
+    /// The same value as `ty`, which states more or fewer sizes.
+    pub fn retype(&self, v: Value, ty: Type) -> Result<Value, String> {
+        if v.ty() == ty {
+            return Ok(v);
+        }
+        let size = |(i, d): (usize, &sym::Dim)| match (d.known(), self.size_of(v, i)?) {
+            (Some(n), _) => Ok(Size::Static(n)),
+            (None, s) => self.index(s).map(Size::Dynamic),
+        };
+        self.reshape(v, &ty.dims().iter().enumerate().map(size).collect::<Result<Vec<_>, String>>()?)
+    }
+    /// `v` with the sizes of `like` in its type.
+    pub fn retype_like(&self, v: Value, like: Value) -> Result<Value, String> {
+        self.retype(v, Type::tensor(self.b.ctx, dtype(v)?, &like.ty().dims()))
     }
 }
 
