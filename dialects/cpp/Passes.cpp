@@ -99,6 +99,9 @@ void kilnSetActionHandler(MlirContext c, KilnEvents e) {
     if (e.leave) e.leave(e.data, argument, wrap(pass->getOp()));
   });
 }
+void kilnDialectNames(MlirContext c, KilnText take, void *out) { // every registered dialect
+  for (StringRef name : unwrap(c)->getAvailableDialects()) take(wrap(name), out);
+}
 void kilnWatchPasses(MlirPassManager pm, KilnEvents e) { unwrap(pm)->addInstrumentation(std::make_unique<Watch>(e)); }
 void kilnCrashReproducer(MlirPassManager pm, MlirStringRef path, bool local) { unwrap(pm)->enableCrashReproducerGeneration(text(path), local); }
 }

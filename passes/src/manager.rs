@@ -113,8 +113,19 @@ pub enum PassError {
     },
 }
 
-/// Receives IR from [`RunOptions::print_before`] and `print_after`: what (`Before` or `After`), flag, op.
-pub type Printer<'a> = dyn Fn(&str, &str, Op) + 'a;
+/// A moment of a run that a [`Printer`] hears of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A pass is about to run; comes before every one that is not skipped.
+    Enter,
+    /// As `Enter`, for passes in [`RunOptions::print_before`].
+    Before,
+    /// A pass has succeeded, for passes in [`RunOptions::print_after`].
+    After,
+}
+
+/// Hears what runs, and receives IR to print: moment, flag, op.
+pub type Printer<'a> = dyn Fn(Moment, &str, Op) + 'a;
 
 struct Watch<'a> {
     options: &'a RunOptions,
@@ -143,8 +154,9 @@ impl Events for Watch<'_> {
         if skipped {
             return Verdict::Skip;
         }
+        (self.printer)(Moment::Enter, flag, op);
         if self.options.print_before.has(flag) {
-            (self.printer)("Before", flag, op);
+            (self.printer)(Moment::Before, flag, op);
         }
         s.current = Some(flag.into());
         s.open.push((nth, Instant::now()));
@@ -167,7 +179,7 @@ impl Events for Watch<'_> {
             Event::Succeeded if s.runs.last().is_some_and(|r| r.skipped && r.pass == flag) => {}
             Event::Succeeded => {
                 if self.options.print_after.has(flag) {
-                    (self.printer)("After", flag, op);
+                    (self.printer)(Moment::After, flag, op);
                 }
                 if let Some(dir) = &self.dump {
                     let path = dir.join(format!("{:02}-{flag}.mlir", s.runs.len()));
@@ -219,7 +231,11 @@ pub fn run_pipeline(module: &Module, pipeline: &str, options: &RunOptions, print
 
 /// IR and pipeline in upstream's own format, so that mlir-opt reads those without kiln ops too.
 pub fn reproducer_text(module: &Module, pipeline: &str) -> String {
-    let ir = module.print(PrintOptions { debug_info: true, ..Default::default() });
+    reproducer_of_text(&module.print(PrintOptions { debug_info: true, ..Default::default() }), pipeline)
+}
+
+/// As [`reproducer_text`], for IR that is text already.
+pub fn reproducer_of_text(ir: &str, pipeline: &str) -> String {
     let pipeline = pipeline.replace('\\', "\\\\").replace('"', "\\\"");
     format!(
         "{ir}\n\n{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n      pipeline: \"{pipeline}\",\n      disable_threading: true,\n      verify_each: true\n    }}\n  }}\n#-}}\n"

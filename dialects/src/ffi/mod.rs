@@ -26,6 +26,7 @@ unsafe extern "C" {
         alignment: *mut i64,
     ) -> bool;
     pub(crate) fn kilnPrintOpOnDiagnostic(c: MlirContext, on: bool);
+    pub(crate) fn kilnDialectNames(c: MlirContext, take: MlirStringCallback, out: *mut c_void);
     pub(crate) fn kilnCrashReproducer(pm: MlirPassManager, path: MlirStringRef, local: bool);
 }
 
