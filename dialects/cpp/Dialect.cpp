@@ -3,6 +3,7 @@
 #include "mlir/CAPI/Registration.h"
 #include "mlir/CAPI/Rewrite.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/TypeSwitch.h"
 using namespace mlir;
 
@@ -89,5 +90,9 @@ bool kilnLayoutRead(MlirAttribute a, void (*strides)(intptr_t, const int64_t *, 
   return true;
 }
 void kilnPrintOpOnDiagnostic(MlirContext c, bool on) { unwrap(c)->printOpOnDiagnostic(on); }
+// The C API's parser of modules names no file, and its parser of ops wants exactly one. A NUL follows the source; null if it is refused.
+MlirModule kilnParse(MlirContext c, MlirStringRef source, MlirStringRef file) {
+  return wrap(parseSourceString<ModuleOp>(unwrap(source), ParserConfig(unwrap(c)), unwrap(file)).release());
+}
 }
 MLIR_DEFINE_CAPI_DIALECT_REGISTRATION(Kiln, kiln, kiln::KilnDialect)

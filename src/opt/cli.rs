@@ -210,7 +210,7 @@ fn explain(e: clap::Error) -> OptError {
         let name = arg.trim_start_matches('-').split('=').next().unwrap_or("");
         let command = command();
         let own = command.get_arguments().filter_map(|a| a.get_long());
-        let hint = names::hint(name, own.chain(table::PASSES.iter().map(|p| p.flag)));
+        let hint = names::hint(name, own.chain(table::PASSES.iter().map(|p| p.flag))).replace("'", "'--").replace("--'?", "'?");
         return OptError::usage(format!("there is no option or pass '{arg}'{hint} (--help prints the options, --list-passes the passes)"));
     }
     OptError { exit, message: e.to_string().trim_end().to_string() }

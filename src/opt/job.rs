@@ -211,7 +211,7 @@ fn pipeline(cli: &Cli, ctx: Ctx, module: &Module, stored: Option<String>) -> Res
     if cli.passes.is_empty() {
         return Ok(None);
     }
-    passes::pipeline(ctx, &cli.passes).map(Some).map_err(|e| OptError::usage(e.to_string()))
+    passes::pipeline(ctx, &cli.passes).map(Some)
 }
 
 fn level(name: &str) -> Result<Level, OptError> {

@@ -2,12 +2,12 @@
 use super::OptError;
 use crate::{
     dialects::{
-        ffi::is_registered,
+        ffi::{is_registered, nest_of},
         ir::Ctx,
         ops::UPSTREAM_PASSES,
         rules::{LEVELS, Level},
     },
-    passes::{PASSES, PassError, PassRow, manager, names, table},
+    passes::{PASSES, PassRow, names, register_all, table},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 use std::fmt::Write;
@@ -75,37 +75,22 @@ pub fn known(flag: &str) -> Result<(), OptError> {
     Err(OptError::usage(format!("there is no pass '{flag}'{} (--list-passes prints all)", names::hint(flag, all()))))
 }
 
-/// The textual pipeline of passes given as flags; those that run on other ops than modules are nested, neighbours in one nest.
-pub fn pipeline(ctx: Ctx, passes: &[PassUse]) -> Result<String, PassError> {
+/// The textual pipeline of passes given as flags; those that do not run on modules are nested, neighbours in one nest.
+pub fn pipeline(ctx: Ctx, passes: &[PassUse]) -> Result<String, OptError> {
+    register_all().map_err(OptError::usage)?;
     let mut nests: Vec<(Option<String>, Vec<String>)> = vec![];
     for pass in passes {
-        let anchor = anchor(ctx, pass)?;
+        let nest = nest_of(ctx, &pass.flag);
         match nests.last_mut() {
-            Some((last, group)) if *last == anchor => group.push(pass.text()),
-            _ => nests.push((anchor, vec![pass.text()])),
+            Some((last, group)) if *last == nest => group.push(pass.text()),
+            _ => nests.push((nest, vec![pass.text()])),
         }
     }
-    let parts = nests.iter().map(|(anchor, group)| match anchor {
+    let parts = nests.iter().map(|(nest, group)| match nest {
         Some(op) => format!("{op}({})", group.join(",")),
         None => group.join(","),
     });
     Ok(format!("builtin.module({})", parts.collect::<Vec<_>>().join(",")))
-}
-
-/// The op that a pass must be nested on, if it does not run on modules.
-fn anchor(ctx: Ctx, pass: &PassUse) -> Result<Option<String>, PassError> {
-    if let Some(row) = table::find(&pass.flag) {
-        return Ok((!["", "builtin.module"].contains(&row.anchor)).then(|| row.anchor.to_string()));
-    }
-    match manager::parse(ctx, &format!("builtin.module({})", pass.text())) {
-        Ok(_) => Ok(None),
-        // The registry tells a pass's op only in this error.
-        Err(PassError::Pipeline(e)) => match e.split("restricted to '").nth(1).and_then(|rest| rest.split_once('\'')) {
-            Some((op, _)) => Ok(Some(op.to_string())),
-            None => Err(PassError::Pipeline(e)),
-        },
-        Err(e) => Err(e),
-    }
 }
 
 fn levels(row: &PassRow) -> String {

@@ -1,5 +1,6 @@
 //! Top-level modules: text and bytecode in, text and bytecode out.
 use super::*;
+use crate::ffi;
 use sha2::{Digest, Sha256};
 
 /// How deep brackets may nest in text. MLIR's parser recurses, so deeper text could exhaust its stack.
@@ -78,15 +79,12 @@ impl Module {
         let mut buffer = payload.to_vec();
         buffer.push(0);
         let source = MlirStringRef { data: buffer.as_ptr().cast(), length: payload.len() };
-        // A module op parses as itself and everything else is wrapped, unlike mlirModuleCreateParse, which names no file.
-        let wrapped = is_module(payload);
-        let (raw, diagnostics) = collect(c, || unsafe {
-            if wrapped { mlirModuleFromOperation(parse_op(c, source, file)) } else { mlirModuleCreateParse(c.raw(), source) }
-        });
+        // SAFETY: a NUL byte follows the text.
+        let (raw, diagnostics) = collect(c, || unsafe { ffi::kilnParse(c.raw(), source, sref(file)) });
         if raw.ptr.is_null() {
-            return Err(ParseError::Diagnostics(rename(diagnostics, file)));
+            return Err(ParseError::Diagnostics(diagnostics));
         }
-        Ok((Module(raw), rename(diagnostics, file)))
+        Ok((Module(raw), diagnostics))
     }
     /// The module op.
     pub fn op(&self) -> Op {
@@ -141,60 +139,6 @@ impl Drop for Module {
     fn drop(&mut self) {
         unsafe { mlirModuleDestroy(self.0) }
     }
-}
-
-/// # Safety
-/// A NUL byte follows `source`.
-unsafe fn parse_op(c: Ctx, source: MlirStringRef, file: &str) -> MlirOperation {
-    unsafe {
-        let op = mlirOperationCreateParse(c.raw(), source, sref(file));
-        if op.ptr.is_null() || Op::of(op).is("builtin.module") {
-            return op;
-        }
-        Op::of(op).emit_error("the one top-level op is no builtin.module");
-        mlirOperationDestroy(op);
-        MlirOperation { ptr: std::ptr::null_mut() }
-    }
-}
-
-/// Whether the text's first op is a module (and so its only one), or the input is bytecode.
-fn is_module(source: &[u8]) -> bool {
-    let mut rest = source;
-    loop {
-        rest = rest.trim_ascii_start();
-        match rest {
-            [b'/', b'/', ..] => rest = rest.split_once_byte(b'\n'),
-            // Aliases stand before the op; a definition ends at the end of its line.
-            [b'#' | b'!', ..] => rest = rest.split_once_byte(b'\n'),
-            _ => break,
-        }
-    }
-    let starts = |word: &[u8]| rest.starts_with(word) && !rest.get(word.len()).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
-    rest.starts_with(b"ML\xefR") || starts(b"module") || starts(b"builtin.module") || rest.starts_with(b"\"builtin.module\"")
-}
-
-trait AfterByte {
-    fn split_once_byte(&self, b: u8) -> &Self;
-}
-impl AfterByte for [u8] {
-    fn split_once_byte(&self, b: u8) -> &[u8] {
-        self.iter().position(|x| *x == b).map_or(&[], |i| &self[i + 1..])
-    }
-}
-
-/// mlirModuleCreateParse calls its buffer "-".
-fn rename(mut all: Vec<Diagnostic>, file: &str) -> Vec<Diagnostic> {
-    for d in &mut all {
-        if let Some((name, line, col)) = &mut d.place
-            && name == "-"
-        {
-            let old = format!("-:{line}:{col}");
-            *name = file.to_string();
-            d.locations.iter_mut().filter(|l| **l == old).for_each(|l| *l = format!("{file}:{line}:{col}"));
-        }
-        d.notes = rename(std::mem::take(&mut d.notes), file);
-    }
-    all
 }
 
 /// The line where brackets first nest deeper than the limit, outside of strings and comments.
