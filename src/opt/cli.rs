@@ -108,10 +108,10 @@ pub struct Cli {
     #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
     pub outputs: Option<PathBuf>,
     /// The function
-    #[arg(long, value_name = "NAME", default_value = "main", help_heading = "Execution")]
+    #[arg(long, value_name = "NAME", default_value = "main", requires = "execute", help_heading = "Execution")]
     pub function: String,
     /// How the interpreter rounds
-    #[arg(long, value_name = "MODE", default_value = "rounded", help_heading = "Execution")]
+    #[arg(long, value_name = "MODE", default_value = "rounded", requires = "execute", help_heading = "Execution")]
     pub mode: Rounding,
     /// Values of globals, instead of the files that the module names
     #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
@@ -210,7 +210,8 @@ fn explain(e: clap::Error) -> OptError {
         let name = arg.trim_start_matches('-').split('=').next().unwrap_or("");
         let command = command();
         let own = command.get_arguments().filter_map(|a| a.get_long());
-        let hint = names::hint(name, own.chain(table::PASSES.iter().map(|p| p.flag))).replace("'", "'--").replace("--'?", "'?");
+        let near = names::nearest(name, own.chain(table::PASSES.iter().map(|p| p.flag)));
+        let hint = near.map_or(String::new(), |n| format!("; did you mean '--{n}'?"));
         return OptError::usage(format!("there is no option or pass '{arg}'{hint} (--help prints the options, --list-passes the passes)"));
     }
     OptError { exit, message: e.to_string().trim_end().to_string() }

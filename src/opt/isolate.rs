@@ -162,21 +162,16 @@ impl Child {
 }
 
 /// The exit of the whole: the child's own, or what its crash means.
-pub fn verdict(
-    end: End,
-    board: &Board,
-    cli: &Cli,
-    name: &str,
-    source: &[u8],
-    console: &Console,
-) -> std::result::Result<Exit, OptError> {
+pub fn verdict(end: End, board: &Board, cli: &Cli, name: &str, source: &[u8], console: &Console) -> std::result::Result<Exit, OptError> {
     if libc::WIFEXITED(end.status) {
         // What passes such as print-op-stats wrote themselves.
         console.err(end.noise.as_bytes());
         return Ok(Exit::from_code(libc::WEXITSTATUS(end.status) as u8).unwrap_or(Exit::Failed));
     }
     let signal = signal_name(libc::WTERMSIG(end.status));
-    let said = end.noise.lines().find(|l| l.contains("LLVM ERROR") || l.contains("overflowed its stack") || l.contains("allocation of"));
+    let memory = |l: &str| ["memory allocation of", "bad_alloc", "out of memory"].iter().any(|m| l.contains(m));
+    let said = end.noise.lines().find(|l| memory(l) || l.contains("LLVM ERROR") || l.contains("overflowed its stack"));
+    let exit = if said.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL { Exit::Device } else { Exit::Failed };
     let said = said.map_or(String::new(), |l| format!(": {}", l.trim()));
     let pass = board.0.pass.get();
     Err(match board.stage() {
@@ -189,7 +184,7 @@ pub fn verdict(
                 _ => format!("in {pass}"),
             };
             let hint = reproducer(board, cli, source).map_or_else(|e| format!("no reproducer: {e}"), |p| report_line(&p));
-            OptError { exit: Exit::Failed, message: format!("{name}: crashed ({signal}{said}) {during}\n{hint}") }
+            OptError { exit, message: format!("{name}: crashed ({signal}{said}) {during}\n{hint}") }
         }
     })
 }

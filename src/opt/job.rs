@@ -252,9 +252,8 @@ fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, 
     let report = run_pipeline(module, pipeline, &options, &watch).map_err(|e| match e {
         PassError::Pipeline(_) | PassError::Io { .. } => Stop::Error(OptError::usage(e.to_string())),
         PassError::Failed { pass, diagnostics, reproducer } => {
-            let path = reproducer.map_or(String::new(), |p| {
-                format!("reproducer: {} (replay: kiln-opt --run-reproducer {})\n", p.display(), p.display())
-            });
+            let path = reproducer
+                .map_or(String::new(), |p| format!("reproducer: {} (replay: kiln-opt --run-reproducer {})\n", p.display(), p.display()));
             Stop::Reported(diagnostics, Exit::Failed, format!("error: {pass} failed\n{path}"))
         }
     })?;

@@ -22,9 +22,15 @@ fn messages_lines_and_kinds_must_agree() {
         ("", "<stdin>:2: error: unexpected error: 'kiln.sym' op has an empty range [7, 3]"),
         (" // expected-error {{something else}}", "<stdin>:2: error: expected error \"something else\" was not produced"),
         (" // expected-warning {{has an empty range}}", "<stdin>:2: error: expected warning \"has an empty range\" was not produced"),
-        (" // expected-error @+1 {{has an empty range}}", "<stdin>:2: error: expected error \"has an empty range\" at line 3 was not produced"),
+        (
+            " // expected-error @+1 {{has an empty range}}",
+            "<stdin>:2: error: expected error \"has an empty range\" at line 3 was not produced",
+        ),
         (" // expected-error-re {{range {{[0-9]+}} to}}", "was not produced"),
-        ("\n // expected-error @above {{has an empty range}}\n // expected-error @above {{has an empty range}}", "<stdin>:4: error: expected error"),
+        (
+            "\n // expected-error @above {{has an empty range}}\n // expected-error @above {{has an empty range}}",
+            "<stdin>:4: error: expected error",
+        ),
         (" // expected-error@unknown {{has an empty range}}", "at an unknown location was not produced"),
     ];
     for (comment, complaint) in cases {

@@ -14,7 +14,8 @@ fn flags_run_in_order_and_nest_by_themselves() {
     assert_eq!(pipeline(&["--cse", "--kiln-simplify", "-canonicalize", "--cse"]), "builtin.module(cse,kiln-simplify,canonicalize,cse)");
     let nested = pipeline(&["--cse", "--affine-loop-tile", "--affine-loop-unroll", "--canonicalize"]);
     assert_eq!(nested, "builtin.module(cse,func.func(affine-loop-tile,affine-loop-unroll),canonicalize)");
-    let with = run(&[&input("simple.mlir"), "--dump-pass-pipeline", "--kiln-simplify=fold-limit=3", "--kiln-decompose=keep=attention,softmax"]);
+    let with =
+        run(&[&input("simple.mlir"), "--dump-pass-pipeline", "--kiln-simplify=fold-limit=3", "--kiln-decompose=keep=attention,softmax"]);
     assert!(with.stderr.starts_with("builtin.module(kiln-simplify{fold-limit=3},kiln-decompose{keep="), "{}", with.stderr);
     snapshot("cleaned", &ok(&[&input("simple.mlir"), "--cse", "--canonicalize"]));
 }
@@ -74,7 +75,10 @@ fn passes_can_be_bisected_and_disabled() {
     assert_eq!(count(&["--bisect-limit=0"]).0, 2);
     let (silu, _, said) = count(&["--bisect-limit=1"]);
     assert_eq!(silu, 1);
-    assert_eq!(said, "bisect: ran 1 cse on builtin.module\nbisect: skipped 2 canonicalize on builtin.module\nbisect: skipped 3 kiln-decompose on builtin.module\n");
+    assert_eq!(
+        said,
+        "bisect: ran 1 cse on builtin.module\nbisect: skipped 2 canonicalize on builtin.module\nbisect: skipped 3 kiln-decompose on builtin.module\n"
+    );
     assert_eq!(count(&["--disable-pass=cse,canonicalize,kiln-decompose"]).0, 2);
     assert!(count(&["--disable-pass=kiln-decompose"]).2.contains("kiln-decompose is required"));
     // A pass that is nested on functions counts once per function.
@@ -88,9 +92,14 @@ fn ir_is_printed_around_passes() {
     let seen = |args: &[&str]| {
         let done = run(&[&[file.as_str(), "--pass-pipeline=builtin.module(cse,func.func(canonicalize))"], args].concat());
         assert_eq!(done.code(), 0, "{}", done.stderr);
-        done.stderr.lines().filter(|l| l.starts_with("// -----//")).map(|l| l[21..l.len() - 12].to_string()).collect::<Vec<_>>()
+        done.stderr
+            .lines()
+            .filter(|l| l.starts_with("// -----//"))
+            .map(|l| l["// -----// IR Dump ".len()..l.len() - " //----- //".len()].to_string())
+            .collect::<Vec<_>>()
     };
-    let (a, b, c) = ("cse ('builtin.module' operation)", "canonicalize ('func.func' operation: @main)", "canonicalize ('func.func' operation: @other)");
+    let (a, b, c) =
+        ("cse ('builtin.module' operation)", "canonicalize ('func.func' operation: @main)", "canonicalize ('func.func' operation: @other)");
     assert_eq!(seen(&["--mlir-print-ir-before=cse"]), [format!("Before {a}")]);
     assert_eq!(seen(&["--mlir-print-ir-after=canonicalize"]), [format!("After {b}"), format!("After {c}")]);
     let all = |when: &str| [a, b, c].map(|x| format!("{when} {x}"));
@@ -114,7 +123,8 @@ fn dumps_are_numbered_in_a_new_folder() {
     let dir = format!("--dump-dir={}", path(&folder, "dumps"));
     for n in 0..2 {
         ok(&[&input("simple.mlir"), "--cse", "--canonicalize", &dir]);
-        let mut names: Vec<_> = std::fs::read_dir(folder.path().join(format!("dumps/run-{n}"))).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path().join(format!("dumps/run-{n}"))).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["00-input.mlir", "01-cse.mlir", "02-canonicalize.mlir"]);
     }
@@ -139,11 +149,19 @@ fn times_as_table_and_json() {
 fn a_failing_pass_leaves_a_reproducer() {
     let folder = temporary();
     let reproducer = path(&folder, "r.mlir");
-    let said = fails(4, &format!("reproducer: {reproducer}"), &[&input("prims.mlir"), "--cse", "--kiln-verify-level", "--reproducer", &reproducer]);
+    let said = fails(
+        4,
+        &format!("reproducer: {reproducer}"),
+        &[&input("prims.mlir"), "--cse", "--kiln-verify-level", "--reproducer", &reproducer],
+    );
     snapshot("failed", &said.replace(&reproducer, "REPRODUCER"));
     let text = std::fs::read_to_string(&reproducer).unwrap();
     assert!(text.contains("pipeline: \"builtin.module(cse,kiln-verify-level"), "{text}");
-    let again = fails(4, "'kiln.silu' op is not an op of level prims", &["--run-reproducer", &reproducer, "--reproducer", &path(&folder, "r2.mlir")]);
+    let again = fails(
+        4,
+        "'kiln.silu' op is not an op of level prims",
+        &["--run-reproducer", &reproducer, "--reproducer", &path(&folder, "r2.mlir")],
+    );
     assert!(again.contains("prims.mlir:4:10"), "{again}");
     // The default is a new file in the temporary folder.
     let said = fails(4, "reproducer: ", &[&input("prims.mlir"), "--kiln-verify-level"]);
