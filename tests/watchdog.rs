@@ -8,8 +8,11 @@ use std::{
 
 /// How a subprocess ended and what it wrote.
 pub struct Finished {
+    /// Its exit code or signal.
     pub status: ExitStatus,
+    /// Its output.
     pub stdout: Vec<u8>,
+    /// Its errors, with invalid UTF-8 replaced.
     pub stderr: String,
 }
 
@@ -19,12 +22,13 @@ impl Finished {
         let what = || format!("ended by signal {:?}\n{}", self.status.signal(), self.stderr);
         self.status.code().unwrap_or_else(|| panic!("{}", what()))
     }
+    /// The output as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.stdout).expect("text on stdout")
     }
 }
 
-/// Waits until `busy` says that there is nothing left to wait for, or kills the child at the limit and returns `None`.
+/// Waits for the child to end; `None` if it has not within `limit`, which is asked again and again, and was killed.
 pub fn wait(child: &mut Child, mut limit: impl FnMut() -> Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     loop {

@@ -62,7 +62,7 @@ fn no_input_at_all() {
     fails(2, "error: /proc/self/mem", &["/proc/self/mem"]);
     let locked = path(&folder, "locked.mlir");
     std::fs::write(&locked, "module {}").unwrap();
-    std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     if std::fs::read(&locked).is_err() {
         fails(2, "ermission denied", &[&locked]);
     }
@@ -77,7 +77,15 @@ fn a_crash_in_a_pass_leaves_a_reproducer() {
     let body: String = (0..5000).map(|i| format!("  %{i} = kiln.exp %x : tensor<4xf32>\n")).collect();
     let parts = format!("func.func @first() {{ return }}\n// -----\nfunc.func @second(%x: tensor<4xf32>) {{\n{body}  return\n}}\n");
     std::fs::write(&file, parts).unwrap();
-    let args = [file.as_str(), "--split-input-file", "--canonicalize", "--cse", "--mlir-print-ir-before=canonicalize", "--reproducer", &reproducer];
+    let args = [
+        file.as_str(),
+        "--split-input-file",
+        "--canonicalize",
+        "--cse",
+        "--mlir-print-ir-before=canonicalize",
+        "--reproducer",
+        &reproducer,
+    ];
     let mut child = Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = child.stderr.take().unwrap();
     // A pipe holds less than the second dump, so the process waits inside of it until this side reads on.
