@@ -84,7 +84,7 @@ fn input_and_output_are_files_or_pipes() {
     fails(2, "No such file", &[&file, "-o", &path(&folder, "no/such/folder")]);
     // The output of a failing run is not kept.
     let bad = path(&folder, "bad.mlir");
-    fails(4, "failed", &[&input("prims.mlir"), "--kiln-verify-level", "-o", &bad]);
+    fails(4, "failed", &[&input("prims.mlir"), "--kiln-verify-level", "-o", &bad, "--reproducer=/dev/null"]);
     assert!(!std::path::Path::new(&bad).exists());
 }
 
