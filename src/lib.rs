@@ -1,4 +1,9 @@
 //! kiln: a compiler of tensor graphs on MLIR.
+pub mod exit;
+pub mod opt;
+pub mod tolerance;
+
+pub use exit::Exit;
 pub use kiln_dialects as dialects;
 pub use kiln_lowering as lowering;
 pub use kiln_passes as passes;

@@ -2,6 +2,7 @@
 mod composites;
 mod docs;
 mod interpreter;
+mod kiln_opt;
 mod machinery;
 mod ops;
 mod passes;
@@ -9,4 +10,5 @@ mod random_graph;
 mod reference;
 mod support;
 mod tolerance;
+mod watchdog;
 mod write_a_pass;

@@ -1,4 +1,4 @@
-//! How far results may be apart: the only place with such numbers.
+//! How far results may be apart: what `kiln::tolerance` says of a dtype, and what two exact ways may differ by.
 use crate::support::{greatest_error, relative_error};
 use kiln::dialects::value::{DType, Tensor};
 
@@ -10,14 +10,7 @@ pub const CONSTANTS: f64 = 1e-6;
 
 /// The floor of a dtype: a result passes if err(result, exact) <= 2 * err(rounded reference, exact) + floor.
 pub fn floor(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 => 1e-12,
-        DType::F32 => 1e-5,
-        DType::F16 => 2e-3,
-        DType::BF16 => 1.6e-2,
-        DType::F8E4M3FN | DType::F8E5M2 => 0.13,
-        _ => 0.0,
-    }
+    kiln::tolerance::of(dtype)
 }
 
 /// Whether `found` is as near to `exact` as a rounded reference may be: by the norm of the difference and by its greatest element.

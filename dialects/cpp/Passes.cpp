@@ -6,6 +6,7 @@
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/StringSet.h"
 using namespace mlir;
 
 typedef void (*KilnText)(MlirStringRef, void *);
@@ -79,6 +80,11 @@ struct Watch final : PassInstrumentation {
   void runAfterPassFailed(Pass *p, Operation *op) override { e.done(e.data, wrap(p->getArgument()), wrap(op), false); }
   KilnEvents e;
 };
+struct Peek : Pass { // a pass says only to its kin what it runs on
+  static bool fits(const Pass &p, RegisteredOperationName op) {
+    return (p.*static_cast<bool (Pass::*)(RegisteredOperationName) const>(&Peek::canScheduleOn))(op);
+  }
+};
 } // namespace
 
 extern "C" {
@@ -86,6 +92,15 @@ void kilnRegisterPass(const KilnPassTable *t) { // the table must live for ever;
   registerPass([t] { return std::make_unique<RustPass>(t, t->create(t)); });
 }
 bool kilnPassIsRegistered(MlirStringRef argument) { return PassInfo::lookup(text(argument)) != nullptr; }
+// Where a pass runs that was asked for without a nest: "" a module, else the name of the op to nest it on.
+MlirStringRef kilnPassNest(MlirContext c, MlirStringRef argument) {
+  const PassInfo *info = PassInfo::lookup(text(argument));
+  OpPassManager any;
+  if (!info || failed(info->addToPipeline(any, "", [](const Twine &) { return failure(); })) || any.empty()) return wrap(StringRef());
+  if (Peek::fits(*any.begin(), *RegisteredOperationName::lookup("builtin.module", unwrap(c)))) return wrap(StringRef());
+  static thread_local llvm::StringSet<> names; // a pass owns its op's name
+  return wrap(names.insert(any.begin()->getOpName().value_or("func.func")).first->getKey());
+}
 bool kilnPipelineIsRegistered(MlirStringRef argument) { return PassPipelineInfo::lookup(text(argument)) != nullptr; }
 // One handler per context; null `enter` removes it.
 void kilnSetActionHandler(MlirContext c, KilnEvents e) {
@@ -98,6 +113,9 @@ void kilnSetActionHandler(MlirContext c, KilnEvents e) {
     run();
     if (e.leave) e.leave(e.data, argument, wrap(pass->getOp()));
   });
+}
+void kilnDialectNames(MlirContext c, KilnText take, void *out) { // every registered dialect
+  for (StringRef name : unwrap(c)->getAvailableDialects()) take(wrap(name), out);
 }
 void kilnWatchPasses(MlirPassManager pm, KilnEvents e) { unwrap(pm)->addInstrumentation(std::make_unique<Watch>(e)); }
 void kilnCrashReproducer(MlirPassManager pm, MlirStringRef path, bool local) { unwrap(pm)->enableCrashReproducerGeneration(text(path), local); }

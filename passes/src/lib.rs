@@ -8,6 +8,8 @@ pub mod manager;
 pub mod names;
 pub mod options;
 pub mod pass;
+pub mod report;
+pub mod reproducer;
 pub mod table;
 
 pub mod decompose;

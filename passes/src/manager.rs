@@ -1,5 +1,9 @@
 //! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can be bisected and disabled, IR is dumped.
 use crate::{names, table};
+pub use crate::{
+    report::{PassRun, Report},
+    reproducer::{reproducer_of_text, reproducer_text, split_reproducer},
+};
 use kiln_dialects::{
     ffi::{Event, Events, Verdict, is_registered},
     ir::*,
@@ -9,7 +13,7 @@ use std::{
     cell::RefCell,
     collections::BTreeSet,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// What a run does beside the passes themselves.
@@ -53,39 +57,6 @@ impl Selection {
     }
 }
 
-/// One pass on one op.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct PassRun {
-    /// The flag.
-    pub pass: String,
-    /// The name of the op it ran on.
-    pub anchor: String,
-    /// Wall time in seconds, without verification.
-    pub seconds: f64,
-    /// Ops below the anchor, itself included, before.
-    pub ops_before: usize,
-    /// And after.
-    pub ops_after: usize,
-    /// Skipped by bisection or by name.
-    pub skipped: bool,
-}
-
-/// What a run did.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Report {
-    /// The pipeline with every option.
-    pub pipeline: String,
-    /// Every pass in the order of running.
-    pub passes: Vec<PassRun>,
-    /// Wall time in seconds of the whole run.
-    pub seconds: f64,
-    /// Warnings and remarks.
-    #[serde(skip)]
-    pub diagnostics: Vec<Diagnostic>,
-    /// The folder with the dumps.
-    pub dump: Option<PathBuf>,
-}
-
 /// Why a pipeline did not run to its end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PassError {
@@ -113,8 +84,19 @@ pub enum PassError {
     },
 }
 
-/// Receives IR from [`RunOptions::print_before`] and `print_after`: what (`Before` or `After`), flag, op.
-pub type Printer<'a> = dyn Fn(&str, &str, Op) + 'a;
+/// A moment of a run that a [`Printer`] hears of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A pass is about to run; comes before every one that is not skipped.
+    Enter,
+    /// As `Enter`, for passes in [`RunOptions::print_before`].
+    Before,
+    /// A pass has succeeded, for passes in [`RunOptions::print_after`].
+    After,
+}
+
+/// Hears what runs, and receives IR to print: moment, flag, op.
+pub type Printer<'a> = dyn Fn(Moment, &str, Op) + 'a;
 
 struct Watch<'a> {
     options: &'a RunOptions,
@@ -143,8 +125,9 @@ impl Events for Watch<'_> {
         if skipped {
             return Verdict::Skip;
         }
+        (self.printer)(Moment::Enter, flag, op);
         if self.options.print_before.has(flag) {
-            (self.printer)("Before", flag, op);
+            (self.printer)(Moment::Before, flag, op);
         }
         s.current = Some(flag.into());
         s.open.push((nth, Instant::now()));
@@ -167,7 +150,7 @@ impl Events for Watch<'_> {
             Event::Succeeded if s.runs.last().is_some_and(|r| r.skipped && r.pass == flag) => {}
             Event::Succeeded => {
                 if self.options.print_after.has(flag) {
-                    (self.printer)("After", flag, op);
+                    (self.printer)(Moment::After, flag, op);
                 }
                 if let Some(dir) = &self.dump {
                     let path = dir.join(format!("{:02}-{flag}.mlir", s.runs.len()));
@@ -215,31 +198,6 @@ pub fn run_pipeline(module: &Module, pipeline: &str, options: &RunOptions, print
         return Err(PassError::Io { path, reason });
     }
     Ok(Report { pipeline: text, passes: state.runs, seconds, diagnostics, dump })
-}
-
-/// IR and pipeline in upstream's own format, so that mlir-opt reads those without kiln ops too.
-pub fn reproducer_text(module: &Module, pipeline: &str) -> String {
-    let ir = module.print(PrintOptions { debug_info: true, ..Default::default() });
-    let pipeline = pipeline.replace('\\', "\\\\").replace('"', "\\\"");
-    format!(
-        "{ir}\n\n{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n      pipeline: \"{pipeline}\",\n      disable_threading: true,\n      verify_each: true\n    }}\n  }}\n#-}}\n"
-    )
-}
-
-/// The IR and the pipeline of a reproducer.
-pub fn split_reproducer(text: &str) -> Option<(&str, String)> {
-    let at = text.rfind("\n{-#")?;
-    let rest = &text[at..];
-    let start = rest.find("pipeline: \"")? + "pipeline: \"".len();
-    let mut pipeline = String::new();
-    let mut chars = rest[start..].chars();
-    loop {
-        match chars.next()? {
-            '"' => return Some((&text[..at], pipeline)),
-            '\\' => pipeline.push(chars.next()?),
-            c => pipeline.push(c),
-        }
-    }
 }
 
 fn new_folder(inside: &Path) -> std::io::Result<PathBuf> {
@@ -303,33 +261,6 @@ fn option_hint(pipeline: &str, error: &str) -> String {
     names::hint(name, rows.iter().map(|o| o.name.as_str()))
 }
 
-impl Report {
-    /// The time of all runs of each pass, in the order of first running.
-    pub fn by_pass(&self) -> Vec<(String, Duration, usize)> {
-        let mut rows: Vec<(String, Duration, usize)> = vec![];
-        for run in self.passes.iter().filter(|r| !r.skipped) {
-            let time = Duration::from_secs_f64(run.seconds);
-            match rows.iter_mut().find(|r| r.0 == run.pass) {
-                Some(row) => {
-                    row.1 += time;
-                    row.2 += 1;
-                }
-                None => rows.push((run.pass.clone(), time, 1)),
-            }
-        }
-        rows
-    }
-    /// A table of times and op counts, one line a pass run.
-    pub fn table(&self) -> String {
-        let mut s = format!("{:>10}  {:>6}  {:>6}  pass\n", "ms", "before", "after");
-        for r in &self.passes {
-            let note = if r.skipped { " (skipped)" } else { "" };
-            s += &format!("{:>10.3}  {:>6}  {:>6}  {} on {}{note}\n", r.seconds * 1e3, r.ops_before, r.ops_after, r.pass, r.anchor);
-        }
-        s + &format!("{:>10.3}  {:>6}  {:>6}  total, verification included\n", self.seconds * 1e3, "", "")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,12 +269,5 @@ mod tests {
     fn names_in_pass_position() {
         let text = "builtin.module(kiln-simplify{fold-limit=3},func.func(canonicalize{a={b,c} d=e}, cse ))";
         assert_eq!(pass_names(text), ["kiln-simplify", "canonicalize", "cse"]);
-    }
-
-    #[test]
-    fn reproducers_come_apart_again() {
-        let text = "module {\n}\n\n{-#\n external_resources: { mlir_reproducer: {\n pipeline: \"a(b{c=\\\"d\\\"})\",\n x: true } }\n#-}\n";
-        let (ir, pipeline) = split_reproducer(text).expect("a reproducer");
-        assert_eq!((ir.trim(), pipeline.as_str()), ("module {\n}", "a(b{c=\"d\"})"));
     }
 }

@@ -4,7 +4,7 @@ mod pass;
 
 pub(crate) use events::with_events;
 pub use events::{Event, Events, Verdict};
-pub use pass::{PassDescription, PassObject, is_registered, register_pass};
+pub use pass::{PassDescription, PassObject, is_registered, nest_of, register_pass};
 
 use crate::ir::*;
 use crate::rules;
@@ -27,6 +27,7 @@ unsafe extern "C" {
     ) -> bool;
     pub(crate) fn kilnParseModule(c: MlirContext, source: MlirStringRef, file: MlirStringRef) -> MlirModule;
     pub(crate) fn kilnPrintOpOnDiagnostic(c: MlirContext, on: bool);
+    pub(crate) fn kilnDialectNames(c: MlirContext, take: MlirStringCallback, out: *mut c_void);
     pub(crate) fn kilnCrashReproducer(pm: MlirPassManager, path: MlirStringRef, local: bool);
 }
 

@@ -1,6 +1,6 @@
 //! Rust passes in upstream's registry.
 use super::{guard, panic_text};
-use crate::ir::{Context, Op, list, sref, text};
+use crate::ir::{Context, Ctx, Op, list, sref, text};
 use mlir_sys::*;
 use std::{
     any::TypeId,
@@ -57,6 +57,7 @@ struct KilnPassTable {
 unsafe extern "C" {
     fn kilnRegisterPass(table: *const KilnPassTable);
     fn kilnPassIsRegistered(argument: MlirStringRef) -> bool;
+    fn kilnPassNest(context: MlirContext, argument: MlirStringRef) -> MlirStringRef;
     fn kilnPipelineIsRegistered(argument: MlirStringRef) -> bool;
 }
 
@@ -64,6 +65,12 @@ unsafe extern "C" {
 pub fn is_registered(flag: &str) -> bool {
     Context::register_upstream();
     unsafe { kilnPassIsRegistered(sref(flag)) || kilnPipelineIsRegistered(sref(flag)) }
+}
+
+/// The op that a registered pass must be nested on in a pipeline of modules; none if it runs on modules.
+pub fn nest_of(c: Ctx, flag: &str) -> Option<String> {
+    let name = unsafe { text(kilnPassNest(c.raw(), sref(flag))) };
+    (!name.is_empty()).then_some(name)
 }
 
 struct Object<P> {

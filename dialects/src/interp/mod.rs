@@ -27,6 +27,8 @@ pub struct RunError {
     pub message: String,
     /// Where, innermost first.
     pub locations: Vec<String>,
+    /// Whether it is an op or a call that the interpreter does not know.
+    pub unsupported: bool,
 }
 
 /// A function registered under a `kiln.custom_call`'s name: inputs and `config` to results.
@@ -114,7 +116,11 @@ impl<'b> Interpreter<'b> {
 }
 
 fn error(op: Op, message: String) -> RunError {
-    RunError { message: format!("'{}' {message}", op.name()), locations: op.loc().chain() }
+    RunError { message: format!("'{}' {message}", op.name()), locations: op.loc().chain(), unsupported: false }
+}
+
+fn unsupported(op: Op, message: String) -> RunError {
+    RunError { unsupported: true, ..error(op, message) }
 }
 
 /// Whether a tensor may stand for a value of that type.
@@ -229,7 +235,7 @@ impl Frame<'_, '_> {
                     .interp
                     .custom_calls
                     .get(&o.callee)
-                    .ok_or_else(|| fail(format!("calls '{}', which is not registered", o.callee)))?;
+                    .ok_or_else(|| unsupported(op, format!("calls '{}', which is not registered", o.callee)))?;
                 Ok(call(&inputs, o.config).map_err(fail)?.into_iter().map(|t| Bound::Tensor(Rc::new(t))).collect())
             }
             OpKind::GetGlobal => {
@@ -309,7 +315,7 @@ impl Frame<'_, '_> {
                 self.depth + 1,
             );
         }
-        Err(fail("is not an op that the interpreter runs; it runs the graph and prims levels".into()))
+        Err(unsupported(op, "is not an op that the interpreter runs; it runs the graph and prims levels".into()))
     }
 
     fn scan(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {

@@ -1,5 +1,6 @@
 //! Top-level modules: text and bytecode in, text and bytecode out.
 use super::*;
+use crate::ffi;
 use sha2::{Digest, Sha256};
 
 /// How deep brackets may nest in text. MLIR's parser recurses, so deeper text could exhaust its stack.
@@ -78,7 +79,7 @@ impl Module {
         let mut buffer = payload.to_vec();
         buffer.push(0);
         let source = MlirStringRef { data: buffer.as_ptr().cast(), length: payload.len() };
-        let (raw, diagnostics) = collect(c, || unsafe { crate::ffi::kilnParseModule(c.raw(), source, sref(file)) });
+        let (raw, diagnostics) = collect(c, || unsafe { ffi::kilnParseModule(c.raw(), source, sref(file)) });
         if raw.ptr.is_null() {
             return Err(ParseError::Diagnostics(diagnostics));
         }

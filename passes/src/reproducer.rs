@@ -1,0 +1,43 @@
+//! Reproducers: IR and the pipeline that failed on it, in one file.
+use kiln_dialects::ir::{Module, PrintOptions};
+
+/// IR and pipeline in upstream's own format, so that mlir-opt reads those without kiln ops too.
+pub fn reproducer_text(module: &Module, pipeline: &str) -> String {
+    reproducer_of_text(&module.print(PrintOptions { debug_info: true, ..Default::default() }), pipeline)
+}
+
+/// As [`reproducer_text`], for IR that is text already.
+pub fn reproducer_of_text(ir: &str, pipeline: &str) -> String {
+    let pipeline = pipeline.replace('\\', "\\\\").replace('"', "\\\"");
+    format!(
+        "{ir}\n\n{{-#\n  external_resources: {{\n    mlir_reproducer: {{\n      pipeline: \"{pipeline}\",\n      disable_threading: true,\n      verify_each: true\n    }}\n  }}\n#-}}\n"
+    )
+}
+
+/// The IR and the pipeline of a reproducer.
+pub fn split_reproducer(text: &str) -> Option<(&str, String)> {
+    let at = text.rfind("\n{-#")?;
+    let rest = &text[at..];
+    let start = rest.find("pipeline: \"")? + "pipeline: \"".len();
+    let mut pipeline = String::new();
+    let mut chars = rest[start..].chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some((&text[..at], pipeline)),
+            '\\' => pipeline.push(chars.next()?),
+            c => pipeline.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reproducers_come_apart_again() {
+        let text = "module {\n}\n\n{-#\n external_resources: { mlir_reproducer: {\n pipeline: \"a(b{c=\\\"d\\\"})\",\n x: true } }\n#-}\n";
+        let (ir, pipeline) = split_reproducer(text).expect("a reproducer");
+        assert_eq!((ir.trim(), pipeline.as_str()), ("module {\n}", "a(b{c=\"d\"})"));
+    }
+}

@@ -1,0 +1,218 @@
+//! The command line: kiln-opt's own options, and one flag per pass.
+use super::{
+    OptError,
+    passes::{self, PassUse},
+};
+use crate::{
+    Exit,
+    passes::{names, table},
+};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ContextKind, error::ErrorKind};
+use std::{ffi::OsString, path::PathBuf};
+
+/// Reads MLIR, runs passes on it, prints it or runs it: mlir-opt's habits on kiln's levels.
+///
+/// Passes run in the order of their flags: `--kiln-simplify --kiln-decompose="keep=softmax" --cse`. Upstream's passes have flags too,
+/// which --list-passes prints.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "kiln-opt", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Text, or bytecode that kiln wrote; stdin if - or left out
+    pub input: Option<PathBuf>,
+    /// Where the output goes instead of stdout
+    #[arg(short = 'o', value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// A textual pipeline, such as builtin.module(kiln-simplify,func.func(cse))
+    #[arg(long, value_name = "TEXT", help_heading = "What runs")]
+    pub pass_pipeline: Option<String>,
+    /// The level to start from; the module's own if left out
+    #[arg(long, value_name = "LEVEL", requires = "to", help_heading = "What runs")]
+    pub from: Option<String>,
+    /// The level to go to
+    #[arg(long, value_name = "LEVEL", conflicts_with = "pass_pipeline", help_heading = "What runs")]
+    pub to: Option<String>,
+    /// What to compile for, kept in kiln.target
+    #[arg(long, value_name = "TARGET", help_heading = "What runs")]
+    pub target: Option<String>,
+    /// Take the pipeline from a reproducer
+    #[arg(long, conflicts_with_all = ["pass_pipeline", "to"], help_heading = "What runs")]
+    pub run_reproducer: bool,
+    /// Only the first N passes run; a pass nested on functions counts once per function
+    #[arg(long, value_name = "N", help_heading = "What runs")]
+    pub bisect_limit: Option<usize>,
+    /// Skip a pass wherever it stands
+    #[arg(long, value_name = "FLAG", value_delimiter = ',', help_heading = "What runs")]
+    pub disable_pass: Vec<String>,
+
+    /// Treat parts between lines of // ----- as files of their own
+    #[arg(long, help_heading = "Input")]
+    pub split_input_file: bool,
+    /// Compare diagnostics with expected-error and the like in comments; print no IR
+    #[arg(long, conflicts_with = "execute", help_heading = "Input")]
+    pub verify_diagnostics: bool,
+    /// Accept ops of unknown dialects
+    #[arg(long, help_heading = "Input")]
+    pub allow_unregistered_dialect: bool,
+    /// Run in this process, where a crash of MLIR ends kiln-opt
+    #[arg(long, help_heading = "Input")]
+    pub no_isolate: bool,
+
+    /// Run MLIR's verifier after every pass
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, help_heading = "Output")]
+    pub verify_each: bool,
+    /// Print locations
+    #[arg(long, help_heading = "Output")]
+    pub mlir_print_debuginfo: bool,
+    /// Print the generic form
+    #[arg(long, help_heading = "Output")]
+    pub mlir_print_op_generic: bool,
+    /// Write bytecode with kiln's checksum
+    #[arg(long, conflicts_with = "execute", help_heading = "Output")]
+    pub emit_bytecode: bool,
+    /// Write the IR after every pass to NN-<flag>.mlir in a new folder inside of this one
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub dump_dir: Option<PathBuf>,
+    /// Where a reproducer of a failing run goes; a new file in the temporary folder if left out
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub reproducer: Option<PathBuf>,
+    /// Print the pipeline to stderr before it runs
+    #[arg(long, help_heading = "Output")]
+    pub dump_pass_pipeline: bool,
+    /// Print the IR to stderr before these passes, or before all
+    #[arg(long, value_name = "FLAG", num_args = 0..=1, require_equals = true, default_missing_value = "", value_delimiter = ',', help_heading = "Output")]
+    pub mlir_print_ir_before: Vec<String>,
+    /// Print the IR to stderr before every pass
+    #[arg(long, help_heading = "Output")]
+    pub mlir_print_ir_before_all: bool,
+    /// Print the IR to stderr after these passes, or after all
+    #[arg(long, value_name = "FLAG", num_args = 0..=1, require_equals = true, default_missing_value = "", value_delimiter = ',', help_heading = "Output")]
+    pub mlir_print_ir_after: Vec<String>,
+    /// Print the IR to stderr after every pass
+    #[arg(long, help_heading = "Output")]
+    pub mlir_print_ir_after_all: bool,
+    /// Print IR to a tree of files in this folder instead of stderr; after every pass unless told otherwise
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub mlir_print_ir_tree_dir: Option<PathBuf>,
+    /// Print times to stderr
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table", help_heading = "Output")]
+    pub mlir_timing: Option<Timing>,
+
+    /// Run a function after the passes and print its results instead of IR
+    #[arg(long, help_heading = "Execution")]
+    pub execute: bool,
+    /// The inputs: input_0, input_1, …, or all tensors by name
+    #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
+    pub inputs: Option<PathBuf>,
+    /// Where results go as output_0, output_1, …
+    #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
+    pub outputs: Option<PathBuf>,
+    /// The function
+    #[arg(long, value_name = "NAME", default_value = "main", requires = "execute", help_heading = "Execution")]
+    pub function: String,
+    /// How the interpreter rounds
+    #[arg(long, value_name = "MODE", default_value = "rounded", requires = "execute", help_heading = "Execution")]
+    pub mode: Rounding,
+    /// Values of globals, instead of the files that the module names
+    #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
+    pub weights: Option<PathBuf>,
+    /// Compare results with output_0, output_1, … of the inputs' file
+    #[arg(long, requires = "inputs", help_heading = "Execution")]
+    pub check: bool,
+
+    /// Print the passes
+    #[arg(long, help_heading = "Lists")]
+    pub list_passes: bool,
+    /// Print the levels
+    #[arg(long, help_heading = "Lists")]
+    pub list_levels: bool,
+    /// Print the dialects
+    #[arg(long, help_heading = "Lists")]
+    pub show_dialects: bool,
+    /// Print completions for a shell
+    #[arg(long, value_name = "SHELL", help_heading = "Lists")]
+    pub completions: Option<Shell>,
+
+    /// The passes in the order of their flags.
+    #[arg(skip)]
+    pub passes: Vec<PassUse>,
+}
+
+/// How times are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Timing {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// The interpreter's mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rounding {
+    /// Floats stay f64
+    Exact,
+    /// Each op's result is rounded to its dtype, as eager does
+    Rounded,
+}
+
+/// Shells with completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// The command with a flag for every pass.
+pub fn command() -> Command {
+    let own = Cli::command().after_help(format!("Exit codes:\n{}", Exit::table().trim_end())).max_term_width(120);
+    passes::add_flags(own)
+}
+
+/// Reads the command line. The error is what to print, with the exit code; `--help` is such an "error" of exit code 0.
+pub fn parse(args: Vec<OsString>) -> Result<Cli, OptError> {
+    let command = command();
+    let args: Vec<OsString> = args.into_iter().map(|a| two_hyphens(a, &command)).collect();
+    let matches = command.try_get_matches_from(args).map_err(explain)?;
+    let passes = passes::in_order(&matches);
+    let mut cli = of(&matches)?;
+    let others = [("--pass-pipeline", cli.pass_pipeline.is_some()), ("--to", cli.to.is_some()), ("--run-reproducer", cli.run_reproducer)];
+    if let (Some(first), Some((other, _))) = (passes.first(), others.iter().find(|o| o.1)) {
+        return Err(OptError::usage(format!("{other} and --{} both say what runs; give one of them", first.flag)));
+    }
+    let named = cli.disable_pass.iter().chain(&cli.mlir_print_ir_before).chain(&cli.mlir_print_ir_after);
+    named.filter(|f| !f.is_empty()).try_for_each(|f| passes::known(f))?;
+    cli.passes = passes;
+    Ok(cli)
+}
+
+fn of(matches: &ArgMatches) -> Result<Cli, OptError> {
+    Cli::from_arg_matches(matches).map_err(explain)
+}
+
+/// `-canonicalize` is `--canonicalize`, as in mlir-opt.
+fn two_hyphens(arg: OsString, command: &Command) -> OsString {
+    let Some(text) = arg.to_str() else { return arg };
+    let Some(rest) = text.strip_prefix('-').filter(|r| r.len() > 1 && !r.starts_with('-')) else { return arg };
+    let name = rest.split('=').next().unwrap_or(rest);
+    if command.get_arguments().any(|a| a.get_long() == Some(name)) { format!("-{text}").into() } else { arg }
+}
+
+/// clap's error, with the nearest name over options and passes where an option is unknown.
+fn explain(e: clap::Error) -> OptError {
+    let exit = if e.use_stderr() { Exit::Usage } else { Exit::Done };
+    if e.kind() == ErrorKind::UnknownArgument
+        && let Some(arg) = e.get(ContextKind::InvalidArg)
+    {
+        let arg = arg.to_string();
+        let name = arg.trim_start_matches('-').split('=').next().unwrap_or("");
+        let command = command();
+        let own = command.get_arguments().filter_map(|a| a.get_long());
+        let near = names::nearest(name, own.chain(table::PASSES.iter().map(|p| p.flag)));
+        let hint = near.map_or(String::new(), |n| format!("; did you mean '--{n}'?"));
+        return OptError::usage(format!("there is no option or pass '{arg}'{hint} (--help prints the options, --list-passes the passes)"));
+    }
+    OptError { exit, message: e.to_string().trim_end().to_string() }
+}

@@ -1,0 +1,171 @@
+//! Split input, and `--verify-diagnostics`: what comments expect against what was reported.
+use super::OptError;
+use crate::dialects::ir::{Diagnostic, Severity};
+use regex::Regex;
+use std::sync::OnceLock;
+
+/// A part of the input.
+pub struct Part<'a> {
+    /// Its text.
+    pub text: &'a str,
+    /// How many lines of the input come before it.
+    pub lines_before: usize,
+}
+
+impl Part<'_> {
+    /// The text behind as many empty lines as come before it, so that diagnostics name lines of the whole input.
+    pub fn padded(&self) -> Vec<u8> {
+        [vec![b'\n'; self.lines_before], self.text.as_bytes().to_vec()].concat()
+    }
+}
+
+/// The parts between lines of `// -----`, or the whole as one.
+pub fn parts(text: &str, split: bool) -> Vec<Part<'_>> {
+    if !split {
+        return vec![Part { text, lines_before: 0 }];
+    }
+    let (mut all, mut start, mut at, mut first, mut line) = (vec![], 0, 0, 0, 0);
+    for l in text.split_inclusive('\n') {
+        if l.trim_end() == "// -----" {
+            all.push(Part { text: &text[start..at], lines_before: first });
+            (start, first) = (at + l.len(), line + 1);
+        }
+        at += l.len();
+        line += 1;
+    }
+    all.push(Part { text: &text[start..], lines_before: first });
+    all
+}
+
+/// One `expected-error {{…}}` comment.
+#[derive(Debug)]
+pub struct Expectation {
+    severity: Severity,
+    /// The line of the diagnostic; none for `@unknown`.
+    line: Option<usize>,
+    /// The line of the comment.
+    stands_at: usize,
+    wanted: Wanted,
+    text: String,
+    met: bool,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    Text(String),
+    Pattern(Regex),
+}
+
+fn designator() -> Option<&'static Regex> {
+    static PATTERN: OnceLock<Option<Regex>> = OnceLock::new();
+    let text = r"expected-(error|note|remark|warning)(-re)? *(@([+-][0-9]+|above|below|unknown))? *\{\{(.*)\}\}\s*$";
+    PATTERN.get_or_init(|| Regex::new(text).ok()).as_ref()
+}
+
+/// The expectations in a part's comments. `@above` and `@below` skip lines that hold expectations themselves.
+pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
+    let Some(designator) = designator() else { return Ok(vec![]) };
+    let lines: Vec<&str> = part.text.lines().collect();
+    let holds = |i: usize| designator.is_match(lines[i]);
+    let mut all = vec![];
+    for (i, l) in lines.iter().enumerate() {
+        let Some(found) = designator.captures(l) else { continue };
+        let at = part.lines_before + i + 1;
+        let group = |n: usize| found.get(n).map_or("", |m| m.as_str());
+        let line = match group(4) {
+            "" => Some(at),
+            "unknown" => None,
+            "above" => Some((0..i).rev().find(|j| !holds(*j)).map_or(0, |j| part.lines_before + j + 1)),
+            "below" => Some((i + 1..lines.len()).find(|j| !holds(*j)).map_or(0, |j| part.lines_before + j + 1)),
+            offset => {
+                let offset: i64 = offset.parse().map_err(|_| OptError::usage(format!("line {at}: @{offset} is no offset of lines")))?;
+                Some(usize::try_from(at as i64 + offset).unwrap_or(0))
+            }
+        };
+        let severity = match group(1) {
+            "error" => Severity::Error,
+            "note" => Severity::Note,
+            "remark" => Severity::Remark,
+            _ => Severity::Warning,
+        };
+        let text = group(5).to_string();
+        let wanted = if group(2).is_empty() { Wanted::Text(text.clone()) } else { Wanted::Pattern(pattern(&text, at)?) };
+        all.push(Expectation { severity, line, stands_at: at, wanted, text, met: false });
+    }
+    Ok(all)
+}
+
+/// Text in which `{{…}}` are regular expressions.
+fn pattern(text: &str, at: usize) -> Result<Regex, OptError> {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (inside, behind) =
+            after.split_once("}}").ok_or_else(|| OptError::usage(format!("line {at}: a regular expression without its }}}}")))?;
+        out += &format!("{}({inside})", regex::escape(before));
+        rest = behind;
+    }
+    out += &regex::escape(rest);
+    Regex::new(&out).map_err(|e| OptError::usage(format!("line {at}: {e}")))
+}
+
+impl Expectation {
+    fn matches(&self, d: &Diagnostic, line: Option<usize>) -> bool {
+        let text = match &self.wanted {
+            Wanted::Text(t) => d.message.contains(t.as_str()),
+            Wanted::Pattern(p) => p.is_match(&d.message),
+        };
+        text && self.severity == d.severity && self.line == line
+    }
+}
+
+/// What is wrong: diagnostics that nobody expects, then expectations that nothing meets. Notes count as diagnostics of their own.
+pub fn compare(file: &str, mut expected: Vec<Expectation>, reported: &[Diagnostic]) -> Vec<String> {
+    let mut wrong = vec![];
+    for d in reported.iter().flat_map(|d| std::iter::once(d).chain(&d.notes)) {
+        let line = d.place.as_ref().filter(|p| p.0 == file).map(|p| p.1 as usize);
+        match expected.iter_mut().find(|e| !e.met && e.matches(d, line)) {
+            Some(e) => e.met = true,
+            None => {
+                let place = line.map_or("unknown location".into(), |l| format!("{file}:{l}"));
+                wrong.push(format!("{place}: error: unexpected {}: {}", d.severity.keyword(), d.message));
+            }
+        }
+    }
+    for e in expected.iter().filter(|e| !e.met) {
+        let place = match e.line {
+            Some(l) if l == e.stands_at => String::new(),
+            Some(l) => format!(" at line {l}"),
+            None => " at an unknown location".into(),
+        };
+        let (keyword, text) = (e.severity.keyword(), &e.text);
+        wrong.push(format!("{file}:{}: error: expected {keyword} \"{text}\"{place} was not produced", e.stands_at));
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_know_their_lines() {
+        let all = parts("a\nb\n// -----\nc\n// -----\n", true);
+        let seen: Vec<_> = all.iter().map(|p| (p.text, p.lines_before)).collect();
+        assert_eq!(seen, [("a\nb\n", 0), ("c\n", 3), ("", 5)]);
+        assert_eq!(parts("a\n// -----\nb", false).len(), 1);
+    }
+
+    #[test]
+    fn designators_point_to_lines() {
+        let text = "op\n// expected-error@above {{x}}\n// expected-note @above {{y}}\n// expected-warning@below {{z}}\nop\nop // expected-remark {{w}}\n// expected-error @-1 {{v}}\n// expected-error@unknown {{u}}\n";
+        let lines: Vec<_> = expectations(&parts(text, false)[0]).expect("good comments").iter().map(|e| e.line).collect();
+        assert_eq!(lines, [Some(1), Some(1), Some(5), Some(6), Some(6), None]);
+    }
+
+    #[test]
+    fn patterns_mix_text_and_regular_expressions() {
+        assert!(pattern("size {{[0-9]+}} (odd)", 1).expect("a pattern").is_match("has size 17 (odd)"));
+        assert!(!pattern("size {{[0-9]+}}", 1).expect("a pattern").is_match("size x"));
+        assert!(pattern("{{", 1).is_err() && pattern("{{(}}", 1).is_err());
+    }
+}

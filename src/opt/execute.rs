@@ -1,0 +1,130 @@
+//! `--execute`: the interpreter on a function, with tensors from files.
+use super::{
+    OptError,
+    cli::{Cli, Rounding},
+    tensors::{self, Tensors},
+};
+use crate::{
+    Exit,
+    dialects::{
+        interp::{Interpreter, Mode, RunError},
+        ir::{Module, blocks},
+        value::{Data, Tensor},
+    },
+    tolerance,
+};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+/// How many elements of a result are printed.
+const SHOWN: usize = 8;
+
+/// Runs the function that the command line names; the text says what came out. `folder` is where the module's files lie.
+pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), OptError> {
+    let given = match &cli.inputs {
+        Some(path) => tensors::read(path, |_| true)?,
+        None => Tensors::new(),
+    };
+    let weights = Weights { of_command: cli.weights.clone(), folder: folder.into(), files: RefCell::default() };
+    let globals = |name: &str, source: &str| weights.find(name, source);
+    let mode = match cli.mode {
+        Rounding::Exact => Mode::Exact,
+        Rounding::Rounded => Mode::Rounded,
+    };
+    let interpreter = Interpreter { globals: &globals, ..Interpreter::new(mode) };
+    let results = interpreter.run(module.op(), &cli.function, &inputs(&given)).map_err(|e| refuse(module, &cli.function, e))?;
+    let mut text = String::new();
+    for (i, t) in results.iter().enumerate() {
+        let _ = writeln!(text, "output_{i}: {} {:?} = {}", t.dtype(), t.shape(), first_elements(t));
+    }
+    if let Some(path) = &cli.outputs {
+        tensors::write(path, &results)?;
+    }
+    let mut exit = Exit::Done;
+    if cli.check {
+        let (ok, report) = check(&results, &given)?;
+        text += &report;
+        exit = if ok { Exit::Done } else { Exit::No };
+    }
+    Ok((exit, text))
+}
+
+/// `input_0`, `input_1`, … if there are such; else everything that is no output, in natural order of names.
+fn inputs(given: &Tensors) -> Vec<Tensor> {
+    let numbered = tensors::numbered(given, "input_");
+    if !numbered.is_empty() {
+        return numbered.into_iter().map(|(_, t)| t.clone()).collect();
+    }
+    let mut rest: Vec<_> = given.iter().filter(|(name, _)| !name.starts_with("output_")).collect();
+    rest.sort_by_key(|(name, _)| tensors::natural(name));
+    rest.into_iter().map(|(_, t)| t.clone()).collect()
+}
+
+/// The exit code of a run that ended early.
+fn refuse(module: &Module, function: &str, e: RunError) -> OptError {
+    let mut message = e.to_string();
+    if message.contains("has no function @") {
+        let all = blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func")).filter_map(|o| o.symbol());
+        let names: Vec<String> = all.collect();
+        message += &crate::passes::names::hint(function, names.iter().map(String::as_str));
+        message += &format!(" (functions: {}; --function picks one)", names.join(", "));
+    }
+    OptError { exit: if e.unsupported { Exit::Unsupported } else { Exit::Usage }, message: format!("error: {message}") }
+}
+
+/// Values of globals: from `--weights`, or from the files that the module names, each read once.
+struct Weights {
+    of_command: Option<PathBuf>,
+    folder: PathBuf,
+    files: RefCell<HashMap<PathBuf, Tensors>>,
+}
+
+impl Weights {
+    /// `file#tensor`, or `file` whose tensor has the global's name.
+    fn find(&self, global: &str, source: &str) -> Result<Tensor, String> {
+        let (file, name) = source.split_once('#').unwrap_or((source, global));
+        let path = self.of_command.clone().unwrap_or_else(|| self.folder.join(file));
+        let mut files = self.files.borrow_mut();
+        if !files.contains_key(&path) {
+            let all = tensors::read(&path, |_| true).map_err(|e| format!("reads @{global}: {e}"))?;
+            files.insert(path.clone(), all);
+        }
+        let Some(all) = files.get(&path) else { return Err(format!("reads @{global} from nowhere")) };
+        all.get(name).cloned().ok_or_else(|| {
+            let hint = crate::passes::names::hint(name, all.keys().map(String::as_str));
+            format!("reads @{global}: {} has no tensor '{name}'{hint}", path.display())
+        })
+    }
+}
+
+fn first_elements(t: &Tensor) -> String {
+    let shown: Vec<String> = match t.data() {
+        Data::F(v) => v.iter().take(SHOWN).map(|x| format!("{}", *x as f32)).collect(),
+        Data::I(v) => v.iter().take(SHOWN).map(|x| x.to_string()).collect(),
+    };
+    format!("{}{}", shown.join(", "), if t.len() > SHOWN { ", …" } else { "" })
+}
+
+/// Compares results with `output_0`, … of the inputs' file.
+fn check(results: &[Tensor], given: &Tensors) -> Result<(bool, String), OptError> {
+    let wanted = tensors::numbered(given, "output_");
+    if wanted.is_empty() {
+        return Err(OptError::usage("--check needs tensors output_0, output_1, … in the inputs' file"));
+    }
+    let (mut ok, mut text) = (true, String::new());
+    for (i, want) in &wanted {
+        let compared = results.get(*i).ok_or_else(|| "is no result of the function".to_string()).and_then(|r| tolerance::compare(r, want));
+        ok &= compared.as_ref().is_ok_and(|c| c.ok);
+        let line = compared.map_or_else(|e| format!("MISMATCH: {e}"), |c| c.to_string());
+        let _ = writeln!(text, "check output_{i}: {line}");
+    }
+    if results.len() > wanted.len() {
+        ok = false;
+        let _ = writeln!(text, "MISMATCH: {} results, {} expected", results.len(), wanted.len());
+    }
+    Ok((ok, text))
+}

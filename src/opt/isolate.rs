@@ -1,0 +1,225 @@
+//! MLIR can abort on hostile text, so a child process touches it. A page of shared memory tells the parent how far the child came.
+use super::{Cli, OptError, console::Console};
+use crate::Exit;
+use std::{
+    fs::File,
+    io::{Error, Read, Result, Seek},
+    os::fd::{AsRawFd, FromRawFd},
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Reading and verifying the input.
+    Reading,
+    /// Reading the pipeline.
+    Pipeline,
+    /// Running a pass.
+    Pass,
+    /// Printing the result.
+    Printing,
+    /// Running the program.
+    Executing,
+}
+
+const STAGES: [Stage; 5] = [Stage::Reading, Stage::Pipeline, Stage::Pass, Stage::Printing, Stage::Executing];
+const TEXT: usize = 1 << 16;
+
+#[repr(C)]
+struct Page {
+    stage: AtomicU32,
+    /// Which part of a split input.
+    part: AtomicU32,
+    pass: Text,
+    pipeline: Text,
+}
+
+#[repr(C)]
+struct Text {
+    length: AtomicU32,
+    bytes: [std::cell::UnsafeCell<u8>; TEXT],
+}
+
+impl Text {
+    fn set(&self, text: &str) {
+        let text = if text.len() > TEXT { "" } else { text };
+        // SAFETY: one thread of one process writes; the parent reads when that process is gone.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.bytes[0].get(), text.len()) };
+        self.length.store(text.len() as u32, Ordering::Release);
+    }
+    fn get(&self) -> String {
+        let length = (self.length.load(Ordering::Acquire) as usize).min(TEXT);
+        let bytes: Vec<u8> = self.bytes[..length].iter().map(|b| unsafe { *b.get() }).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// The shared page.
+#[derive(Clone, Copy)]
+pub struct Board(&'static Page);
+// SAFETY: see Text::set; the rest is atomic.
+unsafe impl Send for Board {}
+unsafe impl Sync for Board {}
+
+impl Board {
+    /// A page that processes forked from now on share.
+    pub fn new() -> Result<Board> {
+        let (size, access) = (size_of::<Page>(), libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: a fresh mapping, zeroed, never unmapped; all-zero is a valid Page.
+        unsafe {
+            let p = libc::mmap(std::ptr::null_mut(), size, access, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0);
+            if p == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(Board(&*p.cast::<Page>())) }
+        }
+    }
+    /// Notes what begins; the detail is a pass's flag.
+    pub fn enter(&self, stage: Stage, detail: &str) {
+        self.0.pass.set(detail);
+        self.0.stage.store(stage as u32, Ordering::Release);
+    }
+    /// Notes which part of a split input begins.
+    pub fn part(&self, part: usize) {
+        self.0.part.store(part as u32, Ordering::Release);
+        self.0.pipeline.set("");
+    }
+    /// Notes the pipeline, for a reproducer.
+    pub fn pipeline(&self, text: &str) {
+        self.0.pipeline.set(text);
+    }
+    fn stage(&self) -> Stage {
+        STAGES.get(self.0.stage.load(Ordering::Acquire) as usize).copied().unwrap_or(Stage::Reading)
+    }
+}
+
+/// Which process this is.
+pub enum Side {
+    /// The one that works, with a console whose standard error is the real one.
+    Child(Console),
+    /// The one that waits.
+    Parent(Child),
+}
+
+/// The working process, as its parent sees it.
+pub struct Child {
+    pid: libc::pid_t,
+    noise: File,
+}
+
+/// How the working process ended.
+pub struct End {
+    status: libc::c_int,
+    /// What was written to its standard error behind kiln's back.
+    noise: String,
+}
+
+/// Forks. To be called while the process has one thread.
+pub fn fork() -> Result<Side> {
+    // SAFETY: plain system calls on descriptors that belong to this function; the process has one thread.
+    unsafe {
+        let fd = libc::memfd_create(c"kiln-opt".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(Error::last_os_error());
+        }
+        let noise = File::from_raw_fd(fd);
+        let parent = libc::getpid();
+        match libc::fork() {
+            -1 => Err(Error::last_os_error()),
+            0 => {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::getppid() != parent {
+                    libc::raise(libc::SIGKILL);
+                }
+                libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 });
+                let saved = libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 3);
+                if saved < 0 {
+                    return Ok(Side::Child(Console::standard()));
+                }
+                libc::dup2(noise.as_raw_fd(), 2);
+                Ok(Side::Child(Console::with_error(File::from_raw_fd(saved))))
+            }
+            pid => Ok(Side::Parent(Child { pid, noise })),
+        }
+    }
+}
+
+impl Child {
+    /// Waits for its end.
+    pub fn wait(mut self) -> Result<End> {
+        let mut status = 0;
+        // SAFETY: the pid is our child's.
+        while unsafe { libc::waitpid(self.pid, &mut status, 0) } < 0 {
+            let e = Error::last_os_error();
+            if e.kind() != std::io::ErrorKind::Interrupted {
+                return Err(e);
+            }
+        }
+        let mut noise = vec![];
+        self.noise.rewind()?;
+        self.noise.read_to_end(&mut noise)?;
+        Ok(End { status, noise: String::from_utf8_lossy(&noise).into_owned() })
+    }
+}
+
+/// The exit of the whole: the child's own, or what its crash means.
+pub fn verdict(end: End, board: &Board, cli: &Cli, name: &str, source: &[u8], console: &Console) -> std::result::Result<Exit, OptError> {
+    if libc::WIFEXITED(end.status) {
+        // What passes such as print-op-stats wrote themselves.
+        console.err(end.noise.as_bytes());
+        return Ok(Exit::from_code(libc::WEXITSTATUS(end.status) as u8).unwrap_or(Exit::Failed));
+    }
+    let signal = signal_name(libc::WTERMSIG(end.status));
+    let memory = |l: &str| ["memory allocation of", "bad_alloc", "out of memory"].iter().any(|m| l.contains(m));
+    let said = end.noise.lines().find(|l| memory(l) || l.contains("LLVM ERROR") || l.contains("overflowed its stack"));
+    let exit = if said.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL { Exit::Device } else { Exit::Failed };
+    let said = said.map_or(String::new(), |l| format!(": {}", l.trim()));
+    let pass = board.0.pass.get();
+    Err(match board.stage() {
+        Stage::Reading => OptError::usage(format!("MLIR crashed ({signal}{said}) while parsing {name}; this input is not supported")),
+        Stage::Pipeline => OptError::usage(format!("MLIR crashed ({signal}{said}) while reading the pipeline; it is not supported")),
+        stage => {
+            let during = match stage {
+                Stage::Printing => "while printing".to_string(),
+                Stage::Executing => "while running the program".to_string(),
+                _ => format!("in {pass}"),
+            };
+            let hint = reproducer(board, cli, source).map_or_else(|e| format!("no reproducer: {e}"), |p| report_line(&p));
+            OptError { exit, message: format!("{name}: crashed ({signal}{said}) {during}\n{hint}") }
+        }
+    })
+}
+
+fn report_line(path: &std::path::Path) -> String {
+    format!("reproducer: {} (replay: kiln-opt --run-reproducer {})", path.display(), path.display())
+}
+
+/// The input as it was and the pipeline.
+fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<PathBuf, String> {
+    let text = std::str::from_utf8(source).map_err(|_| "the input is bytecode; run kiln-opt on it again".to_string())?;
+    let parts = super::diagnostics::parts(text, cli.split_input_file);
+    let part = parts.get(board.0.part.load(Ordering::Acquire) as usize).ok_or("no such part of the input")?;
+    let path = cli.reproducer.clone().unwrap_or_else(reproducer_path);
+    let text = crate::passes::manager::reproducer_of_text(part.text, &board.0.pipeline.get());
+    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path)
+}
+
+/// A new file in the temporary folder.
+pub fn reproducer_path() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("kiln-reproducer-{}-{n}.mlir", std::process::id()))
+}
+
+fn signal_name(signal: libc::c_int) -> String {
+    match signal {
+        libc::SIGSEGV => "SIGSEGV".into(),
+        libc::SIGABRT => "SIGABRT".into(),
+        libc::SIGBUS => "SIGBUS".into(),
+        libc::SIGILL => "SIGILL".into(),
+        libc::SIGFPE => "SIGFPE".into(),
+        libc::SIGTRAP => "SIGTRAP".into(),
+        libc::SIGKILL => "SIGKILL, perhaps for want of memory".into(),
+        n => format!("signal {n}"),
+    }
+}

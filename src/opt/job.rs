@@ -1,0 +1,272 @@
+//! One input from text to output: read, run passes, print or execute; part by part if it is split.
+use super::{
+    OptError,
+    cli::Cli,
+    console::Console,
+    diagnostics::{self, Part},
+    execute,
+    isolate::{Board, Stage, reproducer_path},
+    passes,
+    report::{self, IrPrinter, Times},
+};
+use crate::{
+    Exit,
+    dialects::{
+        ir::{Attr, Context, Ctx, Diagnostic, Module, ParseError},
+        rules::{LEVELS, Level},
+    },
+    lowering,
+    passes::{
+        PassError, RunOptions,
+        manager::{self, Moment, split_reproducer},
+        names, pass, run_pipeline, table,
+    },
+};
+use std::{path::Path, time::Instant};
+
+/// Targets that exist.
+const TARGETS: &[&str] = &["host"];
+
+/// What to do on what.
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// The command line.
+    pub cli: &'a Cli,
+    /// The input's name in diagnostics.
+    pub name: &'a str,
+    /// All of the input.
+    pub source: &'a [u8],
+    /// Where to note how far the work is.
+    pub board: Board,
+}
+
+/// What stops one part.
+enum Stop {
+    /// Something is wrong beside diagnostics.
+    Error(OptError),
+    /// Diagnostics that `--verify-diagnostics` may expect, the exit code otherwise, and what else to say.
+    Reported(Vec<Diagnostic>, Exit, String),
+}
+
+impl From<OptError> for Stop {
+    fn from(e: OptError) -> Stop {
+        Stop::Error(e)
+    }
+}
+
+/// Does the job; output is written when all of it is there.
+pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
+    let cli = job.cli;
+    if let Some(t) = cli.target.as_ref().filter(|t| !TARGETS.contains(&t.as_str())) {
+        let hint = names::hint(t, TARGETS.iter().copied());
+        return Err(OptError::usage(format!("there is no target '{t}'{hint} (targets: {})", TARGETS.join(", "))));
+    }
+    for row in table::PASSES.iter().filter(|p| p.required && cli.disable_pass.iter().any(|d| d == p.flag)) {
+        console.err(format!("warning: {} is required; without it later passes may fail\n", row.flag).as_bytes());
+    }
+    let text = std::str::from_utf8(job.source).ok().filter(|_| !job.source.starts_with(crate::dialects::ir::BYTECODE_MAGIC));
+    let parts = match text {
+        Some(text) => diagnostics::parts(text, cli.split_input_file),
+        None if cli.split_input_file || cli.verify_diagnostics || cli.run_reproducer => {
+            return Err(OptError::usage(format!("{}: is not text, which these options need", job.name)));
+        }
+        None => vec![],
+    };
+    if cli.emit_bytecode && (parts.len() > 1 || (cli.output.is_none() && console.is_terminal())) {
+        return Err(OptError::usage("--emit-bytecode writes one module, and not to a terminal (-o FILE)"));
+    }
+    let (mut outputs, mut times, mut exit) = (vec![], Times::default(), Exit::Done);
+    let whole = [Part { text: "", lines_before: 0 }];
+    for (i, part) in if text.is_some() { &parts[..] } else { &whole[..] }.iter().enumerate() {
+        job.board.part(i);
+        let bytes = if text.is_some() { part.padded() } else { job.source.to_vec() };
+        let done = one(job, console, &bytes, &mut outputs, &mut times);
+        let ended = if cli.verify_diagnostics { verify(job, console, part, done)? } else { tell(job, console, done)? };
+        exit = if exit == Exit::Done { ended } else { exit };
+    }
+    if let Some(form) = cli.mlir_timing {
+        console.err(times.text(form).as_bytes());
+    }
+    let output = outputs.join(&b"// -----\n"[..]);
+    match &cli.output {
+        _ if cli.verify_diagnostics => {}
+        Some(path) if path != Path::new("-") => {
+            if matches!(exit, Exit::Done | Exit::No) {
+                std::fs::write(path, output).map_err(|e| OptError::file(path, e))?;
+            }
+        }
+        _ => console.out(&output),
+    }
+    Ok(exit)
+}
+
+/// Prints what a part reported.
+fn tell(job: &Job<'_>, console: &Console, done: Result<(Exit, Vec<Diagnostic>), Stop>) -> Result<Exit, OptError> {
+    let (all, exit, more) = match done {
+        Ok((exit, all)) => (all, exit, String::new()),
+        Err(Stop::Reported(all, exit, more)) => (all, exit, more),
+        Err(Stop::Error(e)) => {
+            console.complain(&e.message);
+            return Ok(e.exit);
+        }
+    };
+    all.iter().for_each(|d| console.err(report::diagnostic(d, job.name, job.source).as_bytes()));
+    console.err(more.as_bytes());
+    Ok(exit)
+}
+
+/// Compares what a part reported with its comments.
+fn verify(job: &Job<'_>, console: &Console, part: &Part<'_>, done: Result<(Exit, Vec<Diagnostic>), Stop>) -> Result<Exit, OptError> {
+    let reported = match done {
+        Ok((_, all)) | Err(Stop::Reported(all, ..)) => all,
+        Err(Stop::Error(e)) => return Err(e),
+    };
+    let wrong = diagnostics::compare(job.name, diagnostics::expectations(part)?, &reported);
+    wrong.iter().for_each(|w| console.err(format!("{w}\n").as_bytes()));
+    Ok(if wrong.is_empty() { Exit::Done } else { Exit::No })
+}
+
+/// One part: the exit code and everything that was reported on the way.
+fn one(
+    job: &Job<'_>,
+    console: &Console,
+    source: &[u8],
+    outputs: &mut Vec<Vec<u8>>,
+    times: &mut Times,
+) -> Result<(Exit, Vec<Diagnostic>), Stop> {
+    let (cli, board) = (job.cli, job.board);
+    board.enter(Stage::Reading, "");
+    let start = Instant::now();
+    let mut stored = None;
+    let mut ir = source;
+    if cli.run_reproducer {
+        let text = std::str::from_utf8(source).unwrap_or("");
+        let found = split_reproducer(text);
+        let (module, pipeline) =
+            found.ok_or_else(|| OptError::usage(format!("{}: holds no pipeline; a reproducer ends in {{-# … #-}}", job.name)))?;
+        (ir, stored) = (module.as_bytes(), Some(pipeline));
+    }
+    let context = Context::new();
+    let ctx = context.ctx();
+    ctx.allow_unregistered(cli.allow_unregistered_dialect);
+    let (module, mut reported) = Module::parse(ctx, ir, job.name).map_err(|e| match e {
+        ParseError::Diagnostics(all) if all.is_empty() => {
+            Stop::Error(OptError::usage(format!("{}: MLIR refused it without a reason", job.name)))
+        }
+        ParseError::Diagnostics(all) => Stop::Reported(all, Exit::Usage, String::new()),
+        e => Stop::Error(OptError::usage(format!("error: {e}"))),
+    })?;
+    times.parse += start.elapsed().as_secs_f64();
+
+    board.enter(Stage::Pipeline, "");
+    if let Some(target) = &cli.target {
+        module.op().set_attr("kiln.target", Attr::string(ctx, target));
+    }
+    if let Some(pipeline) = pipeline(cli, ctx, &module, stored)? {
+        reported.extend(passes_on(job, console, &module, &pipeline, times)?);
+    }
+
+    let start = Instant::now();
+    let mut exit = Exit::Done;
+    if cli.execute {
+        board.enter(Stage::Executing, "");
+        let folder = cli.input.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        let (ended, text) = execute::run(cli, &module, folder)?;
+        exit = ended;
+        outputs.push(text.into_bytes());
+    } else {
+        board.enter(Stage::Printing, "");
+        outputs.push(if cli.emit_bytecode { module.bytecode() } else { printed(cli, &module) });
+    }
+    times.output += start.elapsed().as_secs_f64();
+    Ok((exit, reported))
+}
+
+fn printed(cli: &Cli, module: &Module) -> Vec<u8> {
+    let text = module.print(report::print_options(cli));
+    format!("{}\n", text.trim_end()).into_bytes()
+}
+
+/// The pipeline that the command line or the reproducer asks for; none if there is nothing to run.
+fn pipeline(cli: &Cli, ctx: Ctx, module: &Module, stored: Option<String>) -> Result<Option<String>, OptError> {
+    if stored.is_some() {
+        return Ok(stored);
+    }
+    if let Some(text) = &cli.pass_pipeline {
+        return Ok(Some(text.clone()));
+    }
+    if let Some(to) = &cli.to {
+        let to = level(to)?;
+        let has = pass::level_of(module.op());
+        let from = match (&cli.from, has) {
+            (Some(from), _) => level(from)?,
+            (None, has) => has.unwrap_or(Level::Graph),
+        };
+        if let Some(has) = has.filter(|h| *h != from) {
+            return Err(OptError::usage(format!("--from={} is given, but the module is on level {}", from.name(), has.name())));
+        }
+        module.op().set_attr("kiln.level", Attr::string(ctx, from.name()));
+        return lowering::pipeline_text(from, to).map(Some).map_err(OptError::usage);
+    }
+    if cli.passes.is_empty() {
+        return Ok(None);
+    }
+    passes::pipeline(ctx, &cli.passes).map(Some)
+}
+
+fn level(name: &str) -> Result<Level, OptError> {
+    let names = || LEVELS.iter().map(|l| l.name());
+    Level::from_name(name).ok_or_else(|| {
+        let hint = names::hint(name, names());
+        OptError::usage(format!("there is no level '{name}'{hint} (levels: {}; --list-levels)", names().collect::<Vec<_>>().join(", ")))
+    })
+}
+
+/// Runs a pipeline; returns warnings and remarks.
+fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, times: &mut Times) -> Result<Vec<Diagnostic>, Stop> {
+    let cli = job.cli;
+    job.board.pipeline(pipeline);
+    if cli.dump_pass_pipeline {
+        let manager = manager::parse(module.op().ctx(), pipeline).map_err(|e| OptError::usage(e.to_string()))?;
+        console.err(format!("{}\n", manager.text()).as_bytes());
+    }
+    let (print_before, print_after) = report::selections(cli);
+    let options = RunOptions {
+        bisect_limit: cli.bisect_limit,
+        disable: cli.disable_pass.clone(),
+        dump: cli.dump_dir.clone(),
+        reproducer: (!cli.verify_diagnostics).then(|| cli.reproducer.clone().unwrap_or_else(reproducer_path)),
+        print_before,
+        print_after,
+        skip_verifier: !cli.verify_each,
+    };
+    let printer = IrPrinter::new(cli, console);
+    let watch = |moment: Moment, flag: &str, op| match moment {
+        Moment::Enter => {
+            job.board.enter(Stage::Pass, flag);
+            printer.enter();
+        }
+        Moment::Before => printer.print("Before", flag, op),
+        Moment::After => printer.print("After", flag, op),
+    };
+    let report = run_pipeline(module, pipeline, &options, &watch).map_err(|e| match e {
+        PassError::Pipeline(_) | PassError::Io { .. } => Stop::Error(OptError::usage(e.to_string())),
+        PassError::Failed { pass, diagnostics, reproducer } => {
+            let path = reproducer
+                .map_or(String::new(), |p| format!("reproducer: {} (replay: kiln-opt --run-reproducer {})\n", p.display(), p.display()));
+            Stop::Reported(diagnostics, Exit::Failed, format!("error: {pass} failed\n{path}"))
+        }
+    })?;
+    printer.finish()?;
+    if cli.bisect_limit.is_some() {
+        for (i, run) in report.passes.iter().enumerate() {
+            let word = if run.skipped { "skipped" } else { "ran" };
+            console.err(format!("bisect: {word} {} {} on {}\n", i + 1, run.pass, run.anchor).as_bytes());
+        }
+    }
+    if let Some(dump) = &report.dump {
+        console.err(format!("dumps: {}\n", dump.display()).as_bytes());
+    }
+    times.add(&report);
+    Ok(report.diagnostics)
+}

@@ -1,0 +1,145 @@
+//! `kiln-opt`, as a library: mlir-opt's habits on kiln's levels.
+//!
+//! `main` reads the input, then forks: the child, whose standard error goes to memory, touches MLIR; the parent waits and turns a crash into
+//! one error. Everything that is printed is printed here and in `console`.
+mod cli;
+mod console;
+mod diagnostics;
+mod execute;
+mod isolate;
+mod job;
+mod report;
+mod tensors;
+
+pub mod passes;
+
+pub use cli::{Cli, command};
+
+use crate::{Exit, dialects::ir::Context, dialects::rules::LEVELS};
+use console::Console;
+use isolate::{Board, Side, Stage};
+use std::{ffi::OsString, io::Read, path::Path};
+
+/// Why kiln-opt stops, and how it exits.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct OptError {
+    /// The exit code.
+    pub exit: Exit,
+    /// For the user.
+    pub message: String,
+}
+
+impl OptError {
+    /// Exit 2.
+    pub fn usage(message: impl Into<String>) -> OptError {
+        OptError { exit: Exit::Usage, message: message.into() }
+    }
+    /// Exit 5: the machine refused.
+    pub fn machine(what: &str, e: std::io::Error) -> OptError {
+        OptError { exit: Exit::Device, message: format!("{what}: {e}") }
+    }
+    /// Exit 2: a file cannot be used.
+    pub fn file(path: &Path, e: impl std::fmt::Display) -> OptError {
+        OptError::usage(format!("{}: {e}", path.display()))
+    }
+}
+
+/// Larger inputs are refused; MLIR counts source positions in 32 bits.
+const MAX_INPUT: u64 = 1 << 30;
+/// MLIR's parser, printer and passes recurse; pages that are not used cost nothing.
+const STACK: usize = 256 << 20;
+
+/// Runs kiln-opt on a command line that starts with the program's name. With isolation it returns in two processes.
+pub fn main(args: Vec<OsString>) -> Exit {
+    let mut console = Console::standard();
+    run(args, &mut console).unwrap_or_else(|e| {
+        if e.exit == Exit::Done {
+            console.out(format!("{e}\n").as_bytes());
+        } else {
+            console.complain(&e.message);
+        }
+        e.exit
+    })
+}
+
+fn run(args: Vec<OsString>, console: &mut Console) -> Result<Exit, OptError> {
+    let cli = cli::parse(args)?;
+    if let Some(text) = list(&cli) {
+        console.out(&text);
+        return Ok(Exit::Done);
+    }
+    let (name, source) = read(cli.input.as_deref())?;
+    let board = Board::new().map_err(|e| OptError::machine("no shared memory", e))?;
+    if cli.no_isolate {
+        return work(&cli, &name, &source, board, console);
+    }
+    match isolate::fork().map_err(|e| OptError::machine("cannot start a process", e))? {
+        Side::Child(theirs) => {
+            *console = theirs;
+            work(&cli, &name, &source, board, console)
+        }
+        Side::Parent(child) => {
+            let end = child.wait().map_err(|e| OptError::machine("cannot wait for a process", e))?;
+            isolate::verdict(end, &board, &cli, &name, &source, console)
+        }
+    }
+}
+
+/// All of the work on one input, on a stack of its own.
+fn work(cli: &Cli, name: &str, source: &[u8], board: Board, console: &mut Console) -> Result<Exit, OptError> {
+    board.enter(Stage::Reading, "");
+    std::thread::scope(|scope| {
+        let job = || job::run(&job::Job { cli, name, source, board }, console);
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, job);
+        let thread = thread.map_err(|e| OptError::machine("cannot start a thread", e))?;
+        thread.join().unwrap_or_else(|p| {
+            let message = format!("kiln-opt itself failed: {}", crate::dialects::ffi::panic_text(p));
+            Err(OptError { exit: Exit::Failed, message })
+        })
+    })
+}
+
+/// What the options that only print something print.
+fn list(cli: &Cli) -> Option<Vec<u8>> {
+    if let Some(shell) = cli.completions {
+        let (mut out, mut command) = (vec![], command());
+        let shell = match shell {
+            cli::Shell::Bash => clap_complete::Shell::Bash,
+            cli::Shell::Zsh => clap_complete::Shell::Zsh,
+            cli::Shell::Fish => clap_complete::Shell::Fish,
+        };
+        clap_complete::generate(shell, &mut command, "kiln-opt", &mut out);
+        return Some(out);
+    }
+    let mut text = String::new();
+    if cli.list_levels {
+        LEVELS.iter().for_each(|l| text += &format!("{:<8}  {}\n", l.name(), l.summary()));
+    }
+    if cli.list_passes {
+        text += &passes::list();
+    }
+    if cli.show_dialects {
+        let context = Context::new();
+        context.ctx().dialect_names().iter().for_each(|d| text += &format!("{d}\n"));
+    }
+    (!text.is_empty()).then(|| text.into_bytes())
+}
+
+/// The input's name in diagnostics, and all of it.
+fn read(input: Option<&Path>) -> Result<(String, Vec<u8>), OptError> {
+    let mut source = vec![];
+    let stdin = input.is_none_or(|p| p == Path::new("-"));
+    let (name, done) = match input {
+        Some(path) if !stdin => {
+            let read = std::fs::File::open(path).and_then(|f| f.take(MAX_INPUT + 1).read_to_end(&mut source));
+            (path.display().to_string(), read)
+        }
+        _ => ("<stdin>".to_string(), std::io::stdin().take(MAX_INPUT + 1).read_to_end(&mut source)),
+    };
+    done.map_err(|e| OptError::usage(format!("{name}: {e}")))?;
+    if source.len() as u64 > MAX_INPUT {
+        return Err(OptError::usage(format!("{name}: holds more than {MAX_INPUT} bytes")));
+    }
+    Ok((name, source))
+}

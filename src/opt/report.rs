@@ -1,0 +1,122 @@
+//! What kiln-opt says beside its output: diagnostics with the line they are about, IR around passes, times.
+use super::{
+    OptError,
+    cli::{Cli, Timing},
+    console::Console,
+};
+use crate::{
+    dialects::ir::{Diagnostic, Op, PrintOptions},
+    passes::{PassRun, Report, manager::Selection},
+};
+use std::{cell::RefCell, fmt::Write, path::PathBuf};
+
+/// A diagnostic, the line of the input that it is about, and a mark below its column.
+pub fn diagnostic(d: &Diagnostic, file: &str, source: &[u8]) -> String {
+    let mut text = format!("{d}\n");
+    let Some((name, line, col)) = &d.place else { return text };
+    let found = (name == file).then(|| source.split(|b| *b == b'\n').nth((*line as usize).saturating_sub(1))).flatten();
+    if let Some(shown) = found.and_then(|l| std::str::from_utf8(l).ok()).filter(|l| !l.trim().is_empty() && l.len() < 400) {
+        let before: String = shown.chars().take((*col as usize).saturating_sub(1)).map(|c| if c == '\t' { c } else { ' ' }).collect();
+        let _ = writeln!(text, "{shown}\n{before}^");
+    }
+    text
+}
+
+/// How the command line wants IR printed.
+pub fn print_options(cli: &Cli) -> PrintOptions {
+    PrintOptions { debug_info: cli.mlir_print_debuginfo, generic: cli.mlir_print_op_generic, ..Default::default() }
+}
+
+/// The passes around which IR is printed: before, after.
+pub fn selections(cli: &Cli) -> (Selection, Selection) {
+    let of = |all: bool, some: &[String]| match some {
+        _ if all || some.iter().any(String::is_empty) => Selection::All,
+        [] => Selection::None,
+        _ => Selection::Some(some.iter().cloned().collect()),
+    };
+    let before = of(cli.mlir_print_ir_before_all, &cli.mlir_print_ir_before);
+    let after = of(cli.mlir_print_ir_after_all, &cli.mlir_print_ir_after);
+    let tree_alone = cli.mlir_print_ir_tree_dir.is_some() && before == Selection::None && after == Selection::None;
+    (before, if tree_alone { Selection::All } else { after })
+}
+
+/// Prints IR around passes, to standard error or to a tree of files.
+pub struct IrPrinter<'a> {
+    cli: &'a Cli,
+    console: &'a Console,
+    /// How many passes have been entered.
+    entered: RefCell<usize>,
+    trouble: RefCell<Option<OptError>>,
+}
+
+impl<'a> IrPrinter<'a> {
+    /// For one command line.
+    pub fn new(cli: &'a Cli, console: &'a Console) -> IrPrinter<'a> {
+        IrPrinter { cli, console, entered: RefCell::default(), trouble: RefCell::default() }
+    }
+    /// Counts a pass.
+    pub fn enter(&self) {
+        *self.entered.borrow_mut() += 1;
+    }
+    /// Prints an op before or after a pass.
+    pub fn print(&self, when: &str, flag: &str, op: Op) {
+        let ir = op.print(print_options(self.cli));
+        let symbol = op.symbol().map_or(String::new(), |s| format!(": @{s}"));
+        let title = format!("// -----// IR Dump {when} {flag} ('{}' operation{symbol}) //----- //", op.name());
+        let text = format!("{title}\n{}\n\n", ir.trim_end());
+        let Some(root) = &self.cli.mlir_print_ir_tree_dir else { return self.console.err(text.as_bytes()) };
+        let folder = root.join(folders(op));
+        let path = folder.join(format!("{:02}-{}-{flag}.mlir", *self.entered.borrow(), when.to_lowercase()));
+        if let Err(e) = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text)) {
+            self.trouble.borrow_mut().get_or_insert(OptError::file(&path, e));
+        }
+    }
+    /// The first file that could not be written.
+    pub fn finish(self) -> Result<(), OptError> {
+        self.trouble.into_inner().map_or(Ok(()), Err)
+    }
+}
+
+/// One folder per op from the root down, such as `builtin_module/func_func_main`.
+fn folders(op: Op) -> PathBuf {
+    let (mut parts, mut at) = (vec![], Some(op));
+    while let Some(o) = at {
+        let name = o.symbol().map_or(o.name(), |s| format!("{}_{s}", o.name()));
+        parts.push(name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>());
+        at = o.parent();
+    }
+    parts.into_iter().rev().collect()
+}
+
+/// Wall times in seconds over all parts of the input.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct Times {
+    /// Reading and verifying text.
+    pub parse: f64,
+    /// The pipelines with every option.
+    pub pipelines: Vec<String>,
+    /// Every pass in the order of running.
+    pub passes: Vec<PassRun>,
+    /// All pipelines, verification between passes included.
+    pub run: f64,
+    /// Printing or executing.
+    pub output: f64,
+}
+
+impl Times {
+    /// Adds what a pipeline took.
+    pub fn add(&mut self, report: &Report) {
+        self.pipelines.push(report.pipeline.clone());
+        self.passes.extend(report.passes.iter().cloned());
+        self.run += report.seconds;
+    }
+    /// The text of `--mlir-timing`.
+    pub fn text(&self, form: Timing) -> String {
+        if form == Timing::Json {
+            return serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        }
+        let rows = Report { passes: self.passes.clone(), seconds: self.run, ..Default::default() };
+        let line = |seconds: f64, what: &str| format!("{:>10.3}  {:>6}  {:>6}  {what}\n", seconds * 1e3, "", "");
+        format!("{}{}{}", rows.table(), line(self.parse, "reading"), line(self.output, "output"))
+    }
+}

@@ -1,0 +1,101 @@
+//! Tensors in safetensors files.
+use super::OptError;
+use crate::dialects::value::{DType, Tensor};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use std::{collections::BTreeMap, path::Path};
+
+/// A file's tensors by name.
+pub type Tensors = BTreeMap<String, Tensor>;
+
+fn dtype(d: Dtype) -> Option<DType> {
+    Some(match d {
+        Dtype::F64 => DType::F64,
+        Dtype::F32 => DType::F32,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        Dtype::F8_E4M3 => DType::F8E4M3FN,
+        Dtype::F8_E5M2 => DType::F8E5M2,
+        Dtype::I64 => DType::I64,
+        Dtype::I32 => DType::I32,
+        Dtype::I16 => DType::I16,
+        Dtype::I8 => DType::I8,
+        Dtype::U8 => DType::UI8,
+        Dtype::BOOL => DType::I1,
+        _ => return None,
+    })
+}
+
+fn stored(d: DType) -> Dtype {
+    match d {
+        DType::F64 => Dtype::F64,
+        DType::F32 => Dtype::F32,
+        DType::F16 => Dtype::F16,
+        DType::BF16 => Dtype::BF16,
+        DType::F8E4M3FN => Dtype::F8_E4M3,
+        DType::F8E5M2 => Dtype::F8_E5M2,
+        DType::I64 => Dtype::I64,
+        DType::I32 => Dtype::I32,
+        DType::I16 => Dtype::I16,
+        DType::I8 => Dtype::I8,
+        DType::UI8 => Dtype::U8,
+        DType::I1 => Dtype::BOOL,
+    }
+}
+
+/// Reads those tensors of a file that `wanted` names.
+pub fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Tensors, OptError> {
+    let bytes = std::fs::read(path).map_err(|e| OptError::file(path, e))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| OptError::file(path, format!("is no safetensors file: {e}")))?;
+    let mut all = Tensors::new();
+    for (name, view) in file.iter().filter(|(name, _)| wanted(name)) {
+        let fail = |e: String| OptError::file(path, format!("tensor '{name}' {e}"));
+        let dtype = dtype(view.dtype()).ok_or_else(|| fail(format!("has dtype {:?}, which kiln does not know", view.dtype())))?;
+        let tensor = dtype.decode(view.shape(), view.data()).map_err(|e| fail(format!("is damaged: {e}")))?;
+        all.insert(name.to_string(), tensor);
+    }
+    Ok(all)
+}
+
+/// Writes `output_0`, `output_1`, ….
+pub fn write(path: &Path, results: &[Tensor]) -> Result<(), OptError> {
+    let bytes: Vec<Vec<u8>> = results.iter().map(|t| t.dtype().encode(t)).collect();
+    let view = |(i, t): (usize, &Tensor)| {
+        let view = TensorView::new(stored(t.dtype()), t.shape().to_vec(), &bytes[i]);
+        view.map(|v| (format!("output_{i}"), v)).map_err(|e| OptError::file(path, e))
+    };
+    let views = results.iter().enumerate().map(view).collect::<Result<Vec<_>, _>>()?;
+    safetensors::serialize_to_file(views, None, path).map_err(|e| OptError::file(path, e))
+}
+
+/// Those named `prefix0`, `prefix1`, … in order of the number.
+pub fn numbered<'a>(all: &'a Tensors, prefix: &str) -> Vec<(usize, &'a Tensor)> {
+    let number = |name: &str| name.strip_prefix(prefix).and_then(|n| n.parse::<usize>().ok());
+    let mut found: Vec<_> = all.iter().filter_map(|(name, t)| number(name).map(|n| (n, t))).collect();
+    found.sort_by_key(|(n, _)| *n);
+    found
+}
+
+/// Names with their numbers as numbers, so that `x10` comes after `x9`.
+pub fn natural(name: &str) -> Vec<(u8, u128, String)> {
+    let mut key = vec![];
+    for part in name.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
+        let text = String::from_utf8_lossy(part).into_owned();
+        match text.parse::<u128>() {
+            Ok(n) => key.push((0, n, text)),
+            Err(_) => key.push((1, 0, text)),
+        }
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn natural_order() {
+        let mut names = ["x10", "x9", "a", "x", "x9b"];
+        names.sort_by_key(|n| natural(n));
+        assert_eq!(names, ["a", "x", "x9", "x9b", "x10"]);
+    }
+}

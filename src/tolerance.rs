@@ -1,0 +1,82 @@
+//! How far a result may be from a stored one. The only place that says so.
+use crate::dialects::value::{DType, Data, Tensor};
+
+/// The relative tolerance of a dtype; 0 means the same bits.
+pub const fn of(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-12,
+        DType::F32 => 1e-5,
+        DType::F16 => 2e-3,
+        DType::BF16 => 1.6e-2,
+        DType::F8E4M3FN | DType::F8E5M2 => 0.13,
+        DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::UI8 | DType::I1 => 0.0,
+    }
+}
+
+/// The distance between two tensors of one dtype and shape.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// ‖have − want‖ / ‖want‖.
+    pub relative: f64,
+    /// The greatest |have − want|.
+    pub max_abs: f64,
+    /// What `relative` may be, and `max_abs` in units of 1 + the greatest |want|.
+    pub tolerance: f64,
+    /// Whether both are near enough.
+    pub ok: bool,
+}
+
+impl std::fmt::Display for Comparison {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = if self.ok { "ok" } else { "MISMATCH" };
+        write!(f, "{word}: relative L2 error {:.3e}, max abs error {:.3e}, tolerance {:e}", self.relative, self.max_abs, self.tolerance)
+    }
+}
+
+/// Compares; the error says why the two cannot be.
+pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, String> {
+    if have.dtype() != want.dtype() || have.shape() != want.shape() {
+        return Err(format!("is {} {:?}, but {} {:?} is expected", have.dtype(), have.shape(), want.dtype(), want.shape()));
+    }
+    let numbers = |t: &Tensor| match t.data() {
+        Data::F(v) => v.clone(),
+        Data::I(v) => v.iter().map(|i| *i as f64).collect(),
+    };
+    let tolerance = of(want.dtype());
+    let (mut off, mut size, mut max_abs, mut greatest) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
+    for (a, b) in numbers(have).into_iter().zip(numbers(want)) {
+        // Equal infinities and two NaNs agree; one of them alone is as far off as can be.
+        let d = if a == b || (a.is_nan() && b.is_nan()) { 0.0 } else { (a - b).abs() };
+        let d = if d.is_nan() { f64::INFINITY } else { d };
+        max_abs = max_abs.max(d);
+        off += d * d;
+        if b.is_finite() {
+            size += b * b;
+            greatest = greatest.max(b.abs());
+        }
+    }
+    let relative = if off == 0.0 { 0.0 } else { off.sqrt() / size.sqrt() };
+    // f64 cannot hold every i64, so integers are compared as they are.
+    let ok = if tolerance == 0.0 { have.data() == want.data() } else { relative <= tolerance && max_abs <= tolerance * (1.0 + greatest) };
+    Ok(Comparison { relative, max_abs, tolerance, ok })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f32s(v: &[f64]) -> Tensor {
+        Tensor::floats(DType::F32, vec![v.len()], v.to_vec()).expect("a tensor")
+    }
+
+    #[test]
+    fn near_far_and_not_finite() {
+        let ok = |a: &[f64], b: &[f64]| compare(&f32s(a), &f32s(b)).expect("comparable").ok;
+        assert!(ok(&[1.0, 2.0], &[1.000001, 2.0]));
+        assert!(!ok(&[1.0, 2.0], &[1.01, 2.0]));
+        assert!(ok(&[f64::INFINITY, f64::NAN], &[f64::INFINITY, f64::NAN]));
+        assert!(!ok(&[1.0, f64::NAN], &[1.0, 2.0]));
+        assert!(!ok(&[1.0], &[f64::INFINITY]));
+        assert!(compare(&f32s(&[1.0]), &f32s(&[1.0, 2.0])).is_err());
+    }
+}

@@ -1,0 +1,7 @@
+// Says that it is on level prims, and is not.
+module attributes {kiln.level = "prims"} {
+  func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+    %0 = kiln.silu %x : tensor<2x3xf32>
+    return %0 : tensor<2x3xf32>
+  }
+}
