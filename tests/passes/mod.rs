@@ -8,7 +8,7 @@ use crate::{support::*, tolerance};
 use insta::Settings;
 use kiln::{
     dialects::{interp::Mode, ir::*, value::DType},
-    passes::{PASSES, PassError, RunOptions, run_pipeline},
+    passes::{Numerics, PASSES, PassError, RunOptions, run_pipeline},
 };
 use std::{collections::BTreeSet, path::Path};
 
@@ -23,12 +23,12 @@ fn every_pass_does_what_its_cases_say() {
             failures.push(format!("{} has no tests/passes/{stem}.mlir", row.flag));
             continue;
         };
-        failures.extend(run_file(&stem, &text, &root.join("snapshots").join(&stem)));
+        failures.extend(run_file(&stem, &text, &root.join("snapshots").join(&stem), row.numerics));
     }
     assert!(failures.is_empty(), "{}\n\nIf the IR is right as it is now, accept it: ./x bless", failures.join("\n\n"));
 }
 
-pub fn run_file(stem: &str, text: &str, snapshots: &Path) -> Vec<String> {
+pub fn run_file(stem: &str, text: &str, snapshots: &Path, numerics: Numerics) -> Vec<String> {
     let Some(pipeline) = text.lines().next().and_then(|l| l.strip_prefix("// RUN: ")) else {
         return vec![format!("tests/passes/{stem}.mlir does not start with // RUN: <pipeline>")];
     };
@@ -39,7 +39,7 @@ pub fn run_file(stem: &str, text: &str, snapshots: &Path) -> Vec<String> {
             failures.push(fail("needs a // CASE: name of its own".into()));
             continue;
         }
-        match run_case(pipeline, &case, stem) {
+        match run_case(pipeline, &case, stem, numerics) {
             Ok(None) => drop(names.remove(&case.name)),
             Ok(Some(snapshot)) => failures.extend(compare(&case.name, &snapshot, snapshots).err().map(fail)),
             Err(e) => failures.push(fail(e)),
@@ -52,7 +52,7 @@ pub fn run_file(stem: &str, text: &str, snapshots: &Path) -> Vec<String> {
 }
 
 /// IR before and after; `None` for a case that fails as expected.
-fn run_case(pipeline: &str, case: &Case, stem: &str) -> Result<Option<String>, String> {
+fn run_case(pipeline: &str, case: &Case, stem: &str, numerics: Numerics) -> Result<Option<String>, String> {
     let context = Context::new();
     let file = format!("tests/passes/{stem}.mlir");
     let (module, _) = Module::parse(context.ctx(), case.text.as_bytes(), &file).map_err(|e| e.to_string())?;
@@ -81,21 +81,27 @@ fn run_case(pipeline: &str, case: &Case, stem: &str) -> Result<Option<String>, S
         }
     }
     if !case.text.contains("// NO-RUN: ") {
-        same_results(&before, &module)?;
+        same_results(&before, &module, numerics)?;
     }
     Ok(Some(format!("{text}\n// ----- after\n\n{after}")))
 }
 
-/// Whether all functions of both modules give the same on random inputs, in f64.
-pub fn same_results(before: &Module, after: &Module) -> Result<(), String> {
+/// Whether all functions of both modules give the same on random inputs: the same bits after rounding every op's result if the passes between
+/// them are exact, else nearly the same in f64.
+pub fn same_results(before: &Module, after: &Module, numerics: Numerics) -> Result<(), String> {
+    let exact = numerics == Numerics::Exact;
+    let mode = if exact { Mode::Rounded } else { Mode::Exact };
     for func in functions(before) {
         let name = func.symbol().unwrap_or_default();
         let other = after.find(&name).ok_or_else(|| format!("@{name} is gone"))?;
         for seed in 0..2 {
             let inputs = inputs(func, seed);
-            let wanted = run(before, func, Mode::Exact, &inputs).map_err(|e| format!("before the pass: {e}"))?;
-            let found = run(after, other, Mode::Exact, &inputs).map_err(|e| format!("after the pass: {e}"))?;
+            let wanted = run(before, func, mode, &inputs).map_err(|e| format!("before the pass: {e}"))?;
+            let found = run(after, other, mode, &inputs).map_err(|e| format!("after the pass: {e}"))?;
             for (i, (w, f)) in wanted.iter().zip(&found).enumerate() {
+                if exact && !same_bits(f, w) {
+                    return Err(format!("@{name}, result {i} has other bits: {f:?}, before the pass {w:?}"));
+                }
                 let error = relative_error(f, w);
                 let bound = if w.dtype() == DType::F64 { tolerance::EXACT } else { tolerance::CONSTANTS };
                 if error > bound || wanted.len() != found.len() {

@@ -200,6 +200,15 @@ pub fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
     if difference == 0.0 { 0.0 } else { (difference / norm.max(1e-60)).sqrt() }
 }
 
+/// Equal dtype, shape and elements; zeros by their sign, all NaNs alike.
+pub fn same_bits(a: &Tensor, b: &Tensor) -> bool {
+    let same = |x: &f64, y: &f64| x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan());
+    match (a.data(), b.data()) {
+        (Data::F(x), Data::F(y)) => a.dtype() == b.dtype() && a.shape() == b.shape() && x.iter().zip(y).all(|(x, y)| same(x, y)),
+        _ => a == b,
+    }
+}
+
 /// max |a − b| / max |b| over the finite numbers of b; infinite as [`relative_error`].
 pub fn greatest_error(a: &Tensor, b: &Tensor) -> f64 {
     let (Ok(x), Ok(y), true) = (a.as_f(), b.as_f(), relative_error(a, b).is_finite()) else { return relative_error(a, b) };
