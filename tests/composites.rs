@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// and else the dtype, `$L` the dtype of a log-sum-exp.
 const CASES: &str = include_str!("composites.txt");
 
-const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
+const FLOATS: [DType; 6] = [DType::F8E4M3FN, DType::F8E5M2, DType::F64, DType::F32, DType::F16, DType::BF16];
 
 struct Case {
     name: String,
@@ -36,7 +36,8 @@ fn read() -> Vec<Case> {
 
 fn fill(text: &str, dtype: DType, dynamic: bool) -> String {
     let wide = if dtype.is_float() && dtype.bits() <= 16 { "f32" } else { dtype.name() };
-    let text = text.replace("$T", dtype.name()).replace("$W", wide).replace("$L", wide);
+    let parameter = if dtype.bits() == 16 { wide } else { dtype.name() };
+    let text = text.replace("$T", dtype.name()).replace("$W", parameter).replace("$L", wide);
     let mut out = String::new();
     for (i, part) in text.split("tensor<").enumerate() {
         let Some((ty, rest)) = part.split_once('>').filter(|_| i > 0) else {
@@ -58,7 +59,8 @@ fn decompositions_equal_their_composites() {
     let (mut failures, mut seen, mut count) = (vec![], BTreeSet::new(), 0);
     for case in read() {
         for dtype in &case.dtypes {
-            for dynamic in [false, true] {
+            // The narrowest dtypes take the same way as f16, so one variant is enough.
+            for dynamic in if dtype.bits() == 8 { vec![true] } else { vec![false, true] } {
                 count += 1;
                 if let Err(e) = check(&case, *dtype, dynamic, &mut seen) {
                     failures.push(format!("{} {dtype}{}: {e}", case.name, if dynamic { " dynamic" } else { "" }));
@@ -84,7 +86,7 @@ fn check(case: &Case, dtype: DType, dynamic: bool, seen: &mut BTreeSet<OpKind>) 
         return Err(format!("is still there: {op}"));
     }
     let bound = if case.inexact && dtype != DType::F64 { tolerance::CONSTANTS } else { tolerance::EXACT };
-    for seed in 0..3 {
+    for seed in 0..2 {
         let inputs = inputs(functions(&fixed)[0], seed);
         let of = |m: &Module, mode| run(m, functions(m)[0], mode, &inputs).map_err(|e| format!("seed {seed}: {e}\n{}", m.op()));
         let exact = of(&composite, Mode::Exact)?;

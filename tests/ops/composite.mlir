@@ -515,3 +515,17 @@ func.func @f(%q: tensor<2x4x5x8xf32>, %k: tensor<2x2x6x8xf32>, %v: tensor<2x2x6x
   %0 = kiln.attention %q, %k, %v : tensor<2x4x5x8xf32>, tensor<2x2x6x8xf32>, tensor<2x2x6x3xf32> mask { ^bb0(%b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>): kiln.yield %b : tensor<i64> }
   return
 }
+
+// -----
+
+// CASE: matmul of sizes that may be 1
+func.func @f(%x: tensor<?x2x3xf32>, %y: tensor<?x3x4xf32>, %z: tensor<?x?x8xf32>) -> (tensor<?x2x4xf32>, tensor<?x?x5xf32>) {
+  %one = kiln.sym @s0 {max = 1 : i64}
+  %t = kiln.sym @s1
+  kiln.bind_shape %x, [%one, 2, 3] : tensor<?x2x3xf32>
+  kiln.bind_shape %y, [%t, 3, 4] : tensor<?x3x4xf32>
+  kiln.bind_shape %z, [%t, %t, 8] : tensor<?x?x8xf32>
+  %0 = kiln.matmul %x, %y : tensor<?x2x3xf32>, tensor<?x3x4xf32>
+  %1 = kiln.max_pool %z window = [3] strides = [2] padding = [1] dilation = [1] ceil_mode : tensor<?x?x8xf32>
+  return %0, %1 : tensor<?x2x4xf32>, tensor<?x?x5xf32>
+}

@@ -188,4 +188,8 @@ fn the_builder_refuses_operands_that_do_not_match() {
     let select = Select { on_false: five, ..select };
     refused(b.add(&select), "'kiln.select' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first");
     refused(b.add(&Concat { inputs: vec![], axis: 0 }), "'kiln.concat' op joins nothing");
+    let key = x(DType::I64, &[3]);
+    refused(b.add(&Dropout { input: four, key, p: 0.5 }), "'kiln.dropout' op has sizes 3 and 2 of the key");
+    let key = x(DType::I64, &[]);
+    refused(b.add(&Dropout { input: four, key, p: 0.5 }), "'kiln.dropout' op needs a key of two numbers");
 }

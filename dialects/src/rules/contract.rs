@@ -9,8 +9,9 @@ pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
     (0..rank)
         .map(|i| match (at(a, i), at(b, i)) {
             (Dim::Known(1), x) | (x, Dim::Known(1)) => Ok(x),
-            // An unknown size may be 1, so the other side decides only if it is a number.
-            (x, y) => unify(&x, &y, || format!("in leading dimension {i} that do not broadcast")),
+            (x @ Dim::Known(_), y) | (x, y @ Dim::Known(_)) => unify(&x, &y, || format!("in leading dimension {i} that do not broadcast")),
+            // A size that is no number may be 1, so one that differs from it in writing decides nothing.
+            (x, y) => Ok(if x == y { x } else { Dim::Unknown }),
         })
         .collect()
 }

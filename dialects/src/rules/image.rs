@@ -29,11 +29,9 @@ fn pooled(size: &Dim, padding: i64, window: i64, stride: i64, dilation: i64, cei
         return Ok(floor);
     }
     let ceil = windows(&size.add(&Dim::Known(stride - 1)), padding, padding, &Dim::Known(window), stride, dilation)?;
-    match (ceil.known(), size.known()) {
-        (Some(n), Some(size)) if (n - 1) * stride >= size + padding => Ok(Dim::Known(n - 1)),
-        (Some(_), _) => Ok(ceil),
-        _ => Ok(Dim::Unknown),
-    }
+    // As many windows start there as strides fit into it.
+    let starts = size.add(&Dim::Known(padding + stride - 1)).floordiv(&Dim::Known(stride));
+    Ok(Dim::apply(SymKind::Min, &ceil, &starts))
 }
 
 fn numeric(x: &TensorType) -> Result<(), String> {

@@ -9,7 +9,7 @@ pub(super) struct Batch<'a> {
     full: Vec<Size>,
     dims: Vec<Dim>,
     positions: Vec<Option<Value>>,
-    /// Whether positions of look-ups are moved into range: there are elements whose result nobody takes.
+    /// Whether there are elements whose result nobody takes: positions of look-ups are then moved into range.
     pub clamp: bool,
 }
 
@@ -76,7 +76,12 @@ impl<'a> Batch<'a> {
         let moved = |dims: &[i64]| (0..n).chain(dims.iter().map(|d| d + n)).collect::<Vec<i64>>();
         match op.kind() {
             Some(kind) if matches!(kind.family(), Family::Unary | Family::Binary | Family::Elementwise) => {
-                let operands = op.operands().iter().map(|v| self.each(*v, now)).collect::<Result<Vec<_>, _>>()?;
+                let mut operands = op.operands().iter().map(|v| self.each(*v, now)).collect::<Result<Vec<_>, _>>()?;
+                if self.clamp && matches!(kind, OpKind::Div | OpKind::Rem | OpKind::FloorDiv) && dtype(operands[1])?.is_int() {
+                    // Nor does anyone take a quotient by 0.
+                    let zero = self.m.compare(CompareKind::Eq, operands[1], self.m.full_like(operands[1], 0.0)?)?;
+                    operands[1] = self.m.select(zero, self.m.full_like(operands[1], 1.0)?, operands[1])?;
+                }
                 let result = self.full_type(op.result(0).ty())?;
                 let attrs = op.attrs();
                 let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
