@@ -5,4 +5,3 @@ module attributes {kiln.level = "prims"} {
     return %0 : tensor<4xf32>
   }
 }
-// expected-error @-7 {{kiln-verify-level: failed on 'builtin.module'}}
