@@ -59,7 +59,9 @@ fn main() {
     let compile = |name: &str| {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").flag("-fno-rtti").flag("-fno-exceptions").flag("-fvisibility=hidden").warnings(false).debug(false);
-        build.opt_level(0).include(prefix.join("include")).include(&out).include("cpp").out_dir(out.join(name));
+        // Unoptimised in development, where compiling is what takes the time; one level is enough beside it.
+        let level = if env::var("OPT_LEVEL").is_ok_and(|l| l == "0") { 0 } else { 1 };
+        build.opt_level(level).include(prefix.join("include")).include(&out).include("cpp").out_dir(out.join(name));
         build
     };
     let mut objects = vec![];

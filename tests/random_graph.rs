@@ -5,7 +5,14 @@ use crate::{
     support::{Random, functions, inputs, run},
 };
 use kiln::{
-    dialects::{interp::Mode, ir::*, ops::*, rules::{Level, Sizes}, sym::Dim as Extent, value::DType},
+    dialects::{
+        interp::Mode,
+        ir::*,
+        ops::*,
+        rules::{Level, Sizes},
+        sym::Dim as Extent,
+        value::DType,
+    },
     passes::{Numerics, RunOptions, run_pipeline},
 };
 use proptest::{

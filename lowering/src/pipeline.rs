@@ -19,6 +19,7 @@ pub const STEPS: &[Step] = &[
     Step { from: Level::Graph, pass: "canonicalize", why: "folds sizes and drops dead pure ops" },
     Step { from: Level::Graph, pass: "cse", why: "captured graphs repeat masks, positions and casts" },
     Step { from: Level::Graph, pass: "kiln-decompose", why: "from here on there are prims only" },
+    Step { from: Level::Graph, pass: "kiln-refine-shapes", why: "the expansions ask for sizes by kiln.dim; here they become symbols" },
     Step { from: Level::Graph, pass: "kiln-simplify", why: "cleans up what the expansions wrote without looking" },
     Step { from: Level::Graph, pass: "canonicalize", why: "drops what became dead" },
     Step { from: Level::Graph, pass: "cse", why: "expansions of neighbours share scalars and broadcasts" },

@@ -162,7 +162,7 @@ impl Events for Watch<'_> {
 }
 
 fn write(s: &mut State, path: PathBuf, op: &Op) {
-    if let Err(e) = std::fs::write(&path, op.print(PrintOptions { debug_info: true, ..Default::default() })) {
+    if let Err(e) = std::fs::write(&path, op.print(PrintOptions { debug_info: true, names_from_locations: true, ..Default::default() })) {
         s.io.get_or_insert((path, e.to_string()));
     }
 }

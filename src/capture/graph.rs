@@ -44,7 +44,9 @@ pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<St
             }
             other => return Err(fail(format!("inputs of kind {other} are not supported"))),
         };
-        let (Some(arg), Some(name)) = (spec["arg"]["name"].as_str(), spec[key].as_str()) else { return Err(fail(format!("a {kind} without a name"))) };
+        let (Some(arg), Some(name)) = (spec["arg"]["name"].as_str(), spec[key].as_str()) else {
+            return Err(fail(format!("a {kind} without a name")));
+        };
         let weight = weights.get(name).ok_or_else(|| fail(format!("{kind} {name} is not in the archive")))?;
         let dims: Vec<Dim> = weight.shape.iter().map(|n| Dim::Known(*n as i64)).collect();
         let ty = Type::tensor(ctx, weight.dtype, &dims);
@@ -150,7 +152,13 @@ fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)]) {
 
 type Body = (Vec<Value>, Vec<Output>);
 
-fn body(program: &Program, b: &Builder, inputs: &[(String, TensorMeta)], globals: &[(String, String, Type)], args: Vec<Value>) -> Result<Body, CaptureError> {
+fn body(
+    program: &Program,
+    b: &Builder,
+    inputs: &[(String, TensorMeta)],
+    globals: &[(String, String, Type)],
+    args: Vec<Value>,
+) -> Result<Body, CaptureError> {
     let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
     let mut symbols = Symbols::default();
     for (name, range) in &program.range_constraints {
@@ -158,6 +166,7 @@ fn body(program: &Program, b: &Builder, inputs: &[(String, TensorMeta)], globals
     }
     let mut cx = Cx::new(*b);
     for ((name, meta), value) in inputs.iter().zip(args) {
+        value.set_arg_loc(b.loc.named(name));
         let sizes = meta.sizes.iter().map(|s| match s["as_int"].as_i64() {
             Some(n) => Ok(Size::Static(n)),
             None => symbols.size(b, &Expr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?),

@@ -71,7 +71,11 @@ pub struct Unsupported {
 
 impl std::fmt::Display for Unsupported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({}x, first at {}); export with run_decompositions(), or register it as a custom call", self.target, self.count, self.place)
+        write!(
+            f,
+            "{} ({}x, first at {}); export with run_decompositions(), or register it as a custom call",
+            self.target, self.count, self.place
+        )
     }
 }
 

@@ -51,8 +51,21 @@ impl Weight {
     }
 }
 
+/// What a zip file starts with.
+pub const MAGIC: &[u8] = b"PK\x03\x04";
+
 /// Reads an archive and emits its graph into a new module of `ctx`.
 pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
+    let (program, weights) = open(path)?;
+    graph::emit(ctx, path, program, weights)
+}
+
+/// The weights of an archive, by name; only their places are read.
+pub fn weights(path: &Path) -> Result<BTreeMap<String, Weight>, CaptureError> {
+    open(path).map(|(_, weights)| weights)
+}
+
+fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError> {
     let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
     let file = File::open(path).map_err(|e| fail(e.to_string()))?;
     // SAFETY: as for every mapped file, nobody may change it meanwhile.
@@ -66,17 +79,20 @@ pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
         return Err(fail(format!("has schema version {}; 8 is supported (PyTorch 2.7 and later)", program.schema_version.major)));
     }
     let mut weights = BTreeMap::new();
-    for (folder, config) in [("data/weights/", "data/weights/model_weights_config.json"), ("data/constants/", "data/constants/model_constants_config.json")] {
+    for (folder, config) in
+        [("data/weights/", "data/weights/model_weights_config.json"), ("data/constants/", "data/constants/model_constants_config.json")]
+    {
         let Some(config) = find(&zip, config) else { continue };
         let text = read(&mut zip, &config).map_err(fail)?;
         let entries: WeightsConfig = serde_json::from_slice(&text).map_err(|e| fail(format!("{config}: {e}")))?;
         let base = config.rsplit_once(folder).map_or("", |(b, _)| b).to_string();
         for (name, entry) in entries.config {
-            let weight = weight(&mut zip, &map, &format!("{base}{folder}{}", entry.path_name), &entry).map_err(|e| fail(format!("weight {name}: {e}")))?;
+            let weight = weight(&mut zip, &map, &format!("{base}{folder}{}", entry.path_name), &entry)
+                .map_err(|e| fail(format!("weight {name}: {e}")))?;
             weights.insert(name, weight);
         }
     }
-    graph::emit(ctx, path, program, weights)
+    Ok((program, weights))
 }
 
 fn read(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, name: &str) -> Result<Vec<u8>, String> {
@@ -97,7 +113,8 @@ fn weight(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, map: &Arc<Mmap>, pa
     }
     let start = file.data_start() as usize;
     let len = file.size() as usize;
-    let ints = |all: &[serde_json::Value]| all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<i64>>>().ok_or("has symbolic sizes");
+    let ints =
+        |all: &[serde_json::Value]| all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<i64>>>().ok_or("has symbolic sizes");
     let shape = ints(&meta.sizes)?.into_iter().map(|n| usize::try_from(n).map_err(|_| "has a negative size")).collect::<Result<_, _>>()?;
     let offset = meta.storage_offset["as_int"].as_u64().ok_or("has a symbolic offset")? as usize;
     Ok(Weight { dtype: dtype(meta.dtype)?, shape, strides: ints(&meta.strides)?, offset, map: map.clone(), start, len })

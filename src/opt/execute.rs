@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     Exit,
+    capture::pt2,
     dialects::{
         interp::{Interpreter, Mode, RunError},
         ir::{Module, blocks},
@@ -15,7 +16,7 @@ use crate::{
 };
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt::Write,
     path::{Path, PathBuf},
 };
@@ -29,7 +30,8 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
         Some(path) => tensors::read(path, |_| true)?,
         None => Tensors::new(),
     };
-    let weights = Weights { of_command: cli.weights.clone(), folder: folder.into(), files: RefCell::default() };
+    let weights =
+        Weights { of_command: cli.weights.clone(), folder: folder.into(), files: RefCell::default(), archives: RefCell::default() };
     let globals = |name: &str, source: &str| weights.find(name, source);
     let mode = match cli.mode {
         Rounding::Exact => Mode::Exact,
@@ -81,6 +83,7 @@ struct Weights {
     of_command: Option<PathBuf>,
     folder: PathBuf,
     files: RefCell<HashMap<PathBuf, Tensors>>,
+    archives: RefCell<HashMap<PathBuf, BTreeMap<String, pt2::Weight>>>,
 }
 
 impl Weights {
@@ -88,6 +91,9 @@ impl Weights {
     fn find(&self, global: &str, source: &str) -> Result<Tensor, String> {
         let (file, name) = source.split_once('#').unwrap_or((source, global));
         let path = self.of_command.clone().unwrap_or_else(|| self.folder.join(file));
+        if path.extension().is_some_and(|e| e == "pt2") {
+            return self.in_archive(&path, name).map_err(|e| format!("reads @{global}: {e}"));
+        }
         let mut files = self.files.borrow_mut();
         if !files.contains_key(&path) {
             let all = tensors::read(&path, |_| true).map_err(|e| format!("reads @{global}: {e}"))?;
@@ -98,6 +104,18 @@ impl Weights {
             let hint = crate::passes::names::hint(name, all.keys().map(String::as_str));
             format!("reads @{global}: {} has no tensor '{name}'{hint}", path.display())
         })
+    }
+}
+
+impl Weights {
+    /// A weight of a `.pt2` archive, whose places are read once.
+    fn in_archive(&self, path: &Path, name: &str) -> Result<Tensor, String> {
+        let mut archives = self.archives.borrow_mut();
+        if !archives.contains_key(path) {
+            archives.insert(path.into(), pt2::weights(path).map_err(|e| e.to_string())?);
+        }
+        let found = archives.get(path).and_then(|all| all.get(name));
+        found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?.read()
     }
 }
 

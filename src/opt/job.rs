@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Exit,
+    capture::{CaptureError, pt2},
     dialects::{
         ir::{Attr, Context, Ctx, Diagnostic, Module, ParseError},
         rules::{LEVELS, Level},
@@ -149,13 +150,7 @@ fn one(
     let context = Context::new();
     let ctx = context.ctx();
     ctx.allow_unregistered(cli.allow_unregistered_dialect);
-    let (module, mut reported) = Module::parse(ctx, ir, job.name).map_err(|e| match e {
-        ParseError::Diagnostics(all) if all.is_empty() => {
-            Stop::Error(OptError::usage(format!("{}: MLIR refused it without a reason", job.name)))
-        }
-        ParseError::Diagnostics(all) => Stop::Reported(all, Exit::Usage, String::new()),
-        e => Stop::Error(OptError::usage(format!("error: {e}"))),
-    })?;
+    let (module, mut reported) = read(job, ctx, ir)?;
     times.parse += start.elapsed().as_secs_f64();
 
     board.enter(Stage::Pipeline, "");
@@ -180,6 +175,25 @@ fn one(
     }
     times.output += start.elapsed().as_secs_f64();
     Ok((exit, reported))
+}
+
+/// Text, kiln's bytecode, or an archive of torch.export.save.
+fn read(job: &Job<'_>, ctx: Ctx, source: &[u8]) -> Result<(Module, Vec<Diagnostic>), Stop> {
+    if source.starts_with(pt2::MAGIC) {
+        let path = job.cli.input.as_deref().ok_or_else(|| OptError::usage("an archive is read from a file, not from standard input"))?;
+        let captured = pt2::import(ctx, path).map_err(|e| {
+            let exit = if matches!(e, CaptureError::Unsupported(_)) { Exit::Unsupported } else { Exit::Usage };
+            OptError { exit, message: format!("error: {e}") }
+        })?;
+        return Ok((captured.module, vec![]));
+    }
+    Module::parse(ctx, source, job.name).map_err(|e| match e {
+        ParseError::Diagnostics(all) if all.is_empty() => {
+            Stop::Error(OptError::usage(format!("{}: MLIR refused it without a reason", job.name)))
+        }
+        ParseError::Diagnostics(all) => Stop::Reported(all, Exit::Usage, String::new()),
+        e => Stop::Error(OptError::usage(format!("error: {e}"))),
+    })
 }
 
 fn printed(cli: &Cli, module: &Module) -> Vec<u8> {

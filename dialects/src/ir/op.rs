@@ -232,6 +232,12 @@ impl Value {
         let mut raw: Vec<_> = except.iter().map(|o| o.raw()).collect();
         unsafe { mlirValueReplaceAllUsesExcept(self.raw(), other.raw(), raw.len() as isize, raw.as_mut_ptr()) }
     }
+    /// Gives a block argument a location, and with a named one its name; results have their op's.
+    pub fn set_arg_loc(self, loc: Loc) {
+        if self.block_arg().is_some() {
+            unsafe { mlirBlockArgumentSetLocation(self.raw(), loc.0) }
+        }
+    }
     /// Where it comes from: its op's location, or its block's parent's.
     pub fn loc(self) -> Loc {
         Loc(unsafe { mlirValueGetLocation(self.raw()) })

@@ -16,9 +16,35 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.ones_like.default", arguments: "self, dtype=None", build: |cx, a| like(cx, a, Some(1.0)) },
     Row { name: "aten.empty_like.default", arguments: "self, dtype=None", build: |cx, a| like(cx, a, Some(0.0)) },
     Row { name: "aten.full_like.default", arguments: "self, fill_value, dtype=None", build: |cx, a| like(cx, a, None) },
-    Row { name: "aten.fill.Scalar", arguments: "self, value", build: |cx, a| { let x = cx.tensor(a, "self")?; let v = cx.operand(a, "value", dtype_of(x)?)?; let y = cx.broadcast_to(v, &cx.b.sizes_of(x)?)?; cx.one(y) } },
-    Row { name: "aten.copy.default", arguments: "self, src", build: |cx, a| { let x = cx.tensor(a, "self")?; let v = cx.operand(a, "src", dtype_of(x)?)?; let y = cx.broadcast_to(v, &cx.b.sizes_of(x)?)?; cx.one(y) } },
-    Row { name: "aten.scalar_tensor.default", arguments: "s, dtype=None", build: |cx, a| { let d = a.dtype("dtype")?.unwrap_or(DType::F32); let v = cx.operand(a, "s", d)?; cx.one(v) } },
+    Row {
+        name: "aten.fill.Scalar",
+        arguments: "self, value",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let v = cx.operand(a, "value", dtype_of(x)?)?;
+            let y = cx.broadcast_to(v, &cx.b.sizes_of(x)?)?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.copy.default",
+        arguments: "self, src",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let v = cx.operand(a, "src", dtype_of(x)?)?;
+            let y = cx.broadcast_to(v, &cx.b.sizes_of(x)?)?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.scalar_tensor.default",
+        arguments: "s, dtype=None",
+        build: |cx, a| {
+            let d = a.dtype("dtype")?.unwrap_or(DType::F32);
+            let v = cx.operand(a, "s", d)?;
+            cx.one(v)
+        },
+    },
     Row { name: "aten.arange.default", arguments: "end, dtype=None", build: arange },
     Row { name: "aten.arange.start", arguments: "start, end, dtype=None", build: arange },
     Row { name: "aten.arange.start_step", arguments: "start, end, step=1, dtype=None", build: arange },

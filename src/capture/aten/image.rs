@@ -4,23 +4,87 @@ use kiln_dialects::{ir::*, ops::*};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "aten.conv1d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
-    Row { name: "aten.conv2d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
-    Row { name: "aten.conv3d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
-    Row { name: "aten.conv2d.padding", arguments: "input, weight, bias=None, stride=1, padding='valid', dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
-    Row { name: "aten.conv_transpose1d.default", arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1", build: |cx, a| convolution(cx, a, true) },
-    Row { name: "aten.conv_transpose2d.input", arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1", build: |cx, a| convolution(cx, a, true) },
-    Row { name: "aten.convolution.default", arguments: "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups", build: |cx, a| { let t = a.flag("transposed", false)?; convolution(cx, a, t) } },
-    Row { name: "aten.max_pool1d.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 1)?; cx.one(v) } },
-    Row { name: "aten.max_pool2d.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 2)?; cx.one(v) } },
-    Row { name: "aten.max_pool2d_with_indices.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 2)?; Ok(Outcome::Many(vec![Val::Tensor(cx.store.fresh(v)), Val::None])) } },
-    Row { name: "aten.avg_pool1d.default", arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True", build: |cx, a| avg_pool(cx, a, 1) },
-    Row { name: "aten.avg_pool2d.default", arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None", build: |cx, a| avg_pool(cx, a, 2) },
+    Row {
+        name: "aten.conv1d.default",
+        arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv2d.default",
+        arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv3d.default",
+        arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv2d.padding",
+        arguments: "input, weight, bias=None, stride=1, padding='valid', dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv_transpose1d.default",
+        arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
+        build: |cx, a| convolution(cx, a, true),
+    },
+    Row {
+        name: "aten.conv_transpose2d.input",
+        arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
+        build: |cx, a| convolution(cx, a, true),
+    },
+    Row {
+        name: "aten.convolution.default",
+        arguments: "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups",
+        build: |cx, a| {
+            let t = a.flag("transposed", false)?;
+            convolution(cx, a, t)
+        },
+    },
+    Row {
+        name: "aten.max_pool1d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| {
+            let v = max_pool(cx, a, 1)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.max_pool2d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| {
+            let v = max_pool(cx, a, 2)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.max_pool2d_with_indices.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| {
+            let v = max_pool(cx, a, 2)?;
+            Ok(Outcome::Many(vec![Val::Tensor(cx.store.fresh(v)), Val::None]))
+        },
+    },
+    Row {
+        name: "aten.avg_pool1d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True",
+        build: |cx, a| avg_pool(cx, a, 1),
+    },
+    Row {
+        name: "aten.avg_pool2d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None",
+        build: |cx, a| avg_pool(cx, a, 2),
+    },
     Row { name: "aten.adaptive_avg_pool1d.default", arguments: "self, output_size", build: adaptive },
     Row { name: "aten.adaptive_avg_pool2d.default", arguments: "self, output_size", build: adaptive },
     Row { name: "aten._adaptive_avg_pool2d.default", arguments: "self, output_size", build: adaptive },
     Row { name: "aten.upsample_nearest2d.vec", arguments: "input, output_size, scale_factors", build: |cx, a| upsample(cx, a, "input") },
-    Row { name: "aten.upsample_nearest2d.default", arguments: "self, output_size, scales_h=None, scales_w=None", build: |cx, a| upsample(cx, a, "self") },
+    Row {
+        name: "aten.upsample_nearest2d.default",
+        arguments: "self, output_size, scales_h=None, scales_w=None",
+        build: |cx, a| upsample(cx, a, "self"),
+    },
 ];
 
 /// One number a spatial dimension; a single one counts for all.
@@ -70,7 +134,8 @@ fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, S
         }
     };
     let output_padding = if transposed { Some(spread(a.ints("output_padding")?, n, 0)?) } else { None };
-    let node = Convolution { input, weight, strides, pad_low, pad_high, dilation, groups: a.int("groups", Some(1))?, transposed, output_padding };
+    let node =
+        Convolution { input, weight, strides, pad_low, pad_high, dilation, groups: a.int("groups", Some(1))?, transposed, output_padding };
     let mut v = cx.b.add(&node)?;
     if let Some(bias) = cx.optional(a, "bias")? {
         let sizes = cx.b.sizes_of(v)?;

@@ -4,14 +4,36 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "aten.embedding.default", arguments: "weight, indices", build: |cx, a| { let (weight, indices) = (cx.tensor(a, "weight")?, cx.tensor(a, "indices")?); let v = cx.b.add(&Embedding { weight, indices })?; cx.one(v) } },
+    Row {
+        name: "aten.embedding.default",
+        arguments: "weight, indices",
+        build: |cx, a| {
+            let (weight, indices) = (cx.tensor(a, "weight")?, cx.tensor(a, "indices")?);
+            let v = cx.b.add(&Embedding { weight, indices })?;
+            cx.one(v)
+        },
+    },
     Row { name: "aten.index_select.default", arguments: "self, dim, index", build: index_select },
     Row { name: "aten.gather.default", arguments: "self, dim, index", build: gather },
     Row { name: "aten.index.Tensor", arguments: "self, indices", build: index },
     Row { name: "aten.index_put.default", arguments: "self, indices, values, accumulate=False", build: index_put },
-    Row { name: "aten.scatter.src", arguments: "self, dim, index, src", build: |cx, a| { let src = cx.tensor(a, "src")?; scatter(cx, a, Some(src), ScatterKind::Assign) } },
+    Row {
+        name: "aten.scatter.src",
+        arguments: "self, dim, index, src",
+        build: |cx, a| {
+            let src = cx.tensor(a, "src")?;
+            scatter(cx, a, Some(src), ScatterKind::Assign)
+        },
+    },
     Row { name: "aten.scatter.value", arguments: "self, dim, index, value", build: |cx, a| scatter(cx, a, None, ScatterKind::Assign) },
-    Row { name: "aten.scatter_add.default", arguments: "self, dim, index, src", build: |cx, a| { let src = cx.tensor(a, "src")?; scatter(cx, a, Some(src), ScatterKind::Add) } },
+    Row {
+        name: "aten.scatter_add.default",
+        arguments: "self, dim, index, src",
+        build: |cx, a| {
+            let src = cx.tensor(a, "src")?;
+            scatter(cx, a, Some(src), ScatterKind::Add)
+        },
+    },
     Row { name: "aten.slice_scatter.default", arguments: "self, src, dim=0, start=None, end=None, step=1", build: slice_scatter },
     Row { name: "aten.select_scatter.default", arguments: "self, src, dim, index", build: select_scatter },
 ];

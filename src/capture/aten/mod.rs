@@ -221,7 +221,9 @@ impl Cx {
                 None => j["as_int"].as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "has no name".into()),
             }
         };
-        let list = |f: &dyn Fn(&Json) -> Result<Val, String>| v.as_array().ok_or("is no list")?.iter().map(f).collect::<Result<_, String>>().map(Val::List);
+        let list = |f: &dyn Fn(&Json) -> Result<Val, String>| {
+            v.as_array().ok_or("is no list")?.iter().map(f).collect::<Result<_, String>>().map(Val::List)
+        };
         let int = |j: &Json| j.as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "is no integer".to_string());
         let float = |j: &Json| match j.as_str() {
             Some("Infinity") => Ok(Val::Float(f64::INFINITY)),

@@ -151,11 +151,13 @@ impl Cx {
     /// Repeats to a shape, dimensions aligned at the end.
     pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
         let dims = x.ty().dims();
-        let same = dims.len() == sizes.len() && dims.iter().zip(sizes).all(|(d, s)| d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1)));
+        let same = dims.len() == sizes.len()
+            && dims.iter().zip(sizes).all(|(d, s)| d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1)));
         if same {
             return Ok(x);
         }
-        let lead = sizes.len().checked_sub(dims.len()).ok_or_else(|| format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len()))?;
+        let lead =
+            sizes.len().checked_sub(dims.len()).ok_or_else(|| format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len()))?;
         self.b.add(&BroadcastInDim { input: x, dims: (lead as i64..sizes.len() as i64).collect(), sizes: sizes.to_vec() })
     }
 

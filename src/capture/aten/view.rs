@@ -26,40 +26,135 @@ pub(super) const ROWS: &[Row] = &[
     nothing!("aten._assert_async.msg"),
     nothing!("aten.sym_constrain_range_for_size.default"),
     nothing!("aten.sym_constrain_range.default"),
-    Row { name: "aten.clone.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; cx.one(x) } },
+    Row {
+        name: "aten.clone.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            cx.one(x)
+        },
+    },
     Row { name: "aten.view.default", arguments: "self, size", build: view },
     Row { name: "aten.reshape.default", arguments: "self, shape", build: view },
     Row { name: "aten._unsafe_view.default", arguments: "self, size", build: view },
-    Row { name: "aten.view_as.default", arguments: "self, other", build: |cx, a| { let o = cx.tensor(a, "other")?; let s = cx.b.sizes_of(o)?; moved(cx, a, Movement::Reshape(s)) } },
+    Row {
+        name: "aten.view_as.default",
+        arguments: "self, other",
+        build: |cx, a| {
+            let o = cx.tensor(a, "other")?;
+            let s = cx.b.sizes_of(o)?;
+            moved(cx, a, Movement::Reshape(s))
+        },
+    },
     Row { name: "aten.flatten.using_ints", arguments: "self, start_dim=0, end_dim=-1", build: flatten },
     Row { name: "aten.unflatten.int", arguments: "self, dim, sizes", build: unflatten },
     Row { name: "aten.unsqueeze.default", arguments: "self, dim", build: unsqueeze },
     Row { name: "aten.squeeze.dim", arguments: "self, dim", build: squeeze },
     Row { name: "aten.squeeze.dims", arguments: "self, dim", build: squeeze },
     Row { name: "aten.squeeze.default", arguments: "self", build: squeeze },
-    Row { name: "aten.permute.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let n = rank_of(x); let dims = a.ints("dims")?.unwrap_or_default(); let p = dims.iter().map(|d| wrap(*d, n).map(|d| d as i64)).collect::<Result<_, _>>()?; moved(cx, a, Movement::Transpose(p)) } },
-    Row { name: "aten.transpose.int", arguments: "self, dim0, dim1", build: |cx, a| swap(cx, a, a.int("dim0", None)?, a.int("dim1", None)?) },
-    Row { name: "aten.t.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; if rank_of(x) < 2 { moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).collect())) } else { swap(cx, a, 0, 1) } } },
+    Row {
+        name: "aten.permute.default",
+        arguments: "self, dims",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let n = rank_of(x);
+            let dims = a.ints("dims")?.unwrap_or_default();
+            let p = dims.iter().map(|d| wrap(*d, n).map(|d| d as i64)).collect::<Result<_, _>>()?;
+            moved(cx, a, Movement::Transpose(p))
+        },
+    },
+    Row {
+        name: "aten.transpose.int",
+        arguments: "self, dim0, dim1",
+        build: |cx, a| swap(cx, a, a.int("dim0", None)?, a.int("dim1", None)?),
+    },
+    Row {
+        name: "aten.t.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            if rank_of(x) < 2 { moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).collect())) } else { swap(cx, a, 0, 1) }
+        },
+    },
     Row { name: "aten.mT.default", arguments: "self", build: |cx, a| swap(cx, a, -2, -1) },
     Row { name: "aten.expand.default", arguments: "self, size", build: expand },
-    Row { name: "aten.expand_as.default", arguments: "self, other", build: |cx, a| { let o = cx.tensor(a, "other")?; let s = cx.b.sizes_of(o)?; expand_to(cx, a, s) } },
+    Row {
+        name: "aten.expand_as.default",
+        arguments: "self, other",
+        build: |cx, a| {
+            let o = cx.tensor(a, "other")?;
+            let s = cx.b.sizes_of(o)?;
+            expand_to(cx, a, s)
+        },
+    },
     Row { name: "aten.select.int", arguments: "self, dim, index", build: select },
     Row { name: "aten.slice.Tensor", arguments: "self, dim=0, start=None, end=None, step=1", build: slice },
-    Row { name: "aten.narrow.default", arguments: "self, dim, start, length", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = wrap(a.int("dim", None)?, rank_of(x))?; let m = cut(cx, x, d, a.size("start")?, a.size("length")?, 1)?; moved(cx, a, m) } },
+    Row {
+        name: "aten.narrow.default",
+        arguments: "self, dim, start, length",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let d = wrap(a.int("dim", None)?, rank_of(x))?;
+            let m = cut(cx, x, d, a.size("start")?, a.size("length")?, 1)?;
+            moved(cx, a, m)
+        },
+    },
     Row { name: "aten.split.Tensor", arguments: "self, split_size, dim=0", build: split },
     Row { name: "aten.split_with_sizes.default", arguments: "self, split_sizes, dim=0", build: split },
     Row { name: "aten.chunk.default", arguments: "self, chunks, dim=0", build: chunk },
     Row { name: "aten.unbind.int", arguments: "self, dim=0", build: unbind },
     Row { name: "aten.cat.default", arguments: "tensors, dim=0", build: cat },
     Row { name: "aten.stack.default", arguments: "tensors, dim=0", build: stack },
-    Row { name: "aten.flip.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let dims = wrap_all(a.ints("dims")?, rank_of(x))?; let y = cx.b.add(&Reverse { input: x, dims })?; cx.one(y) } },
+    Row {
+        name: "aten.flip.default",
+        arguments: "self, dims",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let dims = wrap_all(a.ints("dims")?, rank_of(x))?;
+            let y = cx.b.add(&Reverse { input: x, dims })?;
+            cx.one(y)
+        },
+    },
     Row { name: "aten.roll.default", arguments: "self, shifts, dims=[]", build: roll },
-    Row { name: "aten.repeat.default", arguments: "self, repeats", build: |cx, a| { let r = a.sizes("repeats")?; repeat(cx, a, r) } },
-    Row { name: "aten.tile.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = a.sizes("dims")?; let lead = rank_of(x).saturating_sub(d.len()); let r = [vec![Size::Static(1); lead], d].concat(); repeat(cx, a, r) } },
+    Row {
+        name: "aten.repeat.default",
+        arguments: "self, repeats",
+        build: |cx, a| {
+            let r = a.sizes("repeats")?;
+            repeat(cx, a, r)
+        },
+    },
+    Row {
+        name: "aten.tile.default",
+        arguments: "self, dims",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let d = a.sizes("dims")?;
+            let lead = rank_of(x).saturating_sub(d.len());
+            let r = [vec![Size::Static(1); lead], d].concat();
+            repeat(cx, a, r)
+        },
+    },
     Row { name: "aten.pad.default", arguments: "self, pad, mode='constant', value=None", build: pad },
     Row { name: "aten.constant_pad_nd.default", arguments: "self, pad, value=0", build: pad },
-    Row { name: "aten.sym_size.int", arguments: "self, dim", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = wrap(a.int("dim", None)?, rank_of(x))?; Ok(Outcome::One(Val::Int(cx.b.size_of(x, d)?))) } },
-    Row { name: "aten.sym_numel.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let n = cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?; Ok(Outcome::One(Val::Int(n))) } },
+    Row {
+        name: "aten.sym_size.int",
+        arguments: "self, dim",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let d = wrap(a.int("dim", None)?, rank_of(x))?;
+            Ok(Outcome::One(Val::Int(cx.b.size_of(x, d)?)))
+        },
+    },
+    Row {
+        name: "aten.sym_numel.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let n = cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
+            Ok(Outcome::One(Val::Int(n)))
+        },
+    },
     Row { name: "_operator.add", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Add, false) },
     Row { name: "_operator.sub", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Add, true) },
     Row { name: "_operator.mul", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Mul, false) },
@@ -164,7 +259,8 @@ fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome, Str
     let lead = sizes.len().checked_sub(rank_of(x)).ok_or("expands to a lower rank")?;
     let dims = x.ty().dims();
     let stays = lead == 0 && dims.iter().zip(&sizes).all(|(d, s)| *d != Dim::Known(1) || s.known() == Some(1));
-    let m = if stays { Movement::Reshape(cx.b.sizes_of(x)?) } else { Movement::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes) };
+    let m =
+        if stays { Movement::Reshape(cx.b.sizes_of(x)?) } else { Movement::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes) };
     moved(cx, a, m)
 }
 
@@ -240,7 +336,9 @@ fn pieces(cx: &mut Cx, a: &Args<'_>, dim: usize, sizes: &[Size]) -> Result<Outco
 }
 
 fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64, String> {
-    cx.b.size_of(x, dim)?.known().ok_or_else(|| format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it"))
+    cx.b.size_of(x, dim)?
+        .known()
+        .ok_or_else(|| format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it"))
 }
 
 fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -322,7 +420,9 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         }
         let at = (-shift).rem_euclid(n);
         let part = |cx: &mut Cx, start: i64, len: i64| -> Result<Value, String> {
-            let Movement::Slice(offsets, sizes, strides) = cut(cx, v, d, Size::Static(start), Size::Static(len), 1)? else { return Err("no slice".into()) };
+            let Movement::Slice(offsets, sizes, strides) = cut(cx, v, d, Size::Static(start), Size::Static(len), 1)? else {
+                return Err("no slice".into());
+            };
             cx.b.add(&Slice { input: v, offsets, sizes, strides })
         };
         let inputs = vec![part(cx, at, n - at)?, part(cx, 0, at)?];
