@@ -161,7 +161,7 @@ impl Table {
         };
         writeln!(s, "/// Every op of the dialect, in the order of the .td.\n{derive}pub enum OpKind {{").unwrap();
         for o in &self.ops {
-            writeln!(s, "    /// `kiln.{}`: {}.\n    {},", o.name, o.summary, o.variant).unwrap();
+            writeln!(s, "    /// `kiln.{}`: {}.\n    {},", o.name, o.summary.replace('[', "\\[").replace(']', "\\]"), o.variant).unwrap();
         }
         writeln!(s, "}}\nimpl OpKind {{\n    /// All ops, in the order of the .td.\n    pub const ALL: &[OpKind] = &[").unwrap();
         for o in &self.ops {

@@ -13,11 +13,11 @@ pub type MaskFn<'a> = &'a mut dyn FnMut([i64; 4]) -> Result<bool, String>;
 /// Options of kiln.attention; the default is plain attention.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttentionParams<'a> {
-    /// Added to the scaled scores; broadcasts to [B, H, Q, K].
+    /// Added to the scaled scores; broadcasts to \[B, H, Q, K\].
     pub bias: Option<&'a Tensor>,
-    /// [B], integers: later queries give 0.
+    /// \[B\], integers: later queries give 0.
     pub query_lengths: Option<&'a Tensor>,
-    /// [B], integers: later keys are not seen.
+    /// \[B\], integers: later keys are not seen.
     pub key_lengths: Option<&'a Tensor>,
     /// tensor<2xi64>.
     pub dropout_key: Option<&'a Tensor>,
@@ -27,14 +27,14 @@ pub struct AttentionParams<'a> {
     pub scale: Option<f64>,
     /// Query i sees keys j <= i only.
     pub causal: bool,
-    /// Gives the log-sum-exp of the scores, [B, H, Q] in f32 (f64 for f64), as well.
+    /// Gives the log-sum-exp of the scores, \[B, H, Q\] in f32 (f64 for f64), as well.
     pub with_lse: bool,
 }
 
 /// r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where seen) * v[b, h / (H/G), k, :], with query
-/// [B, H, Q, D], key [B, G, K, D], value [B, G, K, E]; result [B, H, Q, E] of the query's dtype and the log-sum-exp if
+/// \[B, H, Q, D\], key \[B, G, K, D\], value \[B, G, K, E\]; result \[B, H, Q, E\] of the query's dtype and the log-sum-exp if
 /// asked for. Rows beyond a query's length and rows that see no key (or scores of -inf only) are 0, their log-sum-exp
-/// is -inf. Dropout is kiln.dropout over [B, H, Q, K] (Vaswani et al., 2017; Ainslie et al., 2023; FlexAttention). Err:
+/// is -inf. Dropout is kiln.dropout over \[B, H, Q, K\] (Vaswani et al., 2017; Ainslie et al., 2023; FlexAttention). Err:
 /// unfit shapes or dtypes, G does not divide H, dropout without a key, an error of a region.
 pub fn attention(
     query: &Tensor,
@@ -110,7 +110,7 @@ pub fn attention(
     Ok((result, lse))
 }
 
-/// Lengths of a batch. Err: not [B], no integers.
+/// Lengths of a batch. Err: not \[B\], no integers.
 fn lengths(tensor: &Tensor, batch: usize) -> Result<&[i64], String> {
     has_shape("lengths", tensor, &[batch])?;
     if !tensor.dtype().is_int() {

@@ -6,7 +6,7 @@ use crate::reference::shape::{broadcast_shapes, broadcast_strides, dot, for_each
 use crate::reference::shape::{sizes as to_sizes, take};
 use crate::value::{DType, Tensor, count};
 
-/// r[..., n] = sum over k of x[..., k] * w[n, k] + bias[n], with x [..., K], weight [N, K], bias [N]
+/// r\[..., n\] = sum over k of x\[..., k\] * w\[n, k\] + bias\[n\], with x \[..., K\], weight \[N, K\], bias \[N\]
 /// (torch.nn.functional.linear). Err: dtypes differ, shapes that do not fit.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, String> {
     same_dtype(x, weight)?;
@@ -42,7 +42,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// r[..., m, n] = sum over k of x[..., m, k] * y[..., k, n]; leading dimensions broadcast; a 1-d operand is a row on the
+/// r\[..., m, n\] = sum over k of x\[..., m, k\] * y\[..., k, n\]; leading dimensions broadcast; a 1-d operand is a row on the
 /// left, a column on the right, and its dimension vanishes (torch.matmul). Err: dtypes differ, a 0-d operand, shapes
 /// that do not fit.
 pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
@@ -90,7 +90,7 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
     Tensor::new(dtype, shape, data)
 }
 
-/// r[i..., :] = weight[indices[i...], :] with weight [V, D] and integer indices (torch.nn.functional.embedding). Err:
+/// r[i..., :] = weight[indices\[i...\], :] with weight \[V, D\] and integer indices (torch.nn.functional.embedding). Err:
 /// an index outside of [0, V), another rank of weight, indices that are no integers.
 pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, String> {
     let &[rows, width] = weight.shape() else {
@@ -111,7 +111,7 @@ pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, String> {
 }
 
 /// r = u >= p ? x / (1 - p) : 0, u the kiln.random_uniform (f32) of the key at the element's position (Srivastava et
-/// al., 2014). Err: no float dtype, the key is no tensor<2xi64>, p outside of [0, 1].
+/// al., 2014). Err: no float dtype, the key is no tensor<2xi64>, p outside of \[0, 1\].
 pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor, String> {
     if !(0.0..=1.0).contains(&p) {
         return Err(format!("probability {p} is outside of [0, 1]"));
@@ -121,7 +121,7 @@ pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor, String> {
     Tensor::floats(x.dtype(), x.shape().to_vec(), x.as_f()?.iter().enumerate().map(kept).collect())
 }
 
-/// Nearest-neighbour resize of [N, C, ...]: r[n, c, i] = x[n, c, min(floor(i * size(x) / size(r)), size(x) - 1)]
+/// Nearest-neighbour resize of \[N, C, ...\]: r\[n, c, i\] = x[n, c, min(floor(i * size(x) / size(r)), size(x) - 1)]
 /// (torch.nn.functional.interpolate(mode='nearest')). Any dtype. Err: not one size per spatial dimension, a size that
 /// is not positive of a dimension that is.
 pub fn interpolate(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {

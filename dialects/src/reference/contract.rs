@@ -19,7 +19,7 @@ pub struct DotParams {
     pub element_type: Option<DType>,
 }
 
-/// r[b, m, n] = sum over k of x[b, m, k] * y[b, n, k] (StableHLO dot_general): the result has the batch dimensions, then
+/// r\[b, m, n\] = sum over k of x\[b, m, k\] * y\[b, n, k\] (StableHLO dot_general): the result has the batch dimensions, then
 /// x's free ones, then y's. Both operands are floats or both are not; integers wrap around at the result's dtype. Err:
 /// dtypes differ without element_type, sizes differ pairwise, dims out of range or given twice.
 pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor, String> {

@@ -23,9 +23,9 @@ pub struct ConvParams {
     pub output_padding: Option<Vec<i64>>,
 }
 
-/// Cross-correlation of input [N, C, ...] with weight [O, C/groups, ...]: r[n, o, i] = sum over c, k of
-/// x[n, c, i * strides + k * dilation - pad_low] * w[o, c, k]. Transposed, with weight [C, O/groups, ...]: x[n, c, i] *
-/// w[c, o, k] is added to r[n, o, i * strides + k * dilation - pad_low]. Sizes: Reduce.td, torch's conv2d and
+/// Cross-correlation of input \[N, C, ...\] with weight [O, C/groups, ...]: r\[n, o, i\] = sum over c, k of
+/// x[n, c, i * strides + k * dilation - pad_low] * w\[o, c, k\]. Transposed, with weight [C, O/groups, ...]: x\[n, c, i\] *
+/// w\[c, o, k\] is added to r[n, o, i * strides + k * dilation - pad_low]. Sizes: Reduce.td, torch's conv2d and
 /// conv_transpose2d. Err: ranks, dtypes, channels and groups that do not fit, a window larger than the padded input, a
 /// negative result size, output_padding when not transposed.
 pub fn convolution(x: &Tensor, weight: &Tensor, p: &ConvParams) -> Result<Tensor, String> {

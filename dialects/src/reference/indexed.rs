@@ -42,7 +42,7 @@ fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions,
     Ok(Positions { shape, outer, inner: offsets(x.shape(), &rest)? })
 }
 
-/// r[i..., j...] = x[indices_k[i...] at dims[k], j... elsewhere]: NumPy's advanced indexing with the index dimensions
+/// r\[i..., j...\] = x[indices_k\[i...\] at dims\[k\], j... elsewhere]: NumPy's advanced indexing with the index dimensions
 /// first. Index tensors are integers of one shape. Err: an index outside of [0, size), unfit index tensors or dims.
 pub fn gather(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, String> {
     let at = positions(x, indices, dims)?;
@@ -50,7 +50,7 @@ pub fn gather(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, S
     take(x, at.shape.clone(), None, |_| Ok(source.next()))
 }
 
-/// r = x; for i, j in row-major order: r[indices_k[i...] at dims[k], j...] kind= updates[i..., j...]; the last update
+/// r = x; for i, j in row-major order: r[indices_k\[i...\] at dims\[k\], j...] kind= updates\[i..., j...\]; the last update
 /// wins for `assign`. updates has the shape and dtype of the gather. Err: as [`gather`], unfit updates.
 pub fn scatter(kind: ScatterKind, x: &Tensor, updates: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, String> {
     let at = positions(x, indices, dims)?;
@@ -93,7 +93,7 @@ fn clamped_start(x: &Tensor, starts: &[&Tensor], sizes: &[usize]) -> Result<usiz
     Ok(position)
 }
 
-/// r[i] = x[clamp(start, 0, size(x) - size(r)) + i], with one 0-d integer start per dimension (StableHLO
+/// r\[i\] = x[clamp(start, 0, size(x) - size(r)) + i], with one 0-d integer start per dimension (StableHLO
 /// dynamic_slice). Err: a size above x's, unfit starts.
 pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Tensor, String> {
     let sizes = to_sizes(sizes)?;

@@ -10,7 +10,7 @@ use crate::value::{Tensor, count};
 pub struct CrossEntropyParams<'a> {
     /// The op's `reduction`.
     pub reduction: LossReduction,
-    /// One weight per class, [C].
+    /// One weight per class, \[C\].
     pub weight: Option<&'a Tensor>,
     /// The op's `ignore_index`.
     pub ignore_index: i64,
@@ -18,9 +18,9 @@ pub struct CrossEntropyParams<'a> {
     pub label_smoothing: f64,
 }
 
-/// Cross entropy of logits [N, C, ...] against integer class numbers [N, ...], with l = w[t] * (-(1 - s) *
-/// log_softmax(x)[t]) - s/C * sum over c of w[c] * log_softmax(x)[c], or 0 where t is ignore_index; mean divides sum l by
-/// sum w[t] over the others (torch.nn.functional.cross_entropy). The result is of the logits' dtype, and 0-d unless
+/// Cross entropy of logits \[N, C, ...\] against integer class numbers \[N, ...\], with l = w\[t\] * (-(1 - s) *
+/// log_softmax(x)\[t\]) - s/C * sum over c of w\[c\] * log_softmax(x)\[c\], or 0 where t is ignore_index; mean divides sum l by
+/// sum w\[t\] over the others (torch.nn.functional.cross_entropy). The result is of the logits' dtype, and 0-d unless
 /// reduction is none. Err: a class outside of [0, C) that is not ignored, unfit shapes or dtypes.
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, p: &CrossEntropyParams<'_>) -> Result<Tensor, String> {
     let &[n, classes, ref rest @ ..] = logits.shape() else {

@@ -3,12 +3,12 @@
 use crate::reference::shape::{axes, axis, dot, for_each_index, has_shape, same_dtype, same_rank, sizes as to_sizes, steps, take};
 use crate::value::{DType, Data, Tensor, count};
 
-/// r[...] = value, a 0-d tensor. Err: value is not 0-d, a negative size.
+/// r\[...\] = value, a 0-d tensor. Err: value is not 0-d, a negative size.
 pub fn splat(value: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
     Tensor::full(value, to_sizes(sizes)?)
 }
 
-/// r[i...] = i[axis]; integers wrap around. Err: axis out of range, a negative size.
+/// r\[i...\] = i\[axis\]; integers wrap around. Err: axis out of range, a negative size.
 pub fn iota(dtype: DType, sizes: &[i64], along: i64) -> Result<Tensor, String> {
     let shape = to_sizes(sizes)?;
     let along = axis(along, shape.len())?;
@@ -25,7 +25,7 @@ pub fn iota(dtype: DType, sizes: &[i64], along: i64) -> Result<Tensor, String> {
     Tensor::new(dtype, shape, data)
 }
 
-/// Dimension k of x becomes dims[k] of the result; other dimensions and those where x has size 1 repeat (StableHLO
+/// Dimension k of x becomes dims\[k\] of the result; other dimensions and those where x has size 1 repeat (StableHLO
 /// broadcast_in_dim, dims ascending). Err: dims do not ascend, a size of x is neither 1 nor the result's.
 pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tensor, String> {
     let shape = to_sizes(sizes)?;
@@ -50,7 +50,7 @@ pub fn reshape(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
     x.clone().with_shape(to_sizes(sizes)?)
 }
 
-/// Permutes dimensions: size(r, k) = size(x, permutation[k]). Err: not a permutation.
+/// Permutes dimensions: size(r, k) = size(x, permutation\[k\]). Err: not a permutation.
 pub fn transpose(x: &Tensor, permutation: &[i64]) -> Result<Tensor, String> {
     same_rank("permutation entries", permutation.len(), x.rank())?;
     let permutation = axes(permutation, x.rank())?;
@@ -60,7 +60,7 @@ pub fn transpose(x: &Tensor, permutation: &[i64]) -> Result<Tensor, String> {
     take(x, shape, None, |index| Ok(Some(dot(index, &strides))))
 }
 
-/// r[i...] = x[offsets + i * strides]. Err: a stride below 1, an element outside of x.
+/// r\[i...\] = x[offsets + i * strides]. Err: a stride below 1, an element outside of x.
 pub fn slice(x: &Tensor, offsets: &[i64], sizes: &[i64], strides: &[i64]) -> Result<Tensor, String> {
     same_rank("offsets", offsets.len(), x.rank())?;
     same_rank("sizes", sizes.len(), x.rank())?;
@@ -80,7 +80,7 @@ pub fn slice(x: &Tensor, offsets: &[i64], sizes: &[i64], strides: &[i64]) -> Res
     })
 }
 
-/// r[i] = x[i - low] inside of x, the 0-d value outside; size(r) = low + size(x) + high, where a negative count
+/// r\[i\] = x[i - low] inside of x, the 0-d value outside; size(r) = low + size(x) + high, where a negative count
 /// removes. Err: value is not 0-d or of another dtype, a negative size.
 pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tensor, String> {
     has_shape("the padding value", value, &[])?;
@@ -141,7 +141,7 @@ pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
     Tensor::new(first.dtype(), shape, data)
 }
 
-/// r[i] = x[size - 1 - i] along dims. Err: a dim out of range or given twice.
+/// r\[i\] = x[size - 1 - i] along dims. Err: a dim out of range or given twice.
 pub fn reverse(x: &Tensor, dims: &[i64]) -> Result<Tensor, String> {
     let dims = axes(dims, x.rank())?;
     let all = x.strides();

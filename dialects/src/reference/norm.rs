@@ -39,7 +39,7 @@ pub fn layer_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, ra
     Tensor::floats(x.dtype(), x.shape().to_vec(), out)
 }
 
-/// The sizes C and the number of elements of one channel of [N, C, ...].
+/// The sizes C and the number of elements of one channel of \[N, C, ...\].
 fn channels(x: &Tensor) -> Result<(usize, usize), String> {
     match x.shape() {
         [_, c, rest @ ..] => Ok((*c, count(rest)?)),
@@ -47,8 +47,8 @@ fn channels(x: &Tensor) -> Result<(usize, usize), String> {
     }
 }
 
-/// Normalises [N, C, ...] over each of `groups` equal parts of C with all that follows, as [`layer_norm`]; weight and
-/// bias are [C] (Wu and He, 2018). Err: groups do not divide C, unfit shapes, no float dtype.
+/// Normalises \[N, C, ...\] over each of `groups` equal parts of C with all that follows, as [`layer_norm`]; weight and
+/// bias are \[C\] (Wu and He, 2018). Err: groups do not divide C, unfit shapes, no float dtype.
 pub fn group_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, groups: i64, epsilon: f64) -> Result<Tensor, String> {
     let (c, inner) = channels(x)?;
     let parts = usize::try_from(groups).ok().filter(|&g| g > 0 && c % g == 0);
@@ -67,7 +67,7 @@ pub fn group_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, gr
     Tensor::floats(x.dtype(), x.shape().to_vec(), out)
 }
 
-/// Statistics and parameters [C] of kiln.batch_norm.
+/// Statistics and parameters \[C\] of kiln.batch_norm.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormParams<'a> {
     /// The op's `mean`.
@@ -82,7 +82,7 @@ pub struct BatchNormParams<'a> {
     pub epsilon: f64,
 }
 
-/// r = (x - mean) / sqrt(variance + epsilon) * weight + bias on [N, C, ...] with given statistics [C] (Ioffe and
+/// r = (x - mean) / sqrt(variance + epsilon) * weight + bias on \[N, C, ...\] with given statistics \[C\] (Ioffe and
 /// Szegedy, 2015, inference). Err: unfit shapes, no float dtype.
 pub fn batch_norm(x: &Tensor, p: &BatchNormParams<'_>) -> Result<Tensor, String> {
     let (c, inner) = channels(x)?;

@@ -36,7 +36,7 @@ pub struct AvgPoolParams {
     pub divisor_override: Option<i64>,
 }
 
-/// The sizes N * C and the spatial sizes. Err: x is not [N, C, ...].
+/// The sizes N * C and the spatial sizes. Err: x is not \[N, C, ...\].
 fn split(x: &Tensor) -> Result<(usize, &[usize]), String> {
     let split = x.shape().split_at_checked(2);
     let (lead, spatial) = split.ok_or_else(|| format!("input {:?} is not [N, C, ...]", x.shape()))?;
@@ -121,7 +121,7 @@ fn all_windows(x: &Tensor, lists: [&[i64]; 4], ceil_mode: bool) -> Result<(Vec<V
     Ok((windows, shape))
 }
 
-/// r[n, c, i] = max over k of x[n, c, i * strides + k * dilation - padding]; padding never wins, NaN does; ceil_mode
+/// r\[n, c, i\] = max over k of x[n, c, i * strides + k * dilation - padding]; padding never wins, NaN does; ceil_mode
 /// rounds the size up, unless the last window would start in the right padding (torch.nn.functional.max_pool2d). Any
 /// dtype; a window in padding alone gives the least value. Err: unfit lists, a window larger than the padded input.
 pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor, String> {
@@ -133,7 +133,7 @@ pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor, String> {
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// r[n, c, i] = sum over k of x[n, c, i * strides + k - padding] / divisor: the number of elements in the window, with
+/// r\[n, c, i\] = sum over k of x[n, c, i * strides + k - padding] / divisor: the number of elements in the window, with
 /// those in the padding if count_include_pad (never what ceil_mode adds beyond it), or divisor_override
 /// (torch.nn.functional.avg_pool2d). A window in padding alone gives 0. Err: no float dtype, unfit lists, a window
 /// larger than the padded input, divisor_override 0.
@@ -155,7 +155,7 @@ pub fn avg_pool(x: &Tensor, p: &AvgPoolParams) -> Result<Tensor, String> {
     Tensor::floats(x.dtype(), shape, values)
 }
 
-/// r[n, c, i] = mean of x[n, c, floor(i * H / h) .. ceil((i + 1) * H / h)], so that the spatial dimensions become sizes
+/// r\[n, c, i\] = mean of x[n, c, floor(i * H / h) .. ceil((i + 1) * H / h)], so that the spatial dimensions become sizes
 /// (torch.nn.functional.adaptive_avg_pool2d). Err: no float dtype, not one size per spatial dimension, a spatial
 /// dimension of size 0.
 pub fn adaptive_avg_pool(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {

@@ -63,7 +63,7 @@ impl Draws {
     }
 }
 
-/// Uniform bits as i32 or i64: r[i] = philox(seed, (i / 4, offset))[i mod 4], i the row-major position; see Reduce.td
+/// Uniform bits as i32 or i64: r\[i\] = philox(seed, (i / 4, offset))\[i mod 4\], i the row-major position; see Reduce.td
 /// for i64. Err: the key is no tensor<2xi64>, a negative size, another dtype.
 pub fn random_bits(key: &Tensor, sizes: &[i64], dtype: DType) -> Result<Tensor, String> {
     let (draws, shape) = (Draws::new(key)?, to_sizes(sizes)?);

@@ -6,7 +6,7 @@ use crate::reference::shape::{Lines, axes, lines, offsets, other_axes};
 use crate::value::{DType, Tensor};
 use std::cmp::Ordering;
 
-/// r[j...] = kind over i of x[i at dims, j elsewhere], of x's dtype; dims vanish; integers wrap around. any and all take
+/// r\[j...\] = kind over i of x\[i at dims, j elsewhere\], of x's dtype; dims vanish; integers wrap around. any and all take
 /// `i1`, which also has max and sum (or), min and prod (and). Err: any or all of another dtype, max or min of no
 /// elements, a dim out of range or given twice.
 pub fn reduce(kind: ReduceKind, x: &Tensor, dims: &[i64]) -> Result<Tensor, String> {
@@ -78,7 +78,7 @@ fn arg(x: &Tensor, axis: i64, wanted: Ordering) -> Result<Tensor, String> {
     Tensor::ints(DType::I64, shape, positions)
 }
 
-/// r[i] = kind of x[0..=i] along one axis, of x's dtype; integers wrap around, NaN stays for max and min. Err: axis out
+/// r\[i\] = kind of x[0..=i] along one axis, of x's dtype; integers wrap around, NaN stays for max and min. Err: axis out
 /// of range.
 pub fn cumulative(kind: CumulativeKind, x: &Tensor, axis: i64) -> Result<Tensor, String> {
     let lines = lines(x.shape(), axis)?;

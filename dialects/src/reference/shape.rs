@@ -115,7 +115,7 @@ pub fn take(
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// The sum of `index[k] * strides[k]`.
+/// The sum of `index\[k\] * strides\[k\]`.
 pub fn dot(index: &[usize], strides: &[usize]) -> usize {
     index.iter().zip(strides).map(|(i, s)| i * s).sum()
 }
@@ -133,7 +133,7 @@ pub fn offsets(shape: &[usize], axes: &[usize]) -> Result<Vec<usize>, String> {
     Ok(out)
 }
 
-/// The lines of a tensor along one axis: line `k` has the elements `lines[k] + i * step` for i below `size`.
+/// The lines of a tensor along one axis: line `k` has the elements `lines\[k\] + i * step` for i below `size`.
 pub struct Lines {
     /// The op's `starts`.
     pub starts: Vec<usize>,

@@ -1,7 +1,7 @@
 //! What makes an op well-formed: one column per question, each an exhaustive match over [`OpKind`](crate::ops::OpKind).
 //!
-//! [`shape`] gives result dtypes and sizes, static and symbolic, by one rule; [`verify`](mod@verify) adds what it cannot know; [`fold`](mod@fold)
-//! is what upstream's `canonicalize` may do at once; [`numerics`](mod@numerics) says what a compiled op may differ in.
+//! [`infer`] gives result dtypes and sizes, static and symbolic, by one rule; [`verify()`] adds what it cannot know; [`fold()`] is what upstream's
+//! `canonicalize` may do at once; [`numerics()`] says what a compiled op may differ in.
 mod canonical;
 mod contract;
 mod fold;
