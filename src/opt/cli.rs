@@ -17,7 +17,7 @@ use std::{ffi::OsString, path::PathBuf};
 #[derive(Parser, Clone, Debug)]
 #[command(name = "kiln-opt", version, disable_help_subcommand = true)]
 pub struct Cli {
-    /// Text, or bytecode that kiln wrote; stdin if - or left out
+    /// Text, bytecode that kiln wrote, or an archive of torch.export.save (.pt2); stdin if - or left out
     pub input: Option<PathBuf>,
     /// Where the output goes instead of stdout
     #[arg(short = 'o', value_name = "FILE")]
@@ -70,7 +70,7 @@ pub struct Cli {
     /// Write bytecode with kiln's checksum
     #[arg(long, conflicts_with = "execute", help_heading = "Output")]
     pub emit_bytecode: bool,
-    /// Write the IR after every pass to NN-<flag>.mlir in a new folder inside of this one
+    /// Write the IR after every pass to NN-FLAG.mlir in a new folder inside of this one
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub dump_dir: Option<PathBuf>,
     /// Where a reproducer of a failing run goes; a new file in the temporary folder if left out

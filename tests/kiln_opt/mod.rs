@@ -1,4 +1,5 @@
 //! `kiln-opt` from outside: the built binary on files, its output, its errors and its exit codes.
+mod archives;
 mod diagnostics;
 mod execution;
 mod garbage;

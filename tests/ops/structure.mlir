@@ -244,3 +244,11 @@ func.func @f(%x: tensor<4xf32> {kiln.layout = #kiln.layout<[1, 1], offset = 0, a
 func.func @f(%x: i32 {kiln.layout = #kiln.layout<[], offset = 0, alignment = 0>}) {
   return
 }
+
+// -----
+// CASE: a tensor with an encoding
+func.func @f(%x: tensor<4xf32, "csr">) {
+  // expected-error @+1 {{has type tensor<4xf32, "csr">: encodings are not part of kiln's types; memory formats are #kiln.layout on entry arguments}}
+  %0 = kiln.exp %x : tensor<4xf32, "csr">
+  return
+}
