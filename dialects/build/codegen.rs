@@ -177,12 +177,16 @@ impl Table {
         column(&mut s, "Whether result types follow from operands and attributes.", "is_inferred", "bool", &|o| o.inferred.to_string());
         column(&mut s, "The names of its regions.", "regions", "&'static [&'static str]", &|o| format!("&{:?}", o.regions));
         column(&mut s, "The names of its results.", "results", "&'static [&'static str]", &|o| format!("&{:?}", o.results));
-        writeln!(s, "    /// The op of that full name.\n    pub fn from_name(name: &str) -> Option<OpKind> {{\n        Some(match name {{")
-            .unwrap();
-        for o in &self.ops {
-            writeln!(s, "            \"kiln.{}\" => OpKind::{},", o.name, o.variant).unwrap();
-        }
-        writeln!(s, "            _ => return None,\n        }})\n    }}\n}}").unwrap();
+        // Sorted, so that a name is found in seven comparisons; ops are asked for their kind all the time.
+        let mut names: Vec<_> = self.ops.iter().map(|o| (format!("kiln.{}", o.name), &o.variant)).collect();
+        names.sort();
+        let rows: String = names.iter().map(|(name, variant)| format!("        ({name:?}, OpKind::{variant}),\n")).collect();
+        writeln!(
+            s,
+            "    /// The op of that full name.\n    pub fn from_name(name: &str) -> Option<OpKind> {{\n        const NAMES: &[(&str, OpKind)] = &[\n{rows}    ];\n        \
+             NAMES.binary_search_by_key(&name, |row| row.0).ok().map(|i| NAMES[i].1)\n    }}\n}}"
+        )
+        .unwrap();
 
         let mut families: Vec<&str> = vec![];
         for o in &self.ops {

@@ -1,6 +1,6 @@
 //! Sizes as integers, symbolic expressions, or unknowns. Expressions are kept as polynomials, so equal sums and products are equal data.
 use crate::ops::SymKind;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// One size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,7 +8,7 @@ pub enum Dim {
     /// A number.
     Known(i64),
     /// An expression over symbols, never a plain number.
-    Expr(Poly),
+    Expr(Rc<Poly>),
     /// Nothing is known.
     Unknown,
 }
@@ -35,7 +35,7 @@ impl Dim {
     }
     /// One factor.
     pub fn atom(a: Atom) -> Dim {
-        Dim::Expr(Poly(BTreeMap::from([(vec![a], 1)])))
+        Dim::Expr(Rc::new(Poly(BTreeMap::from([(vec![a], 1)]))))
     }
     /// The number, if it is one.
     pub fn known(&self) -> Option<i64> {
@@ -45,7 +45,7 @@ impl Dim {
         match self {
             Dim::Known(0) => Some(Poly::default()),
             Dim::Known(n) => Some(Poly(BTreeMap::from([(vec![], *n)]))),
-            Dim::Expr(p) => Some(p.clone()),
+            Dim::Expr(p) => Some(Poly::clone(p)),
             Dim::Unknown => None,
         }
     }
@@ -53,12 +53,11 @@ impl Dim {
         match p.0.iter().next() {
             None => Dim::Known(0),
             Some((factors, n)) if p.0.len() == 1 && factors.is_empty() => Dim::Known(*n),
-            _ => Dim::Expr(p),
+            _ => Dim::Expr(Rc::new(p)),
         }
     }
     /// `self kind other`; unknown when a part is, on overflow, and for a division by 0 or below.
     pub fn apply(kind: SymKind, a: &Dim, b: &Dim) -> Dim {
-        let (Some(p), Some(q)) = (a.poly(), b.poly()) else { return Dim::Unknown };
         let known = match (a.known(), b.known()) {
             (Some(x), Some(y)) => Some(evaluate(kind, x, y)),
             _ => None,
@@ -66,6 +65,7 @@ impl Dim {
         if let Some(value) = known {
             return value.map_or(Dim::Unknown, Dim::Known);
         }
+        let (Some(p), Some(q)) = (a.poly(), b.poly()) else { return Dim::Unknown };
         let opaque = || Dim::atom(Atom::Op(kind, Box::new((a.clone(), b.clone()))));
         match kind {
             SymKind::Add => p.plus(&q, 1).map_or(Dim::Unknown, Dim::from_poly),
@@ -105,7 +105,12 @@ impl Dim {
     }
     /// Whether both are known and differ for every value of the symbols, as far as a constant difference shows it.
     pub fn differs(&self, other: &Dim) -> bool {
-        self.sub(other).known().is_some_and(|d| d != 0)
+        match (self, other) {
+            (Dim::Unknown, _) | (_, Dim::Unknown) => false,
+            (Dim::Known(a), Dim::Known(b)) => a != b,
+            // Most comparisons are of a size with itself.
+            _ => self != other && self.sub(other).known().is_some_and(|d| d != 0),
+        }
     }
     /// Every factor of every term.
     pub fn atoms(&self) -> Vec<&Atom> {
