@@ -202,14 +202,14 @@ pub fn run_pipeline(module: &Module, pipeline: &str, options: &RunOptions, print
 
 fn new_folder(inside: &Path) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(inside)?;
-    for n in 0.. {
+    let mut n = 0u64;
+    loop {
         match std::fs::create_dir(inside.join(format!("run-{n}"))) {
             Ok(()) => return Ok(inside.join(format!("run-{n}"))),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => n += 1,
             Err(e) => return Err(e),
         }
     }
-    unreachable!("a range without an end")
 }
 
 /// Parses a pipeline; unknown passes and options are answered with the nearest name.
