@@ -26,13 +26,30 @@ pub struct Weight {
 impl Weight {
     /// The raw bytes of the storage.
     pub fn bytes(&self) -> &[u8] {
-        self.map.get(self.start..self.start + self.len).unwrap_or(&[])
+        self.start.checked_add(self.len).and_then(|end| self.map.get(self.start..end)).unwrap_or(&[])
+    }
+    /// Whether all elements lie in the storage, and the storage in the file.
+    fn check(&self) -> Result<(), String> {
+        if self.shape.len() != self.strides.len() {
+            return Err(format!("has {} sizes, but {} strides", self.shape.len(), self.strides.len()));
+        }
+        if kiln_dialects::value::count(&self.shape)? == 0 {
+            return Ok(());
+        }
+        let (mut low, mut high) = (self.offset as i128, self.offset as i128);
+        for (n, s) in self.shape.iter().zip(&self.strides) {
+            let reach = (*n as i128 - 1).checked_mul(i128::from(*s)).ok_or("has strides beyond any storage")?;
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        let elements = (self.bytes().len() / self.dtype.byte_size().max(1)) as i128;
+        if low < 0 || high >= elements { Err("reaches beyond its storage".into()) } else { Ok(()) }
     }
     /// The value, gathered by the strides.
     pub fn read(&self) -> Result<Tensor, String> {
         let width = self.dtype.byte_size();
         let count = kiln_dialects::value::count(&self.shape)?;
-        let mut raw = Vec::with_capacity(count * width);
+        let mut raw = vec![];
+        raw.try_reserve_exact(count.checked_mul(width).ok_or("is too large")?).map_err(|e| e.to_string())?;
         let mut index = vec![0usize; self.shape.len()];
         for _ in 0..count {
             let at: i64 = index.iter().zip(&self.strides).map(|(i, s)| *i as i64 * s).sum::<i64>() + self.offset as i64;
@@ -55,6 +72,9 @@ impl Weight {
 pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
     let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
     let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(fail("is a directory".into()));
+    }
     // SAFETY: as for every mapped file, nobody may change it meanwhile.
     let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| fail(e.to_string()))?);
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(&map[..])).map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
@@ -66,13 +86,16 @@ pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
         return Err(fail(format!("has schema version {}; 8 is supported (PyTorch 2.7 and later)", program.schema_version.major)));
     }
     let mut weights = BTreeMap::new();
-    for (folder, config) in [("data/weights/", "data/weights/model_weights_config.json"), ("data/constants/", "data/constants/model_constants_config.json")] {
+    for (folder, config) in
+        [("data/weights/", "data/weights/model_weights_config.json"), ("data/constants/", "data/constants/model_constants_config.json")]
+    {
         let Some(config) = find(&zip, config) else { continue };
         let text = read(&mut zip, &config).map_err(fail)?;
         let entries: WeightsConfig = serde_json::from_slice(&text).map_err(|e| fail(format!("{config}: {e}")))?;
         let base = config.rsplit_once(folder).map_or("", |(b, _)| b).to_string();
         for (name, entry) in entries.config {
-            let weight = weight(&mut zip, &map, &format!("{base}{folder}{}", entry.path_name), &entry).map_err(|e| fail(format!("weight {name}: {e}")))?;
+            let weight = weight(&mut zip, &map, &format!("{base}{folder}{}", entry.path_name), &entry)
+                .map_err(|e| fail(format!("weight {name}: {e}")))?;
             weights.insert(name, weight);
         }
     }
@@ -97,8 +120,11 @@ fn weight(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, map: &Arc<Mmap>, pa
     }
     let start = file.data_start() as usize;
     let len = file.size() as usize;
-    let ints = |all: &[serde_json::Value]| all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<i64>>>().ok_or("has symbolic sizes");
+    let ints =
+        |all: &[serde_json::Value]| all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<i64>>>().ok_or("has symbolic sizes");
     let shape = ints(&meta.sizes)?.into_iter().map(|n| usize::try_from(n).map_err(|_| "has a negative size")).collect::<Result<_, _>>()?;
     let offset = meta.storage_offset["as_int"].as_u64().ok_or("has a symbolic offset")? as usize;
-    Ok(Weight { dtype: dtype(meta.dtype)?, shape, strides: ints(&meta.strides)?, offset, map: map.clone(), start, len })
+    let weight = Weight { dtype: dtype(meta.dtype)?, shape, strides: ints(&meta.strides)?, offset, map: map.clone(), start, len };
+    weight.check()?;
+    Ok(weight)
 }

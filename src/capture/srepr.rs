@@ -99,7 +99,8 @@ impl Symbols {
                     return Ok(Size::Dynamic(*v));
                 }
                 let (min, max) = self.ranges.get(name).copied().unwrap_or((0, None));
-                let op = b.create_with(&Sym { name: name.clone(), min, max, divisor: 1 }, &[kiln_dialects::ir::Type::index(b.ctx)], &mut [])?;
+                let op =
+                    b.create_with(&Sym { name: name.clone(), min, max, divisor: 1 }, &[kiln_dialects::ir::Type::index(b.ctx)], &mut [])?;
                 self.values.insert(name.clone(), op.result(0));
                 Ok(Size::Dynamic(op.result(0)))
             }
@@ -142,7 +143,8 @@ mod tests {
 
     #[test]
     fn sympy_expressions_parse() {
-        let e = Expr::parse("Min(Integer(128), Mul(Integer(2), Pow(Symbol('s27', positive=True, integer=True), Integer(2))))").expect("parses");
+        let e =
+            Expr::parse("Min(Integer(128), Mul(Integer(2), Pow(Symbol('s27', positive=True, integer=True), Integer(2))))").expect("parses");
         let s = Expr::Symbol("s27".into());
         let pow = Expr::Call("Pow".into(), vec![s, Expr::Integer(2)]);
         let mul = Expr::Call("Mul".into(), vec![Expr::Integer(2), pow]);

@@ -73,7 +73,7 @@ fn training_is_a_sentence() {
 #[test]
 fn files_that_are_no_archives() {
     let says = |e: CaptureError, part: &str| assert!(matches!(&e, CaptureError::File { .. }) && e.to_string().contains(part), "{e}");
-    says(failure(&root().join("capture")), "directory");
+    says(failure(&root().join("capture")), "is a directory");
     says(failure(&root().join("no such file.pt2")), "No such file");
     says(failure_of(b""), "");
     says(failure_of(b"not a zip"), "is no .pt2 archive");
@@ -143,7 +143,7 @@ fn mutants_of_graphs_do_not_panic() {
         let name = zip.file_names().find(|n| n.ends_with("models/model.json")).expect("a model").to_string();
         zip.by_name(&name).expect("a model").read_to_string(&mut text).expect("text");
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        for _ in 0..60 {
+        for _ in 0..100 {
             let mut bad = json.clone();
             mutate(&mut bad, &mut dice);
             survives(&path, &model(&good, &|_| bad.to_string()));
@@ -155,10 +155,13 @@ fn mutants_of_graphs_do_not_panic() {
 fn mutate(json: &mut serde_json::Value, dice: &mut Dice) {
     use serde_json::{Value, json};
     let graph = &mut json["graph_module"];
-    let mut at = match dice.below(4) {
+    let nodes = graph["graph"]["nodes"].as_array().map_or(0, Vec::len);
+    let mut at = match dice.below(8) {
         0 => &mut graph["graph"]["tensor_values"],
         1 => &mut graph["signature"],
-        _ => &mut graph["graph"]["nodes"],
+        2 => &mut graph["graph"]["nodes"],
+        // Mostly the arguments of one op.
+        _ => &mut graph["graph"]["nodes"][dice.below(nodes)]["inputs"],
     };
     loop {
         let stop = dice.below(12) == 0;
@@ -174,6 +177,19 @@ fn mutate(json: &mut serde_json::Value, dice: &mut Dice) {
             _ => unreachable!(),
         };
     }
-    let others = [json!(-1), json!(0), json!(1), json!(7), json!(i64::MAX), json!(i64::MIN), json!(1.5), json!("x"), json!([]), json!(null), json!({"as_int": -3}), json!([1, 2, 3, 4, 5])];
+    let others = [
+        json!(-1),
+        json!(0),
+        json!(1),
+        json!(7),
+        json!(i64::MAX),
+        json!(i64::MIN),
+        json!(1.5),
+        json!("x"),
+        json!([]),
+        json!(null),
+        json!({"as_int": -3}),
+        json!([1, 2, 3, 4, 5]),
+    ];
     *at = others[dice.below(others.len())].clone();
 }

@@ -228,6 +228,7 @@ def binary():
     case("binary", A.add.Tensor, f(4, 3), f(3), dyn=[{0: n}, None])
     case("binary", A.mul.Tensor, f(4, 1), f(4, 3), dyn=[{0: n}, {0: n}])
     case("binary", lambda x: x / x.shape[0] + x.shape[0], f(4, 3), dyn=[{0: n}])
+    case("binary", lambda x: (A.fill.Tensor(x, torch.tensor(2)), A.zero.default(x)), f(3))
     # In place, by the functional rows.
     case("binary", lambda x: (x + 0).add_(2, alpha=2).mul_(x).relu_().clamp_(max=3), f(6))
     case("binary", lambda x: (x + 0).div_(2).sub_(1).pow_(2), f(6))
@@ -305,6 +306,8 @@ def view():
     add = lambda fn, *a, **k: case("view", fn, *a, **k)
     n, m = Dim("n", min=2, max=64), Dim("m", min=2, max=64)
     add(A.alias.default, f(2))
+    add(lambda x: (A._assert_async.msg((x > -100).all(), "small"), x + 1)[1], f(2))
+    add(lambda x: A.squeeze.dims(x, []), f(1, 3))
     add(lambda x: A.detach.default(x) + 1, f(2))
     add(lambda x: A.contiguous.default(x), nc(2, 3))
     add(lambda x: A.clone.default(x, memory_format=torch.contiguous_format), nc(2, 3))
@@ -653,7 +656,15 @@ def in_place():
         c.add_(a)
         return y, a, c
 
-    for fn in (relu, slice_, select, transposed, twice, mixed, split):
+    def copies(x):
+        y = x.clone()
+        a, c, d, e = y.t().contiguous(), y.t().reshape(-1), y.contiguous(), y.type_as(x)
+        a.add_(1), c.mul_(2), d.sub_(3), e[0].fill_(torch.tensor(7)), y[1].zero_()
+        const = torch.tensor([1.0, 2.0])
+        const.add_(1)
+        return y, a, c, d, e, const
+
+    for fn in (copies, relu, slice_, select, transposed, twice, mixed, split):
         add(fn, f(3, 4) if fn is not transposed else f(4, 4)[:, :4])
     add(masked, f(3, 4), b(2, 4))
     add(put, f(3, 4), torch.tensor([2, 0]))

@@ -4,23 +4,43 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "aten.linear.default", arguments: "input, weight, bias=None", build: |cx, a| { let (input, weight, bias) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?, cx.optional(a, "bias")?); let v = cx.b.add(&Linear { input, weight, bias })?; cx.one(v) } },
+    Row {
+        name: "aten.linear.default",
+        arguments: "input, weight, bias=None",
+        build: |cx, a| {
+            let (input, weight, bias) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?, cx.optional(a, "bias")?);
+            let v = cx.b.add(&Linear { input, weight, bias })?;
+            cx.one(v)
+        },
+    },
     Row { name: "aten.matmul.default", arguments: "self, other", build: |cx, a| matmul(cx, a, "self", "other") },
     Row { name: "aten.mm.default", arguments: "self, mat2", build: |cx, a| matmul(cx, a, "self", "mat2") },
     Row { name: "aten.bmm.default", arguments: "self, mat2", build: |cx, a| matmul(cx, a, "self", "mat2") },
     Row { name: "aten.mv.default", arguments: "self, vec", build: |cx, a| matmul(cx, a, "self", "vec") },
     Row { name: "aten.dot.default", arguments: "self, tensor", build: |cx, a| matmul(cx, a, "self", "tensor") },
     Row { name: "aten.addmm.default", arguments: "self, mat1, mat2, beta=1, alpha=1", build: |cx, a| added(cx, a, "mat1", "mat2") },
-    Row { name: "aten.baddbmm.default", arguments: "self, batch1, batch2, beta=1, alpha=1", build: |cx, a| added(cx, a, "batch1", "batch2") },
-    Row { name: "aten.outer.default", arguments: "self, vec2", build: |cx, a| {
-        let (x, y) = cx.promoted(a, "self", "vec2")?;
-        let (m, n) = (cx.b.size_of(x, 0)?, cx.b.size_of(y, 0)?);
-        let (x, y) = (cx.reshape(x, vec![m, Size::Static(1)])?, cx.reshape(y, vec![Size::Static(1), n])?);
-        let v = cx.binary(BinaryKind::Mul, x, y)?;
-        cx.one(v)
-    } },
+    Row {
+        name: "aten.baddbmm.default",
+        arguments: "self, batch1, batch2, beta=1, alpha=1",
+        build: |cx, a| added(cx, a, "batch1", "batch2"),
+    },
+    Row {
+        name: "aten.outer.default",
+        arguments: "self, vec2",
+        build: |cx, a| {
+            let (x, y) = cx.promoted(a, "self", "vec2")?;
+            let (m, n) = (cx.b.size_of(x, 0)?, cx.b.size_of(y, 0)?);
+            let (x, y) = (cx.reshape(x, vec![m, Size::Static(1)])?, cx.reshape(y, vec![Size::Static(1), n])?);
+            let v = cx.binary(BinaryKind::Mul, x, y)?;
+            cx.one(v)
+        },
+    },
     Row { name: "aten.einsum.default", arguments: "equation, tensors", build: einsum },
-    Row { name: "aten.scaled_dot_product_attention.default", arguments: "query, key, value, attn_mask=None, dropout_p=0, is_causal=False, scale=None, enable_gqa=False", build: attention },
+    Row {
+        name: "aten.scaled_dot_product_attention.default",
+        arguments: "query, key, value, attn_mask=None, dropout_p=0, is_causal=False, scale=None, enable_gqa=False",
+        build: attention,
+    },
 ];
 
 fn matmul(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String> {
@@ -34,7 +54,14 @@ fn added(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String>
     let (lhs, rhs) = (cx.tensor(a, x)?, cx.tensor(a, y)?);
     let mut v = cx.b.add(&Matmul { lhs, rhs })?;
     let d = dtype_of(v)?;
-    let factor = |cx: &mut Cx, v: Value, by: f64| if by == 1.0 { Ok(v) } else { let f = cx.number(d, by)?; cx.binary(BinaryKind::Mul, v, f) };
+    let factor = |cx: &mut Cx, v: Value, by: f64| {
+        if by == 1.0 {
+            Ok(v)
+        } else {
+            let f = cx.number(d, by)?;
+            cx.binary(BinaryKind::Mul, v, f)
+        }
+    };
     v = factor(cx, v, a.float("alpha", Some(1.0))?)?;
     let beta = a.float("beta", Some(1.0))?;
     if beta != 0.0 {
@@ -102,7 +129,8 @@ fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Res
     let y = alone(cx, y, &x.1)?;
     let shared: Vec<char> = x.1.iter().copied().filter(|c| y.1.contains(c)).collect();
     let (batch, inner): (Vec<char>, Vec<char>) = shared.into_iter().partition(|c| later(c));
-    let places = |t: &Term, which: &[char]| which.iter().filter_map(|c| t.1.iter().position(|l| l == c).map(|p| p as i64)).collect::<Vec<_>>();
+    let places =
+        |t: &Term, which: &[char]| which.iter().filter_map(|c| t.1.iter().position(|l| l == c).map(|p| p as i64)).collect::<Vec<_>>();
     let node = DotGeneral {
         lhs: x.0,
         rhs: y.0,
@@ -158,7 +186,7 @@ fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let mut r = cx.b.add(&node)?;
     if rank < 4 {
         let sizes = cx.b.sizes_of(r)?;
-        r = cx.reshape(r, sizes[4 - rank..].to_vec())?;
+        r = cx.reshape(r, sizes.into_iter().skip(4 - rank).collect())?;
     }
     cx.one(r)
 }

@@ -13,42 +13,82 @@ macro_rules! float_unary {
 /// A row that keeps the dtype.
 macro_rules! unary_row {
     ($name:literal, $kind:ident) => {
-        Row { name: $name, arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let y = cx.unary(UnaryKind::$kind, x)?; cx.one(y) } }
+        Row {
+            name: $name,
+            arguments: "self",
+            build: |cx, a| {
+                let x = cx.tensor(a, "self")?;
+                let y = cx.unary(UnaryKind::$kind, x)?;
+                cx.one(y)
+            },
+        }
     };
 }
 /// A row that rounds floats and leaves integers as they are.
 macro_rules! rounding_row {
     ($name:literal, $kind:ident) => {
-        Row { name: $name, arguments: "self", build: |cx, a| {
-            let x = cx.tensor(a, "self")?;
-            let y = if dtype_of(x)?.is_float() { cx.unary(UnaryKind::$kind, x)? } else { x };
-            cx.one(y)
-        } }
+        Row {
+            name: $name,
+            arguments: "self",
+            build: |cx, a| {
+                let x = cx.tensor(a, "self")?;
+                let y = if dtype_of(x)?.is_float() { cx.unary(UnaryKind::$kind, x)? } else { x };
+                cx.one(y)
+            },
+        }
     };
 }
 /// A row that is one composite op on floats.
 macro_rules! activation {
     ($name:literal, $node:ident) => {
-        Row { name: $name, arguments: "self", build: |cx, a| { let input = cx.floating(a, "self")?; let y = cx.b.add(&$node { input })?; cx.one(y) } }
+        Row {
+            name: $name,
+            arguments: "self",
+            build: |cx, a| {
+                let input = cx.floating(a, "self")?;
+                let y = cx.b.add(&$node { input })?;
+                cx.one(y)
+            },
+        }
     };
 }
 macro_rules! binary_row {
     ($name:literal, $kind:ident) => {
-        Row { name: $name, arguments: "self, other", build: |cx, a| { let (x, y) = cx.promoted(a, "self", "other")?; let r = cx.binary(BinaryKind::$kind, x, y)?; cx.one(r) } }
+        Row {
+            name: $name,
+            arguments: "self, other",
+            build: |cx, a| {
+                let (x, y) = cx.promoted(a, "self", "other")?;
+                let r = cx.binary(BinaryKind::$kind, x, y)?;
+                cx.one(r)
+            },
+        }
     };
 }
 macro_rules! compare_row {
     ($name:literal, $kind:ident) => {
-        Row { name: $name, arguments: "self, other", build: |cx, a| { let (x, y) = cx.promoted(a, "self", "other")?; let r = cx.compare(CompareKind::$kind, x, y)?; cx.one(r) } }
+        Row {
+            name: $name,
+            arguments: "self, other",
+            build: |cx, a| {
+                let (x, y) = cx.promoted(a, "self", "other")?;
+                let r = cx.compare(CompareKind::$kind, x, y)?;
+                cx.one(r)
+            },
+        }
     };
 }
 macro_rules! logical_row {
     ($name:literal, $kind:ident) => {
-        Row { name: $name, arguments: "self, other", build: |cx, a| {
-            let (x, y) = (cx.operand(a, "self", DType::I1)?, cx.operand(a, "other", DType::I1)?);
-            let r = cx.binary(BinaryKind::$kind, x, y)?;
-            cx.one(r)
-        } }
+        Row {
+            name: $name,
+            arguments: "self, other",
+            build: |cx, a| {
+                let (x, y) = (cx.operand(a, "self", DType::I1)?, cx.operand(a, "other", DType::I1)?);
+                let r = cx.binary(BinaryKind::$kind, x, y)?;
+                cx.one(r)
+            },
+        }
     };
 }
 
@@ -86,20 +126,27 @@ const OTHERS: &[Row] = &[
     rounding_row!("aten.fix.default", Trunc),
     unary_row!("aten.neg.default", Neg),
     unary_row!("aten.abs.default", Abs),
-    unary_row!("aten.sign.default", Sign),
+    Row {
+        name: "aten.sign.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let y = if dtype_of(x)? == DType::I1 { x } else { cx.unary(UnaryKind::Sign, x)? };
+            cx.one(y)
+        },
+    },
     unary_row!("aten.bitwise_not.default", Not),
     activation!("aten.sigmoid.default", Sigmoid),
     activation!("aten.silu.default", Silu),
     activation!("aten.hardsigmoid.default", Hardsigmoid),
     activation!("aten.hardswish.default", Hardswish),
-    binary_row!("aten.mul.Tensor", Mul),
-    binary_row!("aten.mul.Scalar", Mul),
+    Row { name: "aten.mul.Tensor", arguments: "self, other", build: mul },
+    Row { name: "aten.mul.Scalar", arguments: "self, other", build: mul },
     binary_row!("aten.maximum.default", Max),
     binary_row!("aten.minimum.default", Min),
     binary_row!("aten.fmod.Tensor", Rem),
     binary_row!("aten.fmod.Scalar", Rem),
     binary_row!("aten.floor_divide.default", FloorDiv),
-    binary_row!("aten.pow.Tensor_Tensor", Pow),
     binary_row!("aten.bitwise_and.Tensor", And),
     binary_row!("aten.bitwise_and.Scalar", And),
     binary_row!("aten.bitwise_or.Tensor", Or),
@@ -124,65 +171,175 @@ const OTHERS: &[Row] = &[
     logical_row!("aten.logical_and.default", And),
     logical_row!("aten.logical_or.default", Or),
     logical_row!("aten.logical_xor.default", Xor),
-    Row { name: "aten.logical_not.default", arguments: "self", build: |cx, a| { let x = cx.operand(a, "self", DType::I1)?; let y = cx.unary(UnaryKind::Not, x)?; cx.one(y) } },
+    Row {
+        name: "aten.logical_not.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.operand(a, "self", DType::I1)?;
+            let y = cx.unary(UnaryKind::Not, x)?;
+            cx.one(y)
+        },
+    },
     Row { name: "aten.add.Tensor", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Add) },
     Row { name: "aten.add.Scalar", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Add) },
     Row { name: "aten.sub.Tensor", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Sub) },
     Row { name: "aten.sub.Scalar", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Sub) },
-    Row { name: "aten.rsub.Scalar", arguments: "self, other, alpha=1", build: |cx, a| { let (x, y) = cx.promoted(a, "self", "other")?; let r = cx.binary(BinaryKind::Sub, y, x)?; cx.one(r) } },
+    Row {
+        name: "aten.rsub.Scalar",
+        arguments: "self, other, alpha=1",
+        build: |cx, a| {
+            let (mut x, y) = cx.promoted(a, "self", "other")?;
+            if a.has("alpha") && a.float("alpha", None)? != 1.0 {
+                let alpha = cx.operand(a, "alpha", dtype_of(x)?)?;
+                x = cx.binary(BinaryKind::Mul, x, alpha)?;
+            }
+            let r = cx.binary(BinaryKind::Sub, y, x)?;
+            cx.one(r)
+        },
+    },
     Row { name: "aten.div.Tensor", arguments: "self, other", build: true_div },
     Row { name: "aten.div.Scalar", arguments: "self, other", build: true_div },
     Row { name: "aten.div.Tensor_mode", arguments: "self, other, rounding_mode", build: div_mode },
     Row { name: "aten.div.Scalar_mode", arguments: "self, other, rounding_mode", build: div_mode },
     Row { name: "aten.remainder.Tensor", arguments: "self, other", build: remainder },
     Row { name: "aten.remainder.Scalar", arguments: "self, other", build: remainder },
+    Row { name: "aten.pow.Tensor_Tensor", arguments: "self, exponent", build: |cx, a| pow(cx, a) },
     Row { name: "aten.pow.Tensor_Scalar", arguments: "self, exponent", build: |cx, a| pow(cx, a) },
     Row { name: "aten.pow.Scalar", arguments: "self, exponent", build: |cx, a| pow(cx, a) },
-    Row { name: "aten.square.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let y = cx.binary(BinaryKind::Mul, x, x)?; cx.one(y) } },
-    Row { name: "aten.reciprocal.default", arguments: "self", build: |cx, a| { let x = cx.floating(a, "self")?; let one = cx.number(dtype_of(x)?, 1.0)?; let y = cx.binary(BinaryKind::Div, one, x)?; cx.one(y) } },
-    Row { name: "aten.atan2.default", arguments: "self, other", build: |cx, a| { let (x, y) = cx.promoted(a, "self", "other")?; let r = cx.binary(BinaryKind::Atan2, x, y)?; cx.one(r) } },
-    Row { name: "aten.log10.default", arguments: "self", build: |cx, a| { let x = cx.floating(a, "self")?; let l = cx.unary(UnaryKind::Log, x)?; let c = cx.number(dtype_of(x)?, std::f64::consts::LN_10)?; let y = cx.binary(BinaryKind::Div, l, c)?; cx.one(y) } },
-    Row { name: "aten.isinf.default", arguments: "self", build: |cx, a| { let x = cx.floating(a, "self")?; let m = cx.unary(UnaryKind::Abs, x)?; let inf = cx.number(dtype_of(x)?, f64::INFINITY)?; let y = cx.compare(CompareKind::Eq, m, inf)?; cx.one(y) } },
-    Row { name: "aten.relu.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let zero = cx.full_like(x, 0.0)?; let y = cx.binary(BinaryKind::Max, x, zero)?; cx.one(y) } },
-    Row { name: "aten.relu6.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; bounded(cx, x, Some(0.0), Some(6.0)) } },
-    Row { name: "aten.hardtanh.default", arguments: "self, min_val=-1, max_val=1", build: |cx, a| { let x = cx.tensor(a, "self")?; bounded(cx, x, Some(a.float("min_val", Some(-1.0))?), Some(a.float("max_val", Some(1.0))?)) } },
+    Row {
+        name: "aten.square.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let y = cx.binary(BinaryKind::Mul, x, x)?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.reciprocal.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.floating(a, "self")?;
+            let one = cx.number(dtype_of(x)?, 1.0)?;
+            let y = cx.binary(BinaryKind::Div, one, x)?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.atan2.default",
+        arguments: "self, other",
+        build: |cx, a| {
+            let d = default_float(cx.common_dtype(a, &["self", "other"])?);
+            let (x, y) = (cx.operand(a, "self", d)?, cx.operand(a, "other", d)?);
+            let r = cx.binary(BinaryKind::Atan2, x, y)?;
+            cx.one(r)
+        },
+    },
+    Row {
+        name: "aten.log10.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.floating(a, "self")?;
+            let l = cx.unary(UnaryKind::Log, x)?;
+            let c = cx.number(dtype_of(x)?, std::f64::consts::LN_10)?;
+            let y = cx.binary(BinaryKind::Div, l, c)?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.isinf.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.floating(a, "self")?;
+            let m = cx.unary(UnaryKind::Abs, x)?;
+            let inf = cx.number(dtype_of(x)?, f64::INFINITY)?;
+            let y = cx.compare(CompareKind::Eq, m, inf)?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.relu.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let zero = cx.full_like(x, 0.0)?;
+            let y = cx.binary(BinaryKind::Max, x, zero)?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.relu6.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            bounded(cx, x, Some(0.0), Some(6.0))
+        },
+    },
+    Row {
+        name: "aten.hardtanh.default",
+        arguments: "self, min_val=-1, max_val=1",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            bounded(cx, x, Some(a.float("min_val", Some(-1.0))?), Some(a.float("max_val", Some(1.0))?))
+        },
+    },
     Row { name: "aten.clamp.default", arguments: "self, min=None, max=None", build: clamp },
     Row { name: "aten.clamp.Tensor", arguments: "self, min=None, max=None", build: clamp },
     Row { name: "aten.clamp_min.default", arguments: "self, min", build: clamp },
     Row { name: "aten.clamp_max.default", arguments: "self, max", build: clamp },
-    Row { name: "aten.leaky_relu.default", arguments: "self, negative_slope=0.01", build: |cx, a| {
-        let x = cx.floating(a, "self")?;
-        let slope = cx.number(dtype_of(x)?, a.float("negative_slope", Some(0.01))?)?;
-        let low = cx.binary(BinaryKind::Mul, x, slope)?;
-        positive_or(cx, x, low)
-    } },
-    Row { name: "aten.elu.default", arguments: "self, alpha=1, scale=1, input_scale=1", build: |cx, a| {
-        let x = cx.floating(a, "self")?;
-        let d = dtype_of(x)?;
-        let number = |cx: &Cx, name| cx.number(d, a.float(name, Some(1.0))?);
-        let inner = cx.binary(BinaryKind::Mul, x, number(cx, "input_scale")?)?;
-        let grown = cx.binary(BinaryKind::Mul, cx.unary(UnaryKind::Expm1, inner)?, number(cx, "alpha")?)?;
-        let (scale, zero) = (number(cx, "scale")?, cx.number(d, 0.0)?);
-        let c = cx.compare(CompareKind::Gt, x, zero)?;
-        let y = cx.binary(BinaryKind::Mul, cx.select(c, x, grown)?, scale)?;
-        cx.one(y)
-    } },
-    Row { name: "aten.gelu.default", arguments: "self, approximate='none'", build: |cx, a| {
-        let input = cx.floating(a, "self")?;
-        let y = cx.b.add(&Gelu { tanh: a.text("approximate", "none")? == "tanh", input })?;
-        cx.one(y)
-    } },
-    Row { name: "aten.softplus.default", arguments: "self, beta=1, threshold=20", build: |cx, a| {
-        let input = cx.floating(a, "self")?;
-        let y = cx.b.add(&Softplus { input, beta: a.float("beta", Some(1.0))?, threshold: a.float("threshold", Some(20.0))? })?;
-        cx.one(y)
-    } },
-    Row { name: "aten.mish.default", arguments: "self", build: |cx, a| {
-        let input = cx.floating(a, "self")?;
-        let s = cx.b.add(&Softplus { input, beta: 1.0, threshold: 20.0 })?;
-        let y = cx.binary(BinaryKind::Mul, input, cx.unary(UnaryKind::Tanh, s)?)?;
-        cx.one(y)
-    } },
+    Row {
+        name: "aten.leaky_relu.default",
+        arguments: "self, negative_slope=0.01",
+        build: |cx, a| {
+            let x = cx.floating(a, "self")?;
+            let slope = cx.number(dtype_of(x)?, a.float("negative_slope", Some(0.01))?)?;
+            let low = cx.binary(BinaryKind::Mul, x, slope)?;
+            positive_or(cx, x, low)
+        },
+    },
+    Row {
+        name: "aten.elu.default",
+        arguments: "self, alpha=1, scale=1, input_scale=1",
+        build: |cx, a| {
+            let x = cx.floating(a, "self")?;
+            let d = dtype_of(x)?;
+            let number = |cx: &Cx, name| cx.number(d, a.float(name, Some(1.0))?);
+            let inner = cx.binary(BinaryKind::Mul, x, number(cx, "input_scale")?)?;
+            let grown = cx.binary(BinaryKind::Mul, cx.unary(UnaryKind::Expm1, inner)?, number(cx, "alpha")?)?;
+            let (scale, zero) = (number(cx, "scale")?, cx.number(d, 0.0)?);
+            let c = cx.compare(CompareKind::Gt, x, zero)?;
+            let y = cx.binary(BinaryKind::Mul, cx.select(c, x, grown)?, scale)?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.gelu.default",
+        arguments: "self, approximate='none'",
+        build: |cx, a| {
+            let input = cx.floating(a, "self")?;
+            let y = cx.b.add(&Gelu { tanh: a.text("approximate", "none")? == "tanh", input })?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.softplus.default",
+        arguments: "self, beta=1, threshold=20",
+        build: |cx, a| {
+            let input = cx.floating(a, "self")?;
+            let y = cx.b.add(&Softplus { input, beta: a.float("beta", Some(1.0))?, threshold: a.float("threshold", Some(20.0))? })?;
+            cx.one(y)
+        },
+    },
+    Row {
+        name: "aten.mish.default",
+        arguments: "self",
+        build: |cx, a| {
+            let input = cx.floating(a, "self")?;
+            let s = cx.b.add(&Softplus { input, beta: 1.0, threshold: 20.0 })?;
+            let y = cx.binary(BinaryKind::Mul, input, cx.unary(UnaryKind::Tanh, s)?)?;
+            cx.one(y)
+        },
+    },
     Row { name: "aten.where.self", arguments: "condition, self, other", build: where_ },
     Row { name: "aten.where.ScalarOther", arguments: "condition, self, other", build: where_ },
     Row { name: "aten.where.ScalarSelf", arguments: "condition, self, other", build: where_ },
@@ -190,20 +347,44 @@ const OTHERS: &[Row] = &[
     Row { name: "aten.masked_fill.Scalar", arguments: "self, mask, value", build: masked_fill },
     Row { name: "aten.masked_fill.Tensor", arguments: "self, mask, value", build: masked_fill },
     Row { name: "aten.nan_to_num.default", arguments: "self, nan=0, posinf=None, neginf=None", build: nan_to_num },
-    Row { name: "aten.lerp.Scalar", arguments: "self, end, weight", build: |cx, a| {
-        let (x, end) = cx.promoted(a, "self", "end")?;
-        let w = cx.number(dtype_of(x)?, a.float("weight", None)?)?;
-        let step = cx.binary(BinaryKind::Mul, cx.binary(BinaryKind::Sub, end, x)?, w)?;
-        let y = cx.binary(BinaryKind::Add, x, step)?;
-        cx.one(y)
-    } },
+    Row {
+        name: "aten.lerp.Scalar",
+        arguments: "self, end, weight",
+        build: |cx, a| {
+            let (x, end) = cx.promoted(a, "self", "end")?;
+            let w = cx.number(dtype_of(x)?, a.float("weight", None)?)?;
+            let step = cx.binary(BinaryKind::Mul, cx.binary(BinaryKind::Sub, end, x)?, w)?;
+            let y = cx.binary(BinaryKind::Add, x, step)?;
+            cx.one(y)
+        },
+    },
     Row { name: "aten.addcmul.default", arguments: "self, tensor1, tensor2, value=1", build: |cx, a| addc(cx, a, BinaryKind::Mul) },
     Row { name: "aten.addcdiv.default", arguments: "self, tensor1, tensor2, value=1", build: |cx, a| addc(cx, a, BinaryKind::Div) },
     Row { name: "aten.to.dtype", arguments: "self, dtype", build: to },
     Row { name: "aten.to.dtype_layout", arguments: "self, dtype=None", build: to },
     Row { name: "aten.to.device", arguments: "self, device, dtype=None", build: to },
-    Row { name: "aten._to_copy.default", arguments: "self, dtype=None", build: to },
-    Row { name: "aten.type_as.default", arguments: "self, other", build: |cx, a| { let (x, y) = (cx.tensor(a, "self")?, cx.tensor(a, "other")?); let r = cx.convert(x, dtype_of(y)?)?; cx.one(r) } },
+    Row {
+        name: "aten._to_copy.default",
+        arguments: "self, dtype=None",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let d = a.dtype("dtype")?.unwrap_or(dtype_of(x)?);
+            let r = cx.convert(x, d)?;
+            cx.one(r)
+        },
+    },
+    Row {
+        name: "aten.type_as.default",
+        arguments: "self, other",
+        build: |cx, a| {
+            let (x, y) = (cx.tensor(a, "self")?, cx.tensor(a, "other")?);
+            if dtype_of(x)? == dtype_of(y)? {
+                return Ok(Outcome::One(Val::Tensor(a.alias("self")?)));
+            }
+            let r = cx.convert(x, dtype_of(y)?)?;
+            cx.one(r)
+        },
+    },
 ];
 
 impl Cx {
@@ -213,6 +394,18 @@ impl Cx {
         let d = dtype_of(x)?;
         if d.is_float() { Ok(x) } else { self.convert(x, DType::F32) }
     }
+}
+
+fn default_float(d: DType) -> DType {
+    if d.is_float() { d } else { DType::F32 }
+}
+
+/// A product; on truth values an and.
+fn mul(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, y) = cx.promoted(a, "self", "other")?;
+    let kind = if dtype_of(x)? == DType::I1 { BinaryKind::And } else { BinaryKind::Mul };
+    let r = cx.binary(kind, x, y)?;
+    cx.one(r)
 }
 
 fn scaled(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String> {
@@ -228,8 +421,7 @@ fn scaled(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String
 }
 
 fn true_div(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let d = cx.common_dtype(a, &["self", "other"])?;
-    let d = if d.is_float() { d } else { DType::F32 };
+    let d = default_float(cx.common_dtype(a, &["self", "other"])?);
     let (x, y) = (cx.operand(a, "self", d)?, cx.operand(a, "other", d)?);
     let r = cx.binary(BinaryKind::Div, x, y)?;
     cx.one(r)
@@ -358,7 +550,8 @@ fn to(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     match a.dtype("dtype")? {
         // Without a change it is the same tensor, in memory too.
-        None => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
+        None if !a.flag("copy", false)? => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
+        None => cx.one(x),
         Some(d) if d == dtype_of(x)? && !a.flag("copy", false)? => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
         Some(d) => {
             let r = cx.convert(x, d)?;

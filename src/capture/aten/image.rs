@@ -1,26 +1,90 @@
 //! Convolution, pooling and resizing.
 use super::{Args, Cx, Outcome, Row, Val, tools::*};
-use kiln_dialects::{ir::*, ops::*};
+use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "aten.conv1d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
-    Row { name: "aten.conv2d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
-    Row { name: "aten.conv3d.default", arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
-    Row { name: "aten.conv2d.padding", arguments: "input, weight, bias=None, stride=1, padding='valid', dilation=1, groups=1", build: |cx, a| convolution(cx, a, false) },
-    Row { name: "aten.conv_transpose1d.default", arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1", build: |cx, a| convolution(cx, a, true) },
-    Row { name: "aten.conv_transpose2d.input", arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1", build: |cx, a| convolution(cx, a, true) },
-    Row { name: "aten.convolution.default", arguments: "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups", build: |cx, a| { let t = a.flag("transposed", false)?; convolution(cx, a, t) } },
-    Row { name: "aten.max_pool1d.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 1)?; cx.one(v) } },
-    Row { name: "aten.max_pool2d.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 2)?; cx.one(v) } },
-    Row { name: "aten.max_pool2d_with_indices.default", arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False", build: |cx, a| { let v = max_pool(cx, a, 2)?; Ok(Outcome::Many(vec![Val::Tensor(cx.store.fresh(v)), Val::None])) } },
-    Row { name: "aten.avg_pool1d.default", arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True", build: |cx, a| avg_pool(cx, a, 1) },
-    Row { name: "aten.avg_pool2d.default", arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None", build: |cx, a| avg_pool(cx, a, 2) },
+    Row {
+        name: "aten.conv1d.default",
+        arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv2d.default",
+        arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv3d.default",
+        arguments: "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv2d.padding",
+        arguments: "input, weight, bias=None, stride=1, padding='valid', dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv_transpose1d.default",
+        arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
+        build: |cx, a| convolution(cx, a, true),
+    },
+    Row {
+        name: "aten.conv_transpose2d.input",
+        arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
+        build: |cx, a| convolution(cx, a, true),
+    },
+    Row {
+        name: "aten.convolution.default",
+        arguments: "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups",
+        build: |cx, a| {
+            let t = a.flag("transposed", false)?;
+            convolution(cx, a, t)
+        },
+    },
+    Row {
+        name: "aten.max_pool1d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| {
+            let v = max_pool(cx, a, 1)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.max_pool2d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| {
+            let v = max_pool(cx, a, 2)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.max_pool2d_with_indices.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| {
+            let v = max_pool(cx, a, 2)?;
+            Ok(Outcome::Many(vec![Val::Tensor(cx.store.fresh(v)), Val::None]))
+        },
+    },
+    Row {
+        name: "aten.avg_pool1d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True",
+        build: |cx, a| avg_pool(cx, a, 1),
+    },
+    Row {
+        name: "aten.avg_pool2d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None",
+        build: |cx, a| avg_pool(cx, a, 2),
+    },
     Row { name: "aten.adaptive_avg_pool1d.default", arguments: "self, output_size", build: adaptive },
     Row { name: "aten.adaptive_avg_pool2d.default", arguments: "self, output_size", build: adaptive },
     Row { name: "aten._adaptive_avg_pool2d.default", arguments: "self, output_size", build: adaptive },
     Row { name: "aten.upsample_nearest2d.vec", arguments: "input, output_size, scale_factors", build: |cx, a| upsample(cx, a, "input") },
-    Row { name: "aten.upsample_nearest2d.default", arguments: "self, output_size, scales_h=None, scales_w=None", build: |cx, a| upsample(cx, a, "self") },
+    Row {
+        name: "aten.upsample_nearest2d.default",
+        arguments: "self, output_size, scales_h=None, scales_w=None",
+        build: |cx, a| upsample(cx, a, "self"),
+    },
 ];
 
 /// One number a spatial dimension; a single one counts for all.
@@ -28,7 +92,7 @@ fn spread(list: Option<Vec<i64>>, n: usize, default: i64) -> Result<Vec<i64>, St
     match list {
         None => Ok(vec![default; n]),
         Some(l) if l.is_empty() => Ok(vec![default; n]),
-        Some(l) if l.len() == 1 => Ok(vec![l[0]; n]),
+        Some(l) if l.len() == 1 => Ok(l.repeat(n)),
         Some(l) if l.len() == n => Ok(l),
         Some(l) => Err(format!("has {} numbers for {n} spatial dimensions", l.len())),
     }
@@ -48,19 +112,19 @@ fn unbatched(cx: &mut Cx, v: Value, added: bool) -> Result<Value, String> {
         return Ok(v);
     }
     let sizes = cx.b.sizes_of(v)?;
-    cx.reshape(v, sizes[1..].to_vec())
+    cx.reshape(v, sizes.into_iter().skip(1).collect())
 }
 
 fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, String> {
     let (x, weight) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?);
-    let n = rank_of(weight) - 2;
+    let n = rank_of(weight).checked_sub(2).filter(|n| *n > 0).ok_or("has a weight of rank below 3")?;
     let (input, added) = batched(cx, x, n)?;
     let strides = spread(a.ints("stride")?, n, 1)?;
     let dilation = spread(a.ints("dilation")?, n, 1)?;
     let (pad_low, pad_high) = match a.values.get("padding") {
         Some(Val::Str(mode)) if mode == "same" => {
-            let reach = |i: usize| weight.ty().dims()[i + 2].known().map(|k| dilation[i] * (k - 1)).ok_or("has a window of symbolic size");
-            let total = (0..n).map(reach).collect::<Result<Vec<_>, _>>()?;
+            let reach = |(k, by): (&Dim, &i64)| k.known().and_then(|k| by.checked_mul(k - 1)).ok_or("has a window of symbolic size");
+            let total = weight.ty().dims().iter().skip(2).zip(&dilation).map(reach).collect::<Result<Vec<_>, _>>()?;
             (total.iter().map(|t| t / 2).collect(), total.iter().map(|t| t - t / 2).collect())
         }
         Some(Val::Str(_)) => (vec![0; n], vec![0; n]),
@@ -70,7 +134,8 @@ fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, S
         }
     };
     let output_padding = if transposed { Some(spread(a.ints("output_padding")?, n, 0)?) } else { None };
-    let node = Convolution { input, weight, strides, pad_low, pad_high, dilation, groups: a.int("groups", Some(1))?, transposed, output_padding };
+    let node =
+        Convolution { input, weight, strides, pad_low, pad_high, dilation, groups: a.int("groups", Some(1))?, transposed, output_padding };
     let mut v = cx.b.add(&node)?;
     if let Some(bias) = cx.optional(a, "bias")? {
         let sizes = cx.b.sizes_of(v)?;

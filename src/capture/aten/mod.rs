@@ -62,10 +62,23 @@ pub struct Args<'a> {
     pub values: HashMap<&'a str, Val>,
 }
 
+/// Rows by family.
+pub fn families() -> [(&'static str, &'static [Row]); 8] {
+    [
+        ("Elementwise", elementwise::ROWS),
+        ("Creation", create::ROWS),
+        ("Views, movement and sizes", view::ROWS),
+        ("Indexing", index::ROWS),
+        ("Reductions, scans and sorts", reduce::ROWS),
+        ("Matrix products and attention", contract::ROWS),
+        ("Normalisation, softmax and losses", norm::ROWS),
+        ("Convolution, pooling and resizing", image::ROWS),
+    ]
+}
+
 /// All rows, family by family.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    let families = [elementwise::ROWS, create::ROWS, view::ROWS, index::ROWS, reduce::ROWS, contract::ROWS, norm::ROWS, image::ROWS];
-    families.into_iter().flatten()
+    families().into_iter().flat_map(|(_, rows)| rows)
 }
 
 /// `torch.ops.aten.add.Tensor` as `aten.add.Tensor`; `_operator.add` and the like stay.
@@ -82,7 +95,9 @@ pub fn is_in_place(target: &str) -> bool {
 fn functional(target: &str) -> Option<String> {
     let (packet, overload) = target.rsplit_once('.')?;
     let base = packet.strip_suffix('_').filter(|b| packet.starts_with("aten.") && !b.ends_with('_'))?;
-    Some(format!("{base}.{overload}"))
+    // These change the tensor's own shape, not its elements.
+    let reshapes = ["aten.t", "aten.transpose", "aten.squeeze", "aten.unsqueeze", "aten.permute"];
+    if reshapes.contains(&base) { None } else { Some(format!("{base}.{overload}")) }
 }
 
 /// The row of an overload, in place or not.
@@ -204,11 +219,12 @@ impl Args<'_> {
 impl Cx {
     /// Starts at a builder's place.
     pub fn new(b: Builder) -> Cx {
-        Cx { b, store: Store::default(), names: HashMap::new() }
+        Cx { b, store: Store::default(), inputs: HashMap::new(), names: HashMap::new() }
     }
     /// Names a tensor of its own.
     pub fn bind(&mut self, name: &str, value: Value) {
         let alias = self.store.fresh(value);
+        self.inputs.insert(name.into(), alias);
         self.names.insert(name.into(), Val::Tensor(alias));
     }
     /// One argument of the schema's union.
@@ -221,7 +237,9 @@ impl Cx {
                 None => j["as_int"].as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "has no name".into()),
             }
         };
-        let list = |f: &dyn Fn(&Json) -> Result<Val, String>| v.as_array().ok_or("is no list")?.iter().map(f).collect::<Result<_, String>>().map(Val::List);
+        let list = |f: &dyn Fn(&Json) -> Result<Val, String>| {
+            v.as_array().ok_or("is no list")?.iter().map(f).collect::<Result<_, String>>().map(Val::List)
+        };
         let int = |j: &Json| j.as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "is no integer".to_string());
         let float = |j: &Json| match j.as_str() {
             Some("Infinity") => Ok(Val::Float(f64::INFINITY)),

@@ -4,32 +4,82 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "aten.layer_norm.default", arguments: "input, normalized_shape, weight=None, bias=None, eps=1e-5", build: |cx, a| { let v = layer_norm(cx, a)?; cx.one(v) } },
-    Row { name: "aten.native_layer_norm.default", arguments: "input, normalized_shape, weight, bias, eps", build: |cx, a| { let v = layer_norm(cx, a)?; first_of_three(cx, v) } },
+    Row {
+        name: "aten.layer_norm.default",
+        arguments: "input, normalized_shape, weight=None, bias=None, eps=1e-5",
+        build: |cx, a| {
+            let v = layer_norm(cx, a)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.native_layer_norm.default",
+        arguments: "input, normalized_shape, weight, bias, eps",
+        build: |cx, a| {
+            let v = layer_norm(cx, a)?;
+            first_of_three(cx, v)
+        },
+    },
     Row { name: "aten.rms_norm.default", arguments: "input, normalized_shape, weight=None, eps=None", build: rms_norm },
-    Row { name: "aten.group_norm.default", arguments: "input, num_groups, weight=None, bias=None, eps=1e-5", build: |cx, a| { let v = group_norm(cx, a, "num_groups")?; cx.one(v) } },
-    Row { name: "aten.native_group_norm.default", arguments: "input, weight, bias, N, C, HxW, group, eps", build: |cx, a| { let v = group_norm(cx, a, "group")?; first_of_three(cx, v) } },
-    Row { name: "aten.batch_norm.default", arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps", build: |cx, a| { let v = batch_norm(cx, a)?; cx.one(v) } },
-    Row { name: "aten._native_batch_norm_legit_no_training.default", arguments: "input, weight, bias, running_mean, running_var, momentum, eps", build: |cx, a| { let v = batch_norm(cx, a)?; first_of_three(cx, v) } },
+    Row {
+        name: "aten.group_norm.default",
+        arguments: "input, num_groups, weight=None, bias=None, eps=1e-5",
+        build: |cx, a| {
+            let v = group_norm(cx, a, "num_groups")?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.native_group_norm.default",
+        arguments: "input, weight, bias, N, C, HxW, group, eps",
+        build: |cx, a| {
+            let v = group_norm(cx, a, "group")?;
+            first_of_three(cx, v)
+        },
+    },
+    Row {
+        name: "aten.batch_norm.default",
+        arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps",
+        build: |cx, a| {
+            let v = batch_norm(cx, a)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten._native_batch_norm_legit_no_training.default",
+        arguments: "input, weight, bias, running_mean, running_var, momentum, eps",
+        build: |cx, a| {
+            let v = batch_norm(cx, a)?;
+            first_of_three(cx, v)
+        },
+    },
     Row { name: "aten.softmax.int", arguments: "self, dim, dtype=None", build: |cx, a| softmax(cx, a, false) },
     Row { name: "aten._softmax.default", arguments: "self, dim, half_to_float", build: |cx, a| softmax(cx, a, false) },
     Row { name: "aten.log_softmax.int", arguments: "self, dim, dtype=None", build: |cx, a| softmax(cx, a, true) },
     Row { name: "aten._log_softmax.default", arguments: "self, dim, half_to_float", build: |cx, a| softmax(cx, a, true) },
     Row { name: "aten.dropout.default", arguments: "input, p, train", build: dropout },
     Row { name: "aten.feature_dropout.default", arguments: "input, p, train", build: dropout },
-    Row { name: "aten.cross_entropy_loss.default", arguments: "self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0", build: cross_entropy },
-    Row { name: "aten.mse_loss.default", arguments: "self, target, reduction=1", build: |cx, a| {
-        let (x, y) = cx.promoted(a, "self", "target")?;
-        let d = cx.binary(BinaryKind::Sub, x, y)?;
-        let v = cx.binary(BinaryKind::Mul, d, d)?;
-        let dims = (0..rank_of(v) as i64).collect();
-        let v = match a.int("reduction", Some(1))? {
-            0 => v,
-            1 => cx.b.add(&Mean { input: v, dims, keep_dims: false })?,
-            _ => cx.b.add(&Reduce { kind: ReduceKind::Sum, input: v, dims })?,
-        };
-        cx.one(v)
-    } },
+    Row {
+        name: "aten.cross_entropy_loss.default",
+        arguments: "self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0",
+        build: cross_entropy,
+    },
+    Row {
+        name: "aten.mse_loss.default",
+        arguments: "self, target, reduction=1",
+        build: |cx, a| {
+            let (x, y) = cx.promoted(a, "self", "target")?;
+            let d = cx.binary(BinaryKind::Sub, x, y)?;
+            let v = cx.binary(BinaryKind::Mul, d, d)?;
+            let dims = (0..rank_of(v) as i64).collect();
+            let v = match a.int("reduction", Some(1))? {
+                0 => v,
+                1 => cx.b.add(&Mean { input: v, dims, keep_dims: false })?,
+                _ => cx.b.add(&Reduce { kind: ReduceKind::Sum, input: v, dims })?,
+            };
+            cx.one(v)
+        },
+    },
 ];
 
 /// An op whose second and third results are for a backward pass that is not there.
@@ -46,7 +96,8 @@ fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (input, weight) = (cx.tensor(a, "input")?, cx.optional(a, "weight")?);
     // Without one, PyTorch takes the epsilon of the dtype it computes in.
     let machine = if dtype_of(input)? == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-    let v = cx.b.add(&RmsNorm { input, weight, rank: a.sizes("normalized_shape")?.len() as i64, epsilon: a.float("eps", Some(machine))? })?;
+    let v =
+        cx.b.add(&RmsNorm { input, weight, rank: a.sizes("normalized_shape")?.len() as i64, epsilon: a.float("eps", Some(machine))? })?;
     cx.one(v)
 }
 

@@ -1,10 +1,18 @@
 //! Reductions, statistics, scans and sorts.
-use super::{Args, Cx, Outcome, Row, tools::*};
+use super::{Args, Cx, Outcome, Row, tools::*, view::cut};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 macro_rules! reduce_row {
     ($name:literal, $kind:ident) => {
-        Row { name: $name, arguments: "self, dim=None, keepdim=False, dtype=None", build: |cx, a| { let x = cx.tensor(a, "self")?; let v = reduced(cx, a, ReduceKind::$kind, x)?; cx.one(v) } }
+        Row {
+            name: $name,
+            arguments: "self, dim=None, keepdim=False, dtype=None",
+            build: |cx, a| {
+                let x = cx.tensor(a, "self")?;
+                let v = reduced(cx, a, ReduceKind::$kind, x)?;
+                cx.one(v)
+            },
+        }
     };
 }
 
@@ -25,36 +33,107 @@ pub(super) const ROWS: &[Row] = &[
     reduce_row!("aten.all.dim", All),
     Row { name: "aten.mean.default", arguments: "self, dtype=None", build: mean },
     Row { name: "aten.mean.dim", arguments: "self, dim, keepdim=False, dtype=None", build: mean },
-    Row { name: "aten.var.default", arguments: "self, unbiased=True", build: |cx, a| { let v = variance(cx, a, false)?; cx.one(v) } },
-    Row { name: "aten.var.dim", arguments: "self, dim, unbiased=True, keepdim=False", build: |cx, a| { let v = variance(cx, a, false)?; cx.one(v) } },
-    Row { name: "aten.var.correction", arguments: "self, dim=None, correction=1, keepdim=False", build: |cx, a| { let v = variance(cx, a, false)?; cx.one(v) } },
-    Row { name: "aten.std.default", arguments: "self, unbiased=True", build: |cx, a| { let v = variance(cx, a, true)?; cx.one(v) } },
-    Row { name: "aten.std.dim", arguments: "self, dim, unbiased=True, keepdim=False", build: |cx, a| { let v = variance(cx, a, true)?; cx.one(v) } },
-    Row { name: "aten.std.correction", arguments: "self, dim=None, correction=1, keepdim=False", build: |cx, a| { let v = variance(cx, a, true)?; cx.one(v) } },
-    Row { name: "aten.var_mean.correction", arguments: "self, dim=None, correction=1, keepdim=False", build: |cx, a| {
-        let v = variance(cx, a, false)?;
-        let x = cx.floating(a, "self")?;
-        let m = cx.b.add(&Mean { input: x, dims: wrap_all(a.ints("dim")?, rank_of(x))?, keep_dims: a.flag("keepdim", false)? })?;
-        cx.many(&[v, m])
-    } },
+    Row {
+        name: "aten.var.default",
+        arguments: "self, unbiased=True",
+        build: |cx, a| {
+            let v = variance(cx, a, false)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.var.dim",
+        arguments: "self, dim, unbiased=True, keepdim=False",
+        build: |cx, a| {
+            let v = variance(cx, a, false)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.var.correction",
+        arguments: "self, dim=None, correction=1, keepdim=False",
+        build: |cx, a| {
+            let v = variance(cx, a, false)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.std.default",
+        arguments: "self, unbiased=True",
+        build: |cx, a| {
+            let v = variance(cx, a, true)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.std.dim",
+        arguments: "self, dim, unbiased=True, keepdim=False",
+        build: |cx, a| {
+            let v = variance(cx, a, true)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.std.correction",
+        arguments: "self, dim=None, correction=1, keepdim=False",
+        build: |cx, a| {
+            let v = variance(cx, a, true)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.var_mean.correction",
+        arguments: "self, dim=None, correction=1, keepdim=False",
+        build: |cx, a| {
+            let v = variance(cx, a, false)?;
+            let x = cx.floating(a, "self")?;
+            let m = cx.b.add(&Mean { input: x, dims: wrap_all(a.ints("dim")?, rank_of(x))?, keep_dims: a.flag("keepdim", false)? })?;
+            cx.many(&[v, m])
+        },
+    },
     Row { name: "aten.linalg_vector_norm.default", arguments: "self, ord=2, dim=None, keepdim=False, dtype=None", build: vector_norm },
     Row { name: "aten.norm.ScalarOpt_dim", arguments: "self, p, dim, keepdim=False", build: vector_norm },
     Row { name: "aten.argmax.default", arguments: "self, dim=None, keepdim=False", build: |cx, a| arg(cx, a, true) },
     Row { name: "aten.argmin.default", arguments: "self, dim=None, keepdim=False", build: |cx, a| arg(cx, a, false) },
     Row { name: "aten.max.dim", arguments: "self, dim, keepdim=False", build: |cx, a| extreme(cx, a, true) },
     Row { name: "aten.min.dim", arguments: "self, dim, keepdim=False", build: |cx, a| extreme(cx, a, false) },
-    Row { name: "aten.cumsum.default", arguments: "self, dim, dtype=None", build: |cx, a| { let v = cumulative(cx, a, CumulativeKind::Sum)?; cx.one(v) } },
-    Row { name: "aten.cumprod.default", arguments: "self, dim, dtype=None", build: |cx, a| { let v = cumulative(cx, a, CumulativeKind::Prod)?; cx.one(v) } },
+    Row {
+        name: "aten.cumsum.default",
+        arguments: "self, dim, dtype=None",
+        build: |cx, a| {
+            let v = cumulative(cx, a, CumulativeKind::Sum)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten.cumprod.default",
+        arguments: "self, dim, dtype=None",
+        build: |cx, a| {
+            let v = cumulative(cx, a, CumulativeKind::Prod)?;
+            cx.one(v)
+        },
+    },
     Row { name: "aten.logsumexp.default", arguments: "self, dim, keepdim=False", build: logsumexp },
     Row { name: "aten.sort.default", arguments: "self, dim=-1, descending=False", build: sort },
     Row { name: "aten.sort.stable", arguments: "self, stable, dim=-1, descending=False", build: sort },
-    Row { name: "aten.argsort.default", arguments: "self, dim=-1, descending=False", build: |cx, a| { let (_, i) = sorted(cx, a)?; cx.one(i) } },
-    Row { name: "aten.topk.default", arguments: "self, k, dim=-1, largest=True, sorted=True", build: |cx, a| {
-        let x = cx.tensor(a, "self")?;
-        let axis = wrap(a.int("dim", Some(-1))?, rank_of(x))? as i64;
-        let op = cx.b.create_node(&TopK { input: x, axis, k: a.int("k", None)?, smallest: !a.flag("largest", true)? })?;
-        cx.many(&op.results())
-    } },
+    Row {
+        name: "aten.argsort.default",
+        arguments: "self, dim=-1, descending=False",
+        build: |cx, a| {
+            let (_, i) = sorted(cx, a)?;
+            cx.one(i)
+        },
+    },
+    Row {
+        name: "aten.topk.default",
+        arguments: "self, k, dim=-1, largest=True, sorted=True",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let axis = wrap(a.int("dim", Some(-1))?, rank_of(x))? as i64;
+            let op = cx.b.create_node(&TopK { input: x, axis, k: a.int("k", None)?, smallest: !a.flag("largest", true)? })?;
+            cx.many(&op.results())
+        },
+    },
     Row { name: "aten.diff.default", arguments: "self, n=1, dim=-1, prepend=None, append=None", build: diff },
 ];
 
@@ -165,6 +244,9 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
     let x = cx.tensor(a, "self")?;
     let d = dtype_of(x)?;
     let input = cx.convert(x, a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 }))?;
+    if rank_of(x) == 0 {
+        return Ok(input);
+    }
     cx.b.add(&Cumulative { kind, input, axis: wrap(a.int("dim", None)?, rank_of(x))? as i64 })
 }
 
@@ -204,14 +286,9 @@ fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         x = cx.b.add(&Concat { inputs, axis: d as i64 })?;
     }
     for _ in 0..a.int("n", Some(1))? {
-        let mut sizes = cx.b.sizes_of(x)?;
-        sizes[d] = cx.size_add(sizes[d], Size::Static(-1))?;
-        let part = |at: i64| {
-            let mut offsets = vec![Size::Static(0); sizes.len()];
-            offsets[d] = Size::Static(at);
-            cx.b.add(&Slice { input: x, offsets, sizes: sizes.clone(), strides: vec![1; sizes.len()] })
-        };
-        let (next, this) = (part(1)?, part(0)?);
+        let less = cx.size_add(cx.b.size_of(x, d)?, Size::Static(-1))?;
+        let (next, this) =
+            (cut(cx, x, d, Size::Static(1), less, 1)?.apply(&cx.b, x)?, cut(cx, x, d, Size::Static(0), less, 1)?.apply(&cx.b, x)?);
         let kind = if dtype_of(x)? == DType::I1 { BinaryKind::Xor } else { BinaryKind::Sub };
         x = cx.binary(kind, next, this)?;
     }

@@ -13,6 +13,8 @@ pub struct Cx {
     pub b: Builder,
     /// Tensors and their views.
     pub store: Store,
+    /// Tensors that were there before the first op, by name.
+    pub inputs: HashMap<String, Alias>,
     /// Values by their names in the graph.
     pub names: HashMap<String, Val>,
 }
@@ -60,6 +62,16 @@ impl Cx {
     /// A result of its own.
     pub fn one(&mut self, v: Value) -> Result<Outcome, String> {
         Ok(Outcome::One(Val::Tensor(self.store.fresh(v))))
+    }
+    /// The same result in memory of its own.
+    pub fn copied(&mut self, outcome: Outcome) -> Result<Outcome, String> {
+        match outcome {
+            Outcome::One(Val::Tensor(alias)) => {
+                let value = self.get(alias)?;
+                self.one(value)
+            }
+            other => Ok(other),
+        }
     }
     /// Several results of their own.
     pub fn many(&mut self, values: &[Value]) -> Result<Outcome, String> {
@@ -151,11 +163,13 @@ impl Cx {
     /// Repeats to a shape, dimensions aligned at the end.
     pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
         let dims = x.ty().dims();
-        let same = dims.len() == sizes.len() && dims.iter().zip(sizes).all(|(d, s)| d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1)));
+        let same = dims.len() == sizes.len()
+            && dims.iter().zip(sizes).all(|(d, s)| d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1)));
         if same {
             return Ok(x);
         }
-        let lead = sizes.len().checked_sub(dims.len()).ok_or_else(|| format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len()))?;
+        let lead =
+            sizes.len().checked_sub(dims.len()).ok_or_else(|| format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len()))?;
         self.b.add(&BroadcastInDim { input: x, dims: (lead as i64..sizes.len() as i64).collect(), sizes: sizes.to_vec() })
     }
 

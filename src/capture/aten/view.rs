@@ -18,7 +18,6 @@ macro_rules! nothing {
 pub(super) const ROWS: &[Row] = &[
     same!("aten.alias.default"),
     same!("aten.detach.default"),
-    same!("aten.lift_fresh_copy.default"),
     same!("aten.lift_fresh.default"),
     same!("aten.contiguous.default"),
     nothing!("aten._assert_tensor_metadata.default"),
@@ -26,40 +25,151 @@ pub(super) const ROWS: &[Row] = &[
     nothing!("aten._assert_async.msg"),
     nothing!("aten.sym_constrain_range_for_size.default"),
     nothing!("aten.sym_constrain_range.default"),
-    Row { name: "aten.clone.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; cx.one(x) } },
+    Row {
+        name: "aten.lift_fresh_copy.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            cx.one(x)
+        },
+    },
+    Row {
+        name: "aten.clone.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            cx.one(x)
+        },
+    },
     Row { name: "aten.view.default", arguments: "self, size", build: view },
     Row { name: "aten.reshape.default", arguments: "self, shape", build: view },
     Row { name: "aten._unsafe_view.default", arguments: "self, size", build: view },
-    Row { name: "aten.view_as.default", arguments: "self, other", build: |cx, a| { let o = cx.tensor(a, "other")?; let s = cx.b.sizes_of(o)?; moved(cx, a, Movement::Reshape(s)) } },
+    Row {
+        name: "aten.view_as.default",
+        arguments: "self, other",
+        build: |cx, a| {
+            let o = cx.tensor(a, "other")?;
+            let s = cx.b.sizes_of(o)?;
+            moved(cx, a, Movement::Reshape(s))
+        },
+    },
     Row { name: "aten.flatten.using_ints", arguments: "self, start_dim=0, end_dim=-1", build: flatten },
     Row { name: "aten.unflatten.int", arguments: "self, dim, sizes", build: unflatten },
     Row { name: "aten.unsqueeze.default", arguments: "self, dim", build: unsqueeze },
     Row { name: "aten.squeeze.dim", arguments: "self, dim", build: squeeze },
     Row { name: "aten.squeeze.dims", arguments: "self, dim", build: squeeze },
     Row { name: "aten.squeeze.default", arguments: "self", build: squeeze },
-    Row { name: "aten.permute.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let n = rank_of(x); let dims = a.ints("dims")?.unwrap_or_default(); let p = dims.iter().map(|d| wrap(*d, n).map(|d| d as i64)).collect::<Result<_, _>>()?; moved(cx, a, Movement::Transpose(p)) } },
-    Row { name: "aten.transpose.int", arguments: "self, dim0, dim1", build: |cx, a| swap(cx, a, a.int("dim0", None)?, a.int("dim1", None)?) },
-    Row { name: "aten.t.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; if rank_of(x) < 2 { moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).collect())) } else { swap(cx, a, 0, 1) } } },
+    Row {
+        name: "aten.permute.default",
+        arguments: "self, dims",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let n = rank_of(x);
+            let dims = a.ints("dims")?.unwrap_or_default();
+            let p = dims.iter().map(|d| wrap(*d, n).map(|d| d as i64)).collect::<Result<_, _>>()?;
+            moved(cx, a, Movement::Transpose(p))
+        },
+    },
+    Row {
+        name: "aten.transpose.int",
+        arguments: "self, dim0, dim1",
+        build: |cx, a| swap(cx, a, a.int("dim0", None)?, a.int("dim1", None)?),
+    },
+    Row {
+        name: "aten.t.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            if rank_of(x) < 2 { moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).collect())) } else { swap(cx, a, 0, 1) }
+        },
+    },
     Row { name: "aten.mT.default", arguments: "self", build: |cx, a| swap(cx, a, -2, -1) },
     Row { name: "aten.expand.default", arguments: "self, size", build: expand },
-    Row { name: "aten.expand_as.default", arguments: "self, other", build: |cx, a| { let o = cx.tensor(a, "other")?; let s = cx.b.sizes_of(o)?; expand_to(cx, a, s) } },
+    Row {
+        name: "aten.expand_as.default",
+        arguments: "self, other",
+        build: |cx, a| {
+            let o = cx.tensor(a, "other")?;
+            let s = cx.b.sizes_of(o)?;
+            expand_to(cx, a, s)
+        },
+    },
     Row { name: "aten.select.int", arguments: "self, dim, index", build: select },
     Row { name: "aten.slice.Tensor", arguments: "self, dim=0, start=None, end=None, step=1", build: slice },
-    Row { name: "aten.narrow.default", arguments: "self, dim, start, length", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = wrap(a.int("dim", None)?, rank_of(x))?; let m = cut(cx, x, d, a.size("start")?, a.size("length")?, 1)?; moved(cx, a, m) } },
+    Row {
+        name: "aten.narrow.default",
+        arguments: "self, dim, start, length",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let d = wrap(a.int("dim", None)?, rank_of(x))?;
+            let mut at = a.size("start")?;
+            if at.known().is_some_and(|i| i < 0) {
+                at = cx.size_add(at, cx.b.size_of(x, d)?)?;
+            }
+            let m = cut(cx, x, d, at, a.size("length")?, 1)?;
+            moved(cx, a, m)
+        },
+    },
     Row { name: "aten.split.Tensor", arguments: "self, split_size, dim=0", build: split },
     Row { name: "aten.split_with_sizes.default", arguments: "self, split_sizes, dim=0", build: split },
     Row { name: "aten.chunk.default", arguments: "self, chunks, dim=0", build: chunk },
     Row { name: "aten.unbind.int", arguments: "self, dim=0", build: unbind },
     Row { name: "aten.cat.default", arguments: "tensors, dim=0", build: cat },
     Row { name: "aten.stack.default", arguments: "tensors, dim=0", build: stack },
-    Row { name: "aten.flip.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let dims = wrap_all(a.ints("dims")?, rank_of(x))?; let y = cx.b.add(&Reverse { input: x, dims })?; cx.one(y) } },
+    Row {
+        name: "aten.flip.default",
+        arguments: "self, dims",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let dims = a.ints("dims")?.unwrap_or_default();
+            if dims.is_empty() {
+                return cx.one(x);
+            }
+            let dims = wrap_all(Some(dims), rank_of(x))?;
+            let y = cx.b.add(&Reverse { input: x, dims })?;
+            cx.one(y)
+        },
+    },
     Row { name: "aten.roll.default", arguments: "self, shifts, dims=[]", build: roll },
-    Row { name: "aten.repeat.default", arguments: "self, repeats", build: |cx, a| { let r = a.sizes("repeats")?; repeat(cx, a, r) } },
-    Row { name: "aten.tile.default", arguments: "self, dims", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = a.sizes("dims")?; let lead = rank_of(x).saturating_sub(d.len()); let r = [vec![Size::Static(1); lead], d].concat(); repeat(cx, a, r) } },
+    Row {
+        name: "aten.repeat.default",
+        arguments: "self, repeats",
+        build: |cx, a| {
+            let r = a.sizes("repeats")?;
+            repeat(cx, a, r)
+        },
+    },
+    Row {
+        name: "aten.tile.default",
+        arguments: "self, dims",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let d = a.sizes("dims")?;
+            let lead = rank_of(x).saturating_sub(d.len());
+            let r = [vec![Size::Static(1); lead], d].concat();
+            repeat(cx, a, r)
+        },
+    },
     Row { name: "aten.pad.default", arguments: "self, pad, mode='constant', value=None", build: pad },
     Row { name: "aten.constant_pad_nd.default", arguments: "self, pad, value=0", build: pad },
-    Row { name: "aten.sym_size.int", arguments: "self, dim", build: |cx, a| { let x = cx.tensor(a, "self")?; let d = wrap(a.int("dim", None)?, rank_of(x))?; Ok(Outcome::One(Val::Int(cx.b.size_of(x, d)?))) } },
-    Row { name: "aten.sym_numel.default", arguments: "self", build: |cx, a| { let x = cx.tensor(a, "self")?; let n = cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?; Ok(Outcome::One(Val::Int(n))) } },
+    Row {
+        name: "aten.sym_size.int",
+        arguments: "self, dim",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let d = wrap(a.int("dim", None)?, rank_of(x))?;
+            Ok(Outcome::One(Val::Int(cx.b.size_of(x, d)?)))
+        },
+    },
+    Row {
+        name: "aten.sym_numel.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let n = cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
+            Ok(Outcome::One(Val::Int(n)))
+        },
+    },
     Row { name: "_operator.add", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Add, false) },
     Row { name: "_operator.sub", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Add, true) },
     Row { name: "_operator.mul", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Mul, false) },
@@ -111,16 +221,22 @@ fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     if sizes.is_empty() {
         return moved(cx, a, Movement::Reshape(vec![Size::Static(1)]));
     }
-    let middle = sizes[from..=to].iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
-    moved(cx, a, Movement::Reshape([&sizes[..from], &[middle], &sizes[to + 1..]].concat()))
+    let (Some(before), Some(inner), Some(after)) = (sizes.get(..from), sizes.get(from..=to), sizes.get(to + 1..)) else {
+        return Err(format!("flattens from dimension {from} to {to}, which is before it"));
+    };
+    let middle = inner.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+    moved(cx, a, Movement::Reshape([before, &[middle], after].concat()))
 }
 
 fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
     let sizes = cx.b.sizes_of(x)?;
-    let inner = fill_in(cx, vec![sizes[d]], a.sizes("sizes")?)?;
-    moved(cx, a, Movement::Reshape([&sizes[..d], &inner, &sizes[d + 1..]].concat()))
+    let (Some(before), Some(size), Some(after)) = (sizes.get(..d), sizes.get(d), sizes.get(d + 1..)) else {
+        return Err("of a 0-d tensor".into());
+    };
+    let inner = fill_in(cx, vec![*size], a.sizes("sizes")?)?;
+    moved(cx, a, Movement::Reshape([before, &inner, after].concat()))
 }
 
 fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -133,7 +249,9 @@ fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 
 fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
-    let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
+    let dims = a.ints("dim")?;
+    // A list without entries squeezes nothing; no list at all squeezes everything.
+    let dims = if dims.as_ref().is_some_and(Vec::is_empty) { vec![] } else { wrap_all(dims, rank_of(x))? };
     let sizes = cx.b.sizes_of(x)?;
     let keep = |i: usize| !(dims.contains(&(i as i64)) && sizes[i].known() == Some(1));
     moved(cx, a, Movement::Reshape((0..sizes.len()).filter(|i| keep(*i)).map(|i| sizes[i]).collect()))
@@ -164,22 +282,28 @@ fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome, Str
     let lead = sizes.len().checked_sub(rank_of(x)).ok_or("expands to a lower rank")?;
     let dims = x.ty().dims();
     let stays = lead == 0 && dims.iter().zip(&sizes).all(|(d, s)| *d != Dim::Known(1) || s.known() == Some(1));
-    let m = if stays { Movement::Reshape(cx.b.sizes_of(x)?) } else { Movement::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes) };
+    let m =
+        if stays { Movement::Reshape(cx.b.sizes_of(x)?) } else { Movement::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes) };
     moved(cx, a, m)
 }
 
 /// A box that is whole but for one dimension.
-fn cut(cx: &mut Cx, x: Value, dim: usize, start: Size, length: Size, step: i64) -> Result<Movement, String> {
+pub(super) fn cut(cx: &Cx, x: Value, dim: usize, start: Size, length: Size, step: i64) -> Result<Movement, String> {
     let mut sizes = cx.b.sizes_of(x)?;
     let mut offsets = vec![Size::Static(0); sizes.len()];
     let mut strides = vec![1; sizes.len()];
-    (offsets[dim], strides[dim]) = (start, step);
-    sizes[dim] = length;
+    let (Some(offset), Some(stride), Some(size)) = (offsets.get_mut(dim), strides.get_mut(dim), sizes.get_mut(dim)) else {
+        return Err(format!("cuts dimension {dim} of a tensor of rank {}", rank_of(x)));
+    };
+    (*offset, *stride, *size) = (start, step, length);
     Ok(Movement::Slice(offsets, sizes, strides))
 }
 
 fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<Movement, String> {
     let mut sizes = cx.b.sizes_of(x)?;
+    if dim >= sizes.len() {
+        return Err(format!("drops dimension {dim} of a tensor of rank {}", sizes.len()));
+    }
     sizes.remove(dim);
     Ok(Movement::Reshape(sizes))
 }
@@ -201,6 +325,9 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (size, step) = (cx.b.size_of(x, d)?, a.int("step", Some(1))?);
+    if step < 1 {
+        return Err(format!("has step {step}, which is below 1"));
+    }
     let bound = |cx: &mut Cx, name: &str, default: Size| -> Result<Size, String> {
         if !a.has(name) {
             return Ok(default);
@@ -240,7 +367,14 @@ fn pieces(cx: &mut Cx, a: &Args<'_>, dim: usize, sizes: &[Size]) -> Result<Outco
 }
 
 fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64, String> {
-    cx.b.size_of(x, dim)?.known().ok_or_else(|| format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it"))
+    cx.b.size_of(x, dim)?
+        .known()
+        .ok_or_else(|| format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it"))
+}
+
+/// How many parts of a size cover `n`.
+fn parts(n: i64, each: i64) -> i64 {
+    n / each + i64::from(n % each != 0)
 }
 
 fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -250,7 +384,7 @@ fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         a.sizes("split_sizes")?
     } else {
         let (n, each) = (known_size(cx, x, d)?, a.int("split_size", None)?.max(1));
-        (0..(n + each - 1) / each).map(|i| Size::Static(each.min(n - i * each))).collect()
+        (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect()
     };
     pieces(cx, a, d, &sizes)
 }
@@ -259,8 +393,8 @@ fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (n, chunks) = (known_size(cx, x, d)?, a.int("chunks", None)?.max(1));
-    let each = ((n + chunks - 1) / chunks).max(1);
-    let sizes: Vec<Size> = (0..(n + each - 1) / each).map(|i| Size::Static(each.min(n - i * each))).collect();
+    let each = parts(n, chunks).max(1);
+    let sizes: Vec<Size> = (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
     pieces(cx, a, d, &sizes)
 }
 
@@ -295,6 +429,9 @@ fn stack(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let mut inputs = vec![];
     for v in all {
         let mut sizes = cx.b.sizes_of(v)?;
+        if axis > sizes.len() {
+            return Err("stacks tensors of different ranks".into());
+        }
         sizes.insert(axis, Size::Static(1));
         let v = cx.convert(v, d)?;
         inputs.push(cx.reshape(v, sizes)?);
@@ -320,11 +457,8 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         if n == 0 {
             continue;
         }
-        let at = (-shift).rem_euclid(n);
-        let part = |cx: &mut Cx, start: i64, len: i64| -> Result<Value, String> {
-            let Movement::Slice(offsets, sizes, strides) = cut(cx, v, d, Size::Static(start), Size::Static(len), 1)? else { return Err("no slice".into()) };
-            cx.b.add(&Slice { input: v, offsets, sizes, strides })
-        };
+        let at = (n - shift.rem_euclid(n)) % n;
+        let part = |cx: &Cx, start: i64, len: i64| cut(cx, v, d, Size::Static(start), Size::Static(len), 1)?.apply(&cx.b, v);
         let inputs = vec![part(cx, at, n - at)?, part(cx, 0, at)?];
         v = cx.b.add(&Concat { inputs, axis: d as i64 })?;
     }
@@ -347,8 +481,9 @@ fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome, Stri
             continue;
         }
         dims.push(spread.len() as i64);
-        spread.push(sizes[i - lead]);
-        merged.push(cx.size_mul(*r, sizes[i - lead])?);
+        let size = *i.checked_sub(lead).and_then(|i| sizes.get(i)).ok_or("has more repeats than dimensions")?;
+        spread.push(size);
+        merged.push(cx.size_mul(*r, size)?);
     }
     let v = cx.b.add(&BroadcastInDim { input: x, dims, sizes: spread })?;
     let v = cx.reshape(v, merged)?;
@@ -369,7 +504,8 @@ fn pad(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (mut low, mut high) = (vec![Size::Static(0); rank], vec![Size::Static(0); rank]);
     for (i, pair) in pairs.chunks(2).enumerate() {
         let at = rank.checked_sub(i + 1).ok_or("pads more dimensions than there are")?;
-        (low[at], high[at]) = (pair[0], *pair.get(1).ok_or("has half a pair")?);
+        let [before, after] = pair else { return Err("has half a pair".into()) };
+        (low[at], high[at]) = (*before, *after);
     }
     let v = cx.b.add(&Pad { input: x, value, low, high })?;
     cx.one(v)
