@@ -55,7 +55,9 @@ fn every_row_as_pytorch() {
         };
         let file = path.with_extension("safetensors");
         let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
-        wrong.extend(differences(&captured, &inputs, &want).into_iter().map(|d| format!("{name}: {d}")));
+        wrong.extend(differences(&captured, &inputs, &want).into_iter().map(|d| format!("{name} at graph: {d}")));
+        lower(&captured);
+        wrong.extend(differences(&captured, &inputs, &want).into_iter().map(|d| format!("{name} at prims: {d}")));
     }
     assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
 }

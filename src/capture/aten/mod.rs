@@ -1,10 +1,12 @@
 //! The ATen table: one row per functional overload, with the builder that emits it. In-place overloads (`aten.relu_.default`) are their functional row
 //! and a write; arguments that are left out have PyTorch's defaults.
+mod choose;
 mod contract;
 mod create;
 mod elementwise;
 mod image;
 mod index;
+mod join;
 mod norm;
 mod promote;
 mod reduce;
@@ -63,11 +65,13 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 8] {
+pub fn families() -> [(&'static str, &'static [Row]); 10] {
     [
         ("Elementwise", elementwise::ROWS),
+        ("Choices, bounds and conversions", choose::ROWS),
         ("Creation", create::ROWS),
-        ("Views, movement and sizes", view::ROWS),
+        ("Views and sizes", view::ROWS),
+        ("Joining, repeating, reordering, padding", join::ROWS),
         ("Indexing", index::ROWS),
         ("Reductions, scans and sorts", reduce::ROWS),
         ("Matrix products and attention", contract::ROWS),
