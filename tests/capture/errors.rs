@@ -19,8 +19,11 @@ fn failure_of(bytes: &[u8]) -> CaptureError {
     failure(&path)
 }
 
+/// What becomes of an entry's bytes, by its name.
+type Rewrite<'a> = &'a dyn Fn(&str, Vec<u8>) -> Option<Vec<u8>>;
+
 /// The archive with each entry as `f` gives it back, or without it.
-fn rewritten(archive: &[u8], f: &dyn Fn(&str, Vec<u8>) -> Option<Vec<u8>>) -> Vec<u8> {
+fn rewritten(archive: &[u8], f: Rewrite<'_>) -> Vec<u8> {
     let mut from = zip::ZipArchive::new(Cursor::new(archive)).expect("a zip");
     let mut to = zip::ZipWriter::new(Cursor::new(vec![]));
     for i in 0..from.len() {
@@ -138,7 +141,6 @@ fn mutants_of_graphs_do_not_panic() {
     for file in ["aten_view", "aten_index", "aten_image", "aten_norm", "aten_reduce", "aten_contract", "state"] {
         let good = std::fs::read(root().join(format!("capture/{file}.pt2"))).expect("an archive");
         let mut text = String::new();
-        model(&good, &|t| t);
         let mut zip = zip::ZipArchive::new(Cursor::new(&good)).expect("a zip");
         let name = zip.file_names().find(|n| n.ends_with("models/model.json")).expect("a model").to_string();
         zip.by_name(&name).expect("a model").read_to_string(&mut text).expect("text");
