@@ -1,4 +1,4 @@
-//! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline tables.
+//! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline tables, docs/aten.md from the ATen table.
 use kiln_dialects::{
     ops::{Family, OpKind},
     rules::{LEVELS, numerics},
@@ -74,6 +74,21 @@ pub fn passes() -> String {
         let _ = writeln!(s, "- {}; numerics: {}", if p.required { "Required" } else { "Optional" }, p.numerics.name());
         for o in (p.options)() {
             let _ = writeln!(s, "- Option `{}` (default `{}`): {}", o.name, o.default, o.help);
+        }
+    }
+    s
+}
+
+/// The ATen reference: what docs/aten.md holds.
+pub fn aten() -> String {
+    let mut s = format!("# The ATen overloads that capture takes\n\n{NOTE}\n");
+    s += "An overload in place (`aten.relu_.default`) is its functional row and a write, which all views of the tensor then read. Arguments that a row does\n\
+        not name do not matter to values (device, layout, memory format), or make a capture fail with a sentence when they do. Numbers and tensors\n\
+        promote as in PyTorch.\n";
+    for (family, rows) in crate::capture::aten::families() {
+        let _ = write!(s, "\n## {family}\n\n| overload | arguments |\n| --- | --- |\n");
+        for row in rows {
+            let _ = writeln!(s, "| `{}` | `{}` |", row.name, row.arguments);
         }
     }
     s

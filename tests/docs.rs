@@ -25,6 +25,11 @@ fn the_pass_reference_is_fresh() {
     fresh("docs/passes.md", &kiln::docs::passes());
 }
 
+#[test]
+fn the_aten_reference_is_fresh() {
+    fresh("docs/aten.md", &kiln::docs::aten());
+}
+
 /// Every path in backticks that looks like one of the project's own exists.
 #[test]
 fn pages_name_files_that_exist() {

@@ -2,6 +2,7 @@
 use super::{
     CaptureError, Captured, Output, Unsupported,
     aten::{self, Args, Cx, Outcome, Val},
+    layout,
     pt2::Weight,
     schema::*,
     srepr::{Expr, Symbols},
@@ -136,7 +137,12 @@ fn location(ctx: Ctx, node: &GraphNode, name: &str) -> Loc {
 }
 
 fn input_type(ctx: Ctx, m: &TensorMeta) -> Result<Type, String> {
-    let dims: Vec<Dim> = m.sizes.iter().map(|s| s["as_int"].as_i64().map_or(Dim::Unknown, Dim::Known)).collect();
+    let size = |s: &Json| match s["as_int"].as_i64() {
+        Some(n) if n < 0 => Err(format!("an input has the size {n}")),
+        Some(n) => Ok(Dim::Known(n)),
+        None => Ok(Dim::Unknown),
+    };
+    let dims = m.sizes.iter().map(size).collect::<Result<Vec<Dim>, _>>()?;
     Ok(Type::tensor(ctx, dtype(m.dtype)?, &dims))
 }
 
@@ -194,6 +200,7 @@ fn body(
         }
         let args = Args { values };
         let outcome = (row.build)(&mut cx, &args).map_err(op_error)?;
+        let outcome = if layout::copies(&program.graph_module.graph, node) { cx.copied(outcome).map_err(op_error)? } else { outcome };
         let results = if aten::is_in_place(target) { cx.write_back(&args, outcome).map_err(op_error)? } else { flatten(outcome) };
         for (name, result) in names.iter().zip(results) {
             cx.names.insert(name.clone(), result);
@@ -242,6 +249,25 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
         };
         values.push(value);
         kinds.push(output);
+    }
+    // Exports that are not decomposed do not say what they change; the writes do.
+    for spec in &program.graph_module.signature.input_specs {
+        let Some((kind, spec)) = tag(spec) else { continue };
+        let arg = &spec["arg"];
+        let Some(name) = arg["as_tensor"]["name"].as_str().or_else(|| arg["name"].as_str()) else { continue };
+        let own = |key: &str| spec[key].as_str().unwrap_or(name).to_string();
+        let output = match kind {
+            "user_input" => Output::Input(name.to_string()),
+            "parameter" => Output::Buffer(own("parameter_name")),
+            _ => Output::Buffer(own("buffer_name")),
+        };
+        match cx.inputs.get(name).copied() {
+            Some(alias) if cx.store.written(alias) && !kinds.contains(&output) => {
+                values.push(cx.store.get(&cx.b, alias).map_err(plain)?);
+                kinds.push(output);
+            }
+            _ => {}
+        }
     }
     Ok((values, kinds))
 }

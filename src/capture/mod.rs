@@ -1,6 +1,7 @@
 //! Capture: from a framework's graph to the `graph` level.
 pub mod aten;
 pub mod graph;
+mod layout;
 pub mod pt2;
 mod schema;
 mod srepr;
@@ -26,7 +27,7 @@ pub struct Captured {
 pub enum Output {
     /// A result that the user asked for.
     User(String),
-    /// The new value of a buffer, by the buffer's name.
+    /// The new value of a buffer (or of a parameter that is written), by its name.
     Buffer(String),
     /// The new value of an input, by the input's name.
     Input(String),

@@ -26,13 +26,30 @@ pub struct Weight {
 impl Weight {
     /// The raw bytes of the storage.
     pub fn bytes(&self) -> &[u8] {
-        self.map.get(self.start..self.start + self.len).unwrap_or(&[])
+        self.start.checked_add(self.len).and_then(|end| self.map.get(self.start..end)).unwrap_or(&[])
+    }
+    /// Whether all elements lie in the storage, and the storage in the file.
+    fn check(&self) -> Result<(), String> {
+        if self.shape.len() != self.strides.len() {
+            return Err(format!("has {} sizes, but {} strides", self.shape.len(), self.strides.len()));
+        }
+        if kiln_dialects::value::count(&self.shape)? == 0 {
+            return Ok(());
+        }
+        let (mut low, mut high) = (self.offset as i128, self.offset as i128);
+        for (n, s) in self.shape.iter().zip(&self.strides) {
+            let reach = (*n as i128 - 1).checked_mul(i128::from(*s)).ok_or("has strides beyond any storage")?;
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        let elements = (self.bytes().len() / self.dtype.byte_size().max(1)) as i128;
+        if low < 0 || high >= elements { Err("reaches beyond its storage".into()) } else { Ok(()) }
     }
     /// The value, gathered by the strides.
     pub fn read(&self) -> Result<Tensor, String> {
         let width = self.dtype.byte_size();
         let count = kiln_dialects::value::count(&self.shape)?;
-        let mut raw = Vec::with_capacity(count * width);
+        let mut raw = vec![];
+        raw.try_reserve_exact(count.checked_mul(width).ok_or("is too large")?).map_err(|e| e.to_string())?;
         let mut index = vec![0usize; self.shape.len()];
         for _ in 0..count {
             let at: i64 = index.iter().zip(&self.strides).map(|(i, s)| *i as i64 * s).sum::<i64>() + self.offset as i64;
@@ -68,6 +85,9 @@ pub fn weights(path: &Path) -> Result<BTreeMap<String, Weight>, CaptureError> {
 fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError> {
     let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
     let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(fail("is a directory".into()));
+    }
     // SAFETY: as for every mapped file, nobody may change it meanwhile.
     let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| fail(e.to_string()))?);
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(&map[..])).map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
@@ -117,5 +137,7 @@ fn weight(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, map: &Arc<Mmap>, pa
         |all: &[serde_json::Value]| all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<i64>>>().ok_or("has symbolic sizes");
     let shape = ints(&meta.sizes)?.into_iter().map(|n| usize::try_from(n).map_err(|_| "has a negative size")).collect::<Result<_, _>>()?;
     let offset = meta.storage_offset["as_int"].as_u64().ok_or("has a symbolic offset")? as usize;
-    Ok(Weight { dtype: dtype(meta.dtype)?, shape, strides: ints(&meta.strides)?, offset, map: map.clone(), start, len })
+    let weight = Weight { dtype: dtype(meta.dtype)?, shape, strides: ints(&meta.strides)?, offset, map: map.clone(), start, len };
+    weight.check()?;
+    Ok(weight)
 }

@@ -37,7 +37,7 @@ pub struct Store {
 }
 
 impl Movement {
-    fn apply(&self, b: &Builder, input: Value) -> Result<Value, String> {
+    pub(super) fn apply(&self, b: &Builder, input: Value) -> Result<Value, String> {
         match self.clone() {
             Movement::Reshape(sizes) => b.add(&Reshape { input, sizes }),
             Movement::Transpose(permutation) => b.add(&Transpose { input, permutation }),
@@ -51,16 +51,18 @@ impl Movement {
             Movement::Reshape(_) => b.add(&Reshape { input: new, sizes: b.sizes_of(from)? }),
             Movement::Transpose(permutation) => {
                 let mut inverse = vec![0; permutation.len()];
-                permutation.iter().enumerate().for_each(|(i, p)| inverse[*p as usize] = i as i64);
+                for (i, p) in permutation.iter().enumerate() {
+                    *usize::try_from(*p).ok().and_then(|p| inverse.get_mut(p)).ok_or("has a permutation out of range")? = i as i64;
+                }
                 b.add(&Transpose { input: new, permutation: inverse })
             }
             Movement::Slice(offsets, sizes, strides) => {
                 // Positions of the box along each dimension, of the box's shape.
                 let mut indices = vec![];
-                for axis in 0..offsets.len() {
+                for (axis, (offset, stride)) in offsets.iter().zip(strides).enumerate() {
                     let along = b.add(&Iota { sizes: sizes.clone(), axis: axis as i64, dtype: Type::scalar(b.ctx, DType::I64) })?;
-                    let offset = offsets[axis].known().ok_or("writes to a slice that starts at a symbolic position")?;
-                    let scaled = b.add(&Mul { lhs: along, rhs: b.splat(DType::I64, sizes, strides[axis] as f64)? })?;
+                    let offset = offset.known().ok_or("writes to a slice that starts at a symbolic position")?;
+                    let scaled = b.add(&Mul { lhs: along, rhs: b.splat(DType::I64, sizes, *stride as f64)? })?;
                     indices.push(b.add(&Add { lhs: scaled, rhs: b.splat(DType::I64, sizes, offset as f64)? })?);
                 }
                 let dims = (0..offsets.len() as i64).collect();
@@ -98,14 +100,19 @@ impl Store {
         self.views[alias].cached = (version, value);
         Ok(value)
     }
+    /// Whether the tensor's memory has been written since it was made.
+    pub fn written(&self, alias: Alias) -> bool {
+        self.views.get(alias).and_then(|v| self.storages.get(v.storage)).is_some_and(|s| s.version > 0)
+    }
     /// Gives the tensor, and so every tensor that shares its storage, a new value of the same type.
     pub fn write(&mut self, b: &Builder, alias: Alias, new: Value) -> Result<(), String> {
         let (storage, chain) = (self.views[alias].storage, self.views[alias].chain.clone());
-        let mut before = vec![self.storages[storage].value];
+        let (mut at, mut before) = (self.storages[storage].value, vec![]);
         for m in &chain {
-            before.push(m.apply(b, before[before.len() - 1])?);
+            before.push(at);
+            at = m.apply(b, at)?;
         }
-        let value = chain.iter().enumerate().rev().try_fold(new, |v, (i, m)| m.undo(b, before[i], v))?;
+        let value = chain.iter().zip(before).rev().try_fold(new, |v, (m, from)| m.undo(b, from, v))?;
         self.storages[storage].value = value;
         self.storages[storage].version += 1;
         self.views[alias].cached = (self.storages[storage].version, new);

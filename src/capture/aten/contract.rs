@@ -186,7 +186,7 @@ fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let mut r = cx.b.add(&node)?;
     if rank < 4 {
         let sizes = cx.b.sizes_of(r)?;
-        r = cx.reshape(r, sizes[4 - rank..].to_vec())?;
+        r = cx.reshape(r, sizes.into_iter().skip(4 - rank).collect())?;
     }
     cx.one(r)
 }

@@ -27,6 +27,17 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "aten.fill.Tensor",
+        arguments: "self, value",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let v = cx.operand(a, "value", dtype_of(x)?)?;
+            let y = cx.broadcast_to(v, &cx.b.sizes_of(x)?)?;
+            cx.one(y)
+        },
+    },
+    Row { name: "aten.zero.default", arguments: "self", build: |cx, a| like(cx, a, Some(0.0)) },
+    Row {
         name: "aten.copy.default",
         arguments: "self, src",
         build: |cx, a| {
@@ -95,7 +106,7 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let count = if integers {
         let int = |name, default| if a.has(name) { a.size(name) } else { Ok(Size::Static(default)) };
         let (start, end, step) = (int("start", 0)?, a.size("end")?, int("step", 1)?);
-        let step = step.known().filter(|s| *s != 0).ok_or("wants a step that is known now and not 0")?;
+        let step = step.known().filter(|s| *s != 0 && *s != i64::MIN).ok_or("wants a step that is known now and not 0")?;
         // ceil((end - start) / step), by a positive divisor.
         let span = cx.size_add(end, cx.size_mul(start, Size::Static(-1))?)?;
         let span = if step < 0 { cx.size_mul(span, Size::Static(-1))? } else { span };
@@ -124,7 +135,13 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let d = a.dtype("dtype")?.unwrap_or(DType::F32);
     let (start, end, n) = (a.float("start", None)?, a.float("end", None)?, a.int("steps", None)?);
+    if n < 0 {
+        return Err(format!("wants {n} steps"));
+    }
     let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
+    // Integers and short floats are computed in wider floats and converted at the end.
+    let to = d;
+    let d = if d.is_float() { promote(d, DType::F32) } else { DType::F64 };
     let i = cx.iota(d, vec![Size::Static(n)], 0)?;
     let number = |x| cx.number(d, x);
     let up = cx.binary(BinaryKind::Add, cx.binary(BinaryKind::Mul, i, number(step)?)?, number(start)?)?;
@@ -132,6 +149,7 @@ fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let down = cx.binary(BinaryKind::Sub, number(end)?, cx.binary(BinaryKind::Mul, back, number(step)?)?)?;
     let half = cx.compare(CompareKind::Lt, i, number((n / 2) as f64)?)?;
     let v = if n > 1 { cx.select(half, up, down)? } else { up };
+    let v = cx.convert(v, to)?;
     cx.one(v)
 }
 

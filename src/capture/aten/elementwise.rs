@@ -126,20 +126,27 @@ const OTHERS: &[Row] = &[
     rounding_row!("aten.fix.default", Trunc),
     unary_row!("aten.neg.default", Neg),
     unary_row!("aten.abs.default", Abs),
-    unary_row!("aten.sign.default", Sign),
+    Row {
+        name: "aten.sign.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            let y = if dtype_of(x)? == DType::I1 { x } else { cx.unary(UnaryKind::Sign, x)? };
+            cx.one(y)
+        },
+    },
     unary_row!("aten.bitwise_not.default", Not),
     activation!("aten.sigmoid.default", Sigmoid),
     activation!("aten.silu.default", Silu),
     activation!("aten.hardsigmoid.default", Hardsigmoid),
     activation!("aten.hardswish.default", Hardswish),
-    binary_row!("aten.mul.Tensor", Mul),
-    binary_row!("aten.mul.Scalar", Mul),
+    Row { name: "aten.mul.Tensor", arguments: "self, other", build: mul },
+    Row { name: "aten.mul.Scalar", arguments: "self, other", build: mul },
     binary_row!("aten.maximum.default", Max),
     binary_row!("aten.minimum.default", Min),
     binary_row!("aten.fmod.Tensor", Rem),
     binary_row!("aten.fmod.Scalar", Rem),
     binary_row!("aten.floor_divide.default", FloorDiv),
-    binary_row!("aten.pow.Tensor_Tensor", Pow),
     binary_row!("aten.bitwise_and.Tensor", And),
     binary_row!("aten.bitwise_and.Scalar", And),
     binary_row!("aten.bitwise_or.Tensor", Or),
@@ -181,7 +188,11 @@ const OTHERS: &[Row] = &[
         name: "aten.rsub.Scalar",
         arguments: "self, other, alpha=1",
         build: |cx, a| {
-            let (x, y) = cx.promoted(a, "self", "other")?;
+            let (mut x, y) = cx.promoted(a, "self", "other")?;
+            if a.has("alpha") && a.float("alpha", None)? != 1.0 {
+                let alpha = cx.operand(a, "alpha", dtype_of(x)?)?;
+                x = cx.binary(BinaryKind::Mul, x, alpha)?;
+            }
             let r = cx.binary(BinaryKind::Sub, y, x)?;
             cx.one(r)
         },
@@ -192,6 +203,7 @@ const OTHERS: &[Row] = &[
     Row { name: "aten.div.Scalar_mode", arguments: "self, other, rounding_mode", build: div_mode },
     Row { name: "aten.remainder.Tensor", arguments: "self, other", build: remainder },
     Row { name: "aten.remainder.Scalar", arguments: "self, other", build: remainder },
+    Row { name: "aten.pow.Tensor_Tensor", arguments: "self, exponent", build: |cx, a| pow(cx, a) },
     Row { name: "aten.pow.Tensor_Scalar", arguments: "self, exponent", build: |cx, a| pow(cx, a) },
     Row { name: "aten.pow.Scalar", arguments: "self, exponent", build: |cx, a| pow(cx, a) },
     Row {
@@ -217,7 +229,8 @@ const OTHERS: &[Row] = &[
         name: "aten.atan2.default",
         arguments: "self, other",
         build: |cx, a| {
-            let (x, y) = cx.promoted(a, "self", "other")?;
+            let d = default_float(cx.common_dtype(a, &["self", "other"])?);
+            let (x, y) = (cx.operand(a, "self", d)?, cx.operand(a, "other", d)?);
             let r = cx.binary(BinaryKind::Atan2, x, y)?;
             cx.one(r)
         },
@@ -270,10 +283,6 @@ const OTHERS: &[Row] = &[
             bounded(cx, x, Some(a.float("min_val", Some(-1.0))?), Some(a.float("max_val", Some(1.0))?))
         },
     },
-    Row { name: "aten.clamp.default", arguments: "self, min=None, max=None", build: clamp },
-    Row { name: "aten.clamp.Tensor", arguments: "self, min=None, max=None", build: clamp },
-    Row { name: "aten.clamp_min.default", arguments: "self, min", build: clamp },
-    Row { name: "aten.clamp_max.default", arguments: "self, max", build: clamp },
     Row {
         name: "aten.leaky_relu.default",
         arguments: "self, negative_slope=0.01",
@@ -327,13 +336,6 @@ const OTHERS: &[Row] = &[
             cx.one(y)
         },
     },
-    Row { name: "aten.where.self", arguments: "condition, self, other", build: where_ },
-    Row { name: "aten.where.ScalarOther", arguments: "condition, self, other", build: where_ },
-    Row { name: "aten.where.ScalarSelf", arguments: "condition, self, other", build: where_ },
-    Row { name: "aten.where.Scalar", arguments: "condition, self, other", build: where_ },
-    Row { name: "aten.masked_fill.Scalar", arguments: "self, mask, value", build: masked_fill },
-    Row { name: "aten.masked_fill.Tensor", arguments: "self, mask, value", build: masked_fill },
-    Row { name: "aten.nan_to_num.default", arguments: "self, nan=0, posinf=None, neginf=None", build: nan_to_num },
     Row {
         name: "aten.lerp.Scalar",
         arguments: "self, end, weight",
@@ -347,19 +349,6 @@ const OTHERS: &[Row] = &[
     },
     Row { name: "aten.addcmul.default", arguments: "self, tensor1, tensor2, value=1", build: |cx, a| addc(cx, a, BinaryKind::Mul) },
     Row { name: "aten.addcdiv.default", arguments: "self, tensor1, tensor2, value=1", build: |cx, a| addc(cx, a, BinaryKind::Div) },
-    Row { name: "aten.to.dtype", arguments: "self, dtype", build: to },
-    Row { name: "aten.to.dtype_layout", arguments: "self, dtype=None", build: to },
-    Row { name: "aten.to.device", arguments: "self, device, dtype=None", build: to },
-    Row { name: "aten._to_copy.default", arguments: "self, dtype=None", build: to },
-    Row {
-        name: "aten.type_as.default",
-        arguments: "self, other",
-        build: |cx, a| {
-            let (x, y) = (cx.tensor(a, "self")?, cx.tensor(a, "other")?);
-            let r = cx.convert(x, dtype_of(y)?)?;
-            cx.one(r)
-        },
-    },
 ];
 
 impl Cx {
@@ -369,6 +358,18 @@ impl Cx {
         let d = dtype_of(x)?;
         if d.is_float() { Ok(x) } else { self.convert(x, DType::F32) }
     }
+}
+
+fn default_float(d: DType) -> DType {
+    if d.is_float() { d } else { DType::F32 }
+}
+
+/// A product; on truth values an and.
+fn mul(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let (x, y) = cx.promoted(a, "self", "other")?;
+    let kind = if dtype_of(x)? == DType::I1 { BinaryKind::And } else { BinaryKind::Mul };
+    let r = cx.binary(kind, x, y)?;
+    cx.one(r)
 }
 
 fn scaled(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String> {
@@ -384,8 +385,7 @@ fn scaled(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String
 }
 
 fn true_div(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let d = cx.common_dtype(a, &["self", "other"])?;
-    let d = if d.is_float() { d } else { DType::F32 };
+    let d = default_float(cx.common_dtype(a, &["self", "other"])?);
     let (x, y) = (cx.operand(a, "self", d)?, cx.operand(a, "other", d)?);
     let r = cx.binary(BinaryKind::Div, x, y)?;
     cx.one(r)
@@ -443,62 +443,11 @@ fn bounded(cx: &mut Cx, x: Value, low: Option<f64>, high: Option<f64>) -> Result
     cx.one(r)
 }
 
-fn clamp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let names: Vec<&str> = ["self", "min", "max"].into_iter().filter(|n| a.has(n)).collect();
-    let d = cx.common_dtype(a, &names)?;
-    let mut r = cx.operand(a, "self", d)?;
-    for (name, kind) in [("min", BinaryKind::Max), ("max", BinaryKind::Min)] {
-        if a.has(name) {
-            let bound = cx.operand(a, name, d)?;
-            r = cx.binary(kind, r, bound)?;
-        }
-    }
-    cx.one(r)
-}
-
 fn positive_or(cx: &mut Cx, x: Value, otherwise: Value) -> Result<Outcome, String> {
     let zero = cx.number(dtype_of(x)?, 0.0)?;
     let c = cx.compare(CompareKind::Gt, x, zero)?;
     let y = cx.select(c, x, otherwise)?;
     cx.one(y)
-}
-
-fn where_(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let (x, y) = cx.promoted(a, "self", "other")?;
-    let c = cx.operand(a, "condition", DType::I1)?;
-    let r = cx.select(c, x, y)?;
-    cx.one(r)
-}
-
-fn masked_fill(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let x = cx.tensor(a, "self")?;
-    let mask = cx.operand(a, "mask", DType::I1)?;
-    let value = cx.operand(a, "value", dtype_of(x)?)?;
-    let r = cx.select(mask, value, x)?;
-    cx.one(r)
-}
-
-fn nan_to_num(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let x = cx.tensor(a, "self")?;
-    let d = dtype_of(x)?;
-    if !d.is_float() {
-        return cx.one(x);
-    }
-    let greatest = match d {
-        DType::F64 => f64::MAX,
-        DType::F32 => f64::from(f32::MAX),
-        DType::F16 => 65504.0,
-        DType::BF16 => 3.3895313892515355e38,
-        _ => return Err(format!("is not defined on {}", d.name())),
-    };
-    let nan = cx.number(d, a.float("nan", Some(0.0))?)?;
-    let is_nan = cx.unary(UnaryKind::IsNan, x)?;
-    let mut r = cx.select(is_nan, nan, x)?;
-    for (name, infinity, default) in [("posinf", f64::INFINITY, greatest), ("neginf", f64::NEG_INFINITY, -greatest)] {
-        let hit = cx.compare(CompareKind::Eq, x, cx.number(d, infinity)?)?;
-        r = cx.select(hit, cx.number(d, a.float(name, Some(default))?)?, r)?;
-    }
-    cx.one(r)
 }
 
 fn addc(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String> {
@@ -508,19 +457,6 @@ fn addc(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String> 
     let term = cx.binary(BinaryKind::Mul, cx.binary(kind, y, z)?, value)?;
     let r = cx.binary(BinaryKind::Add, x, term)?;
     cx.one(r)
-}
-
-fn to(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let x = cx.tensor(a, "self")?;
-    match a.dtype("dtype")? {
-        // Without a change it is the same tensor, in memory too.
-        None => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
-        Some(d) if d == dtype_of(x)? && !a.flag("copy", false)? => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
-        Some(d) => {
-            let r = cx.convert(x, d)?;
-            cx.one(r)
-        }
-    }
 }
 
 /// For overloads that promote lists, such as cat.

@@ -1,6 +1,6 @@
 //! Convolution, pooling and resizing.
 use super::{Args, Cx, Outcome, Row, Val, tools::*};
-use kiln_dialects::{ir::*, ops::*};
+use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -92,7 +92,7 @@ fn spread(list: Option<Vec<i64>>, n: usize, default: i64) -> Result<Vec<i64>, St
     match list {
         None => Ok(vec![default; n]),
         Some(l) if l.is_empty() => Ok(vec![default; n]),
-        Some(l) if l.len() == 1 => Ok(vec![l[0]; n]),
+        Some(l) if l.len() == 1 => Ok(l.repeat(n)),
         Some(l) if l.len() == n => Ok(l),
         Some(l) => Err(format!("has {} numbers for {n} spatial dimensions", l.len())),
     }
@@ -112,19 +112,19 @@ fn unbatched(cx: &mut Cx, v: Value, added: bool) -> Result<Value, String> {
         return Ok(v);
     }
     let sizes = cx.b.sizes_of(v)?;
-    cx.reshape(v, sizes[1..].to_vec())
+    cx.reshape(v, sizes.into_iter().skip(1).collect())
 }
 
 fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, String> {
     let (x, weight) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?);
-    let n = rank_of(weight) - 2;
+    let n = rank_of(weight).checked_sub(2).filter(|n| *n > 0).ok_or("has a weight of rank below 3")?;
     let (input, added) = batched(cx, x, n)?;
     let strides = spread(a.ints("stride")?, n, 1)?;
     let dilation = spread(a.ints("dilation")?, n, 1)?;
     let (pad_low, pad_high) = match a.values.get("padding") {
         Some(Val::Str(mode)) if mode == "same" => {
-            let reach = |i: usize| weight.ty().dims()[i + 2].known().map(|k| dilation[i] * (k - 1)).ok_or("has a window of symbolic size");
-            let total = (0..n).map(reach).collect::<Result<Vec<_>, _>>()?;
+            let reach = |(k, by): (&Dim, &i64)| k.known().and_then(|k| by.checked_mul(k - 1)).ok_or("has a window of symbolic size");
+            let total = weight.ty().dims().iter().skip(2).zip(&dilation).map(reach).collect::<Result<Vec<_>, _>>()?;
             (total.iter().map(|t| t / 2).collect(), total.iter().map(|t| t - t / 2).collect())
         }
         Some(Val::Str(_)) => (vec![0; n], vec![0; n]),

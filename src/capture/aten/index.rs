@@ -59,16 +59,18 @@ fn index_dims_to(cx: &Cx, v: Value, count: usize, to: usize) -> Result<Value, St
         return Ok(v);
     }
     let n = rank_of(v);
-    let rest: Vec<i64> = (count as i64..n as i64).collect();
-    let order = [&rest[..to], &(0..count as i64).collect::<Vec<_>>(), &rest[to..]].concat();
+    let (count, to) = (count as i64, to as i64);
+    let order = (count..count + to).chain(0..count).chain(count + to..n as i64).collect();
     cx.transpose(v, order)
 }
 
 fn index_select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    // A 0-d index counts as one of size 1.
+    let i = if rank_of(i) == 0 { cx.reshape(i, vec![Size::Static(1)])? } else { i };
     let v = cx.b.add(&Gather { input: x, indices: vec![i], dims: vec![d as i64] })?;
-    let v = index_dims_to(cx, v, rank_of(i), d)?;
+    let v = index_dims_to(cx, v, 1, d)?;
     cx.one(v)
 }
 
@@ -133,7 +135,8 @@ fn index(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let count = indices.first().map_or(0, |v| rank_of(*v));
     let neighbours = dims.windows(2).all(|w| w[1] == w[0] + 1);
     let v = cx.b.add(&Gather { input: x, indices, dims: dims.clone() })?;
-    let v = if neighbours { index_dims_to(cx, v, count, dims[0] as usize)? } else { v };
+    let first = *dims.first().ok_or("has no index")? as usize;
+    let v = if neighbours { index_dims_to(cx, v, count, first)? } else { v };
     cx.one(v)
 }
 
@@ -162,8 +165,13 @@ fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         Some(i) => cx.b.sizes_of(*i)?,
         None => return Err("has no index".into()),
     };
-    let (first, last) = (dims[0] as usize, dims[dims.len() - 1] as usize);
-    let values = cx.broadcast_to(values, &[&sizes[..first], &shape, &sizes[last + 1..]].concat())?;
+    let (Some(first), Some(last)) = (dims.first().map(|d| *d as usize), dims.last().map(|d| *d as usize)) else {
+        return Err("has no index".into());
+    };
+    let (Some(before), Some(after)) = (sizes.get(..first), sizes.get(last + 1..)) else {
+        return Err("has more indices than dimensions".into());
+    };
+    let values = cx.broadcast_to(values, &[before, &shape, after].concat())?;
     let n = rank_of(values) as i64;
     let (f, c) = (first as i64, count as i64);
     let updates = if first == 0 { values } else { cx.transpose(values, (f..f + c).chain(0..f).chain(f + c..n).collect())? };
@@ -198,6 +206,9 @@ fn select_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let at = a.int("index", None)?;
     let at = if at < 0 { at + cx.b.size_of(x, d)?.known().ok_or("selects from the end of a symbolic size")? } else { at };
     let mut sizes = cx.b.sizes_of(src)?;
+    if d > sizes.len() {
+        return Err(format!("has a source of rank {} for dimension {d}", sizes.len()));
+    }
     sizes.insert(d, Size::Static(1));
     let src = cx.reshape(src, sizes)?;
     written(cx, x, src, d, at, 1)

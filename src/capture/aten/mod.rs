@@ -1,10 +1,12 @@
 //! The ATen table: one row per functional overload, with the builder that emits it. In-place overloads (`aten.relu_.default`) are their functional row
 //! and a write; arguments that are left out have PyTorch's defaults.
+mod choose;
 mod contract;
 mod create;
 mod elementwise;
 mod image;
 mod index;
+mod join;
 mod norm;
 mod promote;
 mod reduce;
@@ -62,10 +64,25 @@ pub struct Args<'a> {
     pub values: HashMap<&'a str, Val>,
 }
 
+/// Rows by family.
+pub fn families() -> [(&'static str, &'static [Row]); 10] {
+    [
+        ("Elementwise", elementwise::ROWS),
+        ("Choices, bounds and conversions", choose::ROWS),
+        ("Creation", create::ROWS),
+        ("Views and sizes", view::ROWS),
+        ("Joining, repeating, reordering, padding", join::ROWS),
+        ("Indexing", index::ROWS),
+        ("Reductions, scans and sorts", reduce::ROWS),
+        ("Matrix products and attention", contract::ROWS),
+        ("Normalisation, softmax and losses", norm::ROWS),
+        ("Convolution, pooling and resizing", image::ROWS),
+    ]
+}
+
 /// All rows, family by family.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    let families = [elementwise::ROWS, create::ROWS, view::ROWS, index::ROWS, reduce::ROWS, contract::ROWS, norm::ROWS, image::ROWS];
-    families.into_iter().flatten()
+    families().into_iter().flat_map(|(_, rows)| rows)
 }
 
 /// `torch.ops.aten.add.Tensor` as `aten.add.Tensor`; `_operator.add` and the like stay.
@@ -82,7 +99,9 @@ pub fn is_in_place(target: &str) -> bool {
 fn functional(target: &str) -> Option<String> {
     let (packet, overload) = target.rsplit_once('.')?;
     let base = packet.strip_suffix('_').filter(|b| packet.starts_with("aten.") && !b.ends_with('_'))?;
-    Some(format!("{base}.{overload}"))
+    // These change the tensor's own shape, not its elements.
+    let reshapes = ["aten.t", "aten.transpose", "aten.squeeze", "aten.unsqueeze", "aten.permute"];
+    if reshapes.contains(&base) { None } else { Some(format!("{base}.{overload}")) }
 }
 
 /// The row of an overload, in place or not.
@@ -204,11 +223,12 @@ impl Args<'_> {
 impl Cx {
     /// Starts at a builder's place.
     pub fn new(b: Builder) -> Cx {
-        Cx { b, store: Store::default(), names: HashMap::new() }
+        Cx { b, store: Store::default(), inputs: HashMap::new(), names: HashMap::new() }
     }
     /// Names a tensor of its own.
     pub fn bind(&mut self, name: &str, value: Value) {
         let alias = self.store.fresh(value);
+        self.inputs.insert(name.into(), alias);
         self.names.insert(name.into(), Val::Tensor(alias));
     }
     /// One argument of the schema's union.

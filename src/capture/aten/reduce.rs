@@ -1,5 +1,5 @@
 //! Reductions, statistics, scans and sorts.
-use super::{Args, Cx, Outcome, Row, tools::*};
+use super::{Args, Cx, Outcome, Row, tools::*, view::cut};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 macro_rules! reduce_row {
@@ -244,6 +244,9 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
     let x = cx.tensor(a, "self")?;
     let d = dtype_of(x)?;
     let input = cx.convert(x, a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 }))?;
+    if rank_of(x) == 0 {
+        return Ok(input);
+    }
     cx.b.add(&Cumulative { kind, input, axis: wrap(a.int("dim", None)?, rank_of(x))? as i64 })
 }
 
@@ -283,14 +286,9 @@ fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         x = cx.b.add(&Concat { inputs, axis: d as i64 })?;
     }
     for _ in 0..a.int("n", Some(1))? {
-        let mut sizes = cx.b.sizes_of(x)?;
-        sizes[d] = cx.size_add(sizes[d], Size::Static(-1))?;
-        let part = |at: i64| {
-            let mut offsets = vec![Size::Static(0); sizes.len()];
-            offsets[d] = Size::Static(at);
-            cx.b.add(&Slice { input: x, offsets, sizes: sizes.clone(), strides: vec![1; sizes.len()] })
-        };
-        let (next, this) = (part(1)?, part(0)?);
+        let less = cx.size_add(cx.b.size_of(x, d)?, Size::Static(-1))?;
+        let (next, this) =
+            (cut(cx, x, d, Size::Static(1), less, 1)?.apply(&cx.b, x)?, cut(cx, x, d, Size::Static(0), less, 1)?.apply(&cx.b, x)?);
         let kind = if dtype_of(x)? == DType::I1 { BinaryKind::Xor } else { BinaryKind::Sub };
         x = cx.binary(kind, next, this)?;
     }

@@ -13,6 +13,8 @@ pub struct Cx {
     pub b: Builder,
     /// Tensors and their views.
     pub store: Store,
+    /// Tensors that were there before the first op, by name.
+    pub inputs: HashMap<String, Alias>,
     /// Values by their names in the graph.
     pub names: HashMap<String, Val>,
 }
@@ -61,6 +63,16 @@ impl Cx {
     pub fn one(&mut self, v: Value) -> Result<Outcome, String> {
         Ok(Outcome::One(Val::Tensor(self.store.fresh(v))))
     }
+    /// The same result in memory of its own.
+    pub fn copied(&mut self, outcome: Outcome) -> Result<Outcome, String> {
+        match outcome {
+            Outcome::One(Val::Tensor(alias)) => {
+                let value = self.get(alias)?;
+                self.one(value)
+            }
+            other => Ok(other),
+        }
+    }
     /// Several results of their own.
     pub fn many(&mut self, values: &[Value]) -> Result<Outcome, String> {
         Ok(Outcome::Many(values.iter().map(|v| Val::Tensor(self.store.fresh(*v))).collect()))
@@ -70,6 +82,7 @@ impl Cx {
         movements.iter().try_fold(of, |at, m| self.store.view(&self.b, at, m.clone()))
     }
 
+    /// An elementwise op of one operand.
     pub fn unary(&self, kind: UnaryKind, x: Value) -> Result<Value, String> {
         let ty = match kind {
             UnaryKind::IsFinite | UnaryKind::IsNan => Type::tensor(self.b.ctx, DType::I1, &x.ty().dims()),
@@ -82,16 +95,19 @@ impl Cx {
         let (x, y) = self.broadcast(x, y)?;
         Ok(self.b.generic(kind.op().name(), &[x, y], &[x.ty()], &[], &mut [])?.result(0))
     }
+    /// A comparison in the common shape; the operands are of one dtype.
     pub fn compare(&self, kind: CompareKind, x: Value, y: Value) -> Result<Value, String> {
         let (lhs, rhs) = self.broadcast(x, y)?;
         self.b.add(&Compare { kind, lhs, rhs })
     }
+    /// `x` where `c`, else `y`; broadcasts.
     pub fn select(&self, c: Value, x: Value, y: Value) -> Result<Value, String> {
         let (x, y) = self.broadcast(x, y)?;
         let (condition, x) = self.broadcast(c, x)?;
         let (on_false, on_true) = self.broadcast(y, x)?;
         self.b.add(&Select { condition, on_true, on_false })
     }
+    /// The value in another dtype.
     pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
         if dtype_of(x)? == to {
             return Ok(x);
@@ -161,24 +177,31 @@ impl Cx {
         self.b.add(&BroadcastInDim { input: x, dims: (lead as i64..sizes.len() as i64).collect(), sizes: sizes.to_vec() })
     }
 
+    /// The sum of sizes.
     pub fn size_add(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Add, x, y)
     }
+    /// The product of sizes.
     pub fn size_mul(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Mul, x, y)
     }
+    /// The quotient of sizes, rounded down.
     pub fn size_div(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Floordiv, x, y)
     }
+    /// The lesser size.
     pub fn size_min(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Min, x, y)
     }
+    /// The greater size.
     pub fn size_max(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Max, x, y)
     }
+    /// The same elements in another shape.
     pub fn reshape(&self, x: Value, sizes: Vec<Size>) -> Result<Value, String> {
         self.b.add(&Reshape { input: x, sizes })
     }
+    /// Permuted dimensions.
     pub fn transpose(&self, x: Value, permutation: Vec<i64>) -> Result<Value, String> {
         self.b.add(&Transpose { input: x, permutation })
     }

@@ -1,5 +1,5 @@
-//! Overloads that share memory with an argument or only move elements, and Python's operators on sizes.
-use super::{Args, Cx, Outcome, Row, Val, create::size_operator, elementwise::common_of, tools::*};
+//! Overloads that share memory with an argument, and Python's operators on sizes.
+use super::{Args, Cx, Outcome, Row, Val, create::size_operator, tools::*};
 use crate::capture::storage::Movement;
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
@@ -18,7 +18,6 @@ macro_rules! nothing {
 pub(super) const ROWS: &[Row] = &[
     same!("aten.alias.default"),
     same!("aten.detach.default"),
-    same!("aten.lift_fresh_copy.default"),
     same!("aten.lift_fresh.default"),
     same!("aten.contiguous.default"),
     nothing!("aten._assert_tensor_metadata.default"),
@@ -26,6 +25,14 @@ pub(super) const ROWS: &[Row] = &[
     nothing!("aten._assert_async.msg"),
     nothing!("aten.sym_constrain_range_for_size.default"),
     nothing!("aten.sym_constrain_range.default"),
+    Row {
+        name: "aten.lift_fresh_copy.default",
+        arguments: "self",
+        build: |cx, a| {
+            let x = cx.tensor(a, "self")?;
+            cx.one(x)
+        },
+    },
     Row {
         name: "aten.clone.default",
         arguments: "self",
@@ -95,7 +102,11 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             let d = wrap(a.int("dim", None)?, rank_of(x))?;
-            let m = cut(cx, x, d, a.size("start")?, a.size("length")?, 1)?;
+            let mut at = a.size("start")?;
+            if at.known().is_some_and(|i| i < 0) {
+                at = cx.size_add(at, cx.b.size_of(x, d)?)?;
+            }
+            let m = cut(cx, x, d, at, a.size("length")?, 1)?;
             moved(cx, a, m)
         },
     },
@@ -103,40 +114,6 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.split_with_sizes.default", arguments: "self, split_sizes, dim=0", build: split },
     Row { name: "aten.chunk.default", arguments: "self, chunks, dim=0", build: chunk },
     Row { name: "aten.unbind.int", arguments: "self, dim=0", build: unbind },
-    Row { name: "aten.cat.default", arguments: "tensors, dim=0", build: cat },
-    Row { name: "aten.stack.default", arguments: "tensors, dim=0", build: stack },
-    Row {
-        name: "aten.flip.default",
-        arguments: "self, dims",
-        build: |cx, a| {
-            let x = cx.tensor(a, "self")?;
-            let dims = wrap_all(a.ints("dims")?, rank_of(x))?;
-            let y = cx.b.add(&Reverse { input: x, dims })?;
-            cx.one(y)
-        },
-    },
-    Row { name: "aten.roll.default", arguments: "self, shifts, dims=[]", build: roll },
-    Row {
-        name: "aten.repeat.default",
-        arguments: "self, repeats",
-        build: |cx, a| {
-            let r = a.sizes("repeats")?;
-            repeat(cx, a, r)
-        },
-    },
-    Row {
-        name: "aten.tile.default",
-        arguments: "self, dims",
-        build: |cx, a| {
-            let x = cx.tensor(a, "self")?;
-            let d = a.sizes("dims")?;
-            let lead = rank_of(x).saturating_sub(d.len());
-            let r = [vec![Size::Static(1); lead], d].concat();
-            repeat(cx, a, r)
-        },
-    },
-    Row { name: "aten.pad.default", arguments: "self, pad, mode='constant', value=None", build: pad },
-    Row { name: "aten.constant_pad_nd.default", arguments: "self, pad, value=0", build: pad },
     Row {
         name: "aten.sym_size.int",
         arguments: "self, dim",
@@ -206,16 +183,22 @@ fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     if sizes.is_empty() {
         return moved(cx, a, Movement::Reshape(vec![Size::Static(1)]));
     }
-    let middle = sizes[from..=to].iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
-    moved(cx, a, Movement::Reshape([&sizes[..from], &[middle], &sizes[to + 1..]].concat()))
+    let (Some(before), Some(inner), Some(after)) = (sizes.get(..from), sizes.get(from..=to), sizes.get(to + 1..)) else {
+        return Err(format!("flattens from dimension {from} to {to}, which is before it"));
+    };
+    let middle = inner.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+    moved(cx, a, Movement::Reshape([before, &[middle], after].concat()))
 }
 
 fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
     let sizes = cx.b.sizes_of(x)?;
-    let inner = fill_in(cx, vec![sizes[d]], a.sizes("sizes")?)?;
-    moved(cx, a, Movement::Reshape([&sizes[..d], &inner, &sizes[d + 1..]].concat()))
+    let (Some(before), Some(size), Some(after)) = (sizes.get(..d), sizes.get(d), sizes.get(d + 1..)) else {
+        return Err("of a 0-d tensor".into());
+    };
+    let inner = fill_in(cx, vec![*size], a.sizes("sizes")?)?;
+    moved(cx, a, Movement::Reshape([before, &inner, after].concat()))
 }
 
 fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -228,7 +211,9 @@ fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 
 fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
-    let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
+    let dims = a.ints("dim")?;
+    // A list without entries squeezes nothing; no list at all squeezes everything.
+    let dims = if dims.as_ref().is_some_and(Vec::is_empty) { vec![] } else { wrap_all(dims, rank_of(x))? };
     let sizes = cx.b.sizes_of(x)?;
     let keep = |i: usize| !(dims.contains(&(i as i64)) && sizes[i].known() == Some(1));
     moved(cx, a, Movement::Reshape((0..sizes.len()).filter(|i| keep(*i)).map(|i| sizes[i]).collect()))
@@ -265,17 +250,22 @@ fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome, Str
 }
 
 /// A box that is whole but for one dimension.
-fn cut(cx: &mut Cx, x: Value, dim: usize, start: Size, length: Size, step: i64) -> Result<Movement, String> {
+pub(super) fn cut(cx: &Cx, x: Value, dim: usize, start: Size, length: Size, step: i64) -> Result<Movement, String> {
     let mut sizes = cx.b.sizes_of(x)?;
     let mut offsets = vec![Size::Static(0); sizes.len()];
     let mut strides = vec![1; sizes.len()];
-    (offsets[dim], strides[dim]) = (start, step);
-    sizes[dim] = length;
+    let (Some(offset), Some(stride), Some(size)) = (offsets.get_mut(dim), strides.get_mut(dim), sizes.get_mut(dim)) else {
+        return Err(format!("cuts dimension {dim} of a tensor of rank {}", rank_of(x)));
+    };
+    (*offset, *stride, *size) = (start, step, length);
     Ok(Movement::Slice(offsets, sizes, strides))
 }
 
 fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<Movement, String> {
     let mut sizes = cx.b.sizes_of(x)?;
+    if dim >= sizes.len() {
+        return Err(format!("drops dimension {dim} of a tensor of rank {}", sizes.len()));
+    }
     sizes.remove(dim);
     Ok(Movement::Reshape(sizes))
 }
@@ -297,6 +287,9 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (size, step) = (cx.b.size_of(x, d)?, a.int("step", Some(1))?);
+    if step < 1 {
+        return Err(format!("has step {step}, which is below 1"));
+    }
     let bound = |cx: &mut Cx, name: &str, default: Size| -> Result<Size, String> {
         if !a.has(name) {
             return Ok(default);
@@ -341,6 +334,11 @@ fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64, String> {
         .ok_or_else(|| format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it"))
 }
 
+/// How many parts of a size cover `n`.
+fn parts(n: i64, each: i64) -> i64 {
+    n / each + i64::from(n % each != 0)
+}
+
 fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
@@ -348,7 +346,7 @@ fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         a.sizes("split_sizes")?
     } else {
         let (n, each) = (known_size(cx, x, d)?, a.int("split_size", None)?.max(1));
-        (0..(n + each - 1) / each).map(|i| Size::Static(each.min(n - i * each))).collect()
+        (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect()
     };
     pieces(cx, a, d, &sizes)
 }
@@ -357,8 +355,8 @@ fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (n, chunks) = (known_size(cx, x, d)?, a.int("chunks", None)?.max(1));
-    let each = ((n + chunks - 1) / chunks).max(1);
-    let sizes: Vec<Size> = (0..(n + each - 1) / each).map(|i| Size::Static(each.min(n - i * each))).collect();
+    let each = parts(n, chunks).max(1);
+    let sizes: Vec<Size> = (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
     pieces(cx, a, d, &sizes)
 }
 
@@ -371,106 +369,4 @@ fn unbind(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         all.push(Val::Tensor(cx.view(a.alias("self")?, &movements)?));
     }
     Ok(Outcome::Many(all))
-}
-
-fn cat(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let all = cx.tensors(a, "tensors")?;
-    let d = common_of(&all)?;
-    // PyTorch ignores empty 1-d tensors among others.
-    let rank = all.iter().map(|v| rank_of(*v)).max().unwrap_or(1);
-    let all = all.into_iter().filter(|v| !(rank_of(*v) == 1 && rank > 1 && v.ty().dims()[0] == Dim::Known(0)));
-    let inputs = all.map(|v| cx.convert(v, d)).collect::<Result<Vec<_>, _>>()?;
-    let axis = wrap(a.int("dim", Some(0))?, rank)? as i64;
-    let v = cx.b.add(&Concat { inputs, axis })?;
-    cx.one(v)
-}
-
-fn stack(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let all = cx.tensors(a, "tensors")?;
-    let d = common_of(&all)?;
-    let rank = all.first().map_or(0, |v| rank_of(*v));
-    let axis = wrap(a.int("dim", Some(0))?, rank + 1)?;
-    let mut inputs = vec![];
-    for v in all {
-        let mut sizes = cx.b.sizes_of(v)?;
-        sizes.insert(axis, Size::Static(1));
-        let v = cx.convert(v, d)?;
-        inputs.push(cx.reshape(v, sizes)?);
-    }
-    let v = cx.b.add(&Concat { inputs, axis: axis as i64 })?;
-    cx.one(v)
-}
-
-fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let x = cx.tensor(a, "self")?;
-    let shifts = a.ints("shifts")?.unwrap_or_default();
-    let dims = a.ints("dims")?.unwrap_or_default();
-    let sizes = cx.b.sizes_of(x)?;
-    let mut v = x;
-    if dims.is_empty() {
-        let n = sizes.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
-        v = cx.reshape(x, vec![n])?;
-    }
-    let targets: Vec<i64> = if dims.is_empty() { vec![0] } else { dims.clone() };
-    for (d, shift) in targets.iter().zip(&shifts) {
-        let d = wrap(*d, rank_of(v))?;
-        let n = cx.b.size_of(v, d)?.known().ok_or("rolls a dimension whose size is symbolic")?;
-        if n == 0 {
-            continue;
-        }
-        let at = (-shift).rem_euclid(n);
-        let part = |cx: &mut Cx, start: i64, len: i64| -> Result<Value, String> {
-            let Movement::Slice(offsets, sizes, strides) = cut(cx, v, d, Size::Static(start), Size::Static(len), 1)? else {
-                return Err("no slice".into());
-            };
-            cx.b.add(&Slice { input: v, offsets, sizes, strides })
-        };
-        let inputs = vec![part(cx, at, n - at)?, part(cx, 0, at)?];
-        v = cx.b.add(&Concat { inputs, axis: d as i64 })?;
-    }
-    if dims.is_empty() {
-        v = cx.reshape(v, sizes)?;
-    }
-    cx.one(v)
-}
-
-/// Each dimension as a pair (repeat, size), then merged.
-fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome, String> {
-    let x = cx.tensor(a, "self")?;
-    let sizes = cx.b.sizes_of(x)?;
-    let lead = repeats.len().checked_sub(sizes.len()).ok_or("has fewer repeats than dimensions")?;
-    let (mut spread, mut dims, mut merged) = (vec![], vec![], vec![]);
-    for (i, r) in repeats.iter().enumerate() {
-        spread.push(*r);
-        if i < lead {
-            merged.push(*r);
-            continue;
-        }
-        dims.push(spread.len() as i64);
-        spread.push(sizes[i - lead]);
-        merged.push(cx.size_mul(*r, sizes[i - lead])?);
-    }
-    let v = cx.b.add(&BroadcastInDim { input: x, dims, sizes: spread })?;
-    let v = cx.reshape(v, merged)?;
-    cx.one(v)
-}
-
-/// Pairs from the last dimension on.
-fn pad(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let mode = a.text("mode", "constant")?;
-    if mode != "constant" {
-        return Err(format!("padding by {mode} is not supported"));
-    }
-    let x = cx.tensor(a, "self")?;
-    let d = dtype_of(x)?;
-    let value = if a.has("value") { cx.operand(a, "value", d)? } else { cx.number(d, 0.0)? };
-    let pairs = a.sizes("pad")?;
-    let rank = rank_of(x);
-    let (mut low, mut high) = (vec![Size::Static(0); rank], vec![Size::Static(0); rank]);
-    for (i, pair) in pairs.chunks(2).enumerate() {
-        let at = rank.checked_sub(i + 1).ok_or("pads more dimensions than there are")?;
-        (low[at], high[at]) = (pair[0], *pair.get(1).ok_or("has half a pair")?);
-    }
-    let v = cx.b.add(&Pad { input: x, value, low, high })?;
-    cx.one(v)
 }

@@ -1,0 +1,80 @@
+//! Which results that may share their argument's memory do not: that depends on strides.
+use super::{
+    aten,
+    schema::{Graph, GraphNode, TensorMeta},
+};
+
+/// Whether the node copies its argument, by the strides that the export recorded.
+pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
+    let whole = match aten::short(&node.target) {
+        "aten.contiguous.default" => true,
+        "aten.reshape.default" | "aten.flatten.using_ints" => false,
+        _ => return false,
+    };
+    let meta = |j: &serde_json::Value| graph.tensor_values.get(j["as_tensor"]["name"].as_str()?);
+    let input = node.inputs.iter().find(|i| i.name == "self").and_then(|i| meta(&i.arg));
+    let output = node.outputs.first().and_then(meta);
+    let Some(input) = input else { return false };
+    match (static_layout(input), output.and_then(static_layout)) {
+        (Some((sizes, strides)), Some((to, _))) => {
+            if whole {
+                !is_contiguous(&sizes, &strides)
+            } else {
+                !is_view(&sizes, &strides, &to)
+            }
+        }
+        // Symbolic strides are compared as they are written; a symbolic reshape counts as a view.
+        _ => whole && output.is_some_and(|o| o.strides != input.strides),
+    }
+}
+
+fn static_layout(m: &TensorMeta) -> Option<(Vec<i64>, Vec<i64>)> {
+    let ints = |all: &[serde_json::Value]| all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<_>>>();
+    Some((ints(&m.sizes)?, ints(&m.strides)?))
+}
+
+fn is_contiguous(sizes: &[i64], strides: &[i64]) -> bool {
+    let mut expected = 1i64;
+    let fits = |(n, s): (&i64, &i64)| {
+        let ok = *n == 1 || *s == expected;
+        expected = expected.saturating_mul(*n);
+        ok
+    };
+    sizes.contains(&0) || sizes.iter().zip(strides).rev().all(fits)
+}
+
+/// Whether a reshape needs no copy: each run of dimensions that lie behind one another in memory is cut up by itself.
+fn is_view(sizes: &[i64], strides: &[i64], to: &[i64]) -> bool {
+    if sizes.contains(&0) {
+        return true;
+    }
+    let mut runs: Vec<(i64, i64)> = vec![];
+    for (n, s) in sizes.iter().zip(strides).filter(|(n, _)| **n != 1) {
+        match runs.last_mut() {
+            Some((count, stride)) if *stride == n.saturating_mul(*s) => (*count, *stride) = (count.saturating_mul(*n), *s),
+            _ => runs.push((*n, *s)),
+        }
+    }
+    let mut to = to.iter().filter(|n| **n != 1);
+    runs.iter().all(|(count, _)| {
+        let mut have = 1i64;
+        while have < *count {
+            let Some(n) = to.next() else { return false };
+            have = have.saturating_mul(*n);
+        }
+        have == *count
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_and_copies() {
+        assert!(is_contiguous(&[2, 1, 3], &[3, 99, 1]) && !is_contiguous(&[2, 3], &[1, 2]));
+        assert!(is_view(&[2, 3, 4], &[12, 4, 1], &[4, 6]));
+        assert!(is_view(&[4, 6], &[1, 4], &[2, 2, 6]) && !is_view(&[4, 6], &[1, 4], &[24]));
+        assert!(is_view(&[3, 4], &[0, 1], &[3, 2, 2]) && !is_view(&[3, 4], &[0, 1], &[12]));
+    }
+}

@@ -1,0 +1,83 @@
+//! Capture of exported PyTorch programs: every row of the ATen table and whole models against PyTorch's numbers, writes through views, broken files.
+mod aten;
+mod errors;
+mod models;
+
+use kiln::{
+    capture::{Captured, Output, pt2},
+    dialects::{
+        interp::{Interpreter, Mode},
+        ir::*,
+        rules::Level,
+        value::{DType, Tensor},
+    },
+    lowering::pipeline_text,
+    passes::run_pipeline,
+    tolerance,
+};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// Numbered tensors (`input_0`, …) of a safetensors file.
+fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
+    use safetensors::Dtype as D;
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let file = safetensors::SafeTensors::deserialize(&bytes).expect("a safetensors file");
+    let read = |name: &str| {
+        let view = file.tensor(name).ok()?;
+        let dtype = match view.dtype() {
+            D::F64 => DType::F64,
+            D::F32 => DType::F32,
+            D::F16 => DType::F16,
+            D::BF16 => DType::BF16,
+            D::I64 => DType::I64,
+            D::I32 => DType::I32,
+            D::I16 => DType::I16,
+            D::I8 => DType::I8,
+            D::U8 => DType::UI8,
+            D::BOOL => DType::I1,
+            other => panic!("{name}: {other:?}"),
+        };
+        Some(dtype.decode(view.shape(), view.data()).expect("a tensor"))
+    };
+    (0..).map_while(|i| read(&format!("{prefix}_{i}"))).collect()
+}
+
+fn import(c: &Context, path: &Path) -> Captured {
+    pt2::import(c.ctx(), path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Runs `main`; the differences from `want`, one line each.
+fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<String> {
+    let weights = |name: &str, _: &str| captured.weight(name);
+    let interpreter = Interpreter { mode: Mode::Exact, globals: &weights, custom_calls: Default::default(), max_iterations: 1000 };
+    let have = match interpreter.run(captured.module.op(), "main", inputs) {
+        Ok(have) => have,
+        Err(e) => return vec![format!("does not run: {e}")],
+    };
+    if have.len() != want.len() {
+        return vec![format!("{} results, but {} are expected", have.len(), want.len())];
+    }
+    let mut wrong = vec![];
+    for (i, (have, want)) in have.iter().zip(want).enumerate() {
+        let name = match captured.outputs.get(i) {
+            Some(Output::User(n) | Output::Buffer(n) | Output::Input(n)) => n.as_str(),
+            None => "?",
+        };
+        match tolerance::compare(have, want) {
+            Ok(c) if c.ok => {}
+            Ok(c) => wrong.push(format!("output {i} ({name}): {c}\n    have {:?}\n    want {:?}", have.data(), want.data())),
+            Err(e) => wrong.push(format!("output {i} ({name}) {e}")),
+        }
+    }
+    wrong
+}
+
+/// Takes the module from `graph` to `prims`.
+fn lower(captured: &Captured) {
+    let pipeline = pipeline_text(Level::Graph, Level::Prims).expect("a pipeline");
+    run_pipeline(&captured.module, &pipeline, &Default::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{pipeline}: {e}"));
+}
