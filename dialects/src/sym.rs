@@ -116,6 +116,24 @@ impl Dim {
     pub fn atoms(&self) -> Vec<&Atom> {
         if let Dim::Expr(p) = self { p.0.keys().flatten().collect() } else { vec![] }
     }
+    /// The least and the greatest value, as far as those of the atoms say; a product is bounded only where no factor can be negative.
+    pub fn bounds(&self, atom: &dyn Fn(&Atom) -> (Option<i64>, Option<i64>)) -> (Option<i64>, Option<i64>) {
+        let Dim::Expr(p) = self else { return (self.known(), self.known()) };
+        let mut sum = (Some(0i64), Some(0i64));
+        for (factors, n) in &p.0 {
+            let mut term = (Some(1i64), Some(1i64));
+            for a in factors {
+                let (low, high) = atom(a);
+                let product = |x: Option<i64>, y: Option<i64>| x?.checked_mul(y?);
+                term = if low.is_some_and(|l| l >= 0) { (product(term.0, low), product(term.1, high)) } else { (None, None) };
+            }
+            let scaled = |x: Option<i64>| x.and_then(|x| x.checked_mul(*n));
+            let (low, high) = if *n >= 0 { (scaled(term.0), scaled(term.1)) } else { (scaled(term.1), scaled(term.0)) };
+            let plus = |x: Option<i64>, y: Option<i64>| x?.checked_add(y?);
+            sum = (plus(sum.0, low), plus(sum.1, high));
+        }
+        sum
+    }
     /// Replaces symbols; `None` as soon as one has no value or the arithmetic fails.
     pub fn evaluate(&self, value: &dyn Fn(&Atom) -> Option<i64>) -> Option<i64> {
         let Dim::Expr(p) = self else { return self.known() };
@@ -236,6 +254,17 @@ mod tests {
         assert!(s.add(&Dim::Known(1)).differs(&s) && !s.differs(&t));
         assert_eq!(s.add(&Dim::Unknown), Dim::Unknown);
         assert_eq!(Dim::Known(i64::MAX).mul(&Dim::Known(2)), Dim::Unknown);
+    }
+
+    #[test]
+    fn bounds_follow_from_those_of_symbols() {
+        let (s, t) = (Dim::sym("s"), Dim::sym("t"));
+        let atom = |a: &Atom| if *a == Atom::Sym("s".into()) { (Some(2), Some(5)) } else { (Some(0), None) };
+        assert_eq!(s.mul(&Dim::Known(3)).add(&Dim::Known(1)).bounds(&atom), (Some(7), Some(16)));
+        assert_eq!(s.mul(&s).sub(&s).bounds(&atom), (Some(-1), Some(23)));
+        assert_eq!(Dim::Known(9).sub(&t).bounds(&atom), (None, Some(9)));
+        assert_eq!(s.mul(&t).bounds(&atom), (Some(0), None));
+        assert_eq!(Dim::Unknown.bounds(&atom), (None, None));
     }
 
     #[test]

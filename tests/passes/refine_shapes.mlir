@@ -36,6 +36,30 @@ func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 }
 
 // -----
+// CASE: computed_sizes_are_shared_and_ranges_decide
+// min(1, n) is 1 since n is at least 2; 2n * 8 / 8 is 2n again; the size of %1 is 2n.
+// CHECK: kiln.splat [1], 0.000000e+00
+// CHECK-NOT: floordiv
+// CHECK-NOT: kiln.dim
+func.func @f(%x: tensor<2x?xf32>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) {
+  %n = kiln.sym @n {min = 2, max = 64}
+  kiln.bind_shape %x, [2, %n] : tensor<2x?xf32>
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c8 = arith.constant 8 : index
+  %one = kiln.sym_expr min %c1, %n
+  %0 = kiln.splat [%one], 0.0 : f32
+  %n2 = kiln.sym_expr mul %c2, %n
+  %1 = kiln.reshape %x sizes = [%n2] : tensor<2x?xf32>
+  %n16 = kiln.sym_expr mul %n2, %c8
+  %again = kiln.sym_expr floordiv %n16, %c8
+  %2 = kiln.splat [%again], 1.0 : f32
+  %d = kiln.dim %1, 0 : tensor<?xf32>
+  %3 = kiln.splat [%d], 2.0 : f32
+  return %0, %2, %3 : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+}
+
+// -----
 // CASE: facts_flow_backwards
 // NO-RUN: inputs are drawn for the types, which do not say 4 before
 // CHECK: func.func @f(%arg0: tensor<4xf32>, %arg1: tensor<4xf32>) -> tensor<4xf32>

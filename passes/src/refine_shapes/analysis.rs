@@ -2,7 +2,7 @@
 use crate::pass::Failure;
 use kiln_dialects::{
     ir::*,
-    ops::{self, Family, OpKind},
+    ops::{self, Family, OpKind, SymKind},
     rules::{Sizes, TensorType, infer, tensor_type},
     sym::{Atom, Dim},
 };
@@ -13,6 +13,8 @@ use std::collections::HashMap;
 pub(super) struct Facts {
     tensors: HashMap<Value, Vec<Dim>>,
     sizes: HashMap<Value, Dim>,
+    /// Least and greatest value of a symbol, by name.
+    ranges: HashMap<String, (i64, Option<i64>)>,
     changed: bool,
 }
 
@@ -71,6 +73,27 @@ impl Facts {
         Ok(())
     }
 
+    /// A minimum or maximum that ranges decide.
+    fn decided(&self, kind: SymKind, x: &Dim, y: &Dim) -> Option<Dim> {
+        let (small, great) = match kind {
+            SymKind::Min => (true, false),
+            SymKind::Max => (false, true),
+            _ => return None,
+        };
+        let at_most = |a: &Dim, b: &Dim| matches!((self.bounds(a).1, self.bounds(b).0), (Some(high), Some(low)) if high <= low);
+        if at_most(x, y) {
+            return Some(if small { x.clone() } else { y.clone() });
+        }
+        at_most(y, x).then(|| if great { x.clone() } else { y.clone() })
+    }
+
+    fn bounds(&self, d: &Dim) -> (Option<i64>, Option<i64>) {
+        d.bounds(&|a| match a {
+            Atom::Sym(name) => self.ranges.get(name).map_or((Some(0), None), |(min, max)| (Some(*min), *max)),
+            _ => (None, None),
+        })
+    }
+
     fn visit(&mut self, op: Op) -> Result<(), String> {
         let Some(kind) = op.kind() else {
             if op.is("arith.constant") && op.result(0).ty().is_index() {
@@ -83,10 +106,15 @@ impl Facts {
             OpKind::Sym => {
                 let o = ops::Sym::of(op).ok_or("is malformed")?;
                 self.sizes.insert(op.result(0), if o.max == Some(o.min) { Dim::Known(o.min) } else { Dim::sym(&o.name) });
+                self.ranges.insert(o.name, (o.min, o.max));
             }
             OpKind::SymExpr => {
                 let o = ops::SymExpr::of(op).ok_or("is malformed")?;
-                let value = Dim::apply(o.kind, &self.size_value(o.lhs), &self.size_value(o.rhs));
+                let (x, y) = (self.size_value(o.lhs), self.size_value(o.rhs));
+                let value = match self.decided(o.kind, &x, &y) {
+                    Some(value) => value,
+                    None => Dim::apply(o.kind, &x, &y),
+                };
                 if value != Dim::Unknown {
                     self.sizes.insert(op.result(0), value);
                 }

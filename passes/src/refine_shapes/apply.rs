@@ -16,12 +16,14 @@ struct Apply<'a> {
     /// Values made here stand for these, as far as facts go.
     origin: HashMap<Value, Value>,
     symbols: Vec<(Dim, Value)>,
+    /// Replaced ops. They are erased at the end, since facts are kept by address, and a new op could be given that of an erased one.
+    dead: Vec<Op>,
 }
 
 /// Rewrites one function. `open`: nobody calls it, so that its own type may change.
 pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> {
     let ops = walk(func);
-    let mut a = Apply { facts, old: HashMap::new(), origin: HashMap::new(), symbols: vec![] };
+    let mut a = Apply { facts, old: HashMap::new(), origin: HashMap::new(), symbols: vec![], dead: vec![] };
     for op in &ops {
         let values = blocks(*op).into_iter().flat_map(|b| b.args()).chain(op.results());
         a.old.extend(values.map(|v| (v, v.ty())));
@@ -31,9 +33,9 @@ pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> 
     if open {
         entry.args().into_iter().filter(|v| v.ty().is_tensor()).for_each(|v| v.set_ty(a.refined(v)));
     }
-    for op in ops.into_iter().skip(1) {
-        a.visit(op, open).map_err(|e| Failure::at(op, e))?;
-    }
+    let outcome = ops.into_iter().skip(1).try_for_each(|op| a.visit(op, open).map_err(|e| Failure::at(op, e)));
+    std::mem::take(&mut a.dead).into_iter().rev().for_each(Op::erase);
+    outcome?;
     if open {
         let types = |values: Vec<Value>| values.into_iter().map(|v| v.ty()).collect::<Vec<_>>();
         let results = entry.terminator().map_or(vec![], |t| types(t.operands()));
@@ -55,13 +57,16 @@ impl Apply<'_> {
     fn visit(&mut self, op: Op, open: bool) -> Result<(), String> {
         match op.kind() {
             Some(OpKind::Sym) => {
-                // Only what stands in the function's own block is visible everywhere.
-                if op.parent().is_some_and(|p| p.is("func.func")) {
-                    self.symbols.push((self.facts.size_value(op.result(0)), op.result(0)));
+                self.remember(op);
+                Ok(())
+            }
+            Some(OpKind::Dim) => self.known_size(op).map(|_| ()),
+            Some(OpKind::SymExpr) => {
+                if !self.known_size(op)? {
+                    self.remember(op);
                 }
                 Ok(())
             }
-            Some(OpKind::Dim) => self.dim(op),
             Some(kind) if kind.is_inferred() => {
                 let op = self.static_sizes(op)?;
                 self.one_type(op)?;
@@ -73,7 +78,7 @@ impl Apply<'_> {
                 Ok(())
             }
             Some(OpKind::BindShape) => self.static_sizes(op).map(|_| ()),
-            Some(OpKind::Constant | OpKind::Global | OpKind::GetGlobal | OpKind::SymExpr) => Ok(()),
+            Some(OpKind::Constant | OpKind::Global | OpKind::GetGlobal) => Ok(()),
             None if op.is("func.return") && open => Ok(()),
             _ => self.keep_operand_types(op),
         }
@@ -89,19 +94,27 @@ impl Apply<'_> {
         }
     }
 
-    /// `kiln.dim` of a known size is a number; of a symbol's, the symbol.
-    fn dim(&self, op: Op) -> Result<(), String> {
+    /// Sizes that stand in the function's own block are visible to all that follows.
+    fn remember(&mut self, op: Op) {
+        let size = self.facts.size_value(op.result(0));
+        if op.parent().is_some_and(|p| p.is("func.func")) && size != Dim::Unknown {
+            self.symbols.push((size, op.result(0)));
+        }
+    }
+
+    /// A size that is a number becomes one; one that was computed before is taken from there. False if it stays.
+    fn known_size(&mut self, op: Op) -> Result<bool, String> {
         let size = self.facts.size_value(op.result(0));
         let value = match size.known() {
             Some(n) => Builder::before(op).ok_or("is in no block")?.index(n)?,
             None => match self.symbols.iter().find(|(d, _)| *d == size) {
-                Some((_, symbol)) => *symbol,
-                None => return Ok(()),
+                Some((_, earlier)) => *earlier,
+                None => return Ok(false),
             },
         };
         op.result(0).replace_uses(value);
-        op.erase();
-        Ok(())
+        self.dead.push(op);
+        Ok(true)
     }
 
     /// The same op with numbers where its size operands are known.
@@ -149,7 +162,7 @@ impl Apply<'_> {
                 self.old.insert(made, t);
             }
         }
-        op.erase();
+        self.dead.push(op);
         Ok(new)
     }
 
