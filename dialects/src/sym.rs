@@ -28,6 +28,9 @@ pub enum Atom {
     Op(SymKind, Box<(Dim, Dim)>),
 }
 
+/// The least and the greatest value, where there is one.
+pub type Bounds = (Option<i64>, Option<i64>);
+
 impl Dim {
     /// A symbol.
     pub fn sym(name: &str) -> Dim {
@@ -117,7 +120,7 @@ impl Dim {
         if let Dim::Expr(p) = self { p.0.keys().flatten().collect() } else { vec![] }
     }
     /// The least and the greatest value, as far as those of the atoms say; a product is bounded only where no factor can be negative.
-    pub fn bounds(&self, atom: &dyn Fn(&Atom) -> (Option<i64>, Option<i64>)) -> (Option<i64>, Option<i64>) {
+    pub fn bounds(&self, atom: &dyn Fn(&Atom) -> Bounds) -> Bounds {
         let Dim::Expr(p) = self else { return (self.known(), self.known()) };
         let mut sum = (Some(0i64), Some(0i64));
         for (factors, n) in &p.0 {

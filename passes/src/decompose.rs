@@ -1,6 +1,6 @@
 //! `kiln-decompose`: writes composite ops as prims.
 //!
-//! Why: everything below the `graph` level then needs to know about 90 ops, not 120. Composites that one kernel computes better than its
+//! Why: everything below the `graph` level then needs to know 85 ops, not 110. Composites that one kernel computes better than its
 //! parts (softmax, normalisations, attention, …) stay whole if `keep` names them.
 //!
 //! Numerics: reassociates. The composite rounds once where the prims round at every step; sums and statistics of 16-bit floats are kept in

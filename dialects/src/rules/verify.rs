@@ -29,7 +29,7 @@ impl Level {
     pub const fn summary(self) -> &'static str {
         match self {
             Level::Graph => "the kiln dialect on tensors: composite ops and prims, symbolic sizes, weights as kiln.global",
-            Level::Prims => "about 90 primitive ops; composites with a kernel strategy of their own may stay whole",
+            Level::Prims => "about 80 primitive ops; composites with a kernel strategy of their own may stay whole",
         }
     }
     /// The level of that name.

@@ -4,7 +4,7 @@ use kiln_dialects::{
     ir::*,
     ops::{self, Family, OpKind, SymKind},
     rules::{Sizes, TensorType, infer, tensor_type},
-    sym::{Atom, Dim},
+    sym::{Atom, Bounds, Dim},
 };
 use std::collections::HashMap;
 
@@ -87,7 +87,7 @@ impl Facts {
         at_most(y, x).then(|| if great { x.clone() } else { y.clone() })
     }
 
-    fn bounds(&self, d: &Dim) -> (Option<i64>, Option<i64>) {
+    fn bounds(&self, d: &Dim) -> Bounds {
         d.bounds(&|a| match a {
             Atom::Sym(name) => self.ranges.get(name).map_or((Some(0), None), |(min, max)| (Some(*min), *max)),
             _ => (None, None),
