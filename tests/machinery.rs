@@ -17,6 +17,7 @@ const TWO: &str = "func.func @a(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = ki
     func.func @b(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = kiln.exp %x : tensor<4xf32>\n  %1 = kiln.exp %x : tensor<4xf32>\n  %2 = kiln.add %0, %1 : tensor<4xf32>\n  return %2 : tensor<4xf32>\n}";
 
 fn module(c: &Context, text: &str) -> Module {
+    crate::watchdog::arm();
     Module::parse(c.ctx(), text.as_bytes(), "test.mlir").unwrap_or_else(|e| panic!("{e}")).0
 }
 fn run(m: &Module, pipeline: &str, options: &RunOptions) -> Result<kiln_passes::Report, PassError> {

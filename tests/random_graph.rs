@@ -377,6 +377,7 @@ fn build(c: Ctx, recipe: &Recipe) -> Result<Module, String> {
 
 /// Checks `count` random graphs; a failing one is made as small as it can be.
 fn each_graph(count: u32, check: impl Fn(&Module) -> Result<(), String>) {
+    crate::watchdog::arm();
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config { cases: count, failure_persistence: None, ..Config::default() }, rng);
     for _ in 0..count {

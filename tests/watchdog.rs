@@ -1,10 +1,22 @@
-//! Subprocesses that cannot outlive their time.
+//! Tests and subprocesses that cannot outlive their time.
 use std::{
     io::{Read, Write},
     os::unix::process::ExitStatusExt,
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
+
+/// Ends this test binary if it still runs ten minutes after the first call; all of it takes one. For tests that compile in this process.
+pub fn arm() {
+    static ARMED: std::sync::Once = std::sync::Once::new();
+    ARMED.call_once(|| {
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_secs(600));
+            eprintln!("watchdog: the tests have run for ten minutes; the one that hangs has printed no result");
+            std::process::exit(101);
+        });
+    });
+}
 
 /// How a subprocess ended and what it wrote.
 pub struct Finished {

@@ -44,6 +44,7 @@ fn targets(path: &Path) -> BTreeSet<String> {
 fn every_row_as_pytorch() {
     let mut wrong = vec![];
     for path in archives() {
+        crate::watchdog::arm();
         let c = Context::new();
         let name = path.file_stem().map(|s| s.to_string_lossy().to_string()).unwrap_or_default();
         let captured = match pt2::import(c.ctx(), &path) {
@@ -86,6 +87,7 @@ fn buffers_and_inputs_that_change_are_results() {
     let file = root().join("capture/state.safetensors");
     let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
     for name in ["state", "state.core"] {
+        crate::watchdog::arm();
         let c = Context::new();
         let captured = import(&c, &root().join(format!("capture/{name}.pt2")));
         let expected = [Output::Buffer("count".into()), Output::Buffer("mean".into()), Output::Input("y".into())];

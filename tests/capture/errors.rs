@@ -4,6 +4,7 @@ use kiln::capture::CaptureError;
 use std::io::{Cursor, Read, Write};
 
 fn failure(path: &Path) -> CaptureError {
+    crate::watchdog::arm();
     let c = Context::new();
     match pt2::import(c.ctx(), path) {
         Ok(_) => panic!("{} was captured", path.display()),
@@ -107,6 +108,7 @@ impl Dice {
 /// Imports it and, if that works, reads all weights.
 fn survives(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).expect("written");
+    crate::watchdog::arm();
     let c = Context::new();
     if let Ok(captured) = pt2::import(c.ctx(), path) {
         captured.weights.values().for_each(|w| drop(w.read()));

@@ -2,6 +2,7 @@
 use super::*;
 
 fn check(archive: &str, numbers: &str, at_prims: bool) {
+    crate::watchdog::arm();
     let c = Context::new();
     let folder = root().join("models");
     let captured = import(&c, &folder.join(format!("{archive}.pt2")));

@@ -18,6 +18,7 @@ pub struct Case {
 
 /// The cases of a test file.
 pub fn cases(file: &str) -> Vec<Case> {
+    crate::watchdog::arm();
     let (mut all, mut text, mut padding) = (vec![], String::new(), String::new());
     for line in file.lines().chain(["// -----"]) {
         if line.starts_with("// -----") {
