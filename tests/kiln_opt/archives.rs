@@ -53,3 +53,14 @@ fn the_log_says_which_passes_run() {
     let done = watchdog::run(&mut command, b"", LIMIT);
     assert!(done.code() == 2 && done.stderr.contains("KILN_LOG"), "{}", done.stderr);
 }
+
+#[test]
+fn the_example_of_the_readme_works() {
+    let example = |name: &str| format!("{}/examples/{name}", env!("CARGO_MANIFEST_DIR"));
+    let (file, tensors) = (example("mlp.mlir"), example("mlp.safetensors"));
+    ok(&["--kiln-simplify", "--cse", &file]);
+    for level in ["graph", "prims"] {
+        let to = format!("--to={level}");
+        assert!(ok(&[&file, &to, "--execute", "--inputs", &tensors, "--check"]).contains("check output_0: ok"));
+    }
+}
