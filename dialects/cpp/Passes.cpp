@@ -118,5 +118,4 @@ void kilnDialectNames(MlirContext c, KilnText take, void *out) { // every regist
   for (StringRef name : unwrap(c)->getAvailableDialects()) take(wrap(name), out);
 }
 void kilnWatchPasses(MlirPassManager pm, KilnEvents e) { unwrap(pm)->addInstrumentation(std::make_unique<Watch>(e)); }
-void kilnCrashReproducer(MlirPassManager pm, MlirStringRef path, bool local) { unwrap(pm)->enableCrashReproducerGeneration(text(path), local); }
 }

@@ -1,5 +1,5 @@
 //! The pipeline table: which passes take the IR from each level to the next, and why there.
-use kiln_dialects::rules::{LEVELS, Level};
+use kiln_dialects::rules::Level;
 
 /// One pass of the pipeline.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +38,4 @@ pub fn pipeline_text(from: Level, to: Level) -> Result<String, String> {
         return Err(format!("level {} comes before level {}", to.name(), from.name()));
     }
     Ok(format!("builtin.module({})", steps(from, to).iter().map(|s| s.pass).collect::<Vec<_>>().join(",")))
-}
-
-/// The level before `level`'s successor; levels in the order of [`LEVELS`].
-pub fn next(level: Level) -> Option<Level> {
-    LEVELS.iter().copied().find(|l| *l > level)
 }

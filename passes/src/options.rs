@@ -102,20 +102,3 @@ macro_rules! pass_options {
         }
     };
 }
-
-/// `flag{name=value …}` with the values that differ from the defaults; just the flag where none does.
-pub fn spell<P: Options>(flag: &str, pass: &P) -> String {
-    let given: Vec<String> = P::rows()
-        .into_iter()
-        .zip(pass.print())
-        .filter(|(row, value)| row.default != *value)
-        .map(|(row, value)| {
-            if value.contains([' ', ',']) || value.is_empty() {
-                format!("{}={{{value}}}", row.name)
-            } else {
-                format!("{}={value}", row.name)
-            }
-        })
-        .collect();
-    if given.is_empty() { flag.to_string() } else { format!("{flag}{{{}}}", given.join(" ")) }
-}

@@ -1,6 +1,6 @@
 //! What a run of a pipeline did: one row per pass run, and the tables made of them.
 use kiln_dialects::ir::Diagnostic;
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 /// One pass on one op.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -36,21 +36,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// The time of all runs of each pass, in the order of first running.
-    pub fn by_pass(&self) -> Vec<(String, Duration, usize)> {
-        let mut rows: Vec<(String, Duration, usize)> = vec![];
-        for run in self.passes.iter().filter(|r| !r.skipped) {
-            let time = Duration::from_secs_f64(run.seconds);
-            match rows.iter_mut().find(|r| r.0 == run.pass) {
-                Some(row) => {
-                    row.1 += time;
-                    row.2 += 1;
-                }
-                None => rows.push((run.pass.clone(), time, 1)),
-            }
-        }
-        rows
-    }
     /// A table of times and op counts, one line a pass run.
     pub fn table(&self) -> String {
         let mut s = format!("{:>10}  {:>6}  {:>6}  pass\n", "ms", "before", "after");

@@ -28,7 +28,6 @@ unsafe extern "C" {
     pub(crate) fn kilnParseModule(c: MlirContext, source: MlirStringRef, file: MlirStringRef) -> MlirModule;
     pub(crate) fn kilnPrintOpOnDiagnostic(c: MlirContext, on: bool);
     pub(crate) fn kilnDialectNames(c: MlirContext, take: MlirStringCallback, out: *mut c_void);
-    pub(crate) fn kilnCrashReproducer(pm: MlirPassManager, path: MlirStringRef, local: bool);
 }
 
 /// The message of a panic.

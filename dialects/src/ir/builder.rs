@@ -186,6 +186,20 @@ impl Builder {
             None => Err(format!("has no dimension {axis}")),
         }
     }
+    /// A size as a 0-d tensor.
+    pub fn size_as_tensor(&self, size: Size, to: DType) -> Result<Value, String> {
+        use crate::ops::*;
+        let Size::Dynamic(lhs) = size else {
+            return self.add(&Splat { value: Attr::scalar_int(self.ctx, to, size.known().unwrap_or(0)), sizes: vec![] });
+        };
+        // Element n of 0, 1, …, n: no op turns a size into data in another way.
+        let more = SymExpr { kind: SymKind::Add, lhs, rhs: self.index(1)? };
+        let longer = Size::Dynamic(self.create_with(&more, &[Type::index(self.ctx)], &mut [])?.result(0));
+        let all = self.add(&Iota { sizes: vec![longer], axis: 0, dtype: Type::scalar(self.ctx, DType::I64) })?;
+        let last = self.add(&Slice { input: all, offsets: vec![size], sizes: Size::all(&[1]), strides: vec![1] })?;
+        let last = self.add(&Reshape { input: last, sizes: vec![] })?;
+        if to == DType::I64 { Ok(last) } else { self.add(&Convert { input: last, dtype: Type::scalar(self.ctx, to) }) }
+    }
     /// `kiln.splat` of a number.
     pub fn splat(&self, dtype: DType, sizes: &[Size], value: f64) -> Result<Value, String> {
         self.add(&crate::ops::Splat { value: Attr::scalar(self.ctx, dtype, value), sizes: sizes.to_vec() })

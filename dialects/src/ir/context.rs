@@ -70,14 +70,6 @@ impl Ctx {
     pub fn allow_unregistered(self, on: bool) {
         unsafe { mlirContextSetAllowUnregisteredDialects(self.raw(), on) }
     }
-    /// Loads a registered dialect; false if there is none of that name.
-    pub fn load_dialect(self, name: &str) -> bool {
-        unsafe { !mlirContextGetOrLoadDialect(self.raw(), sref(name)).ptr.is_null() }
-    }
-    /// How many dialects are registered.
-    pub fn registered_dialects(self) -> usize {
-        unsafe { mlirContextGetNumRegisteredDialects(self.raw()) as usize }
-    }
     /// The names of the registered dialects, sorted.
     pub fn dialect_names(self) -> Vec<String> {
         extern "C" fn take(name: MlirStringRef, out: *mut c_void) {
@@ -88,9 +80,5 @@ impl Ctx {
         unsafe { ffi::kilnDialectNames(self.raw(), Some(take), (&raw mut all).cast()) };
         all.sort();
         all
-    }
-    /// Whether the op's dialect is loaded and knows it.
-    pub fn knows_op(self, name: &str) -> bool {
-        unsafe { mlirContextIsRegisteredOperation(self.raw(), sref(name)) }
     }
 }

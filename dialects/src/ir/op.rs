@@ -79,11 +79,6 @@ impl Op {
     pub fn set_operand(self, i: usize, v: Value) {
         unsafe { mlirOperationSetOperand(self.raw(), i as isize, v.raw()) }
     }
-    /// Replaces all operands.
-    pub fn set_operands(self, values: &[Value]) {
-        let raw: Vec<_> = values.iter().map(|v| v.raw()).collect();
-        unsafe { mlirOperationSetOperands(self.raw(), raw.len() as isize, raw.as_ptr()) }
-    }
     /// How many results.
     pub fn result_count(self) -> usize {
         unsafe { mlirOperationGetNumResults(self.raw()) as usize }
@@ -108,10 +103,6 @@ impl Op {
     /// Sets an attribute.
     pub fn set_attr(self, name: &str, a: Attr) {
         unsafe { mlirOperationSetAttributeByName(self.raw(), sref(name), a.0) }
-    }
-    /// Removes an attribute; false if there was none.
-    pub fn remove_attr(self, name: &str) -> bool {
-        unsafe { mlirOperationRemoveAttributeByName(self.raw(), sref(name)) }
     }
     /// All attributes, inherent ones included.
     pub fn attrs(self) -> Vec<(String, Attr)> {
@@ -139,20 +130,12 @@ impl Op {
     pub fn next(self) -> Option<Op> {
         Op::some(unsafe { mlirOperationGetNextInBlock(self.raw()) })
     }
-    /// Whether no result has a use.
-    pub fn is_unused(self) -> bool {
-        self.results().iter().all(|v| v.uses().is_empty())
-    }
     /// Removes it from its block and frees it. Its results have no uses left.
     pub fn erase(self) {
         unsafe {
             mlirOperationRemoveFromParent(self.raw());
             mlirOperationDestroy(self.raw())
         }
-    }
-    /// Moves it in front of another op.
-    pub fn move_before(self, other: Op) {
-        unsafe { mlirOperationMoveBefore(self.raw(), other.raw()) }
     }
     /// MLIR's verifier; its complaints are diagnostics.
     pub fn verify(self) -> bool {
@@ -191,10 +174,6 @@ impl Value {
     pub fn def(self) -> Option<Op> {
         unsafe { if mlirValueIsAOpResult(self.raw()) { Op::some(mlirOpResultGetOwner(self.raw())) } else { None } }
     }
-    /// Which result of its op it is.
-    pub fn result_index(self) -> Option<usize> {
-        unsafe { mlirValueIsAOpResult(self.raw()).then(|| mlirOpResultGetResultNumber(self.raw()) as usize) }
-    }
     /// The block whose argument it is, and which; `None` for results.
     pub fn block_arg(self) -> Option<(Block, usize)> {
         unsafe {
@@ -215,13 +194,6 @@ impl Value {
             }
         }
         all
-    }
-    /// Whether exactly one operand uses it.
-    pub fn has_one_use(self) -> bool {
-        unsafe {
-            let u = mlirValueGetFirstUse(self.raw());
-            !mlirOpOperandIsNull(u) && mlirOpOperandIsNull(mlirOpOperandGetNextUse(u))
-        }
     }
     /// Makes every user take `other`.
     pub fn replace_uses(self, other: Value) {
@@ -259,10 +231,6 @@ impl Block {
     pub fn args(self) -> Vec<Value> {
         unsafe { (0..mlirBlockGetNumArguments(self.raw())).map(|i| Value::of(mlirBlockGetArgument(self.raw(), i))).collect() }
     }
-    /// Adds an argument.
-    pub fn add_arg(self, ty: Type, loc: Loc) -> Value {
-        Value::of(unsafe { mlirBlockAddArgument(self.raw(), ty.0, loc.0) })
-    }
     /// Its last op if that is a terminator.
     pub fn terminator(self) -> Option<Op> {
         Op::some(unsafe { mlirBlockGetTerminator(self.raw()) })
@@ -284,9 +252,5 @@ impl Region {
     /// Whether it has no block.
     pub fn is_empty(self) -> bool {
         self.first().is_none()
-    }
-    /// Moves all blocks of `from` into this region, which is empty before.
-    pub fn take_body(self, from: Region) {
-        unsafe { mlirRegionTakeBody(self.raw(), from.raw()) }
     }
 }

@@ -29,10 +29,6 @@ impl PassManager {
         let ctx = op.ctx();
         ffi::with_events(ctx, self.0, events, || unsafe { mlirPassManagerRunOnOp(self.0, op.raw()).value != 0 })
     }
-    /// Writes IR and pipeline of a failing run to `path`: with `local` the IR just before the failing pass, and only that pass.
-    pub fn reproducer(&self, path: &str, local: bool) {
-        unsafe { ffi::kilnCrashReproducer(self.0, sref(path), local) }
-    }
 }
 
 impl Drop for PassManager {

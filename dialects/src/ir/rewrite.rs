@@ -70,7 +70,7 @@ extern "C" fn trampoline(
     // SAFETY: `data` is one of the boxes that apply_patterns keeps alive while the driver runs.
     let (pattern, run) = unsafe { &*data.cast::<(Pattern, *mut Run)>() };
     let op = Op::of(op);
-    let rewriter = Rewriter(unsafe { mlirPatternRewriterAsBase(rewriter) });
+    let rewriter = Rewriter::of(rewriter);
     let hit = ffi::guard(op.loc(), pattern.name, Ok(false), || (pattern.apply)(op, &rewriter));
     // SAFETY: the driver is single-threaded, and `run` outlives it.
     let run = unsafe { &mut **run };

@@ -131,11 +131,6 @@ impl Tensor {
         self.data.is_empty()
     }
 
-    /// The dtype, the shape and the elements.
-    pub fn into_parts(self) -> (DType, Vec<usize>, Data) {
-        (self.dtype, self.shape, self.data)
-    }
-
     /// The elements of a float tensor. Err: another dtype.
     pub fn as_f(&self) -> Result<&[f64], String> {
         match &self.data {

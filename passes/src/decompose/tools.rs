@@ -148,16 +148,7 @@ impl Math<'_> {
     }
     /// A size as a 0-d tensor.
     pub fn number(&self, size: Size, to: DType) -> Result<Value, String> {
-        match size {
-            Size::Static(n) => self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, to, n), sizes: vec![] }),
-            // Element n of 0, 1, …, n: no op turns a size into data in another way.
-            Size::Dynamic(_) => {
-                let longer = self.size(SymKind::Add, size, Size::Static(1))?;
-                let all = self.iota(&[longer], 0)?;
-                let last = self.b.add(&Slice { input: all, offsets: vec![size], sizes: Size::all(&[1]), strides: vec![1] })?;
-                self.convert(self.reshape(last, &[])?, to)
-            }
-        }
+        self.b.size_as_tensor(size, to)
     }
     /// A size as a number in the shape and dtype of `like`.
     pub fn number_like(&self, size: Size, like: Value) -> Result<Value, String> {

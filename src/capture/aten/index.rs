@@ -41,13 +41,7 @@ pub(super) const ROWS: &[Row] = &[
 /// Negative positions count from the end.
 fn positive(cx: &Cx, index: Value, x: Value, dim: usize) -> Result<Value, String> {
     let index = cx.convert(index, DType::I64)?;
-    let size = match cx.b.size_of(x, dim)? {
-        Size::Static(n) => cx.integer(DType::I64, n)?,
-        Size::Dynamic(n) => {
-            let ones = cx.b.splat(DType::I64, &[Size::Dynamic(n)], 1.0)?;
-            cx.b.add(&Reduce { kind: ReduceKind::Sum, input: ones, dims: vec![0] })?
-        }
-    };
+    let size = cx.b.size_as_tensor(cx.b.size_of(x, dim)?, DType::I64)?;
     let negative = cx.compare(CompareKind::Lt, index, cx.integer(DType::I64, 0)?)?;
     let moved = cx.binary(BinaryKind::Add, index, size)?;
     cx.select(negative, moved, index)

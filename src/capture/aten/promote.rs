@@ -91,17 +91,11 @@ impl Cx {
                 self.convert(v, dtype)
             }
             Some(Val::Int(Size::Static(n))) => self.integer(dtype, *n),
-            Some(Val::Int(Size::Dynamic(size))) => self.size_as_tensor(*size, dtype),
+            Some(Val::Int(Size::Dynamic(size))) => self.b.size_as_tensor(Size::Dynamic(*size), dtype),
             Some(Val::Float(x)) => self.number(dtype, *x),
             Some(Val::Bool(b)) => self.number(dtype, f64::from(*b)),
             _ => Err(format!("argument {name} should be a tensor or a number")),
         }
-    }
-    /// A symbolic size as a 0-d tensor: the sum of as many ones.
-    fn size_as_tensor(&mut self, size: Value, dtype: DType) -> Result<Value, String> {
-        let ones = self.b.splat(DType::I64, &[Size::Dynamic(size)], 1.0)?;
-        let count = self.b.add(&kiln_dialects::ops::Reduce { kind: kiln_dialects::ops::ReduceKind::Sum, input: ones, dims: vec![0] })?;
-        self.convert(count, dtype)
     }
 }
 
