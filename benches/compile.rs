@@ -11,7 +11,7 @@ use kiln::{
         value::{DType, Tensor},
     },
     lowering::pipeline_text,
-    passes::run_pipeline,
+    lowering::run_pipeline,
 };
 
 /// `layers` layers of linear, gelu, linear, residual, layer_norm on [?, 64].

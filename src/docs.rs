@@ -4,7 +4,7 @@ use kiln_dialects::{
     rules::{LEVELS, numerics},
 };
 use kiln_lowering::pipeline::STEPS;
-use kiln_passes::PASSES;
+use kiln_lowering::table;
 use std::fmt::Write;
 
 const NOTE: &str = "<!-- Generated from the tables; `./x bless` writes it anew. -->\n";
@@ -65,7 +65,7 @@ pub fn passes() -> String {
         let _ = writeln!(s, "| `{}` | `{}` | {} |", step.from.name(), step.pass, step.why);
     }
     s += "\n## Passes\n";
-    for p in PASSES {
+    for p in table::passes() {
         let levels: Vec<_> = p.levels.iter().map(|l| format!("`{}`", l.name())).collect();
         let lowers = p.lowers_to.map_or(String::new(), |l| format!(", takes the module to `{}`", l.name()));
         let _ = write!(s, "\n### `{}`\n\n{}.\n\n", p.flag, p.summary);

@@ -2,7 +2,7 @@
 use crate::{support::*, tolerance};
 use kiln::{
     dialects::{interp::Mode, ir::*, ops::OpKind, value::DType},
-    passes::{RunOptions, run_pipeline},
+    lowering::{RunOptions, run_pipeline},
 };
 use std::collections::BTreeSet;
 

@@ -3,11 +3,12 @@ use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
 };
-use kiln_passes::{
-    Failure, Numerics, PASSES, Pass, PassError, RunOptions,
+use kiln_lowering::{
+    PassError, RunOptions,
     manager::{parse, split_reproducer},
-    run_pipeline,
+    passes, run_pipeline,
 };
+use kiln_passes::{Failure, Numerics, Pass};
 use std::{
     panic::catch_unwind,
     sync::atomic::{AtomicUsize, Ordering},
@@ -20,7 +21,7 @@ fn module(c: &Context, text: &str) -> Module {
     crate::watchdog::arm();
     Module::parse(c.ctx(), text.as_bytes(), "test.mlir").unwrap_or_else(|e| panic!("{e}")).0
 }
-fn run(m: &Module, pipeline: &str, options: &RunOptions) -> Result<kiln_passes::Report, PassError> {
+fn run(m: &Module, pipeline: &str, options: &RunOptions) -> Result<kiln_lowering::Report, PassError> {
     run_pipeline(m, pipeline, options, &|_, _, _| ())
 }
 
@@ -55,7 +56,7 @@ fn register() {
 #[test]
 fn options_survive_a_textual_round_trip() {
     let c = Context::new();
-    for p in PASSES {
+    for p in passes() {
         let rows = (p.options)();
         let defaults: Vec<&str> = rows.iter().map(|o| o.default.as_str()).collect();
         assert_eq!((p.round_trip)(&defaults).expect("defaults parse"), defaults, "{}", p.flag);
@@ -250,7 +251,7 @@ fn eight_threads_compile_at_once() {
 fn watchers_that_panic_do_not_unwind_through_cpp() {
     let c = Context::new();
     let m = module(&c, TWO);
-    let options = RunOptions { print_after: kiln_passes::manager::Selection::All, ..Default::default() };
+    let options = RunOptions { print_after: kiln_lowering::manager::Selection::All, ..Default::default() };
     let quiet = catch_unwind(|| ()).is_ok();
     assert!(quiet);
     std::panic::set_hook(Box::new(|_| ()));

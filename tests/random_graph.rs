@@ -13,7 +13,8 @@ use kiln::{
         sym::Dim as Extent,
         value::DType,
     },
-    passes::{Numerics, RunOptions, run_pipeline},
+    lowering::{RunOptions, run_pipeline},
+    passes::Numerics,
 };
 use proptest::{
     strategy::{Strategy, ValueTree},

@@ -64,6 +64,9 @@ LogicalResult kiln::KilnDialect::verifyRegionResultAttribute(Operation *op, unsi
 LogicalResult kiln::GetGlobalOp::verifySymbolUses(SymbolTableCollection &tables) {
   return success(kilnVerifySymbolUses(wrap(getOperation()), wrap(tables.lookupNearestSymbolFrom(*this, getGlobalAttr()))));
 }
+LogicalResult kiln::LaunchOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return success(kilnVerifySymbolUses(wrap(getOperation()), wrap(tables.lookupNearestSymbolFrom(*this, getKernelAttr()))));
+}
 void kiln::GetGlobalOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   if (getIsMutable()) effects.emplace_back(MemoryEffects::Read::get());
 }
@@ -88,6 +91,18 @@ bool kilnLayoutRead(MlirAttribute a, void (*strides)(intptr_t, const int64_t *, 
   strides(layout.getStrides().size(), layout.getStrides().data(), out);
   *offset = layout.getOffset();
   *alignment = layout.getAlignment();
+  return true;
+}
+MlirAttribute kilnScheduleGet(MlirStringRef strategy, MlirAttribute parameters) {
+  auto dict = cast<DictionaryAttr>(unwrap(parameters));
+  return wrap(Attribute(kiln::ScheduleAttr::get(dict.getContext(), unwrap(strategy), dict)));
+}
+// The strategy's bytes belong to the context.
+bool kilnScheduleRead(MlirAttribute a, MlirStringRef *strategy, MlirAttribute *parameters) {
+  auto schedule = dyn_cast<kiln::ScheduleAttr>(unwrap(a));
+  if (!schedule) return false;
+  *strategy = wrap(schedule.getStrategy());
+  *parameters = wrap(Attribute(schedule.getParameters()));
   return true;
 }
 // As mlirModuleCreateParse, with a file name for locations.

@@ -65,6 +65,12 @@ def Kiln_LayoutAttr : Kiln_Attr<"Layout", "layout"> {
   let assemblyFormat = "`<` `[` (`]`) : ($strides^ `]`)? `,` `offset` `=` $offset `,` `alignment` `=` $alignment `>`";
 }
 
+def Kiln_ScheduleAttr : Kiln_Attr<"Schedule", "schedule"> {
+  let summary = "How a kernel is computed: a strategy and its parameters";
+  let parameters = (ins StringRefParameter<>:$strategy, "::mlir::DictionaryAttr":$parameters);
+  let assemblyFormat = "`<` $strategy `,` $parameters `>`";
+}
+
 // The dtype rules are in Rust, where they can say a sentence; here only "a ranked tensor".
 defvar Tensor = AnyRankedTensor;
 defvar keyType = "::mlir::RankedTensorType::get({2}, ::mlir::IntegerType::get($_self.getContext(), 64))";

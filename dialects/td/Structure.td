@@ -51,4 +51,11 @@ def Kiln_GetGlobalOp : Kiln_Op<"get_global", [DeclareOpInterfaceMethods<MemoryEf
   let results = (outs Tensor:$result);
   let assemblyFormat = "(`mutable` $is_mutable^)? $global attr-dict `:` type($result)";
 }
+
+def Kiln_LaunchOp : Kiln_Op<"launch", [Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Runs a kernel: a module of that name with one function of that name, which takes the inputs, then the sizes, and gives the results. outs are the memory that the results are written to";
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Tensor>:$inputs, Variadic<Index>:$sizes, Variadic<Tensor>:$outs);
+  let results = (outs Variadic<Tensor>:$results);
+  let assemblyFormat = "$kernel `ins` `(` ($inputs^ `:` type($inputs))? `)` (`sizes` `(` $sizes^ `)`)? `outs` `(` $outs `:` type($outs) `)` attr-dict `->` type($results)";
+}
 #endif

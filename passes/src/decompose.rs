@@ -26,7 +26,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     ops::OpKind,
-    rules::{LEVELS, Level},
+    rules::{GRAPH_LEVELS, Level},
 };
 use tools::Math;
 
@@ -41,7 +41,7 @@ crate::pass_options! {
 impl Pass for Decompose {
     const FLAG: &'static str = "kiln-decompose";
     const SUMMARY: &'static str = "Writes composite ops as prims";
-    const LEVELS: &'static [Level] = LEVELS;
+    const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const LOWERS_TO: Option<Level> = Some(Level::Prims);
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Reassociates;
@@ -93,12 +93,12 @@ fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>, String> {
         CrossEntropy | Dropout => loss::expand(kind, op, b),
         Interpolate | MaxPool | AvgPool | AdaptiveAvgPool => image::expand(kind, op, b),
         Attention => return attention::expand(op, b),
-        Sym | SymExpr | Dim | BindShape | Global | GetGlobal | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sqrt
-        | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf | Ceil | Floor | RoundEven | Trunc | Not | IsFinite
-        | IsNan | Add | Sub | Mul | Div | Rem | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare | Select
-        | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim | Reshape | Transpose | Slice | Pad | Concat | Reverse
-        | Gather | Scatter | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort | TopK | DotGeneral
-        | Convolution | ReduceWindow | RandomBits | RandomUniform | RandomNormal | If | While | Scan | Yield | CustomCall => {
+        Sym | SymExpr | Dim | BindShape | Global | GetGlobal | Launch | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log | Log1p | Log2
+        | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf | Ceil | Floor | RoundEven | Trunc | Not
+        | IsFinite | IsNan | Add | Sub | Mul | Div | Rem | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare
+        | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim | Reshape | Transpose | Slice | Pad | Concat
+        | Reverse | Gather | Scatter | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort | TopK
+        | DotGeneral | Convolution | ReduceWindow | RandomBits | RandomUniform | RandomNormal | If | While | Scan | Yield | CustomCall => {
             Err("is a prim and has no decomposition".into())
         }
     };

@@ -1,15 +1,12 @@
-//! Passes that change IR within a level, one file each; the table that names them; and what runs pipelines of them.
+//! Passes that change IR within a level, one file each, and the table that names them.
 //!
 //! The stem of a pass's file is its flag without `kiln-`, its test input `tests/passes/<stem>.mlir` and its snapshots `snapshots/<stem>/`.
 // So that a pass reads the same inside of this crate and outside.
 extern crate self as kiln_passes;
 
-pub mod manager;
 pub mod names;
 pub mod options;
 pub mod pass;
-pub mod report;
-pub mod reproducer;
 pub mod table;
 
 pub mod decompose;
@@ -17,6 +14,5 @@ pub mod refine_shapes;
 pub mod simplify;
 pub mod verify_level;
 
-pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use pass::{Failure, Numerics, Pass, PassRow};
-pub use table::{PASSES, register_all};
+pub use table::PASSES;

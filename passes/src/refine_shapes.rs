@@ -19,7 +19,7 @@ use crate::pass::{Failure, Numerics, Pass};
 use analysis::Facts;
 use kiln_dialects::{
     ir::{Attr, Op, walk},
-    rules::{LEVELS, Level},
+    rules::{GRAPH_LEVELS, Level},
 };
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ crate::pass_options! {
 impl Pass for RefineShapes {
     const FLAG: &'static str = "kiln-refine-shapes";
     const SUMMARY: &'static str = "Propagates sizes, static and symbolic, into types and size operands";
-    const LEVELS: &'static [Level] = LEVELS;
+    const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {

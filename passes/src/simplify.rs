@@ -23,7 +23,7 @@ use kiln_dialects::{
     interp,
     ir::*,
     ops::{Constant, OpKind},
-    rules::{CONSTANT_LIMIT, LEVELS, Level, tensor_type},
+    rules::{CONSTANT_LIMIT, GRAPH_LEVELS, Level, tensor_type},
     value::Tensor,
 };
 use std::rc::Rc;
@@ -41,7 +41,7 @@ crate::pass_options! {
 impl Pass for Simplify {
     const FLAG: &'static str = "kiln-simplify";
     const SUMMARY: &'static str = "Algebraic identities, constant folding, and movement ops that cancel or sink";
-    const LEVELS: &'static [Level] = LEVELS;
+    const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {

@@ -3,10 +3,7 @@ use super::{
     OptError,
     passes::{self, PassUse},
 };
-use crate::{
-    Exit,
-    passes::{names, table},
-};
+use crate::{Exit, lowering::table, passes::names};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ContextKind, error::ErrorKind};
 use std::{ffi::OsString, path::PathBuf};
 
@@ -210,7 +207,7 @@ fn explain(e: clap::Error) -> OptError {
         let name = arg.trim_start_matches('-').split('=').next().unwrap_or("");
         let command = command();
         let own = command.get_arguments().filter_map(|a| a.get_long());
-        let near = names::nearest(name, own.chain(table::PASSES.iter().map(|p| p.flag)));
+        let near = names::nearest(name, own.chain(table::passes().iter().map(|p| p.flag)));
         let hint = near.map_or(String::new(), |n| format!("; did you mean '--{n}'?"));
         return OptError::usage(format!("there is no option or pass '{arg}'{hint} (--help prints the options, --list-passes the passes)"));
     }

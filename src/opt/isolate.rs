@@ -199,7 +199,7 @@ fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<Pa
     let parts = super::diagnostics::parts(text, cli.split_input_file);
     let part = parts.get(board.0.part.load(Ordering::Acquire) as usize).ok_or("no such part of the input")?;
     let path = cli.reproducer.clone().unwrap_or_else(reproducer_path);
-    let text = crate::passes::manager::reproducer_of_text(part.text, &board.0.pipeline.get());
+    let text = crate::lowering::manager::reproducer_of_text(part.text, &board.0.pipeline.get());
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(path)
 }

@@ -16,12 +16,12 @@ use crate::{
         ir::{Attr, Context, Ctx, Diagnostic, Module, ParseError},
         rules::{LEVELS, Level},
     },
-    lowering,
-    passes::{
-        PassError, RunOptions,
+    lowering::{
+        self, PassError, RunOptions,
         manager::{self, Moment, split_reproducer},
-        names, pass, run_pipeline, table,
+        run_pipeline, table,
     },
+    passes::{names, pass},
 };
 use std::{path::Path, time::Instant};
 
@@ -62,7 +62,7 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
         let hint = names::hint(t, TARGETS.iter().copied());
         return Err(OptError::usage(format!("there is no target '{t}'{hint} (targets: {})", TARGETS.join(", "))));
     }
-    for row in table::PASSES.iter().filter(|p| p.required && cli.disable_pass.iter().any(|d| d == p.flag)) {
+    for row in table::passes().iter().filter(|p| p.required && cli.disable_pass.iter().any(|d| d == p.flag)) {
         console.err(format!("warning: {} is required; without it later passes may fail\n", row.flag).as_bytes());
     }
     let text = std::str::from_utf8(job.source).ok().filter(|_| !job.source.starts_with(crate::dialects::ir::BYTECODE_MAGIC));

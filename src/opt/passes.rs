@@ -7,7 +7,8 @@ use crate::{
         ops::UPSTREAM_PASSES,
         rules::{LEVELS, Level},
     },
-    passes::{PASSES, PassRow, names, register_all, table},
+    lowering::table::{self, passes as all_passes, register_all},
+    passes::{PassRow, names},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 use std::fmt::Write;
@@ -34,7 +35,7 @@ pub fn add_flags(mut command: Command) -> Command {
         arg.num_args(0..=1).require_equals(true).default_missing_value("").help_heading("Passes of kiln, with their options as name=value")
     };
     let own: Vec<String> = command.get_arguments().filter_map(|a| a.get_long()).map(String::from).collect();
-    for row in PASSES {
+    for row in all_passes() {
         command = command.arg(flag(row.flag).help(summary(row)));
     }
     // An option of kiln-opt wins over a pass of the same name, which --pass-pipeline still reaches.
@@ -52,7 +53,7 @@ fn summary(row: &PassRow) -> String {
 
 /// The passes of a command line, in order.
 pub fn in_order(matches: &ArgMatches) -> Vec<PassUse> {
-    let flags = PASSES.iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
+    let flags = all_passes().iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
     let mut all: Vec<(usize, PassUse)> = vec![];
     for flag in flags {
         // Options of kiln-opt that share a pass's name are not of this type, hence `try_`.
@@ -68,7 +69,7 @@ pub fn in_order(matches: &ArgMatches) -> Vec<PassUse> {
 
 /// Fails, with the nearest name, if there is no pass of that flag.
 pub fn known(flag: &str) -> Result<(), OptError> {
-    let all = || PASSES.iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
+    let all = || all_passes().iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
     if all().any(|f| f == flag) || is_registered(flag) {
         return Ok(());
     }
@@ -102,7 +103,7 @@ fn levels(row: &PassRow) -> String {
 /// What `--list-passes` prints.
 pub fn list() -> String {
     let mut s = String::from("Passes of kiln\n");
-    for row in PASSES {
+    for row in all_passes() {
         let required = if row.required { ", required" } else { "" };
         let _ = writeln!(s, "  --{}\n      {}\n      {}; {}{required}", row.flag, row.summary, levels(row), row.numerics.name());
         for o in (row.options)() {

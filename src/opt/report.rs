@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     dialects::ir::{Diagnostic, Op, PrintOptions},
-    passes::{PassRun, Report, manager::Selection},
+    lowering::{PassRun, Report, manager::Selection},
 };
 use std::{cell::RefCell, fmt::Write, path::PathBuf};
 

@@ -12,7 +12,7 @@ use kiln::{
         value::{DType, Tensor},
     },
     lowering::pipeline_text,
-    passes::run_pipeline,
+    lowering::run_pipeline,
     tolerance,
 };
 use std::path::{Path, PathBuf};

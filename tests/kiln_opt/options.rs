@@ -20,7 +20,7 @@ fn lists() {
         assert!(own.contains(part), "no {part:?} in\n{own}");
     }
     assert!(upstream.contains("--canonicalize\n") && upstream.contains("--affine-loop-tile\n"));
-    assert_eq!(own.matches("  --").count(), kiln::passes::PASSES.len());
+    assert_eq!(own.matches("  --").count(), kiln::lowering::passes().len());
     let levels = ok(&["--list-levels"]);
     let names: Vec<_> = levels.lines().filter_map(|l| l.split_whitespace().next()).collect();
     assert_eq!(names, kiln::dialects::rules::LEVELS.iter().map(|l| l.name()).collect::<Vec<_>>());

@@ -32,7 +32,7 @@ fn a_textual_pipeline_is_the_same_as_flags() {
 #[test]
 fn every_pass_has_a_flag() {
     let upstream = kiln::dialects::ops::UPSTREAM_PASSES.iter().map(|p| p.0).filter(|f| kiln::dialects::ffi::is_registered(f));
-    let flags: Vec<&str> = upstream.chain(kiln::passes::PASSES.iter().map(|p| p.flag)).collect();
+    let flags: Vec<&str> = upstream.chain(kiln::lowering::passes().iter().map(|p| p.flag)).collect();
     assert!(flags.len() > 250, "{}", flags.len());
     let folder = temporary();
     let reproducer = format!("--reproducer={}", path(&folder, "reproducer.mlir"));

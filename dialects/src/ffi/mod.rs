@@ -18,6 +18,8 @@ use std::{
 unsafe extern "C" {
     pub(crate) fn mlirGetDialectHandle__kiln__() -> MlirDialectHandle;
     pub(crate) fn kilnLayoutGet(c: MlirContext, n: isize, strides: *const i64, offset: i64, alignment: i64) -> MlirAttribute;
+    pub(crate) fn kilnScheduleGet(strategy: MlirStringRef, parameters: MlirAttribute) -> MlirAttribute;
+    pub(crate) fn kilnScheduleRead(a: MlirAttribute, strategy: *mut MlirStringRef, parameters: *mut MlirAttribute) -> bool;
     pub(crate) fn kilnLayoutRead(
         a: MlirAttribute,
         take: extern "C" fn(isize, *const i64, *mut c_void),

@@ -100,6 +100,15 @@ impl Attr {
         unsafe { ffi::kilnLayoutRead(self.0, take, (&raw mut strides).cast(), &mut offset, &mut alignment) }
             .then_some((strides, offset, alignment))
     }
+    /// `#kiln.schedule<"strategy", {…}>`.
+    pub fn schedule(c: Ctx, strategy: &str, parameters: &[(&str, Attr)]) -> Attr {
+        Attr(unsafe { ffi::kilnScheduleGet(sref(strategy), Attr::dictionary(c, parameters).0) })
+    }
+    /// Strategy and parameters of a `#kiln.schedule`.
+    pub fn as_schedule(self) -> Option<(String, Attr)> {
+        let (mut strategy, mut parameters) = (sref(""), self.0);
+        unsafe { ffi::kilnScheduleRead(self.0, &mut strategy, &mut parameters).then(|| (text(strategy), Attr(parameters))) }
+    }
     /// Literal elements of the tensor's own dtype and shape.
     pub fn dense(c: Ctx, t: &Tensor) -> Result<Attr, String> {
         let dims: Vec<_> = t.shape().iter().map(|d| crate::sym::Dim::Known(*d as i64)).collect();

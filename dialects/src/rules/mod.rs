@@ -6,6 +6,7 @@ mod canonical;
 mod contract;
 mod fold;
 mod image;
+mod level;
 mod norm;
 mod numerics;
 mod pointwise;
@@ -14,6 +15,7 @@ mod verify;
 
 pub use canonical::CANONICAL;
 pub use fold::{Fold, fold};
+pub use level::{GRAPH_LEVELS, LEVELS, Level};
 pub use numerics::numerics;
 pub use shape::{Sizes, TensorType, infer, infer_types, tensor_type, unify};
-pub use verify::{CONSTANT_LIMIT, LEVELS, Level, verify, verify_arg_attr, verify_op_attr, verify_regions, verify_symbol};
+pub use verify::{CONSTANT_LIMIT, verify, verify_arg_attr, verify_op_attr, verify_regions, verify_symbol};

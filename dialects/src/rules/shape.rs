@@ -384,6 +384,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         | OpKind::BindShape
         | OpKind::Global
         | OpKind::GetGlobal
+        | OpKind::Launch
         | OpKind::Constant
         | OpKind::If
         | OpKind::While

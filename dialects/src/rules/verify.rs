@@ -1,58 +1,10 @@
 //! What an op must satisfy beyond its type rule. Messages are sentences without the op's name.
 use super::shape::{TensorType, tensor_type, unify_all, want};
+use super::{LEVELS, Level};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 /// IR never holds more data than this, in bytes; more belongs in a `kiln.global` with a source.
 pub const CONSTANT_LIMIT: usize = 4096;
-
-/// A level of the IR. A module says its own in `kiln.level`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// Composite ops and prims, as captured.
-    Graph,
-    /// Prims, and composites that have a kernel strategy of their own.
-    Prims,
-}
-
-/// All levels in the order in which a graph goes through them.
-pub const LEVELS: &[Level] = &[Level::Graph, Level::Prims];
-
-impl Level {
-    /// The name in `kiln.level` and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Level::Graph => "graph",
-            Level::Prims => "prims",
-        }
-    }
-    /// What the IR is there.
-    pub const fn summary(self) -> &'static str {
-        match self {
-            Level::Graph => "the kiln dialect on tensors: composite ops and prims, symbolic sizes, weights as kiln.global",
-            Level::Prims => "about 80 primitive ops; composites with a kernel strategy of their own may stay whole",
-        }
-    }
-    /// The level of that name.
-    pub fn from_name(name: &str) -> Option<Level> {
-        LEVELS.iter().copied().find(|l| l.name() == name)
-    }
-    /// Whether an op may appear on this level.
-    pub fn allows(self, op: Op) -> bool {
-        match (self, op.kind()) {
-            (Level::Graph, Some(_)) => true,
-            (Level::Prims, Some(kind)) => !kind.is_composite() || kind.has_strategy(),
-            (_, None) => ["builtin.module", "func.func", "func.return", "func.call", "arith.constant"].iter().any(|n| op.is(n)),
-        }
-    }
-}
-
-impl OpKind {
-    /// Whether the composite may stay whole below the `graph` level, since one kernel can compute it.
-    pub fn has_strategy(self) -> bool {
-        use OpKind::*;
-        matches!(self, Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy)
-    }
-}
 
 fn data_limit(a: Attr) -> Result<TensorType, String> {
     let ty = tensor_type(a.type_of())?;
@@ -108,6 +60,10 @@ pub fn verify(op: Op) -> Result<(), String> {
             }
         }
         OpKind::GetGlobal => tensor_type(op.result(0).ty()).map(|_| ()),
+        OpKind::Launch => {
+            let (outs, results) = (types(&Launch::read(&view)?.outs), types(&op.results()));
+            want(outs == results, || format!("writes to {} but has results {}", list(&outs), list(&results)))
+        }
         OpKind::Constant => data_limit(Constant::read(&view)?.value).map(|_| ()),
         OpKind::If => {
             let c = tensor_type(op.operand(0).ty())?;
@@ -233,8 +189,11 @@ fn verify_scan(op: Op) -> Result<(), String> {
     same(&results, &need, "has results")
 }
 
-/// `kiln.get_global` against the symbol it names.
+/// `kiln.get_global` and `kiln.launch` against the symbol that they name.
 pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<(), String> {
+    if let Some(o) = Launch::of(op) {
+        return want(found.is_some_and(|f| f.is("builtin.module")), || format!("names @{}, which is no module of a kernel", o.kernel));
+    }
     let o = GetGlobal::of(op).ok_or("names no global")?;
     let g = found.and_then(Global::of).ok_or_else(|| format!("names @{}, which is no kiln.global", o.global))?;
     want(o.is_mutable == g.is_mutable, || format!("and its kiln.global @{} disagree on 'mutable'", o.global))?;
@@ -252,14 +211,27 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
         }
         "kiln.target" => want(value.as_string().is_some(), || "needs a string as kiln.target".into())?,
         "kiln.options" => want(value.entries().is_some(), || "needs a dictionary as kiln.options".into())?,
+        "kiln.schedule" => {
+            let known = value.as_schedule().is_some();
+            want(known, || format!("needs #kiln.schedule<\"strategy\", {{...}}> as kiln.schedule, has {value}"))?;
+            return want(op.is("func.func"), || "has kiln.schedule, which belongs on a kernel's function".into());
+        }
+        "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
     }
     want(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
 
-/// `kiln.layout` on function arguments (with their type) and results (without).
+/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.sizes` and `kiln.noalias` on a kernel's arguments.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
-    want(name == "kiln.layout", || format!("has argument attribute {name}, which the kiln dialect does not know"))?;
+    match name {
+        "kiln.layout" => {}
+        "kiln.noalias" => return Ok(()),
+        "kiln.sizes" => {
+            return want(value.as_i64s().is_some(), || format!("needs array<i64: ...> as kiln.sizes, has {value}"));
+        }
+        _ => return Err(format!("has argument attribute {name}, which the kiln dialect does not know")),
+    }
     let (strides, offset, alignment) = value.as_layout().ok_or_else(|| format!("needs #kiln.layout<...> as kiln.layout, has {value}"))?;
     want(offset >= 0, || format!("has a layout with offset {offset}"))?;
     want(alignment >= 0 && (alignment == 0 || (alignment as u64).is_power_of_two()), || {

@@ -1,5 +1,5 @@
 //! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can be bisected and disabled, IR is dumped.
-use crate::{names, table};
+use crate::table;
 pub use crate::{
     report::{PassRun, Report},
     reproducer::{reproducer_of_text, reproducer_text, split_reproducer},
@@ -9,6 +9,7 @@ use kiln_dialects::{
     ir::*,
     ops::UPSTREAM_PASSES,
 };
+use kiln_passes::names;
 use std::{
     cell::RefCell,
     collections::BTreeSet,
@@ -217,7 +218,7 @@ pub fn parse(ctx: Ctx, pipeline: &str) -> Result<PassManager, PassError> {
     table::register_all().map_err(PassError::Pipeline)?;
     for name in pass_names(pipeline) {
         if !is_registered(&name) {
-            let known = table::PASSES.iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
+            let known = table::passes().iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
             let hint = names::hint(&name, known);
             return Err(PassError::Pipeline(format!("there is no pass '{name}'{hint} (kiln-opt --list-passes prints all)")));
         }

@@ -1,0 +1,118 @@
+//! The levels: what the IR is on the way from a captured graph to machine code.
+use crate::{ir::Op, ops::OpKind};
+
+/// A level of the IR. A module says its own in `kiln.level`; a module inside of it has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Composite ops and prims, as captured.
+    Graph,
+    /// Prims, and composites that have a kernel strategy of their own.
+    Prims,
+    /// A host function of launches; one module of prims per kernel.
+    Kernels,
+    /// Each kernel as linalg on tensors.
+    Linalg,
+    /// The same with a schedule on each kernel.
+    Scheduled,
+    /// Each kernel as loops and vectors on memory.
+    Tiled,
+    /// The host function with its memory planned.
+    Program,
+    /// The host function as calls inside of parallel regions; kernels behind their ABI.
+    Target,
+    /// The llvm dialect.
+    Llvm,
+}
+
+/// All levels in the order in which a graph goes through them.
+pub const LEVELS: &[Level] = &[
+    Level::Graph,
+    Level::Prims,
+    Level::Kernels,
+    Level::Linalg,
+    Level::Scheduled,
+    Level::Tiled,
+    Level::Program,
+    Level::Target,
+    Level::Llvm,
+];
+/// The levels on which the whole program is one graph of `kiln` ops.
+pub const GRAPH_LEVELS: &[Level] = &[Level::Graph, Level::Prims];
+
+/// Dialects of a kernel between `linalg` and the conversion to llvm.
+const KERNEL: &[&str] = &["builtin", "func", "arith", "math", "tensor", "linalg", "affine"];
+const CODE: &[&str] = &["builtin", "func", "arith", "math", "affine", "scf", "cf", "memref", "vector", "ub", "index", "x86vector", "amx"];
+
+impl Level {
+    /// The name in `kiln.level` and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Graph => "graph",
+            Level::Prims => "prims",
+            Level::Kernels => "kernels",
+            Level::Linalg => "linalg",
+            Level::Scheduled => "scheduled",
+            Level::Tiled => "tiled",
+            Level::Program => "program",
+            Level::Target => "target",
+            Level::Llvm => "llvm",
+        }
+    }
+    /// What the IR is there.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Level::Graph => "the kiln dialect on tensors: composite ops and prims, symbolic sizes, weights as kiln.global",
+            Level::Prims => "about 80 primitive ops; composites with a kernel strategy of their own may stay whole",
+            Level::Kernels => "a host function of kiln.launch, and one module of prims per kernel; identical kernels are one",
+            Level::Linalg => "each kernel as linalg on tensors",
+            Level::Scheduled => "the same with #kiln.schedule on each kernel: strategy and tile sizes",
+            Level::Tiled => "each kernel as scf loops around vectors on memrefs",
+            Level::Program => "the host function with its arena planned: offsets, lifetimes, in-place reuse",
+            Level::Target => "the host function as omp regions of calls; kernels take bare pointers",
+            Level::Llvm => "the llvm dialect",
+        }
+    }
+    /// The level of that name.
+    pub fn from_name(name: &str) -> Option<Level> {
+        LEVELS.iter().copied().find(|l| l.name() == name)
+    }
+    /// Whether an op may appear on this level.
+    pub fn allows(self, op: Op) -> bool {
+        let Some(kind) = op.kind() else { return self.allows_foreign(op) };
+        match self {
+            Level::Graph => kind != OpKind::Launch,
+            Level::Prims => kind != OpKind::Launch && (!kind.is_composite() || kind.has_strategy()),
+            Level::Kernels => !kind.is_composite() || kind.has_strategy(),
+            Level::Linalg | Level::Scheduled | Level::Tiled | Level::Program => kind.is_host_structure(),
+            Level::Target => matches!(kind, OpKind::Global),
+            Level::Llvm => false,
+        }
+    }
+    fn allows_foreign(self, op: Op) -> bool {
+        let name = op.name();
+        let dialect = name.split('.').next().unwrap_or("");
+        match self {
+            Level::Graph | Level::Prims => {
+                ["builtin.module", "func.func", "func.return", "func.call", "arith.constant"].contains(&name.as_str())
+            }
+            Level::Kernels => ["builtin", "func", "arith"].contains(&dialect) || name == "tensor.empty",
+            Level::Linalg | Level::Scheduled => KERNEL.contains(&dialect),
+            Level::Tiled | Level::Program => CODE.contains(&dialect) || dialect == "tensor",
+            Level::Target => CODE.contains(&dialect) || ["omp", "llvm"].contains(&dialect),
+            Level::Llvm => ["builtin", "llvm", "omp"].contains(&dialect),
+        }
+    }
+}
+
+impl OpKind {
+    /// Whether the composite may stay whole below the `graph` level, since one kernel can compute it.
+    pub fn has_strategy(self) -> bool {
+        use OpKind::*;
+        matches!(self, Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy)
+    }
+    /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views and launches.
+    pub fn is_host_structure(self) -> bool {
+        use OpKind::*;
+        matches!(self, Sym | SymExpr | Dim | BindShape | Global | GetGlobal | Launch | Reshape)
+    }
+}

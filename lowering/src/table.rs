@@ -1,0 +1,27 @@
+//! The pass table: one row a pass, those within a level and those between levels. Registration, help and docs/passes.md come from it.
+use kiln_passes::PassRow;
+use std::sync::OnceLock;
+
+/// The lowering passes, sorted by flag.
+const LOWERINGS: &[PassRow] = &[];
+
+/// Every pass of kiln, sorted by flag.
+pub fn passes() -> &'static [&'static PassRow] {
+    static ALL: OnceLock<Vec<&'static PassRow>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut all: Vec<_> = kiln_passes::PASSES.iter().chain(LOWERINGS).collect();
+        all.sort_by_key(|p| p.flag);
+        all
+    })
+}
+
+/// The row of a flag.
+pub fn find(flag: &str) -> Option<&'static PassRow> {
+    passes().iter().copied().find(|p| p.flag == flag)
+}
+
+/// Registers all of them, once per process.
+pub fn register_all() -> Result<(), String> {
+    static DONE: OnceLock<Result<(), String>> = OnceLock::new();
+    DONE.get_or_init(|| passes().iter().try_for_each(|p| (p.register)())).clone()
+}
