@@ -115,6 +115,10 @@ impl Dim {
             _ => self != other && self.sub(other).known().is_some_and(|d| d != 0),
         }
     }
+    /// The terms of an expression: factors and coefficient.
+    pub fn terms(&self) -> Vec<(Vec<Atom>, i64)> {
+        if let Dim::Expr(p) = self { p.0.iter().map(|(f, n)| (f.clone(), *n)).collect() } else { vec![] }
+    }
     /// Every factor of every term.
     pub fn atoms(&self) -> Vec<&Atom> {
         if let Dim::Expr(p) = self { p.0.keys().flatten().collect() } else { vec![] }

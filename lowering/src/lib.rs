@@ -1,9 +1,11 @@
 //! What takes IR from level to level. One table makes the pipelines of the library, of `kiln-opt`, of the dumper and of the tests.
+mod index;
 pub mod manager;
 pub mod pipeline;
 pub mod report;
 pub mod reproducer;
 pub mod table;
+pub mod to_kernels;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use pipeline::{Step, pipeline_text, steps};

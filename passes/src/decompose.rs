@@ -33,7 +33,7 @@ use tools::Math;
 crate::pass_options! {
     /// The pass.
     pub struct Decompose {
-        /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means all that may
+        /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means all that may, `none` none
         pub keep: Vec<String> = vec!["attention".into()],
     }
 }
@@ -71,6 +71,9 @@ impl Pass for Decompose {
 impl Decompose {
     fn kept(&self) -> Result<Vec<OpKind>, Failure> {
         let able: Vec<OpKind> = OpKind::ALL.iter().copied().filter(|k| k.has_strategy()).collect();
+        if self.keep == ["none"] {
+            return Ok(vec![]);
+        }
         if self.keep.iter().any(|k| k == "strategies") {
             return Ok(able);
         }

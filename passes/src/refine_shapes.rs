@@ -16,7 +16,7 @@ mod analysis;
 mod apply;
 
 use crate::pass::{Failure, Numerics, Pass};
-use analysis::Facts;
+pub use analysis::Facts;
 use kiln_dialects::{
     ir::{Attr, Op, walk},
     rules::{GRAPH_LEVELS, Level},

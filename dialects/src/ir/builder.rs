@@ -130,11 +130,26 @@ impl Builder {
             mlirOperationStateAddAttributes(&mut state, named.len() as isize, named.as_ptr());
             mlirOperationStateAddOwnedRegions(&mut state, regions.len() as isize, regions.as_ptr());
             let op = Op::some(mlirOperationCreate(&mut state)).ok_or_else(|| format!("MLIR refused to make a {name}"))?;
+            self.insert(op);
+            Ok(op)
+        }
+    }
+
+    /// A copy of an op with everything inside of it, with other operands.
+    pub fn clone_op(&self, op: Op, operand: &dyn Fn(Value) -> Value) -> Result<Op, String> {
+        let copy = Op::some(unsafe { mlirOperationClone(op.raw()) }).ok_or_else(|| format!("MLIR refused to copy a {}", op.name()))?;
+        for (i, v) in op.operands().into_iter().enumerate() {
+            copy.set_operand(i, operand(v));
+        }
+        self.insert(copy);
+        Ok(copy)
+    }
+    fn insert(&self, op: Op) {
+        unsafe {
             match self.before {
                 Some(next) => mlirBlockInsertOwnedOperationBefore(self.block.raw(), next.raw(), op.raw()),
                 None => mlirBlockAppendOwnedOperation(self.block.raw(), op.raw()),
             }
-            Ok(op)
         }
     }
 

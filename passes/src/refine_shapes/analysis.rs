@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// Sizes of tensors and values of sizes.
 #[derive(Default)]
-pub(super) struct Facts {
+pub struct Facts {
     tensors: HashMap<Value, Vec<Dim>>,
     sizes: HashMap<Value, Dim>,
     /// Least and greatest value of a symbol, by name.

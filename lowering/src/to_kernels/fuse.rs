@@ -1,0 +1,49 @@
+//! `kiln-fuse`: groups ops into kernels and makes the host function that launches them.
+//!
+//! Why: a value that stays in registers costs nothing, one that goes through memory costs its bytes twice. Upstream fuses one linalg op into
+//! another; it does not see reductions with what is around them, several results, or views, and it leaves no reason for what it does not fuse.
+//!
+//! Numerics: exact on this level; an op that several kernels compute again gives the same bits in each.
+//!
+//! ```text
+//! before:  %0 = kiln.dot_general %x, %w …   %1 = kiln.add %0, %b …   return %1
+//! after:   %1 = kiln.launch @dot_general_add ins(%x, %w, %b) outs(%e)   return %1
+//!          module @dot_general_add { func.func @dot_general_add(%x, %w, %b) { … } }
+//! ```
+use super::{graph::Graph, group, outline};
+use kiln_dialects::{
+    ir::{Attr, Op, walk},
+    rules::Level,
+};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Fuse {
+        /// Rounds of size propagation
+        pub rounds: usize = 8,
+    }
+}
+
+impl Pass for Fuse {
+    const FLAG: &'static str = "kiln-fuse";
+    const SUMMARY: &'static str = "Groups ops into kernels and makes the host function that launches them";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const LOWERS_TO: Option<Level> = Some(Level::Kernels);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+    const DIALECTS: &'static [&'static str] = &["tensor"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
+        let mut kernels = outline::Kernels::of(root)?;
+        for func in functions {
+            let facts = Facts::of(func, self.rounds)?;
+            let graph = Graph::read(func, &facts)?;
+            let plan = group::plan(&graph);
+            outline::apply(func, &graph, &plan, &mut kernels)?;
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Kernels.name()));
+        Ok(())
+    }
+}

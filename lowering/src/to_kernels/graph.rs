@@ -1,0 +1,300 @@
+//! Read: the ops of a function as plain data: what each computes over, and which stored values it reads where.
+use super::sizes::makes_sizes;
+use crate::index::{Ix, reshape_groups, through};
+use kiln_dialects::{
+    ir::{Node as _, *},
+    ops::*,
+    sym::{Atom, Dim as SymDim},
+};
+use kiln_passes::{Failure, refine_shapes::Facts};
+use std::collections::{HashMap, HashSet};
+
+/// What an op is to fusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// One result element from elements at the same or at computed positions.
+    Pointwise,
+    /// A reduction along some dimensions.
+    Reduce,
+    /// A contraction: reads its operands many times.
+    Contract,
+    /// Anything else: a kernel of its own.
+    Single,
+}
+
+/// A stored value that a node reads, and where.
+pub struct Leaf {
+    /// The value.
+    pub value: Value,
+    /// The position, over the node's loops.
+    pub at: Vec<Ix>,
+}
+
+/// An op whose result is computed in one place.
+pub struct Node {
+    /// The op; for a value that is only copied, the value's own.
+    pub value: Value,
+    /// What it is.
+    pub class: Class,
+    /// The loops: the result's sizes, for a reduction the operand's.
+    pub dims: Vec<SymDim>,
+    /// The loops that are reduced.
+    pub reduced: Vec<usize>,
+    /// What it reads.
+    pub leaves: Vec<Leaf>,
+}
+
+/// A function as nodes.
+pub struct Graph<'a> {
+    /// Sizes.
+    pub facts: &'a Facts,
+    /// In the order of the text.
+    pub nodes: Vec<Node>,
+    /// The node of a value.
+    pub node_of: HashMap<Value, usize>,
+    /// What the function returns.
+    pub returns: Vec<Value>,
+    /// Reshapes that are another view of a stored value.
+    pub views: HashSet<Op>,
+}
+
+/// How an op takes part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Host,
+    Stored,
+    Generator,
+    Move,
+    View,
+    Compute(Class),
+    Library,
+}
+
+/// Ops whose operands and results are whole buffers.
+pub fn is_library(kind: OpKind) -> bool {
+    use OpKind::*;
+    matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal)
+}
+
+fn heavy(kind: OpKind) -> bool {
+    use OpKind::*;
+    matches!(
+        kind,
+        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf | Pow | Atan2 | Rem | FloorDiv
+    )
+}
+
+/// Most ops of an expression that is computed again by each of its readers.
+const CHEAP_OPS: usize = 16;
+/// Values of at most so many elements are computed again rather than stored.
+const TINY: i64 = 256;
+/// An expression is computed again if what it reads is this much smaller than what it gives.
+const SPREAD: i64 = 8;
+
+impl Graph<'_> {
+    /// Reads a function of one block.
+    pub fn read(func: Op, facts: &Facts) -> Result<Graph<'_>, Failure> {
+        let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+        let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+        let mut g = Graph { facts, nodes: vec![], node_of: HashMap::new(), returns: end.operands(), views: HashSet::new() };
+        let ops: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
+        let mut roles = HashMap::new();
+        for op in &ops {
+            let role = g.role(*op).map_err(|e| Failure::at(*op, e))?;
+            if role == Role::View {
+                g.views.insert(*op);
+            }
+            roles.insert(*op, role);
+        }
+        let must = g.stored(&ops, &roles);
+        let mut cheap: HashMap<Value, usize> = HashMap::new();
+        for op in ops {
+            let role = roles[&op];
+            let class = match role {
+                Role::Compute(class) => class,
+                Role::Library => Class::Single,
+                Role::Move | Role::Generator if must.contains(&op.result(0)) => Class::Pointwise,
+                _ => continue,
+            };
+            let node = g.node(op, class).map_err(|e| Failure::at(op, e))?;
+            if class == Class::Pointwise && !must.contains(&op.result(0)) {
+                if let Some(cost) = g.cheap(op, &node, &cheap) {
+                    cheap.insert(op.result(0), cost);
+                    continue;
+                }
+            }
+            op.results().into_iter().for_each(|v| {
+                g.node_of.insert(v, g.nodes.len());
+            });
+            g.nodes.push(node);
+        }
+        Ok(g)
+    }
+
+    fn role(&self, op: Op) -> Result<Role, String> {
+        use OpKind::*;
+        if makes_sizes(op) {
+            return Ok(Role::Host);
+        }
+        let Some(kind) = op.kind() else { return Err("is not supported in a compiled function".into()) };
+        Ok(match kind {
+            GetGlobal => Role::Stored,
+            Constant => {
+                if op.attr("value").and_then(Attr::splat_value).is_some() { Role::Generator } else { Role::Stored }
+            }
+            Splat | Iota => Role::Generator,
+            BroadcastInDim | Transpose | Slice | Reverse => Role::Move,
+            Reshape if self.is_move(op) => Role::Move,
+            Reshape => Role::View,
+            Gather | DynamicSlice => Role::Compute(Class::Pointwise),
+            Reduce => Role::Compute(Class::Reduce),
+            DotGeneral => Role::Compute(Class::Contract),
+            Convolution => Role::Compute(if contracts(op) { Class::Contract } else { Class::Single }),
+            Pad | Concat | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
+            _ if is_library(kind) => Role::Library,
+            _ if matches!(kind.family(), Family::Unary | Family::Binary | Family::Elementwise) => Role::Compute(Class::Pointwise),
+            _ => return Err("has no compiled form yet".into()),
+        })
+    }
+
+    /// Whether a reshape only splits dimensions and adds or drops those of size 1, so that its reader's index stays linear.
+    fn is_move(&self, op: Op) -> bool {
+        let (from, to) = (self.facts.dims(op.operand(0)), self.facts.dims(op.result(0)));
+        let wide = |dims: &[SymDim]| dims.iter().filter(|d| d.known() != Some(1)).count();
+        reshape_groups(from, to).into_iter().all(|(a, b)| {
+            let inner = &to[b.clone()];
+            let first = inner.iter().position(|d| d.known() != Some(1)).unwrap_or(0);
+            wide(&from[a]) <= 1 && inner.iter().skip(first + 1).all(|d| d.known().is_some())
+        })
+    }
+
+    /// The values that have to be in memory, beside those that fusion puts there.
+    fn stored(&self, ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
+        let mut must: HashSet<Value> = self.returns.iter().copied().collect();
+        // Through movement ops, whose index the reader takes over.
+        let base = |mut v: Value| {
+            while let Some(op) = v.def().filter(|o| roles.get(o) == Some(&Role::Move)) {
+                v = op.operand(0);
+            }
+            v
+        };
+        for op in ops {
+            match roles[op] {
+                Role::View => {
+                    must.insert(op.operand(0));
+                }
+                Role::Library => must.extend(op.operands()),
+                Role::Compute(Class::Contract) => must.extend(op.operands().into_iter().map(base)),
+                Role::Compute(Class::Pointwise) if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) => {
+                    must.insert(base(op.operand(0)));
+                }
+                _ => {}
+            }
+        }
+        must
+    }
+
+    /// Whether a value is in memory when a kernel runs.
+    pub fn is_leaf(&self, v: Value) -> bool {
+        let Some(op) = v.def() else { return true };
+        self.node_of.contains_key(&v)
+            || self.views.contains(&op)
+            || op.kind() == Some(OpKind::GetGlobal)
+            || (op.kind() == Some(OpKind::Constant) && op.attr("value").and_then(Attr::splat_value).is_none())
+    }
+
+    fn node(&self, op: Op, class: Class) -> Result<Node, String> {
+        let own = self.facts.dims(op.result(0)).to_vec();
+        let mut node = Node { value: op.result(0), class, dims: own, reduced: vec![], leaves: vec![] };
+        let id = |n: usize| (0..n).map(|d| Ix::dim(d, n)).collect::<Vec<_>>();
+        match class {
+            Class::Reduce => {
+                let o = Reduce::of(op).ok_or("is malformed")?;
+                node.dims = self.facts.dims(o.input).to_vec();
+                node.reduced = o.dims.iter().map(|d| *d as usize).collect();
+                node.reduced.sort_unstable();
+                let at = id(node.dims.len());
+                self.visit(o.input, &at, at.len(), &mut node.leaves);
+            }
+            Class::Pointwise => {
+                let at = id(node.dims.len());
+                self.expression(op, &at, at.len(), &mut node.leaves);
+            }
+            // Contractions and the rest are never computed inside of another's loops; only what they read matters.
+            Class::Contract | Class::Single => {
+                for v in op.operands().into_iter().filter(|v| v.ty().is_tensor()) {
+                    let at = id(self.facts.dims(v).len());
+                    self.visit(v, &at, at.len(), &mut node.leaves);
+                }
+            }
+        }
+        Ok(node)
+    }
+
+    fn visit(&self, v: Value, at: &[Ix], loops: usize, out: &mut Vec<Leaf>) {
+        if self.is_leaf(v) {
+            out.push(Leaf { value: v, at: at.to_vec() });
+        } else if let Some(op) = v.def() {
+            self.expression(op, at, loops, out);
+        }
+    }
+
+    fn expression(&self, op: Op, at: &[Ix], loops: usize, out: &mut Vec<Leaf>) {
+        // An open size needs no value here: that it is no linear index is all that counts.
+        let open = |v: Value, _: usize| Some(v);
+        match through(op, at, loops, &open) {
+            Some((from, ix)) => {
+                for i in &ix {
+                    if let Some((tensor, at)) = data(i) {
+                        self.visit(tensor, at, loops, out);
+                    }
+                }
+                self.visit(from, &ix, loops, out);
+            }
+            None => op.operands().into_iter().filter(|v| v.ty().is_tensor()).for_each(|v| self.visit(v, at, loops, out)),
+        }
+    }
+
+    /// The number of ops, if a pointwise op is better computed again by each reader than stored.
+    fn cheap(&self, op: Op, node: &Node, cheap: &HashMap<Value, usize>) -> Option<usize> {
+        let mut cost = 1;
+        let mut stack = op.operands();
+        while let Some(v) = stack.pop() {
+            if let Some(n) = cheap.get(&v) {
+                cost += n;
+            } else if let Some(o) = v.def().filter(|_| !self.is_leaf(v)) {
+                stack.extend(o.operands());
+            }
+        }
+        let numel = self.count(&node.dims);
+        let spread = |l: &Leaf| self.count(self.facts.dims(l.value)).saturating_mul(SPREAD) <= numel;
+        let small = numel <= TINY || node.leaves.iter().all(spread);
+        (small && cost <= CHEAP_OPS && !op.kind().is_some_and(heavy)).then_some(cost)
+    }
+
+    /// How many elements, with 128 for an open size.
+    pub fn count(&self, dims: &[SymDim]) -> i64 {
+        let symbol = |a: &Atom| match a {
+            Atom::Op(..) => None,
+            _ => Some(128),
+        };
+        dims.iter().fold(1i64, |n, d| n.saturating_mul(d.evaluate(&symbol).unwrap_or(128)))
+    }
+}
+
+/// The tensor that a data-dependent index reads, and where.
+fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
+    match ix {
+        Ix::Data { tensor, at, .. } => Some((*tensor, at)),
+        Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => data(a).or_else(|| data(b)),
+        Ix::Lin(_) | Ix::Size(_) => None,
+    }
+}
+
+/// Whether a convolution is a plain contraction: not transposed, and all channels or each by itself.
+fn contracts(op: Op) -> bool {
+    let Some(o) = Convolution::of(op) else { return false };
+    let channels = o.input.ty().dims().get(1).and_then(SymDim::known);
+    let filters = o.weight.ty().dims().first().and_then(SymDim::known);
+    !o.transposed && (o.groups == 1 || (channels == Some(o.groups) && filters == channels))
+}

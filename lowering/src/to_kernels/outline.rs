@@ -1,0 +1,281 @@
+//! Apply: one module per kernel, and a launch of it in the host function.
+use super::{
+    graph::Graph,
+    group::Plan,
+    sizes::{HostSizes, index_operands, makes_sizes},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::{BindShape, Launch, OpKind, Reshape},
+    sym::Dim as SymDim,
+};
+use kiln_passes::Failure;
+use std::collections::{HashMap, HashSet};
+
+/// The kernels of a module, one for each different text.
+pub struct Kernels {
+    ctx: Ctx,
+    block: Block,
+    by_text: HashMap<String, String>,
+    names: HashSet<String>,
+}
+
+impl Kernels {
+    /// None yet.
+    pub fn of(module: Op) -> Result<Kernels, Failure> {
+        let block = module.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(module, "has no body"))?;
+        let names = block.ops().into_iter().filter_map(Op::symbol).collect();
+        Ok(Kernels { ctx: module.ctx(), block, by_text: HashMap::new(), names })
+    }
+
+    /// The name of a kernel with that body: an earlier one's, or a new one, which is then made.
+    fn intern(&mut self, stem: &str, loc: Loc, make: &mut dyn FnMut(Builder, &str) -> Result<Op, String>) -> Result<String, String> {
+        let b = Builder::at_end(self.ctx, self.block, loc);
+        let mut n = 0;
+        let name = loop {
+            let name = if n == 0 { stem.to_string() } else { format!("{stem}_{n}") };
+            if !self.names.contains(&name) {
+                break name;
+            }
+            n += 1;
+        };
+        let module = make(b, &name)?;
+        // The symbol is a whole word behind '@', and no other symbol stands inside of a kernel.
+        let text = module.print(PrintOptions::default()).replace(&format!("@{name}"), "@");
+        if let Some(earlier) = self.by_text.get(&text) {
+            module.erase();
+            return Ok(earlier.clone());
+        }
+        self.by_text.insert(text, name.clone());
+        self.names.insert(name.clone());
+        Ok(name)
+    }
+}
+
+struct Outline<'a> {
+    graph: &'a Graph<'a>,
+    sizes: HostSizes<'a>,
+    builder: Builder,
+    /// What stands for a value in the new host function.
+    host: HashMap<Value, Value>,
+}
+
+/// What a kernel takes and gives.
+struct Signature {
+    leaves: Vec<Value>,
+    sizes: Vec<Value>,
+    results: Vec<Value>,
+}
+
+/// Rewrites a function to launches.
+pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Result<(), Failure> {
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+    let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
+    let builder = Builder::before(end).ok_or_else(|| Failure::at(end, "is in no block"))?;
+    let mut o = Outline { graph, sizes: HostSizes::of(block, graph.facts, builder), builder, host: HashMap::new() };
+    for (g, group) in plan.groups.iter().enumerate() {
+        let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
+        let fail = |e: String| last.def().map_or_else(|| Failure::from(e.clone()), |op| Failure::at(op, e.clone()));
+        let results = o.results(plan, g);
+        let ops: Vec<_> = group.nodes.iter().filter_map(|n| graph.nodes[*n].value.def()?.kind()).map(|k| k.mnemonic()).collect();
+        let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
+        let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
+        o.launch(kernels, &stem(&ops), attrs, results, &inside).map_err(fail)?;
+    }
+    let mut taken = HashSet::new();
+    for (i, v) in graph.returns.iter().enumerate() {
+        let at = |e: String| Failure::at(end, e);
+        let computed = graph.node_of.contains_key(&o.base(*v));
+        let given = if computed && taken.insert(o.base(*v)) {
+            o.value(*v).map_err(at)?
+        } else {
+            // Memory of the caller's own: what is an argument, a weight or another result already is copied.
+            let attrs = describe(builder.ctx, "pointwise", &["copy"], &[]);
+            o.copy(kernels, attrs, *v).map_err(at)?
+        };
+        end.set_operand(i, given);
+    }
+    for op in old.into_iter().rev() {
+        let kept = makes_sizes(op) || op.kind() == Some(OpKind::GetGlobal) || (op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)));
+        if !kept {
+            op.erase();
+        }
+    }
+    Ok(())
+}
+
+fn stem(ops: &[&str]) -> String {
+    let mut words: Vec<&str> = ops.iter().take(3).copied().collect();
+    if ops.len() > 3 {
+        words.push(ops[ops.len() - 1]);
+    }
+    words.join("_")
+}
+
+/// `kiln.kernel`: what the kernel is, for people and for the table of kernels.
+fn describe(c: Ctx, kind: &str, ops: &[&str], reasons: &[String]) -> Attr {
+    let list = |all: &[String]| Attr::array(c, &all.iter().map(|s| Attr::string(c, s)).collect::<Vec<_>>());
+    let ops: Vec<String> = ops.iter().map(|s| s.to_string()).collect();
+    let mut entries = vec![("kind", Attr::string(c, kind)), ("ops", list(&ops))];
+    if !reasons.is_empty() {
+        entries.push(("not_fused", list(reasons)));
+    }
+    Attr::dictionary(c, &entries)
+}
+
+impl Outline<'_> {
+    /// A stored value through its views.
+    fn base(&self, mut v: Value) -> Value {
+        while let Some(op) = v.def().filter(|o| self.graph.views.contains(o)) {
+            v = op.operand(0);
+        }
+        v
+    }
+
+    /// The stored value in the new host function; views are made anew behind what they look at.
+    fn value(&mut self, v: Value) -> Result<Value, String> {
+        if let Some(h) = self.host.get(&v) {
+            return Ok(*h);
+        }
+        let Some(op) = v.def().filter(|o| self.graph.views.contains(o)) else { return Ok(v) };
+        let input = self.value(op.operand(0))?;
+        let sizes = (0..v.ty().dims().len()).map(|i| self.sizes.size(v, i)).collect::<Result<_, _>>()?;
+        let view = self.builder.at(op.loc()).add(&Reshape { input, sizes })?;
+        self.host.insert(v, view);
+        Ok(view)
+    }
+
+    /// The values of a kernel that are read outside of it.
+    fn results(&self, plan: &Plan, g: usize) -> Vec<Value> {
+        let graph = self.graph;
+        let mut read: HashSet<Value> = graph.returns.iter().map(|v| self.base(*v)).collect();
+        for (_, node) in graph.nodes.iter().enumerate().filter(|(m, _)| plan.group_of[*m] != g) {
+            read.extend(node.leaves.iter().map(|l| self.base(l.value)));
+        }
+        // A view inside of the kernel's own reads is memory as well.
+        for n in &plan.groups[g].nodes {
+            let views = graph.nodes[*n].leaves.iter().filter(|l| l.value.def().is_some_and(|o| graph.views.contains(&o)));
+            read.extend(views.map(|l| self.base(l.value)));
+        }
+        let all = plan.groups[g].nodes.iter().filter_map(|n| graph.nodes[*n].value.def()).flat_map(Op::results);
+        all.filter(|v| read.contains(v)).collect()
+    }
+
+    fn launch(
+        &mut self,
+        kernels: &mut Kernels,
+        stem: &str,
+        attrs: Attr,
+        results: Vec<Value>,
+        inside: &dyn Fn(Value) -> bool,
+    ) -> Result<(), String> {
+        let mut s = Signature { leaves: vec![], sizes: vec![], results };
+        let mut seen = HashSet::new();
+        for v in s.results.clone() {
+            self.collect(v, inside, &mut s, &mut seen)?;
+        }
+        for v in s.leaves.iter().chain(&s.results).copied().collect::<Vec<_>>() {
+            for axis in 0..v.ty().dims().len() {
+                if let Size::Dynamic(size) = self.sizes.size(v, axis)? {
+                    if !s.sizes.contains(&size) {
+                        s.sizes.push(size);
+                    }
+                }
+            }
+        }
+        let loc = s.results.last().map_or(self.builder.loc, |v| v.loc());
+        let mut make = |b: Builder, name: &str| self.kernel(b, name, attrs, &s, inside);
+        let kernel = kernels.intern(stem, loc, &mut make)?;
+        let b = self.builder.at(loc);
+        let mut outs = vec![];
+        for v in &s.results {
+            let mut dynamic = vec![];
+            for axis in 0..v.ty().dims().len() {
+                if let Size::Dynamic(size) = self.sizes.size(*v, axis)? {
+                    dynamic.push(size);
+                }
+            }
+            outs.push(b.generic("tensor.empty", &dynamic, &[v.ty()], &[], &mut [])?.result(0));
+        }
+        let inputs = s.leaves.iter().map(|v| self.value(*v)).collect::<Result<Vec<_>, _>>()?;
+        let types: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
+        let op = b.create_with(&Launch { kernel, inputs, sizes: s.sizes, outs }, &types, &mut [])?;
+        self.host.extend(s.results.iter().copied().zip(op.results()));
+        Ok(())
+    }
+
+    fn copy(&mut self, kernels: &mut Kernels, attrs: Attr, v: Value) -> Result<Value, String> {
+        let before = self.host.clone();
+        // The value as a leaf, and the launch's result in its place for this return only.
+        let source = self.value(v)?;
+        self.host.insert(v, source);
+        self.launch(kernels, "copy", attrs, vec![v], &|_| false)?;
+        let copied = self.host[&v];
+        self.host = before;
+        self.host.insert(v, source);
+        Ok(copied)
+    }
+
+    /// Leaves and sizes that the computation of `v` needs, in the order in which it meets them.
+    fn collect(&self, v: Value, inside: &dyn Fn(Value) -> bool, s: &mut Signature, seen: &mut HashSet<Value>) -> Result<(), String> {
+        if !seen.insert(v) {
+            return Ok(());
+        }
+        if self.graph.is_leaf(v) && !inside(v) {
+            s.leaves.push(v);
+            return Ok(());
+        }
+        let op = v.def().ok_or("is no op's result")?;
+        for size in index_operands(op) {
+            if !s.sizes.contains(&size) {
+                s.sizes.push(size);
+            }
+        }
+        op.operands().into_iter().filter(|o| o.ty().is_tensor()).try_for_each(|o| self.collect(o, inside, s, seen))
+    }
+
+    /// The module of a kernel: facts on its arguments, then clones of its ops.
+    fn kernel(&mut self, b: Builder, name: &str, attrs: Attr, s: &Signature, inside: &dyn Fn(Value) -> bool) -> Result<Op, String> {
+        let index = Type::index(b.ctx);
+        let inputs: Vec<Type> = s.leaves.iter().map(|v| v.ty()).chain(s.sizes.iter().map(|_| index)).collect();
+        let results: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
+        let mut bound = vec![];
+        for v in &s.leaves {
+            bound.push((0..v.ty().dims().len()).map(|axis| self.sizes.size(*v, axis)).collect::<Result<Vec<_>, _>>()?);
+        }
+        let graph = self.graph;
+        let mut fill = |b: Builder, args: Vec<Value>| -> Result<(), String> {
+            let mut map: HashMap<Value, Value> = s.leaves.iter().chain(&s.sizes).copied().zip(args).collect();
+            for (v, sizes) in s.leaves.iter().zip(&bound).filter(|(v, _)| v.ty().dims().contains(&SymDim::Unknown)) {
+                let own = |size: &Size| match size {
+                    Size::Dynamic(d) => map.get(d).map_or(*size, |d| Size::Dynamic(*d)),
+                    known => *known,
+                };
+                let sizes = sizes.iter().map(own).collect();
+                b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
+            }
+            let values = s.results.iter().map(|v| clone(&b, graph, *v, inside, &mut map)).collect::<Result<Vec<_>, _>>()?;
+            b.ret(&values).map(|_| ())
+        };
+        let module_attrs = [("sym_name", Attr::string(b.ctx, name)), ("kiln.kernel", attrs)];
+        let mut body = |b: Builder, _: Vec<Value>| b.function(name, &inputs, &results, &mut fill).map(|_| ());
+        b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
+    }
+}
+
+/// A value's ops inside of a kernel, operands first.
+fn clone(b: &Builder, graph: &Graph, v: Value, inside: &dyn Fn(Value) -> bool, map: &mut HashMap<Value, Value>) -> Result<Value, String> {
+    if let Some(m) = map.get(&v) {
+        return Ok(*m);
+    }
+    let op = v.def().ok_or("is no op's result")?;
+    for o in op.operands() {
+        if o.ty().is_tensor() && !map.contains_key(&o) {
+            clone(b, graph, o, inside, map)?;
+        }
+    }
+    let new = b.at(op.loc()).clone_op(op, &|o| map.get(&o).copied().unwrap_or(o))?;
+    map.extend(op.results().into_iter().zip(new.results()));
+    map.get(&v).copied().ok_or_else(|| "was not cloned".into())
+}
