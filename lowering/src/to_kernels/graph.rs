@@ -194,6 +194,14 @@ impl Graph<'_> {
         must
     }
 
+    /// A stored value through its views.
+    pub fn base(&self, mut v: Value) -> Value {
+        while let Some(op) = v.def().filter(|o| self.views.contains(o)) {
+            v = op.operand(0);
+        }
+        v
+    }
+
     /// Whether a value is in memory when a kernel runs.
     pub fn is_leaf(&self, v: Value) -> bool {
         let Some(op) = v.def() else { return true };

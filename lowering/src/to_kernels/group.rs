@@ -97,7 +97,7 @@ impl Decide<'_> {
     fn sources(&self, n: usize) -> Vec<usize> {
         let mut all: Vec<(i64, usize)> = vec![];
         for leaf in &self.graph.nodes[n].leaves {
-            let Some(g) = self.graph.node_of.get(&leaf.value).map(|m| self.group_of[*m]) else { continue };
+            let Some(g) = self.home(self.graph.base(leaf.value)) else { continue };
             let size = self.graph.count(self.graph.facts.dims(leaf.value));
             match all.iter_mut().find(|(_, h)| *h == g) {
                 Some((sum, _)) => *sum += size,
@@ -107,6 +107,11 @@ impl Decide<'_> {
         // The later one first among equals: it waits for the other, not the other way round.
         all.sort_by_key(|(size, g)| std::cmp::Reverse((*size, *g)));
         all.into_iter().map(|(_, g)| g).collect()
+    }
+
+    /// The kernel that computes a value.
+    fn home(&self, v: Value) -> Option<usize> {
+        self.graph.node_of.get(&v).and_then(|m| self.group_of.get(*m)).copied()
     }
 
     fn place(&mut self, n: usize) {
@@ -194,8 +199,12 @@ impl Decide<'_> {
             (Class::Reduce, _) => return Err("it reduces leading dimensions, so the operand would be computed more than once".into()),
         };
         for leaf in &node.leaves {
-            let inside = self.graph.node_of.get(&leaf.value).filter(|m| self.group_of[**m] == g);
-            let Some(m) = inside else { continue };
+            if self.home(self.graph.base(leaf.value)) != Some(g) {
+                continue;
+            }
+            let Some(m) = self.graph.node_of.get(&leaf.value) else {
+                return Err(format!("it reads {} under other sizes", self.name(self.graph.base(leaf.value))));
+            };
             let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
             let over = match (self.forms[*m], node.class, result.1) {
                 (Form::Full, _, Form::Full) | (Form::Full, Class::Reduce, _) => loops,
@@ -258,9 +267,10 @@ impl Decide<'_> {
             return;
         }
         let in_place = self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
-            node.leaves.iter().filter(|l| self.graph.node_of.get(&l.value).is_some_and(|k| self.group_of[*k] == from)).all(|l| {
+            node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
                 let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
-                (self.forms[m] == Form::Full || node.class == Class::Reduce) && self.reads_in_place(l, &loops)
+                let full = self.forms[m] == Form::Full || node.class == Class::Reduce;
+                full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &loops)
             })
         });
         if !in_place {

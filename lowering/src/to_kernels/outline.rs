@@ -86,8 +86,8 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     let mut taken = HashSet::new();
     for (i, v) in graph.returns.iter().enumerate() {
         let at = |e: String| Failure::at(end, e);
-        let computed = graph.node_of.contains_key(&o.base(*v));
-        let given = if computed && taken.insert(o.base(*v)) {
+        let computed = graph.node_of.contains_key(&graph.base(*v));
+        let given = if computed && taken.insert(graph.base(*v)) {
             o.value(*v).map_err(at)?
         } else {
             // Memory of the caller's own: what is an argument, a weight or another result already is copied.
@@ -125,14 +125,6 @@ fn describe(c: Ctx, kind: &str, ops: &[&str], reasons: &[String]) -> Attr {
 }
 
 impl Outline<'_> {
-    /// A stored value through its views.
-    fn base(&self, mut v: Value) -> Value {
-        while let Some(op) = v.def().filter(|o| self.graph.views.contains(o)) {
-            v = op.operand(0);
-        }
-        v
-    }
-
     /// The stored value in the new host function; views are made anew behind what they look at.
     fn value(&mut self, v: Value) -> Result<Value, String> {
         if let Some(h) = self.host.get(&v) {
@@ -149,14 +141,14 @@ impl Outline<'_> {
     /// The values of a kernel that are read outside of it.
     fn results(&self, plan: &Plan, g: usize) -> Vec<Value> {
         let graph = self.graph;
-        let mut read: HashSet<Value> = graph.returns.iter().map(|v| self.base(*v)).collect();
+        let mut read: HashSet<Value> = graph.returns.iter().map(|v| graph.base(*v)).collect();
         for (_, node) in graph.nodes.iter().enumerate().filter(|(m, _)| plan.group_of[*m] != g) {
-            read.extend(node.leaves.iter().map(|l| self.base(l.value)));
+            read.extend(node.leaves.iter().map(|l| graph.base(l.value)));
         }
         // A view inside of the kernel's own reads is memory as well.
         for n in &plan.groups[g].nodes {
             let views = graph.nodes[*n].leaves.iter().filter(|l| l.value.def().is_some_and(|o| graph.views.contains(&o)));
-            read.extend(views.map(|l| self.base(l.value)));
+            read.extend(views.map(|l| graph.base(l.value)));
         }
         let all = plan.groups[g].nodes.iter().filter_map(|n| graph.nodes[*n].value.def()).flat_map(Op::results);
         all.filter(|v| read.contains(v)).collect()
