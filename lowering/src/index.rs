@@ -5,7 +5,7 @@
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::{Atom, Dim as SymDim}};
 
 /// A position along one dimension of a tensor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ix {
     /// `coef · dims + add`.
     Lin(Lin),

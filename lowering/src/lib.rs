@@ -4,8 +4,10 @@ pub mod manager;
 pub mod pipeline;
 pub mod report;
 pub mod reproducer;
+mod sizes;
 pub mod table;
 pub mod to_kernels;
+pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use pipeline::{Step, pipeline_text, steps};

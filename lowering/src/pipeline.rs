@@ -26,12 +26,14 @@ pub const STEPS: &[Step] = &[
     Step { from: Level::Graph, pass: "symbol-dce", why: "globals that nothing reads any more need no memory" },
     Step { from: Level::Graph, pass: "kiln-verify-level", why: "a composite that was left behind is found here" },
     Step { from: Level::Prims, pass: "kiln-decompose{keep=none}", why: "no host kernel takes a composite whole yet" },
+    Step { from: Level::Prims, pass: "kiln-expose-padding", why: "padding is written once, by a kernel, not tested in a window loop" },
     Step { from: Level::Prims, pass: "kiln-refine-shapes", why: "the expansions ask for sizes by kiln.dim" },
     Step { from: Level::Prims, pass: "kiln-simplify", why: "cleans up what the expansions wrote without looking" },
     Step { from: Level::Prims, pass: "canonicalize", why: "drops what became dead" },
     Step { from: Level::Prims, pass: "cse", why: "one value is one node of the graph that fusion looks at" },
     Step { from: Level::Prims, pass: "kiln-fuse", why: "sees the whole graph, so that every value that crosses kernels is one that has to" },
     Step { from: Level::Prims, pass: "symbol-dce", why: "a weight that was only computed with at compile time is gone" },
+    Step { from: Level::Kernels, pass: "kiln-to-linalg", why: "what is computed, without how" },
 ];
 
 /// The steps from one level to another.

@@ -1,6 +1,8 @@
 //! Read: the ops of a function as plain data: what each computes over, and which stored values it reads where.
-use super::sizes::makes_sizes;
-use crate::index::{Ix, reshape_groups, through};
+use crate::{
+    index::{Ix, reshape_groups, through},
+    sizes::makes_sizes,
+};
 use kiln_dialects::{
     ir::{Node as _, *},
     ops::*,
@@ -76,7 +78,8 @@ pub fn is_library(kind: OpKind) -> bool {
     matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal)
 }
 
-fn heavy(kind: OpKind) -> bool {
+/// Ops that are dearer than a load and a store.
+pub fn heavy(kind: OpKind) -> bool {
     use OpKind::*;
     matches!(
         kind,

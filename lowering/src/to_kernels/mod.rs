@@ -1,6 +1,6 @@
 //! From `prims` to `kernels`: which ops are one kernel, and the host function of launches.
+pub mod expose_padding;
 pub mod fuse;
-mod graph;
+pub(crate) mod graph;
 mod group;
 mod outline;
-mod sizes;

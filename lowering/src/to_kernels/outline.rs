@@ -2,11 +2,11 @@
 use super::{
     graph::Graph,
     group::Plan,
-    sizes::{HostSizes, index_operands, makes_sizes},
 };
+use crate::sizes::{SizeValues, index_operands, makes_sizes};
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, Launch, OpKind, Reshape},
+    ops::{BindShape, GetGlobal, Global, Launch, OpKind, Reshape},
     sym::Dim as SymDim,
 };
 use kiln_passes::Failure;
@@ -26,6 +26,32 @@ impl Kernels {
         let block = module.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(module, "has no body"))?;
         let names = block.ops().into_iter().filter_map(Op::symbol).collect();
         Ok(Kernels { ctx: module.ctx(), block, by_text: HashMap::new(), names })
+    }
+
+    /// Literal elements as a global, since kernels take memory.
+    fn constant(&mut self, op: Op) -> Result<Value, String> {
+        let value = op.attr("value").ok_or("has no value")?;
+        let text = format!("{value} : {}", value.type_of());
+        let name = match self.by_text.get(&text) {
+            Some(name) => name.clone(),
+            None => {
+                let name = (0..).map(|n| format!("constant_{n}")).find(|n| !self.names.contains(n)).unwrap_or_default();
+                let global = Global {
+                    sym_name: name.clone(),
+                    sym_visibility: Some("private".into()),
+                    is_mutable: false,
+                    r#type: value.type_of(),
+                    source: None,
+                    value: Some(value),
+                };
+                Builder::at_end(self.ctx, self.block, op.loc()).create_with(&global, &[], &mut [])?;
+                self.names.insert(name.clone());
+                self.by_text.insert(text, name.clone());
+                name
+            }
+        };
+        let b = Builder::before(op).ok_or("is in no block")?;
+        Ok(b.create_with(&GetGlobal { is_mutable: false, global: name }, &[value.type_of()], &mut [])?.result(0))
     }
 
     /// The name of a kernel with that body: an earlier one's, or a new one, which is then made.
@@ -54,7 +80,7 @@ impl Kernels {
 
 struct Outline<'a> {
     graph: &'a Graph<'a>,
-    sizes: HostSizes<'a>,
+    sizes: SizeValues<'a>,
     builder: Builder,
     /// What stands for a value in the new host function.
     host: HashMap<Value, Value>,
@@ -73,7 +99,11 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
     let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
     let builder = Builder::before(end).ok_or_else(|| Failure::at(end, "is in no block"))?;
-    let mut o = Outline { graph, sizes: HostSizes::of(block, graph.facts, builder), builder, host: HashMap::new() };
+    let mut o = Outline { graph, sizes: SizeValues::of_host(block, graph.facts, builder), builder, host: HashMap::new() };
+    for op in old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0))) {
+        let v = kernels.constant(*op).map_err(|e| Failure::at(*op, e))?;
+        o.host.insert(op.result(0), v);
+    }
     for (g, group) in plan.groups.iter().enumerate() {
         let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
         let fail = |e: String| last.def().map_or_else(|| Failure::from(e.clone()), |op| Failure::at(op, e.clone()));
@@ -97,7 +127,7 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         end.set_operand(i, given);
     }
     for op in old.into_iter().rev() {
-        let kept = makes_sizes(op) || op.kind() == Some(OpKind::GetGlobal) || (op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)));
+        let kept = makes_sizes(op) || op.kind() == Some(OpKind::GetGlobal);
         if !kept {
             op.erase();
         }

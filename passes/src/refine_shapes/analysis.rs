@@ -54,7 +54,9 @@ impl Facts {
         if v.ty().is_tensor() {
             self.tensors.insert(v, v.ty().dims().into_iter().enumerate().map(own).collect());
         } else if v.ty().is_index() {
-            self.sizes.insert(v, Dim::atom(Atom::Opaque(id, 0)));
+            // A size that a function takes is a symbol: facts about tensors are better said in it than in sizes of their own.
+            let symbol = v.block_arg().map(|(_, i)| Dim::sym(&format!("%{i}")));
+            self.sizes.insert(v, symbol.unwrap_or_else(|| Dim::atom(Atom::Opaque(id, 0))));
         }
     }
 

@@ -1,4 +1,4 @@
-//! SSA values of symbolic sizes in the host function.
+//! SSA values of symbolic sizes, in the host function and inside of kernels.
 use kiln_dialects::{
     ir::*,
     ops::{self, OpKind, SymExpr, SymKind},
@@ -7,19 +7,25 @@ use kiln_dialects::{
 use kiln_passes::refine_shapes::Facts;
 
 /// The sizes that have an SSA value, and a builder for those that get one.
-pub struct HostSizes<'a> {
-    /// What is known of sizes.
-    pub facts: &'a Facts,
+pub struct SizeValues<'a> {
+    facts: &'a Facts,
     known: Vec<(Dim, Value)>,
     builder: Builder,
+    /// Whether arithmetic is `arith` on index rather than `kiln.sym_expr`.
+    arith: bool,
 }
 
-impl<'a> HostSizes<'a> {
+impl<'a> SizeValues<'a> {
     /// Reads the sizes of a function's block; new ones are computed where `builder` inserts.
-    pub fn of(block: Block, facts: &'a Facts, builder: Builder) -> HostSizes<'a> {
+    pub fn of_host(block: Block, facts: &'a Facts, builder: Builder) -> SizeValues<'a> {
         let made = |op: &Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim));
         let known = block.ops().into_iter().filter(made).map(|op| (facts.size_value(op.result(0)), op.result(0)));
-        HostSizes { facts, known: known.filter(|(d, _)| *d != Dim::Unknown).collect(), builder }
+        SizeValues { facts, known: known.filter(|(d, _)| *d != Dim::Unknown).collect(), builder, arith: false }
+    }
+
+    /// Sizes that kernel arguments state, with the values that stand for them now.
+    pub fn of_kernel(facts: &'a Facts, args: impl Iterator<Item = (Value, Value)>, builder: Builder) -> SizeValues<'a> {
+        SizeValues { facts, known: args.map(|(old, new)| (facts.size_value(old), new)).collect(), builder, arith: true }
     }
 
     /// One dimension of a value, as a number or an SSA size.
@@ -91,8 +97,21 @@ impl<'a> HostSizes<'a> {
 
     fn apply(&self, kind: SymKind, lhs: Option<Value>, rhs: Value) -> Result<Value, String> {
         let Some(lhs) = lhs else { return Ok(rhs) };
-        let op = self.builder.create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.builder.ctx)], &mut [])?;
-        Ok(op.result(0))
+        let index = Type::index(self.builder.ctx);
+        if !self.arith {
+            return Ok(self.builder.create_with(&SymExpr { kind, lhs, rhs }, &[index], &mut [])?.result(0));
+        }
+        // Sizes are not negative, so truncating and flooring agree.
+        let name = match kind {
+            SymKind::Add => "arith.addi",
+            SymKind::Mul => "arith.muli",
+            SymKind::Floordiv => "arith.divui",
+            SymKind::Mod => "arith.remui",
+            SymKind::Min => "arith.minsi",
+            SymKind::Max => "arith.maxsi",
+            SymKind::Pow => return Err("has a size that is a power, which a kernel does not compute".into()),
+        };
+        Ok(self.builder.generic(name, &[lhs, rhs], &[index], &[], &mut [])?.result(0))
     }
 }
 

@@ -1,0 +1,143 @@
+//! `kiln-expose-padding`: the padding of convolutions and windows becomes a `kiln.pad` of its own, and a transposed convolution a plain one.
+//!
+//! Why: inside of a window loop padding is a test per element; as an op it is written once, and fusion can let the producer write into the
+//! middle of the padded tensor. Upstream's named convolutions know no padding either.
+//!
+//! Numerics: exact. Zeros add nothing; a maximum's padding is its identity.
+//!
+//! ```text
+//! before:  %0 = kiln.convolution %x, %w … pad = [1, 1] x [1, 1] …
+//! after:   %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1]   %0 = kiln.convolution %p, %w … pad = [0, 0] x [0, 0] …
+//! ```
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, tensor_type},
+    value::DType,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct ExposePadding {}
+}
+
+impl Pass for ExposePadding {
+    const FLAG: &'static str = "kiln-expose-padding";
+    const SUMMARY: &'static str = "Makes the padding of convolutions and windows an op of its own";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for op in walk(root) {
+            let fail = |e: String| Failure::at(op, e);
+            let Some(b) = Builder::before(op) else { continue };
+            let new = match op.kind() {
+                Some(OpKind::Convolution) => convolution(&b, op).map_err(fail)?,
+                Some(OpKind::ReduceWindow) => window(&b, op).map_err(fail)?,
+                _ => None,
+            };
+            if let Some(v) = new {
+                op.result(0).replace_uses(v);
+                op.erase();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn padded(b: &Builder, x: Value, value: f64, low: &[i64], high: &[i64]) -> Result<Value, String> {
+    if low.iter().chain(high).all(|p| *p == 0) {
+        return Ok(x);
+    }
+    let dtype = tensor_type(x.ty())?.dtype;
+    let value = b.splat(dtype, &[], value)?;
+    b.add(&Pad { input: x, value, low: Size::all(low), high: Size::all(high) })
+}
+
+fn convolution(b: &Builder, op: Op) -> Result<Option<Value>, String> {
+    let mut o = Convolution::of(op).ok_or("is malformed")?;
+    let spatial = o.strides.len();
+    if o.transposed {
+        return transposed(b, o, op).map(Some);
+    }
+    if o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
+        return Ok(None);
+    }
+    let around = |p: &[i64]| [&[0, 0], p].concat();
+    o.input = padded(b, o.input, 0.0, &around(&o.pad_low), &around(&o.pad_high))?;
+    (o.pad_low, o.pad_high) = (vec![0; spatial], vec![0; spatial]);
+    b.add(&o).map(Some)
+}
+
+/// A transposed convolution is a plain one of the input with `stride - 1` zeros behind each element, and of the weight turned around.
+fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
+    if o.groups != 1 {
+        return Err("is a transposed convolution with groups, which has no compiled form yet".into());
+    }
+    let spatial = o.strides.len();
+    let mut x = o.input;
+    for (i, stride) in o.strides.iter().enumerate().filter(|(_, s)| **s != 1) {
+        // [.., n, ..] as [.., n, 1, ..], padded to [.., n, stride, ..], as [.., n * stride, ..], without the zeros behind the last element.
+        let axis = 2 + i;
+        let sizes = b.sizes_of(x)?;
+        let n = sizes[axis].known().ok_or("is a transposed convolution over a dynamic size, which has no compiled form yet")?;
+        let split = [&sizes[..=axis], &[Size::Static(1)], &sizes[axis + 1..]].concat();
+        x = b.add(&Reshape { input: x, sizes: split })?;
+        let (low, mut high) = (vec![0; sizes.len() + 1], vec![0; sizes.len() + 1]);
+        high[axis + 1] = stride - 1;
+        x = padded(b, x, 0.0, &low, &high)?;
+        let mut joined = sizes.clone();
+        joined[axis] = Size::Static(n * stride);
+        x = b.add(&Reshape { input: x, sizes: joined.clone() })?;
+        joined[axis] = Size::Static((n - 1) * stride + 1);
+        let zero = vec![Size::Static(0); sizes.len()];
+        x = b.add(&Slice { input: x, offsets: zero, sizes: joined, strides: vec![1; sizes.len()] })?;
+    }
+    let kernel: Vec<i64> = o.weight.ty().dims()[2..].iter().map(|d| d.known()).collect::<Option<_>>().ok_or("has a weight of unknown size")?;
+    let extra = o.output_padding.clone().unwrap_or_else(|| vec![0; spatial]);
+    let reach = |i: usize| o.dilation[i] * (kernel[i] - 1);
+    let low: Vec<i64> = [0, 0].into_iter().chain((0..spatial).map(|i| reach(i) - o.pad_low[i])).collect();
+    let high: Vec<i64> = [0, 0].into_iter().chain((0..spatial).map(|i| reach(i) - o.pad_high[i] + extra[i])).collect();
+    x = padded(b, x, 0.0, &low, &high)?;
+    let turned = b.add(&Reverse { input: o.weight, dims: (2..2 + spatial as i64).collect() })?;
+    let permutation = [1, 0].into_iter().chain(2..2 + spatial as i64).collect();
+    let weight = b.add(&Transpose { input: turned, permutation })?;
+    let ones = || vec![1; spatial];
+    let plain = Convolution {
+        input: x,
+        weight,
+        strides: ones(),
+        pad_low: vec![0; spatial],
+        pad_high: vec![0; spatial],
+        dilation: o.dilation.clone(),
+        groups: 1,
+        transposed: false,
+        output_padding: None,
+    };
+    let v = b.add(&plain)?;
+    if v.ty() == op.result(0).ty() { Ok(v) } else { Err(format!("would have type {} as a plain convolution", v.ty())) }
+}
+
+fn window(b: &Builder, op: Op) -> Result<Option<Value>, String> {
+    let mut o = ReduceWindow::of(op).ok_or("is malformed")?;
+    if o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
+        return Ok(None);
+    }
+    let d = tensor_type(o.input.ty())?.dtype;
+    let identity = match (o.kind, d) {
+        (CumulativeKind::Sum, _) => 0.0,
+        (CumulativeKind::Prod, _) => 1.0,
+        (CumulativeKind::Max, DType::F8E4M3FN) => -448.0,
+        (CumulativeKind::Min, DType::F8E4M3FN) => 448.0,
+        (CumulativeKind::Max, d) if d.is_float() => f64::NEG_INFINITY,
+        (CumulativeKind::Min, d) if d.is_float() => f64::INFINITY,
+        (CumulativeKind::Max, d) => d.int_range().0 as f64,
+        (CumulativeKind::Min, d) => d.int_range().1 as f64,
+    };
+    o.input = padded(b, o.input, identity, &o.pad_low, &o.pad_high)?;
+    let n = o.window.len();
+    (o.pad_low, o.pad_high) = (vec![0; n], vec![0; n]);
+    b.add(&o).map(Some)
+}

@@ -1,0 +1,175 @@
+//! `kiln-to-linalg`: each kernel's prims as linalg on tensors.
+//!
+//! Why here: a `linalg.generic` says what a loop nest computes and nothing of how, so that schedules can be chosen, printed and edited. Upstream
+//! has no conversion from kiln's ops; and fusing op by op (`linalg-fuse-elementwise-ops`) would redo what `kiln-fuse` has decided: here an
+//! element is pulled through the whole expression at once, with movement ops becoming indexing maps.
+//!
+//! Numerics: reassociates. Inside of a kernel 16-bit floats stay in f32 where the prims round at every op.
+//!
+//! ```text
+//! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  return %1
+//! after:   %1 = linalg.generic {indexing_maps = [(d0, d1) -> (d1, d0), (d0, d1) -> (d0, d1)]} ins(%x) outs(%e) { math.exp … }
+//! ```
+mod expr;
+mod kernel;
+mod scalar;
+mod stage;
+
+use crate::sizes::SizeValues;
+use crate::to_kernels::graph::{heavy, is_library};
+use expr::dtype;
+use kernel::Kernel;
+use kiln_dialects::{ir::*, rules::{Level, tensor_type}, sym::Dim as SymDim};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use scalar::storage;
+use stage::{is_stage, stage};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct ToLinalg {
+        /// Rounds of size propagation
+        pub rounds: usize = 8,
+    }
+}
+
+impl Pass for ToLinalg {
+    const FLAG: &'static str = "kiln-to-linalg";
+    const SUMMARY: &'static str = "Writes each kernel's prims as linalg on tensors";
+    const LEVELS: &'static [Level] = &[Level::Kernels];
+    const LOWERS_TO: Option<Level> = Some(Level::Linalg);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Reassociates;
+    const DIALECTS: &'static [&'static str] = &["linalg", "tensor", "math"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for func in kernels(root) {
+            lower(func, self.rounds)?;
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Linalg.name()));
+        Ok(())
+    }
+}
+
+/// The functions of the kernels in a module, or of the kernel that the module is.
+pub fn kernels(root: Op) -> Vec<Op> {
+    let inside = |o: &Op| o.is("func.func") && o.parent().is_some_and(|m| m.attr("kiln.kernel").is_some());
+    walk(root).into_iter().filter(inside).collect()
+}
+
+fn lower(func: Op, rounds: usize) -> Result<(), Failure> {
+    let facts = Facts::of(func, rounds)?;
+    let at = |e: String| Failure::at(func, e);
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+    let name = func.symbol().ok_or_else(|| Failure::at(func, "has no name"))?;
+    let c = func.ctx();
+    let own = |v: &Value| -> Result<Type, String> {
+        match tensor_type(v.ty()) {
+            Ok(t) => Ok(Type::tensor(c, storage(t.dtype), &t.dims)),
+            Err(_) => Ok(v.ty()),
+        }
+    };
+    let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    let inputs = block.args().iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
+    let results = end.operands().iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
+    let b = Builder::before(func).ok_or_else(|| Failure::at(func, "is in no block"))?;
+    let mut failure = None;
+    let new = b.function(&name, &inputs, &results, &mut |b, args| {
+        body(&facts, block, end, b, &args).map_err(|f| {
+            let message = f.message.clone();
+            failure = Some(f);
+            message
+        })
+    });
+    let new = new.map_err(|e| failure.take().unwrap_or_else(|| Failure::at(func, e)))?;
+    // The first function of the module is the kernel's; the old one goes.
+    new.set_attr("arg_attrs", sizes_attr(c, &facts, &block.args()));
+    func.erase();
+    Ok(())
+}
+
+/// `kiln.sizes` of every argument: numbers, or -1 - k for the k-th index argument.
+fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
+    let indices: Vec<SymDim> = args.iter().filter(|v| v.ty().is_index()).map(|v| facts.size_value(*v)).collect();
+    let size = |d: &SymDim| match d.known() {
+        Some(n) => n,
+        None => indices.iter().position(|i| i == d).map_or(i64::MIN, |k| -1 - k as i64),
+    };
+    let one = |v: &Value| {
+        if !v.ty().is_tensor() {
+            return Attr::dictionary(c, &[]);
+        }
+        let sizes: Vec<i64> = facts.dims(*v).iter().map(size).collect();
+        Attr::dictionary(c, &[("kiln.sizes", Attr::i64s(c, &sizes))])
+    };
+    Attr::array(c, &args.iter().map(one).collect::<Vec<_>>())
+}
+
+fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Result<(), Failure> {
+    let pairs: Vec<(Value, Value)> = old.args().into_iter().zip(args.iter().copied()).collect();
+    let index = || pairs.iter().copied().filter(|(v, _)| v.ty().is_index());
+    let ops: Vec<Op> = old.ops().into_iter().filter(|o| *o != end).collect();
+    let stages = stages(&ops, end);
+    let mut k = Kernel {
+        b,
+        sizes: RefCell::new(SizeValues::of_kernel(facts, index(), b)),
+        indices: index().collect(),
+        tensors: RefCell::new(pairs.iter().copied().filter(|(v, _)| v.ty().is_tensor()).collect()),
+    };
+    let returned = end.operands();
+    for op in ops {
+        let fail = |e: String| Failure::at(op, e);
+        let kind = op.kind().ok_or_else(|| Failure::at(op, "is no prim"))?;
+        k.b = b.at(op.loc());
+        if is_stage(kind) {
+            let made = stage(&k, op).map_err(fail)?;
+            op.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
+        } else if is_library(kind) {
+            return Err(Failure::at(op, "has no compiled form yet"));
+        } else if op.result_count() == 1 && stages.contains(&op.result(0)) {
+            let v = op.result(0);
+            let made = k.pointwise(v, returned.contains(&v)).map_err(fail)?;
+            k.keep(v, made);
+        }
+    }
+    let fail = |e: String| Failure::at(end, e);
+    let mut results = vec![];
+    for v in returned {
+        let own = Type::scalar(b.ctx, storage(dtype(v).map_err(fail)?));
+        let stored = k.stored(v).filter(|t| v.def().is_some() && t.ty().element() == Some(own) && !results.contains(t));
+        results.push(match stored {
+            Some(t) => t,
+            None => k.pointwise(v, true).map_err(fail)?,
+        });
+    }
+    b.ret(&results).map(|_| ()).map_err(fail)
+}
+
+/// The element-wise values that get a nest of their own: results, and what is dear and read by several nests.
+fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
+    let mut all: HashSet<Value> = end.operands().into_iter().collect();
+    // The nests that would compute a value, by an op of each.
+    let mut readers: HashMap<Value, HashSet<Op>> = HashMap::new();
+    for op in ops.iter().rev() {
+        let Some(kind) = op.kind() else { continue };
+        let own = is_stage(kind);
+        let mut through: HashSet<Op> = HashSet::new();
+        for v in op.results() {
+            let from = readers.get(&v).cloned().unwrap_or_default();
+            if !own && from.len() > 1 && heavy(kind) {
+                all.insert(v);
+            }
+            through.extend(from);
+        }
+        if own || op.results().iter().any(|v| all.contains(v)) {
+            through = HashSet::from([*op]);
+        }
+        for v in op.operands() {
+            readers.entry(v).or_default().extend(through.iter().copied());
+        }
+    }
+    all
+}

@@ -1,0 +1,310 @@
+//! The ops that need a nest of their own: reductions, contractions, windows, positions, and the pieces of concat and pad.
+use super::{
+    expr::dtype,
+    kernel::{Kernel, Nest, Slice},
+    scalar::{storage, wide},
+};
+use crate::index::Ix;
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    value::DType,
+};
+
+type Tensors = Result<Vec<Value>, String>;
+
+/// The tensors of an op's results.
+pub fn stage(k: &Kernel, op: Op) -> Tensors {
+    match op.kind() {
+        Some(OpKind::Reduce) => reduce(k, &Reduce::of(op).ok_or("is malformed")?),
+        Some(OpKind::DotGeneral) => dot_general(k, op, &DotGeneral::of(op).ok_or("is malformed")?),
+        Some(OpKind::Convolution) => convolution(k, op, &Convolution::of(op).ok_or("is malformed")?),
+        Some(OpKind::ReduceWindow) => reduce_window(k, op, &ReduceWindow::of(op).ok_or("is malformed")?),
+        Some(OpKind::ArgMax) => arg(k, op.operand(0), ArgMax::of(op).ok_or("is malformed")?.axis as usize, CompareKind::Gt),
+        Some(OpKind::ArgMin) => arg(k, op.operand(0), ArgMin::of(op).ok_or("is malformed")?.axis as usize, CompareKind::Lt),
+        Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or("is malformed")?),
+        Some(OpKind::Pad) => pad(k, op, &Pad::of(op).ok_or("is malformed")?),
+        _ => Err("has no compiled form yet".into()),
+    }
+}
+
+/// Whether an op is one of those.
+pub fn is_stage(kind: OpKind) -> bool {
+    use OpKind::*;
+    matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Pad)
+}
+
+fn identity(kind: ReduceKind, d: DType) -> f64 {
+    let (low, high) = if d.is_float() { (f64::NEG_INFINITY, f64::INFINITY) } else { (d.int_range().0 as f64, d.int_range().1 as f64) };
+    match kind {
+        ReduceKind::Sum | ReduceKind::Any => 0.0,
+        ReduceKind::Prod | ReduceKind::All => 1.0,
+        ReduceKind::Max => low,
+        ReduceKind::Min => high,
+    }
+}
+
+/// A tensor of the identity of a reduction, in the dtype in which it is kept.
+fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value, String> {
+    // The least and greatest i64 are no f64, so integers take a way of their own.
+    let extreme = match kind {
+        ReduceKind::Max => Some(d.int_range().0),
+        ReduceKind::Min => Some(d.int_range().1),
+        _ => None,
+    };
+    match extreme.filter(|_| !d.is_float()) {
+        Some(n) => {
+            let scalar = super::scalar::Scalars { b: k.b }.constant(Attr::scalar_int(k.b.ctx, wide(d), n))?;
+            k.fill(scalar, k.empty(wide(d), sizes)?)
+        }
+        None => k.filled(wide(d), sizes, identity(kind, d)),
+    }
+}
+
+fn id(n: usize) -> Vec<Ix> {
+    (0..n).map(|d| Ix::dim(d, n)).collect()
+}
+
+fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
+    let (d, sizes) = (dtype(o.input)?, k.sizes_of(o.input)?);
+    let n = sizes.len();
+    let gone = |i: usize| o.dims.contains(&(i as i64));
+    let stay: Vec<usize> = (0..n).filter(|i| !gone(*i)).collect();
+    let out = start(k, o.kind, d, &stay.iter().map(|i| sizes[*i]).collect::<Vec<_>>())?;
+    let at = id(n);
+    k.generic(Nest {
+        reduction: (0..n).map(gone).collect(),
+        sizes,
+        outs: vec![(out, stay)],
+        reads: vec![(o.input, at.clone())],
+        body: &mut |body, acc| {
+            let x = body.element(o.input, &at)?;
+            let acc = body.s.load(acc[0], d)?;
+            Ok(vec![body.s.combine(o.kind, acc, x, d)?])
+        },
+    })
+}
+
+/// Loops of a contraction, and the position of both operands over them.
+struct Contraction {
+    sizes: Vec<Size>,
+    /// How many of the loops stay.
+    parallel: usize,
+    lhs: Vec<Ix>,
+    rhs: Vec<Ix>,
+}
+
+/// Sums the products of two values over the last loops.
+fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
+    let d = dtype(lhs)?;
+    let n = c.sizes.len();
+    let over: Vec<usize> = (0..c.parallel).collect();
+    let acc = if d.is_float() && wide(d) == DType::F32 && result == DType::F64 { DType::F64 } else { wide(d) };
+    let out = k.filled(acc, &c.sizes[..c.parallel], 0.0)?;
+    k.generic(Nest {
+        reduction: (0..n).map(|i| i >= c.parallel).collect(),
+        sizes: c.sizes.clone(),
+        outs: vec![(out, over)],
+        reads: vec![(lhs, c.lhs.clone()), (rhs, c.rhs.clone())],
+        body: &mut |body, sum| {
+            let (x, y) = (body.element(lhs, &c.lhs)?, body.element(rhs, &c.rhs)?);
+            let product = body.s.binary(BinaryKind::Mul, x, y, d)?;
+            let product = body.s.convert(product, wide(d), acc)?;
+            Ok(vec![body.s.binary(BinaryKind::Add, sum[0], product, acc)?])
+        },
+    })
+}
+
+fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
+    let (ls, rs) = (k.sizes_of(o.lhs)?, k.sizes_of(o.rhs)?);
+    let free = |n: usize, batch: &[i64], contract: &[i64]| {
+        (0..n as i64).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| i as usize).collect::<Vec<_>>()
+    };
+    let (lf, rf) = (free(ls.len(), &o.lhs_batch, &o.lhs_contract), free(rs.len(), &o.rhs_batch, &o.rhs_contract));
+    let mut sizes: Vec<Size> = o.lhs_batch.iter().map(|i| ls[*i as usize]).collect();
+    sizes.extend(lf.iter().map(|i| ls[*i]));
+    sizes.extend(rf.iter().map(|i| rs[*i]));
+    let parallel = sizes.len();
+    sizes.extend(o.lhs_contract.iter().map(|i| ls[*i as usize]));
+    let n = sizes.len();
+    let (mut lhs, mut rhs) = (vec![Ix::number(0, n); ls.len()], vec![Ix::number(0, n); rs.len()]);
+    for (b, (l, r)) in o.lhs_batch.iter().zip(&o.rhs_batch).enumerate() {
+        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(b, n), Ix::dim(b, n));
+    }
+    let batch = o.lhs_batch.len();
+    lf.iter().enumerate().for_each(|(i, l)| lhs[*l] = Ix::dim(batch + i, n));
+    rf.iter().enumerate().for_each(|(i, r)| rhs[*r] = Ix::dim(batch + lf.len() + i, n));
+    for (i, (l, r)) in o.lhs_contract.iter().zip(&o.rhs_contract).enumerate() {
+        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(parallel + i, n), Ix::dim(parallel + i, n));
+    }
+    contract(k, o.lhs, o.rhs, dtype(op.result(0))?, &Contraction { sizes, parallel, lhs, rhs })
+}
+
+/// Without padding, which `kiln-expose-padding` has made an op of its own.
+fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
+    if o.transposed || o.pad_low.iter().chain(&o.pad_high).any(|p| *p != 0) {
+        return Err("is transposed or padded; kiln-expose-padding comes first".into());
+    }
+    let (out, weight) = (k.sizes_of(op.result(0))?, k.sizes_of(o.weight)?);
+    let spatial = out.len() - 2;
+    let depthwise = o.groups != 1;
+    if depthwise && weight[1].known() != Some(1) {
+        return Err("has groups of several channels, which have no compiled form yet".into());
+    }
+    let mut sizes = out.clone();
+    let parallel = sizes.len();
+    sizes.extend(weight[1..].iter().copied());
+    let n = sizes.len();
+    let channel = if depthwise { Ix::dim(1, n) } else { Ix::dim(parallel, n) };
+    let mut lhs = vec![Ix::dim(0, n), channel];
+    let mut rhs = vec![Ix::dim(1, n), if depthwise { Ix::number(0, n) } else { Ix::dim(parallel, n) }];
+    for i in 0..spatial {
+        let window = Ix::dim(parallel + 1 + i, n);
+        lhs.push(Ix::dim(2 + i, n).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
+        rhs.push(window);
+    }
+    contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, lhs, rhs })
+}
+
+fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
+    if o.pad_low.iter().chain(&o.pad_high).any(|p| *p != 0) {
+        return Err("is padded; kiln-expose-padding comes first".into());
+    }
+    let kind = match o.kind {
+        CumulativeKind::Sum => ReduceKind::Sum,
+        CumulativeKind::Prod => ReduceKind::Prod,
+        CumulativeKind::Max => ReduceKind::Max,
+        CumulativeKind::Min => ReduceKind::Min,
+    };
+    let (d, mut sizes) = (dtype(o.input)?, k.sizes_of(op.result(0))?);
+    let parallel = sizes.len();
+    let windows: Vec<usize> = (0..parallel).filter(|i| o.window[*i] != 1).collect();
+    let out = start(k, kind, d, &sizes)?;
+    sizes.extend(windows.iter().map(|i| Size::Static(o.window[*i])));
+    let n = sizes.len();
+    let place = |i: usize| {
+        let base = Ix::dim(i, n).times(Ix::number(o.strides[i], n));
+        match windows.iter().position(|w| *w == i) {
+            Some(w) => base.plus(Ix::dim(parallel + w, n).times(Ix::number(o.dilation[i], n))),
+            None => base,
+        }
+    };
+    let at: Vec<Ix> = (0..parallel).map(place).collect();
+    k.generic(Nest {
+        reduction: (0..n).map(|i| i >= parallel).collect(),
+        sizes,
+        outs: vec![(out, (0..parallel).collect())],
+        reads: vec![(o.input, at.clone())],
+        body: &mut |body, acc| {
+            let x = body.element(o.input, &at)?;
+            let acc = body.s.load(acc[0], d)?;
+            Ok(vec![body.s.combine(kind, acc, x, d)?])
+        },
+    })
+}
+
+/// The first position of the extreme, or of the first NaN: best value and position side by side.
+fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Tensors {
+    let (d, sizes) = (dtype(input)?, k.sizes_of(input)?);
+    let n = sizes.len();
+    let stay: Vec<usize> = (0..n).filter(|i| *i != axis).collect();
+    let kept: Vec<Size> = stay.iter().map(|i| sizes[*i]).collect();
+    let worst = if better == CompareKind::Gt { ReduceKind::Max } else { ReduceKind::Min };
+    let best = start(k, worst, d, &kept)?;
+    let position = k.filled(DType::I64, &kept, 0.0)?;
+    let at = id(n);
+    let made = k.generic(Nest {
+        reduction: (0..n).map(|i| i == axis).collect(),
+        sizes,
+        outs: vec![(best, stay.clone()), (position, stay)],
+        reads: vec![(input, at.clone())],
+        body: &mut |body, acc| {
+            let x = body.element(input, &at)?;
+            let best = body.s.load(acc[0], d)?;
+            let i = body.dim(axis)?;
+            let i = body.s.op("arith.index_cast", &[i], Type::scalar(body.s.b.ctx, DType::I64))?;
+            let mut take = body.s.compare(better, x, best, d)?;
+            if d.is_float() {
+                let (new, old) = (body.s.unary(UnaryKind::IsNan, x, d)?, body.s.unary(UnaryKind::IsNan, best, d)?);
+                let old = body.s.unary(UnaryKind::Not, old, DType::I1)?;
+                let first = body.s.binary(BinaryKind::And, new, old, DType::I1)?;
+                take = body.s.binary(BinaryKind::Or, take, first, DType::I1)?;
+            }
+            Ok(vec![body.s.select(take, x, best)?, body.s.select(take, i, acc[1])?])
+        },
+    })?;
+    Ok(vec![made[1]])
+}
+
+/// A box of `whole`, filled by `write`, put back.
+fn piece(k: &Kernel, whole: Value, offsets: &[Size], sizes: &[Size], write: &mut dyn FnMut(Value) -> Result<Value, String>) -> Result<Value, String> {
+    let slice = Slice { offsets: offsets.to_vec(), sizes: sizes.to_vec() };
+    let c = k.b.ctx;
+    let element = whole.ty().element().ok_or("is no tensor")?.dtype()?;
+    let ty = slice.ty(c, element);
+    let part = k.b.generic("tensor.extract_slice", &slice.operands(&[whole]), &[ty], &slice.attrs(c, &[1]), &mut [])?.result(0);
+    let filled = write(part)?;
+    let op = k.b.generic("tensor.insert_slice", &slice.operands(&[filled, whole]), &[whole.ty()], &slice.attrs(c, &[1, 1]), &mut [])?;
+    Ok(op.result(0))
+}
+
+fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
+    let axis = o.axis as usize;
+    let sizes = k.sizes_of(op.result(0))?;
+    let mut whole = k.empty(storage(dtype(op.result(0))?), &sizes)?;
+    let mut offset = Size::Static(0);
+    for v in &o.inputs {
+        let own = k.sizes_of(*v)?;
+        let mut offsets = vec![Size::Static(0); sizes.len()];
+        offsets[axis] = offset;
+        whole = piece(k, whole, &offsets, &own, &mut |part| k.write(*v, &own, part))?;
+        offset = sum(k, offset, own[axis])?;
+    }
+    Ok(vec![whole])
+}
+
+fn sum(k: &Kernel, a: Size, b: Size) -> Result<Size, String> {
+    if let (Some(x), Some(y)) = (a.known(), b.known()) {
+        return Ok(Size::Static(x + y));
+    }
+    let ssa = |s: Size| match s {
+        Size::Static(n) => k.b.index(n),
+        Size::Dynamic(v) => Ok(v),
+    };
+    let op = k.b.generic("arith.addi", &[ssa(a)?, ssa(b)?], &[Type::index(k.b.ctx)], &[], &mut [])?;
+    Ok(Size::Dynamic(op.result(0)))
+}
+
+fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
+    let (sizes, own) = (k.sizes_of(op.result(0))?, k.sizes_of(o.input)?);
+    let n = sizes.len();
+    let known = |s: &Size| s.known().ok_or("pads by an amount that is not known, which has no compiled form yet");
+    let low = o.low.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+    let high = o.high.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+    let out = k.empty(storage(dtype(op.result(0))?), &sizes)?;
+    let whole = k.generic(Nest {
+        reduction: vec![false; n],
+        sizes: sizes.clone(),
+        outs: vec![(out, (0..n).collect())],
+        reads: vec![(o.value, vec![])],
+        body: &mut |body, _| Ok(vec![body.element(o.value, &[])?]),
+    })?[0];
+    // A negative count removes: reading starts that much later.
+    let offsets: Vec<Size> = low.iter().map(|l| Size::Static((*l).max(0))).collect();
+    let mut inner = vec![];
+    for i in 0..n {
+        inner.push(sum(k, own[i], Size::Static(low[i].min(0) + high[i].min(0)))?);
+    }
+    let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n).plus(Ix::number(-low[i].min(0), n))).collect();
+    let whole = piece(k, whole, &offsets, &inner, &mut |slice| {
+        let nest = Nest {
+            reduction: vec![false; n],
+            sizes: inner.clone(),
+            outs: vec![(slice, (0..n).collect())],
+            reads: vec![(o.input, at.clone())],
+            body: &mut |body, _| Ok(vec![body.element(o.input, &at)?]),
+        };
+        k.generic(nest).map(|r| r[0])
+    })?;
+    Ok(vec![whole])
+}
