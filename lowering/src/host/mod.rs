@@ -1,12 +1,14 @@
 //! Host code: from kernels on memrefs to objects, and objects into this process.
+pub mod expand_math;
 pub mod kernel_abi;
 pub mod llvm;
 
+pub use expand_math::ExpandMath;
 pub use kernel_abi::KernelAbi;
 
 /// From a kernel that [`KernelAbi`] has been through to the llvm dialect; passes inside of `builtin.module(…)`.
 ///
-/// math ops without an instruction of their own become calls of the C library here, so what expands them has to come before.
+/// math ops without an instruction of their own become calls of the C library here, so [`ExpandMath`] has to come before.
 pub const KERNEL_TO_LLVM: &str = concat!(
     // Transfers of more than one dimension become rows, without loops around them.
     "convert-vector-to-scf{full-unroll=true target-rank=1},",
@@ -26,5 +28,6 @@ pub const KERNEL_TO_LLVM: &str = concat!(
 
 /// Makes this crate's host passes known to the pipeline parser.
 pub fn register() -> Result<(), String> {
-    kiln_passes::pass::register::<KernelAbi>()
+    kiln_passes::pass::register::<KernelAbi>()?;
+    kiln_passes::pass::register::<ExpandMath>()
 }
