@@ -46,7 +46,8 @@ pub fn exp2(e: &Emit, x: Value) -> Res {
 }
 
 pub fn expm1(e: &Emit, x: Value) -> Res {
-    let (n, r) = reduce(e, e.clamp(x, -20.0, 91.0)?)?;
+    // At 89 n is 128 still, and the result overflows.
+    let (n, r) = reduce(e, e.clamp(x, -20.0, 89.0)?)?;
     // Half of the result, since 2^128 is no float where the result still is: 2 (2^(n-1) (e^r - 1) + 2^(n-1) - 1/2).
     let half = e.power_of_two(e.isub(n, e.i(1)?)?)?;
     let y = e.fma(half, small_expm1(e, r)?, e.sub(half, e.c(0.5)?)?)?;
