@@ -2,6 +2,7 @@
 mod capture;
 mod composites;
 mod docs;
+mod host;
 mod interpreter;
 mod kiln_opt;
 mod machinery;

@@ -37,6 +37,10 @@ impl Attr {
     pub fn unit(c: Ctx) -> Attr {
         Attr(unsafe { mlirUnitAttrGet(c.raw()) })
     }
+    /// Whether it is `unit`.
+    pub fn is_unit(self) -> bool {
+        unsafe { mlirAttributeIsAUnit(self.0) }
+    }
     /// A 64-bit integer.
     pub fn i64(c: Ctx, value: i64) -> Attr {
         Attr(unsafe { mlirIntegerAttrGet(mlirIntegerTypeGet(c.raw(), 64), value) })

@@ -137,6 +137,18 @@ impl Op {
             mlirOperationDestroy(self.raw())
         }
     }
+    /// Translates a module of the llvm dialect (and omp) to an `LLVMModuleRef`, which the caller owns; `None` with diagnostics if that is not
+    /// possible.
+    ///
+    /// # Safety
+    /// `llvm_context` is a live `LLVMContextRef` that no other thread uses meanwhile.
+    pub unsafe fn translate_to_llvm(self, llvm_context: *mut c_void) -> Option<std::ptr::NonNull<c_void>> {
+        unsafe {
+            // Once per context would do; it costs little beside a translation, and most contexts never translate.
+            mlirRegisterAllLLVMTranslations(self.ctx().raw());
+            std::ptr::NonNull::new(mlirTranslateModuleToLLVMIR(self.raw(), llvm_context.cast()).cast())
+        }
+    }
     /// MLIR's verifier; its complaints are diagnostics.
     pub fn verify(self) -> bool {
         unsafe { mlirOperationVerify(self.raw()) }

@@ -81,6 +81,14 @@ impl Type {
     pub fn is_tensor(self) -> bool {
         unsafe { mlirTypeIsARankedTensor(self.0) }
     }
+    /// Whether it is a ranked memref.
+    pub fn is_memref(self) -> bool {
+        unsafe { mlirTypeIsAMemRef(self.0) }
+    }
+    /// Whether it is a memref whose elements lie densely in row-major order from its address on.
+    pub fn is_contiguous_memref(self) -> bool {
+        unsafe { self.is_memref() && mlirAffineMapIsIdentity(mlirMemRefTypeGetAffineMap(self.0)) }
+    }
     /// The dtype of a scalar type, or a sentence on why it has none.
     pub fn dtype(self) -> Result<DType, String> {
         let found = unsafe {
@@ -124,10 +132,10 @@ impl Type {
     pub fn element(self) -> Option<Type> {
         unsafe { mlirTypeIsAShaped(self.0).then(|| Type(mlirShapedTypeGetElementType(self.0))) }
     }
-    /// The static dims of a tensor type: known sizes and unknown ones. Unranked tensors have none.
+    /// The static dims of a tensor or memref type: known sizes and unknown ones. Unranked ones have none.
     pub fn dims(self) -> Vec<Dim> {
         unsafe {
-            if !self.is_tensor() {
+            if !self.is_tensor() && !self.is_memref() {
                 return vec![];
             }
             let size =

@@ -222,14 +222,16 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
     want(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
 
-/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.sizes` and `kiln.noalias` on a kernel's arguments.
+/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.sizes` and `kiln.noalias` on arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
     match name {
         "kiln.layout" => {}
-        "kiln.noalias" => return Ok(()),
         "kiln.sizes" => {
-            return want(value.as_i64s().is_some(), || format!("needs array<i64: ...> as kiln.sizes, has {value}"));
+            let sizes = value.as_i64s().ok_or_else(|| format!("needs array<i64: …> as kiln.sizes, has {value}"))?;
+            let rank = ty.ok_or("has kiln.sizes on a result")?.dims().len();
+            return want(sizes.len() == rank, || format!("has {} entries in kiln.sizes for {rank} dimensions", sizes.len()));
         }
+        "kiln.noalias" => return want(value.is_unit(), || format!("needs kiln.noalias without a value, has {value}")),
         _ => return Err(format!("has argument attribute {name}, which the kiln dialect does not know")),
     }
     let (strides, offset, alignment) = value.as_layout().ok_or_else(|| format!("needs #kiln.layout<...> as kiln.layout, has {value}"))?;

@@ -1,0 +1,198 @@
+//! Formulas as ops: arithmetic on values of one shape, scalar or vector.
+use kiln_dialects::ir::*;
+
+pub type Res = Result<Value, String>;
+
+/// Makes arith and math ops in front of the op that is expanded. None of them carries fast-math flags: the formulas count on each rounding.
+pub struct Emit {
+    b: Builder,
+    /// What stands around the element type: `vector<16x` and `>`, or nothing.
+    around: (String, &'static str),
+    /// The element type of float constants.
+    element: &'static str,
+}
+
+impl Emit {
+    /// For the shape of a value of this element type; `None` if the type is neither scalar nor vector of it.
+    pub fn new(b: Builder, ty: Type, element: &str) -> Option<Emit> {
+        let text = ty.to_string();
+        let around = if text == element {
+            (String::new(), "")
+        } else {
+            (text.strip_prefix("vector<")?.strip_suffix(&format!("{element}>")).map(|dims| format!("vector<{dims}"))?, ">")
+        };
+        Some(Emit { b, around, element: "f32" })
+    }
+    /// The same with constants of f64.
+    pub fn wide(&self) -> Emit {
+        Emit { b: self.b, around: self.around.clone(), element: "f64" }
+    }
+    /// The shape with another element type.
+    pub fn ty(&self, element: &str) -> Result<Type, String> {
+        let text = format!("{}{element}{}", self.around.0, self.around.1);
+        Type::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no type"))
+    }
+    fn constant(&self, literal: &str, element: &str) -> Res {
+        let ty = self.ty(element)?;
+        let text = if self.around.1.is_empty() { format!("{literal} : {ty}") } else { format!("dense<{literal}> : {ty}") };
+        let value = Attr::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no attribute"))?;
+        self.op("arith.constant", &[], ty, &[("value", value)])
+    }
+    /// A float constant, by its bits so that no digit is lost.
+    pub fn c(&self, value: f64) -> Res {
+        let literal =
+            if self.element == "f64" { format!("{:#018x}", value.to_bits()) } else { format!("{:#010x}", (value as f32).to_bits()) };
+        self.constant(&literal, self.element)
+    }
+    /// An integer constant as wide as the floats.
+    pub fn i(&self, value: i64) -> Res {
+        self.constant(&value.to_string(), self.int())
+    }
+    fn int(&self) -> &'static str {
+        if self.element == "f64" { "i64" } else { "i32" }
+    }
+    fn op(&self, name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]) -> Res {
+        Ok(self.b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+    }
+    /// An op whose result has its first operand's type.
+    pub fn same(&self, name: &str, operands: &[Value]) -> Res {
+        self.op(name, operands, operands.first().ok_or("has no operand")?.ty(), &[])
+    }
+    pub fn add(&self, a: Value, b: Value) -> Res {
+        self.same("arith.addf", &[a, b])
+    }
+    pub fn sub(&self, a: Value, b: Value) -> Res {
+        self.same("arith.subf", &[a, b])
+    }
+    pub fn mul(&self, a: Value, b: Value) -> Res {
+        self.same("arith.mulf", &[a, b])
+    }
+    pub fn div(&self, a: Value, b: Value) -> Res {
+        self.same("arith.divf", &[a, b])
+    }
+    pub fn neg(&self, a: Value) -> Res {
+        self.same("arith.negf", &[a])
+    }
+    pub fn abs(&self, a: Value) -> Res {
+        self.same("math.absf", &[a])
+    }
+    pub fn sqrt(&self, a: Value) -> Res {
+        self.same("math.sqrt", &[a])
+    }
+    pub fn floor(&self, a: Value) -> Res {
+        self.same("math.floor", &[a])
+    }
+    /// a * b + c, rounded once.
+    pub fn fma(&self, a: Value, b: Value, c: Value) -> Res {
+        self.same("math.fma", &[a, b, c])
+    }
+    /// a * b + c for a constant b.
+    pub fn fmac(&self, a: Value, b: f64, c: Value) -> Res {
+        self.fma(a, self.c(b)?, c)
+    }
+    /// `a`'s magnitude with `b`'s sign.
+    pub fn copysign(&self, a: Value, b: Value) -> Res {
+        self.same("math.copysign", &[a, b])
+    }
+    pub fn iadd(&self, a: Value, b: Value) -> Res {
+        self.same("arith.addi", &[a, b])
+    }
+    pub fn isub(&self, a: Value, b: Value) -> Res {
+        self.same("arith.subi", &[a, b])
+    }
+    pub fn and(&self, a: Value, b: Value) -> Res {
+        self.same("arith.andi", &[a, b])
+    }
+    pub fn or(&self, a: Value, b: Value) -> Res {
+        self.same("arith.ori", &[a, b])
+    }
+    pub fn xor(&self, a: Value, b: Value) -> Res {
+        self.same("arith.xori", &[a, b])
+    }
+    pub fn shl(&self, a: Value, n: i64) -> Res {
+        self.same("arith.shli", &[a, self.i(n)?])
+    }
+    /// Shifts in copies of the sign.
+    pub fn shr(&self, a: Value, n: i64) -> Res {
+        self.same("arith.shrsi", &[a, self.i(n)?])
+    }
+    pub fn bits(&self, a: Value) -> Res {
+        self.op("arith.bitcast", &[a], self.ty(self.int())?, &[])
+    }
+    pub fn float(&self, a: Value) -> Res {
+        self.op("arith.bitcast", &[a], self.ty(self.element)?, &[])
+    }
+    /// An integer's value as a float.
+    pub fn to_float(&self, a: Value) -> Res {
+        self.op("arith.sitofp", &[a], self.ty(self.element)?, &[])
+    }
+    pub fn extend(&self, a: Value, element: &str) -> Res {
+        self.op("arith.extf", &[a], self.ty(element)?, &[])
+    }
+    pub fn truncate(&self, a: Value, element: &str) -> Res {
+        self.op("arith.truncf", &[a], self.ty(element)?, &[])
+    }
+    /// A float comparison by its number in `arith.cmpf`.
+    fn cmpf(&self, predicate: i64, a: Value, b: Value) -> Res {
+        self.op("arith.cmpf", &[a, b], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, predicate))])
+    }
+    /// Equal, both numbers.
+    pub fn eq(&self, a: Value, b: Value) -> Res {
+        self.cmpf(1, a, b)
+    }
+    /// Greater, both numbers.
+    pub fn gt(&self, a: Value, b: Value) -> Res {
+        self.cmpf(2, a, b)
+    }
+    /// Less, both numbers.
+    pub fn lt(&self, a: Value, b: Value) -> Res {
+        self.cmpf(4, a, b)
+    }
+    /// Different, or one is NaN.
+    pub fn ne(&self, a: Value, b: Value) -> Res {
+        self.cmpf(13, a, b)
+    }
+    /// One of both is NaN.
+    pub fn unordered(&self, a: Value, b: Value) -> Res {
+        self.cmpf(14, a, b)
+    }
+    /// Whether an integer is not 0.
+    pub fn nonzero(&self, a: Value) -> Res {
+        self.op("arith.cmpi", &[a, self.i(0)?], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, 1))])
+    }
+    /// Whether an integer is below 0.
+    pub fn negative(&self, a: Value) -> Res {
+        self.op("arith.cmpi", &[a, self.i(0)?], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, 2))])
+    }
+    pub fn select(&self, condition: Value, a: Value, b: Value) -> Res {
+        self.op("arith.select", &[condition, a, b], a.ty(), &[])
+    }
+    /// Into [lo, hi]; NaN stays.
+    pub fn clamp(&self, a: Value, lo: f64, hi: f64) -> Res {
+        let (lo, hi) = (self.c(lo)?, self.c(hi)?);
+        let a = self.select(self.lt(a, lo)?, lo, a)?;
+        self.select(self.gt(a, hi)?, hi, a)
+    }
+    /// A polynomial, the highest power's coefficient first.
+    pub fn poly(&self, x: Value, coefficients: &[f64]) -> Res {
+        let (first, rest) = coefficients.split_first().ok_or("is a polynomial without coefficients")?;
+        rest.iter().try_fold(self.c(*first)?, |sum, c| self.fma(sum, x, self.c(*c)?))
+    }
+    /// `x` where it is so small that the function is the identity there, which also keeps the sign of 0; else `y`.
+    pub fn unless_tiny(&self, x: Value, y: Value) -> Res {
+        self.select(self.lt(self.abs(x)?, self.c(f64::powi(2.0, -13))?)?, x, y)
+    }
+    /// Nearest integer as a float, and with it in the low bits of an integer. For |a| below half of the mantissa's range; no NaN or
+    /// infinity is ever converted, which would be poison.
+    pub fn round(&self, a: Value) -> Result<(Value, Value), String> {
+        let magic = if self.element == "f64" { 6755399441055744.0 } else { 12582912.0 };
+        let shifted = self.add(a, self.c(magic)?)?;
+        let bits = if self.element == "f64" { magic.to_bits() as i64 } else { (magic as f32).to_bits() as i64 };
+        Ok((self.sub(shifted, self.c(magic)?)?, self.isub(self.bits(shifted)?, self.i(bits)?)?))
+    }
+    /// 2^n for an n in the range of normal numbers.
+    pub fn power_of_two(&self, n: Value) -> Res {
+        let (bias, mantissa) = if self.element == "f64" { (1023, 52) } else { (127, 23) };
+        self.float(self.shl(self.iadd(n, self.i(bias)?)?, mantissa)?)
+    }
+}

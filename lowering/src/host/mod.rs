@@ -1,0 +1,33 @@
+//! Host code: from kernels on memrefs to objects, and objects into this process.
+pub mod expand_math;
+pub mod kernel_abi;
+pub mod llvm;
+
+pub use expand_math::ExpandMath;
+pub use kernel_abi::KernelAbi;
+
+/// From a kernel that [`KernelAbi`] has been through to the llvm dialect; passes inside of `builtin.module(…)`.
+///
+/// math ops without an instruction of their own become calls of the C library here, so [`ExpandMath`] has to come before.
+pub const KERNEL_TO_LLVM: &str = concat!(
+    // Transfers of more than one dimension become rows, without loops around them.
+    "convert-vector-to-scf{full-unroll=true target-rank=1},",
+    // Unrolled rows and rebuilt descriptors repeat each other's index arithmetic.
+    "canonicalize,cse,",
+    // Subviews become arithmetic on offset and strides.
+    "expand-strided-metadata,lower-affine,convert-scf-to-cf,",
+    // Without bf16 instructions LLVM calls a function per element, and with them it flushes subnormals; integer code does neither.
+    "arith-expand{include-bf16=true},",
+    // A reduction's order is that of a tree: the one in a row costs a chain of dependent adds.
+    "convert-vector-to-llvm{reassociate-fp-reductions=true enable-x86vector=true},",
+    "convert-ub-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,",
+    // Last among the conversions, since block arguments change their types there.
+    "convert-func-to-llvm,convert-cf-to-llvm,",
+    "canonicalize,reconcile-unrealized-casts"
+);
+
+/// Makes this crate's host passes known to the pipeline parser.
+pub fn register() -> Result<(), String> {
+    kiln_passes::pass::register::<KernelAbi>()?;
+    kiln_passes::pass::register::<ExpandMath>()
+}

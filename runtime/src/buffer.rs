@@ -1,0 +1,175 @@
+//! Memory that is allocated once and used again: arenas, packed weights.
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    ptr::NonNull,
+};
+
+/// A cache line, and the widest vector.
+const LINE: usize = 64;
+const HUGE_PAGE: usize = 2 << 20;
+/// From here on a buffer is mapped by itself and asks for huge pages.
+const MAPPED_FROM: usize = 4 << 20;
+
+/// The system gave no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no memory for a buffer of {bytes} bytes")]
+pub struct OutOfMemory {
+    /// How much was asked for.
+    pub bytes: usize,
+}
+
+/// Bytes at a fixed, aligned address: 64 B, or 2 MiB with huge pages for large ones. Fresh bytes are zero.
+#[derive(Debug)]
+pub struct Buffer {
+    start: NonNull<u8>,
+    len: usize,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Empty,
+    Heap(Layout),
+    /// The whole mapping, which begins before the aligned start.
+    Mapped(*mut u8, usize),
+}
+
+// SAFETY: a buffer owns its memory; nothing in it is tied to a thread.
+unsafe impl Send for Buffer {}
+// SAFETY: shared references only read, except through the raw pointer, whose users promise what they need.
+unsafe impl Sync for Buffer {}
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer::new()
+    }
+}
+
+impl Buffer {
+    /// A buffer of no bytes, which takes no memory.
+    pub const fn new() -> Buffer {
+        // A well-aligned address that nothing is read from.
+        let start = unsafe { NonNull::new_unchecked(std::ptr::without_provenance_mut(LINE)) };
+        Buffer { start, len: 0, kind: Kind::Empty }
+    }
+    /// A buffer of `len` zero bytes.
+    pub fn zeroed(len: usize) -> Result<Buffer, OutOfMemory> {
+        match len {
+            0 => Ok(Buffer::new()),
+            _ if len >= MAPPED_FROM => map(len),
+            _ => heap(len),
+        }
+    }
+    /// Makes the buffer at least `len` bytes. One that is large enough keeps address and contents; else both are new, and the old memory
+    /// goes first, so that the two are never held at once.
+    pub fn ensure(&mut self, len: usize) -> Result<(), OutOfMemory> {
+        if len > self.len {
+            *self = Buffer::new();
+            *self = Buffer::zeroed(len)?;
+        }
+        Ok(())
+    }
+    /// The first byte.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` initialised bytes; the lifetime is the buffer's.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+    /// The bytes, to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match self.kind {
+            Kind::Empty => {}
+            // SAFETY: allocated with this layout.
+            Kind::Heap(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
+            // SAFETY: mapped with this address and length.
+            Kind::Mapped(base, len) => unsafe {
+                libc::munmap(base.cast(), len);
+            },
+        }
+    }
+}
+
+fn heap(len: usize) -> Result<Buffer, OutOfMemory> {
+    let none = OutOfMemory { bytes: len };
+    let layout = Layout::from_size_align(len, LINE).map_err(|_| none)?;
+    // SAFETY: the layout is not empty.
+    let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(none)?;
+    Ok(Buffer { start, len, kind: Kind::Heap(layout) })
+}
+
+fn map(len: usize) -> Result<Buffer, OutOfMemory> {
+    let none = OutOfMemory { bytes: len };
+    let whole = len.checked_add(HUGE_PAGE).filter(|n| *n <= isize::MAX as usize).ok_or(none)?;
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh private mapping at an address that the system chooses.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), whole, access, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(none);
+    }
+    let base = base.cast::<u8>();
+    let skip = base.addr().next_multiple_of(HUGE_PAGE) - base.addr();
+    // SAFETY: less than HUGE_PAGE, so `len` bytes remain inside of the mapping.
+    let start = unsafe { base.add(skip) };
+    #[cfg(target_os = "linux")]
+    // SAFETY: a range inside of the mapping. A refusal costs speed only.
+    unsafe {
+        libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE);
+    }
+    let start = NonNull::new(start).ok_or(none)?;
+    Ok(Buffer { start, len, kind: Kind::Mapped(base, whole) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alignment_and_zeros() {
+        for len in [0, 1, 63, 4096, MAPPED_FROM - 1, MAPPED_FROM, MAPPED_FROM + 12345] {
+            let mut b = Buffer::zeroed(len).expect("memory");
+            let align = if len >= MAPPED_FROM { HUGE_PAGE } else { LINE };
+            assert_eq!((b.len(), b.as_mut_ptr().addr() % align), (len, 0));
+            assert!(b.bytes().iter().all(|x| *x == 0));
+            b.bytes_mut().fill(7);
+        }
+    }
+
+    #[test]
+    fn what_is_large_enough_stays() {
+        let mut b = Buffer::zeroed(1000).expect("memory");
+        b.bytes_mut()[999] = 5;
+        let at = b.as_mut_ptr();
+        b.ensure(500).expect("memory");
+        assert_eq!((b.as_mut_ptr(), b.len(), b.bytes()[999]), (at, 1000, 5));
+        b.ensure(8 << 20).expect("memory");
+        assert_eq!((b.len(), b.bytes()[999]), (8 << 20, 0));
+    }
+
+    #[test]
+    fn too_much_is_an_error() {
+        for bytes in [usize::MAX, isize::MAX as usize, 1 << 60] {
+            assert_eq!(Buffer::zeroed(bytes).err(), Some(OutOfMemory { bytes }));
+        }
+        let mut b = Buffer::zeroed(10).expect("memory");
+        assert!(b.ensure(1 << 60).is_err());
+        assert!(b.is_empty());
+    }
+}

@@ -1,0 +1,308 @@
+//! A store of files on disk, named by the hash of what made them. It is an aid: whatever is wrong with it, the caller compiles again and
+//! has a [`Remark`] to report.
+//!
+//! Entries are written to a temporary file and renamed, so processes see all of an entry or nothing of it. A checksum covers key and
+//! contents, which finds damage and confusion, not malice: who may write the folder can run code in the user's name. It is made private.
+use sha2::{Digest, Sha256};
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+const MAGIC: &[u8; 8] = b"KILNOBJ\n";
+const VERSION: u32 = 1;
+const HEADER: usize = 8 + 4 + 8 + 32;
+/// Longer entries are foreign.
+const MAX_ENTRY: u64 = 1 << 32;
+/// A writer that has not renamed its file in this time has died.
+const STALE: std::time::Duration = std::time::Duration::from_secs(3600);
+const SUFFIX: &str = "kiln";
+
+/// Why the cache did not do what it is for. Never a reason to fail.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cache {path}: {reason}")]
+pub struct Remark {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Remark {
+    fn new(path: &Path, reason: impl ToString) -> Remark {
+        let remark = Remark { path: path.into(), reason: reason.to_string() };
+        tracing::info!(target: "kiln::cache", "{remark}");
+        remark
+    }
+}
+
+/// A folder of entries. Any number of processes may use one.
+#[derive(Clone, Debug)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// The folder to use: the one that is named, else `$XDG_CACHE_HOME/kiln`, else `~/.cache/kiln`; none if there is no home.
+pub fn default_dir(named: Option<&Path>) -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    dir_of(named, variable("XDG_CACHE_HOME"), variable("HOME"))
+}
+
+fn dir_of(named: Option<&Path>, cache: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    // The XDG specification ignores relative paths.
+    let absolute = |p: &PathBuf| p.is_absolute();
+    let named = named.filter(|p| !p.as_os_str().is_empty()).map(Path::to_path_buf);
+    named.or_else(|| Some(cache.filter(absolute)?.join("kiln"))).or_else(|| Some(home.filter(absolute)?.join(".cache/kiln")))
+}
+
+impl Store {
+    /// Opens the folder and makes it where it is missing, for its owner alone.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Store, Remark> {
+        let dir = dir.into();
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&dir).map_err(|e| Remark::new(&dir, e))?;
+        Ok(Store { dir })
+    }
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+    /// Where the entry of a key lies: keys may be any text, so names are hashes of them.
+    pub fn path(&self, key: &str) -> PathBuf {
+        let name: String = Sha256::digest(key).iter().map(|b| format!("{b:02x}")).collect();
+        self.dir.join(&name[..2]).join(format!("{name}.{SUFFIX}"))
+    }
+    /// The contents of a key's entry, `None` if there is no entry. One that is damaged or foreign is deleted.
+    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Remark> {
+        let path = self.path(key);
+        let file = match fs::File::open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Remark::new(&path, e)),
+        };
+        let mut all = vec![];
+        (&file).take(MAX_ENTRY + 1).read_to_end(&mut all).map_err(|e| Remark::new(&path, e))?;
+        match check(&all, key) {
+            Ok(()) => {
+                // So that trimming keeps what is used; a folder that is read-only is not trimmed.
+                let _ = file.set_modified(SystemTime::now());
+                all.drain(..HEADER);
+                Ok(Some(all))
+            }
+            Err(reason) => {
+                let _ = fs::remove_file(&path);
+                Err(Remark::new(&path, reason))
+            }
+        }
+    }
+    /// Writes an entry; one of the same key is replaced.
+    pub fn put(&self, key: &str, contents: &[u8]) -> Result<(), Remark> {
+        let path = self.path(key);
+        let remark = |e: io::Error| Remark::new(&path, e);
+        let dir = path.parent().unwrap_or(&self.dir);
+        fs::create_dir_all(dir).map_err(remark)?;
+        // In the same folder, since a rename does not cross file systems.
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir).map_err(remark)?;
+        let sum = checksum(key, contents);
+        for part in [&MAGIC[..], &VERSION.to_le_bytes(), &(contents.len() as u64).to_le_bytes(), &sum, contents] {
+            file.write_all(part).map_err(remark)?;
+        }
+        file.persist(&path).map_err(|e| remark(e.error))?;
+        Ok(())
+    }
+    /// Deletes what was not used for longest until at most `bytes` remain, and what dead writers left. Returns how many bytes went.
+    pub fn trim(&self, bytes: u64) -> Result<u64, Remark> {
+        let mut entries = vec![];
+        let mut freed = 0;
+        for folder in list(&self.dir)?.into_iter().filter(|p| p.is_dir()) {
+            for path in list(&folder)? {
+                // Another process may be trimming, too.
+                let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+                let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                if path.extension().is_some_and(|e| e == SUFFIX) {
+                    entries.push((used, meta.len(), path));
+                } else if is_temporary(&path) && used.elapsed().is_ok_and(|age| age > STALE) && fs::remove_file(&path).is_ok() {
+                    freed += meta.len();
+                }
+            }
+        }
+        entries.sort();
+        let mut total: u64 = entries.iter().map(|e| e.1).sum();
+        for (_, len, path) in entries {
+            if total <= bytes {
+                break;
+            }
+            match fs::remove_file(&path) {
+                Ok(()) => freed += len,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Remark::new(&path, e)),
+            }
+            total -= len;
+        }
+        Ok(freed)
+    }
+}
+
+fn is_temporary(path: &Path) -> bool {
+    path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(".new-"))
+}
+
+fn list(dir: &Path) -> Result<Vec<PathBuf>, Remark> {
+    let entries = fs::read_dir(dir).map_err(|e| Remark::new(dir, e))?;
+    Ok(entries.filter_map(|e| Some(e.ok()?.path())).collect())
+}
+
+/// Of key and contents, so that an entry under another's name is found.
+fn checksum(key: &str, contents: &[u8]) -> [u8; 32] {
+    let mut sum = Sha256::new();
+    sum.update((key.len() as u64).to_le_bytes());
+    sum.update(key);
+    sum.update(contents);
+    sum.finalize().into()
+}
+
+fn check(all: &[u8], key: &str) -> Result<(), String> {
+    let rest = all.strip_prefix(MAGIC).ok_or("is no entry of kiln's")?;
+    let (version, rest) = rest.split_first_chunk().ok_or("ends inside its header")?;
+    let version = u32::from_le_bytes(*version);
+    if version != VERSION {
+        return Err(format!("has version {version}, not {VERSION}"));
+    }
+    let (len, rest) = rest.split_first_chunk().ok_or("ends inside its header")?;
+    let (sum, contents) = rest.split_first_chunk::<32>().ok_or("ends inside its header")?;
+    if u64::from_le_bytes(*len) != contents.len() as u64 {
+        return Err(format!("has {} bytes, not {}: it was cut or extended", contents.len(), u64::from_le_bytes(*len)));
+    }
+    if checksum(key, contents) != *sum {
+        return Err("has a wrong checksum: it was changed, or belongs to another key".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = Store::open(dir.path().join("a/b")).expect("a store");
+        (dir, store)
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let (_dir, s) = store();
+        assert_eq!(s.get("k"), Ok(None));
+        for contents in [&b""[..], b"x", &[7; 100_000]] {
+            for key in ["k", "", "../../etc/passwd", "a\0b", "é"] {
+                s.put(key, contents).expect("written");
+                assert_eq!(s.get(key).expect("readable").as_deref(), Some(contents), "{key:?}");
+            }
+        }
+        let again = Store::open(s.dir()).expect("a store");
+        assert!(again.get("k").expect("readable").is_some());
+    }
+
+    #[test]
+    fn damage_is_found_and_removed() {
+        let (_dir, s) = store();
+        let path = s.path("k");
+        s.put("k", b"contents").expect("written");
+        let good = fs::read(&path).expect("the entry");
+        let mut bad: Vec<Vec<u8>> = (0..good.len()).map(|n| good[..n].to_vec()).collect();
+        bad.extend((0..good.len()).map(|i| good.iter().enumerate().map(|(j, b)| b ^ ((i == j) as u8)).collect()));
+        bad.push([&good[..], b"more"].concat());
+        bad.push(b"\x7fELF and so on".to_vec());
+        for bytes in bad {
+            fs::write(&path, &bytes).expect("written");
+            let remark = s.get("k").expect_err("a remark");
+            assert_eq!(remark.path, path);
+            assert!(!path.exists(), "{remark}");
+            assert_eq!(s.get("k"), Ok(None));
+        }
+        s.put("other", b"contents").expect("written");
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::copy(s.path("other"), &path).expect("copied");
+        assert!(s.get("k").expect_err("a remark").reason.contains("another key"));
+        fs::write(&path, "rubbish").expect("written");
+        s.put("k", b"new").expect("written");
+        assert_eq!(s.get("k"), Ok(Some(b"new".to_vec())));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn folders_that_cannot_be_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let (dir, s) = store();
+        s.put("k", b"contents").expect("written");
+        assert_eq!(fs::metadata(s.dir()).expect("the folder").permissions().mode() & 0o777, 0o700);
+        let file = dir.path().join("file");
+        fs::write(&file, "").expect("written");
+        assert!(Store::open(&file).is_err());
+        assert!(Store::open(file.join("below")).is_err());
+        let folder = s.path("k").parent().expect("a folder").to_path_buf();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).expect("changed");
+        // SAFETY: no arguments.
+        if unsafe { libc::geteuid() } != 0 {
+            assert!(s.put("k", b"other").is_err());
+        }
+        assert!(s.get("k").expect("readable").is_some());
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("changed");
+        fs::remove_file(s.path("k")).expect("removed");
+        fs::create_dir(s.path("k")).expect("a folder in the entry's place");
+        assert!(s.get("k").is_err());
+        assert!(s.put("k", b"other").is_err());
+    }
+
+    #[test]
+    fn writers_at_the_same_time() {
+        let (_dir, s) = store();
+        std::thread::scope(|scope| {
+            for who in 0..4u8 {
+                let s = &s;
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        s.put("k", &vec![who; 10_000]).expect("written");
+                        let got = s.get("k").expect("whole").expect("there");
+                        assert!(got.len() == 10_000 && got.iter().all(|b| *b == got[0]));
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn trimming_keeps_what_was_used_last() {
+        let (_dir, s) = store();
+        for (age, key) in [(500, "a"), (400, "b"), (300, "c"), (200, "d")] {
+            s.put(key, &[0; 948]).expect("written");
+            let file = fs::File::options().write(true).open(s.path(key)).expect("the entry");
+            file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).expect("changed");
+        }
+        assert!(s.get("a").expect("readable").is_some());
+        assert_eq!(s.trim(1 << 20), Ok(0));
+        assert_eq!(s.trim(2000), Ok(2000));
+        let left: Vec<_> = ["a", "b", "c", "d"].into_iter().filter(|k| s.path(k).exists()).collect();
+        assert_eq!(left, ["a", "d"]);
+        let old = s.path("a").with_file_name(".new-dead");
+        fs::write(&old, [0; 10]).expect("written");
+        let file = fs::File::options().write(true).open(&old).expect("the file");
+        file.set_modified(SystemTime::now() - 2 * STALE).expect("changed");
+        assert_eq!((s.trim(2000), old.exists()), (Ok(10), false));
+        assert_eq!((s.trim(0), s.path("d").exists()), (Ok(2000), false));
+    }
+
+    #[test]
+    fn the_folder_to_use() {
+        let p = |s: &str| Some(PathBuf::from(s));
+        assert_eq!(dir_of(Some(Path::new("/x")), p("/c"), p("/h")), p("/x"));
+        assert_eq!(dir_of(None, p("/c"), p("/h")), p("/c/kiln"));
+        assert_eq!(dir_of(Some(Path::new("")), p("rel"), p("/h")), p("/h/.cache/kiln"));
+        assert_eq!(dir_of(None, None, None), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! What runs a compiled program. Nothing here knows MLIR, so that a program can be loaded and called without the compiler.
+//!
+//! [`Program`] says what was compiled, [`package`] carries it with its object code, [`cache`] keeps object code between processes,
+//! [`pool`] gives it threads, and [`Buffer`] memory.
+pub mod buffer;
+pub mod cache;
+pub mod package;
+pub mod pool;
+pub mod program;
+
+pub use buffer::{Buffer, OutOfMemory};
+pub use cache::{Remark, Store};
+pub use package::{Package, PackageError};
+pub use pool::Pool;
+pub use program::Program;

@@ -1,0 +1,307 @@
+//! `.kpkg`: a program with its object code, and with its weights if asked, in one file.
+//!
+//! A zip archive of `manifest.json`, `objects/<name>.o` and `weights/<name>`, all stored as they are, so that objects and weights can be
+//! mapped. Whoever can write a package decides what code runs: read only packages that you trust. Damaged ones are errors.
+use crate::program::{FORMAT, Program};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    io::{Cursor, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
+
+/// No manifest is larger.
+const MAX_MANIFEST: u64 = 64 << 20;
+/// No package has more files; one more, and the count would move to a zip64 record.
+const MAX_FILES: usize = 0xfffe;
+/// What a package may unpack to, unless the caller says otherwise.
+pub const MAX_BYTES: u64 = 64 << 30;
+const MANIFEST: &str = "manifest.json";
+
+/// Why a package was not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    /// The file system refused.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// The archive is damaged or no archive.
+    #[error("is no readable package: {0}")]
+    Archive(#[from] zip::result::ZipError),
+    /// An entry's bytes could not be read.
+    #[error("entry '{entry}' cannot be read: {reason}")]
+    Entry {
+        /// Its name.
+        entry: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Manifest or list of files are not what this version writes.
+    #[error("its manifest cannot be read: {0}")]
+    Manifest(String),
+    /// A limit was passed.
+    #[error("{0}")]
+    Limit(String),
+}
+
+/// A package in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Package {
+    /// What was compiled.
+    pub program: Program,
+    /// Object code by name, without `.o`.
+    pub objects: BTreeMap<String, Vec<u8>>,
+    /// Weights by name: safetensors files, or raw bytes.
+    pub weights: BTreeMap<String, Vec<u8>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    format: u32,
+    kiln: String,
+    program: Program,
+    /// The other files and their sizes, so that a missing or renamed one is found.
+    files: BTreeMap<String, u64>,
+}
+
+/// What is read before the rest, which another format may hold differently.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+    #[serde(default)]
+    kiln: String,
+}
+
+impl Package {
+    /// Writes a file, through a temporary one beside it.
+    pub fn save(&self, path: &Path) -> Result<(), PackageError> {
+        let io = |source| PackageError::Io { path: path.into(), source };
+        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new().prefix(".kpkg-").tempfile_in(dir).map_err(io)?;
+        self.write(std::io::BufWriter::new(file.as_file_mut()))?;
+        file.persist(path).map_err(|e| io(e.error))?;
+        Ok(())
+    }
+    /// Reads a file.
+    pub fn load(path: &Path) -> Result<Package, PackageError> {
+        let file = std::fs::File::open(path).map_err(|source| PackageError::Io { path: path.into(), source })?;
+        Package::read(std::io::BufReader::new(file), MAX_BYTES)
+    }
+    /// The bytes of the file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, PackageError> {
+        let mut bytes = Cursor::new(vec![]);
+        self.write(&mut bytes)?;
+        Ok(bytes.into_inner())
+    }
+
+    fn write(&self, to: impl Write + Seek) -> Result<(), PackageError> {
+        let mut files = BTreeMap::new();
+        for (name, bytes) in &self.objects {
+            files.insert(format!("objects/{}.o", checked(name)?), bytes);
+        }
+        for (name, bytes) in &self.weights {
+            files.insert(format!("weights/{}", checked(name)?), bytes);
+        }
+        let manifest = Manifest {
+            format: FORMAT,
+            kiln: env!("CARGO_PKG_VERSION").into(),
+            program: self.program.clone(),
+            files: files.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect(),
+        };
+        let manifest = serde_json::to_vec_pretty(&manifest).map_err(|e| PackageError::Manifest(e.to_string()))?;
+        let mut zip = ZipWriter::new(to);
+        for (name, bytes) in std::iter::once((MANIFEST, &manifest)).chain(files.iter().map(|(n, b)| (n.as_str(), *b))) {
+            let large = bytes.len() as u64 >= u32::MAX as u64;
+            // Aligned, so that what is mapped can be used where it lies.
+            let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(large).with_alignment(64);
+            zip.start_file(name, options)?;
+            zip.write_all(bytes).map_err(|e| PackageError::Entry { entry: name.into(), reason: e.to_string() })?;
+        }
+        zip.finish()?;
+        Ok(())
+    }
+
+    /// Reads a package that unpacks to at most `limit` bytes.
+    pub fn read(mut from: impl Read + Seek, limit: u64) -> Result<Package, PackageError> {
+        let count = file_count(&mut from).map_err(zip::result::ZipError::Io)?;
+        if count > MAX_FILES {
+            return Err(PackageError::Limit(format!("it has more than {MAX_FILES} files")));
+        }
+        let mut zip = ZipArchive::new(from)?;
+        if zip.len() != count {
+            return Err(PackageError::Manifest(format!("the archive lists {count} files, but only {} names", zip.len())));
+        }
+        let mut package = Package::default();
+        // The manifest first: another format may name its files differently.
+        let mut left = limit;
+        let manifest = entry(&mut zip, MANIFEST, &mut MAX_MANIFEST.min(limit))?;
+        left -= manifest.len() as u64;
+        let Manifest { program, mut files, .. } = manifest_of(&manifest)?;
+        package.program = program;
+        let names: Vec<String> = zip.file_names().map(str::to_string).collect();
+        for name in names.iter().filter(|n| *n != MANIFEST) {
+            let object = name.strip_prefix("objects/").and_then(|n| n.strip_suffix(".o"));
+            let (short, is_object) = match (object, name.strip_prefix("weights/")) {
+                (Some(short), _) => (short, true),
+                (None, Some(short)) => (short, false),
+                _ => return Err(PackageError::Entry { entry: name.clone(), reason: "packages have no such file".into() }),
+            };
+            checked(short)?;
+            let bytes = entry(&mut zip, name, &mut left)?;
+            if files.remove(name) != Some(bytes.len() as u64) {
+                return Err(PackageError::Entry { entry: name.clone(), reason: "the manifest does not list it with this size".into() });
+            }
+            let into = if is_object { &mut package.objects } else { &mut package.weights };
+            into.insert(short.to_string(), bytes);
+        }
+        match files.keys().next() {
+            Some(missing) => Err(PackageError::Manifest(format!("file '{missing}' is missing"))),
+            None => Ok(package),
+        }
+    }
+}
+
+/// How many files the archive's end record counts. The zip crate shows one file per name, so this is how a name that comes twice is found.
+fn file_count(from: &mut (impl Read + Seek)) -> std::io::Result<usize> {
+    const LEN: usize = 22;
+    let mut end = [0; LEN];
+    from.seek(SeekFrom::End(-(LEN as i64)))?;
+    from.read_exact(&mut end)?;
+    from.rewind()?;
+    if !end.starts_with(b"PK\x05\x06") {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "it does not end as a package does"));
+    }
+    Ok(u16::from_le_bytes([end[10], end[11]]) as usize)
+}
+
+/// One entry's bytes. Its stated size is not trusted: reading ends at what is left of the limit, which shrinks by what was read.
+fn entry<R: Read + Seek>(zip: &mut ZipArchive<R>, name: &str, left: &mut u64) -> Result<Vec<u8>, PackageError> {
+    let fail = |reason: String| PackageError::Entry { entry: name.into(), reason };
+    let file = zip.by_name(name)?;
+    if file.compression() != CompressionMethod::Stored {
+        return Err(fail("it is compressed; packages store files as they are".into()));
+    }
+    let mut bytes = vec![];
+    file.take(left.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
+    *left = left
+        .checked_sub(bytes.len() as u64)
+        .ok_or_else(|| PackageError::Limit(format!("it unpacks to more than allowed; entry '{name}' passes the limit")))?;
+    Ok(bytes)
+}
+
+fn manifest_of(bytes: &[u8]) -> Result<Manifest, PackageError> {
+    let fail = |e: serde_json::Error| PackageError::Manifest(e.to_string());
+    let version: Version = serde_json::from_slice(bytes).map_err(fail)?;
+    if version.format != FORMAT {
+        let (theirs, kiln) = (version.format, version.kiln);
+        return Err(PackageError::Manifest(format!("it has format {theirs}, written by kiln {kiln}; this kiln reads format {FORMAT}")));
+    }
+    serde_json::from_slice(bytes).map_err(fail)
+}
+
+/// Names become file names elsewhere, so they are plain.
+fn checked(name: &str) -> Result<&str, PackageError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if (1..=200).contains(&name.len()) && !name.starts_with('.') && name.chars().all(plain) {
+        return Ok(name);
+    }
+    Err(PackageError::Entry {
+        entry: name.into(),
+        reason: "names are 1 to 200 letters, digits, '.', '_', '-', and start with no '.'".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Package {
+        Package {
+            program: Program { format: FORMAT, name: "mlp".into(), ..Default::default() },
+            objects: BTreeMap::from([("host".into(), vec![1, 2, 3]), ("k_0".into(), vec![9; 5000])]),
+            weights: BTreeMap::from([("model.safetensors".into(), vec![4; 100])]),
+        }
+    }
+    fn read(bytes: &[u8]) -> Result<Package, PackageError> {
+        Package::read(Cursor::new(bytes), MAX_BYTES)
+    }
+    fn archive(files: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
+        let mut zip = ZipWriter::new(Cursor::new(vec![]));
+        for (name, bytes) in files {
+            zip.start_file(*name, SimpleFileOptions::default().compression_method(method)).expect("a new entry");
+            zip.write_all(bytes).expect("memory");
+        }
+        zip.finish().expect("an archive").into_inner()
+    }
+    fn manifest(format: u32) -> Vec<u8> {
+        let m = Manifest { format, kiln: "0".into(), program: Program::default(), files: BTreeMap::new() };
+        serde_json::to_vec(&m).expect("plain data")
+    }
+
+    #[test]
+    fn there_and_back() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("p.kpkg");
+        example().save(&path).expect("written");
+        assert_eq!(Package::load(&path).expect("readable"), example());
+        let bytes = example().to_bytes().expect("written");
+        assert!(bytes.windows(5000).any(|w| w == [9; 5000]), "objects are stored");
+        assert!(matches!(Package::load(&dir.path().join("none")), Err(PackageError::Io { .. })));
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let good = example().to_bytes().expect("written");
+        for n in (0..good.len()).step_by(97) {
+            assert!(read(&good[..n]).is_err(), "cut at {n}");
+        }
+        // A flipped bit is found, or lies where nothing is kept (times, padding).
+        for at in (0..good.len()).step_by(13) {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            if let Ok(p) = read(&bad) {
+                assert!(p == example(), "byte {at} changes the package unseen");
+            }
+        }
+    }
+
+    #[test]
+    fn limits() {
+        let good = example().to_bytes().expect("written");
+        let small = Package::read(Cursor::new(&good), 2000);
+        assert!(matches!(small, Err(PackageError::Limit(_))));
+        assert!(matches!(Package::read(Cursor::new(&good), 10), Err(PackageError::Limit(_))));
+    }
+
+    #[test]
+    fn foreign_contents() {
+        let m = manifest(FORMAT);
+        for name in ["objects/../x.o", "/etc/passwd", "weights/a/b", "objects/.o", "weights/..", "other", "objects/a\\b.o"] {
+            let bytes = archive(&[(MANIFEST, &m), (name, b"x")], CompressionMethod::Stored);
+            assert!(matches!(read(&bytes), Err(PackageError::Entry { .. })), "{name}");
+        }
+        let new = archive(&[(MANIFEST, &manifest(FORMAT + 1))], CompressionMethod::Stored);
+        assert!(read(&new).expect_err("another format").to_string().contains("format 2"));
+        assert!(matches!(read(&archive(&[(MANIFEST, b"{")], CompressionMethod::Stored)), Err(PackageError::Manifest(_))));
+        assert!(read(&archive(&[], CompressionMethod::Stored)).is_err());
+        assert!(read(&archive(&[(MANIFEST, &m)], CompressionMethod::Deflated)).is_err());
+        let mut p = example();
+        p.objects.insert("../up".into(), vec![]);
+        assert!(p.to_bytes().is_err());
+    }
+
+    #[test]
+    fn the_same_name_twice() {
+        let m = manifest(FORMAT);
+        let mut bytes = archive(&[(MANIFEST, &m), ("weights/a", b"one"), ("weights/b", b"two")], CompressionMethod::Stored);
+        let at: Vec<usize> = (0..bytes.len() - 9).filter(|i| &bytes[*i..i + 9] == b"weights/b").collect();
+        at.iter().for_each(|i| bytes[i + 8] = b'a');
+        assert_eq!(at.len(), 2);
+        assert!(read(&bytes).expect_err("an error").to_string().contains("lists 3 files"));
+    }
+}

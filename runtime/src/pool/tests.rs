@@ -1,0 +1,131 @@
+//! The pool is one per process, so tests that count its threads take turns.
+use super::*;
+use std::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
+
+pub fn serially() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn team() -> usize {
+    let count = AtomicUsize::new(0);
+    Pool::run(|id, size| {
+        assert!(id < size);
+        count.fetch_add(1, Relaxed);
+    });
+    count.load(Relaxed)
+}
+
+#[test]
+fn teams_have_the_configured_size() {
+    let _one = serially();
+    for threads in [1, 2, 4, 3, 1, 2] {
+        Pool::configure(threads);
+        for _ in 0..200 {
+            assert_eq!(team(), threads);
+        }
+    }
+    Pool::configure(0);
+    assert_eq!((Pool::threads(), team()), (1, 1));
+}
+
+#[test]
+fn more_than_one_word_of_workers() {
+    let _one = serially();
+    Pool::configure(70);
+    assert_eq!(team(), 70);
+    Pool::shutdown();
+    Pool::configure(2);
+    assert_eq!(team(), 2);
+}
+
+#[test]
+fn barriers_order_phases() {
+    let _one = serially();
+    for threads in 1..=4 {
+        for spins in [0, DEFAULT_SPINS] {
+            Pool::set_spins(spins);
+            Pool::configure(threads);
+            let slots: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+            Pool::run(|id, size| {
+                for round in 1..=300 {
+                    slots[id].store(round, Relaxed);
+                    Pool::barrier();
+                    assert!(slots[..size].iter().all(|s| s.load(Relaxed) == round));
+                    Pool::barrier();
+                }
+            });
+        }
+    }
+    Pool::set_spins(DEFAULT_SPINS);
+}
+
+#[test]
+fn inner_regions_run_alone() {
+    let _one = serially();
+    Pool::configure(3);
+    let count = AtomicUsize::new(0);
+    Pool::run(|_, _| {
+        let outer = who();
+        Pool::run(|id, size| {
+            assert_eq!((id, size), (0, 1));
+            Pool::barrier();
+            count.fetch_add(1, Relaxed);
+        });
+        assert_eq!(who(), outer);
+    });
+    assert_eq!(count.load(Relaxed), 3);
+    assert_eq!(who(), (0, 1));
+}
+
+#[test]
+fn application_threads_share_the_workers() {
+    let _one = serially();
+    Pool::configure(4);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for round in 0..300 {
+                    let data: Vec<AtomicUsize> = (0..64).map(|_| AtomicUsize::new(0)).collect();
+                    Pool::run(|id, size| {
+                        data.iter().skip(id).step_by(size).for_each(|d| {
+                            d.fetch_add(round, Relaxed);
+                        });
+                        Pool::barrier();
+                        assert!(data.iter().all(|d| d.load(Relaxed) == round));
+                    });
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn shutdown_is_not_the_end() {
+    let _one = serially();
+    Pool::configure(3);
+    assert_eq!(team(), 3);
+    Pool::run(|_, _| Pool::shutdown());
+    Pool::shutdown();
+    Pool::shutdown();
+    assert_eq!(team(), 3);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_forked_child_has_its_own_workers() {
+    let _one = serially();
+    Pool::configure(3);
+    assert_eq!(team(), 3);
+    // SAFETY: the child calls nothing that other threads of the parent could hold locked, and leaves by _exit.
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            libc::_exit(if team() == 3 { 42 } else { 1 });
+        }
+        let mut status = 0;
+        libc::waitpid(pid, &mut status, 0);
+        assert_eq!(libc::WEXITSTATUS(status), 42);
+    }
+    assert_eq!(team(), 3);
+}

@@ -1,0 +1,294 @@
+//! What was compiled, as plain data: what a caller passes, what it gets, and how to run the objects.
+use serde::{Deserialize, Serialize};
+
+/// Changes when an older reader would misread a program.
+pub const FORMAT: u32 = 1;
+
+/// A compiled program without its code.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// [`FORMAT`] of the writer.
+    pub format: u32,
+    /// What people call it.
+    pub name: String,
+    /// The processor that the code is for.
+    pub target: Target,
+    /// What a call passes, in order.
+    pub inputs: Vec<Tensor>,
+    /// What a call writes, in order.
+    pub outputs: Vec<Tensor>,
+    /// Sizes that are known when it is called.
+    pub symbols: Vec<Symbol>,
+    /// Sizes that are computed from symbols; [`Dim::Expr`] counts in this list.
+    pub exprs: Vec<Expr>,
+    /// Weights and other values that are not arguments.
+    pub globals: Vec<Global>,
+    /// The kernels that the entry calls.
+    pub kernels: Vec<Kernel>,
+    /// The functions to call.
+    pub entry: Entry,
+    /// How it wants to be run.
+    pub options: RunOptions,
+}
+
+/// A processor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The architecture, such as `x86_64`.
+    pub arch: String,
+    /// LLVM's name of the processor.
+    pub cpu: String,
+    /// LLVM's feature list, such as `+avx2,+fma`.
+    pub features: String,
+}
+
+/// An argument or a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tensor {
+    /// What the source calls it.
+    pub name: String,
+    /// The element type in MLIR's spelling.
+    pub dtype: String,
+    /// The sizes.
+    pub dims: Vec<Dim>,
+}
+
+/// One size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dim {
+    /// A number.
+    Known(i64),
+    /// An index into [`Program::symbols`].
+    Symbol(usize),
+    /// An index into [`Program::exprs`].
+    Expr(usize),
+}
+
+/// A size that is read off an argument.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Symbol {
+    /// Its name in IR.
+    pub name: String,
+    /// The least value that the code is right for.
+    pub min: i64,
+    /// The greatest one, if there is one.
+    pub max: Option<i64>,
+    /// What divides every value; 1 for none.
+    pub divisor: i64,
+    /// The argument that it is read from.
+    pub input: usize,
+    /// The dimension of that argument.
+    pub dim: usize,
+}
+
+/// A size computed from two others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expr {
+    /// How.
+    pub kind: ExprKind,
+    /// The left operand; an [`Dim::Expr`] stands earlier in the list.
+    pub lhs: Dim,
+    /// The right operand.
+    pub rhs: Dim,
+}
+
+/// What an [`Expr`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExprKind {
+    /// Sum.
+    Add,
+    /// Product.
+    Mul,
+    /// Quotient, rounded down.
+    FloorDiv,
+    /// What [`ExprKind::FloorDiv`] leaves.
+    Mod,
+    /// The less.
+    Min,
+    /// The greater.
+    Max,
+    /// Power; the exponent is not negative.
+    Pow,
+}
+
+/// A value that the program reads and that is no argument.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Global {
+    /// Its name in IR.
+    pub name: String,
+    /// The element type in MLIR's spelling.
+    pub dtype: String,
+    /// The sizes, which never depend on a call.
+    pub shape: Vec<u64>,
+    /// Where its bytes come from.
+    pub source: String,
+    /// What it is to the model.
+    pub role: Role,
+}
+
+/// What a [`Global`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A weight whose bytes never change: it may be packed and folded.
+    #[default]
+    Frozen,
+    /// A weight that its owner may change between calls.
+    Mutable,
+    /// What was computed from frozen weights when the program was loaded.
+    Packed,
+}
+
+/// One kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// What reports call it.
+    pub name: String,
+    /// The function in the object.
+    pub symbol: String,
+    /// The object that defines it.
+    pub object: String,
+    /// The strategy, such as `pointwise` or `matmul`.
+    pub kind: String,
+    /// The ops that it does, in order.
+    pub ops: Vec<String>,
+    /// Bytes that one call moves, where that is a size like others.
+    pub bytes: Option<Dim>,
+    /// Floating-point operations of one call.
+    pub flops: Option<Dim>,
+    /// Whether it always runs on one thread.
+    pub serial: bool,
+}
+
+/// Function names in the host object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The object that defines them.
+    pub object: String,
+    /// `void main(const u64* args, i32 threads)`.
+    pub main: String,
+    /// Computes sizes of the arena and of results, if any depend on a call.
+    pub sizes: Option<String>,
+}
+
+impl Default for Entry {
+    fn default() -> Entry {
+        Entry { object: "host".into(), main: "main".into(), sizes: None }
+    }
+}
+
+/// How a program wants to be run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunOptions {
+    /// Threads of a region; the pool's number if 0.
+    pub threads: u32,
+    /// The compiler's options, as it prints them; for reports.
+    pub compiler: String,
+}
+
+/// A size could not be computed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizeError {
+    /// The list of symbols or expressions is shorter, or the expression is not an earlier one.
+    #[error("the program names a size that it does not have: {0:?}")]
+    Missing(Dim),
+    /// Too large for 64 bits, a division by 0, or a negative exponent.
+    #[error("size expression {index} has no value: {kind:?} of {lhs} and {rhs}")]
+    NoValue {
+        /// Which expression.
+        index: usize,
+        /// What it does.
+        kind: ExprKind,
+        /// The left operand's value.
+        lhs: i64,
+        /// The right operand's value.
+        rhs: i64,
+    },
+}
+
+impl ExprKind {
+    fn apply(self, lhs: i64, rhs: i64) -> Option<i64> {
+        match self {
+            ExprKind::Add => lhs.checked_add(rhs),
+            ExprKind::Mul => lhs.checked_mul(rhs),
+            ExprKind::FloorDiv => floor_div(lhs, rhs),
+            ExprKind::Mod => lhs.checked_sub(floor_div(lhs, rhs)?.checked_mul(rhs)?),
+            ExprKind::Min => Some(lhs.min(rhs)),
+            ExprKind::Max => Some(lhs.max(rhs)),
+            ExprKind::Pow => lhs.checked_pow(u32::try_from(rhs).ok()?),
+        }
+    }
+}
+
+fn floor_div(lhs: i64, rhs: i64) -> Option<i64> {
+    let quotient = lhs.checked_div(rhs)?;
+    Some(quotient - (lhs % rhs != 0 && (lhs < 0) != (rhs < 0)) as i64)
+}
+
+impl Program {
+    /// The values of all expressions, given those of the symbols.
+    pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
+        let mut values = Vec::with_capacity(self.exprs.len());
+        for (index, e) in self.exprs.iter().enumerate() {
+            let (lhs, rhs) = (e.lhs.value(symbols, &values)?, e.rhs.value(symbols, &values)?);
+            values.push(e.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: e.kind, lhs, rhs })?);
+        }
+        Ok(values)
+    }
+}
+
+impl Dim {
+    /// The size, given the values of symbols and of expressions.
+    pub fn value(self, symbols: &[i64], exprs: &[i64]) -> Result<i64, SizeError> {
+        let found = match self {
+            Dim::Known(n) => return Ok(n),
+            Dim::Symbol(i) => symbols.get(i),
+            Dim::Expr(i) => exprs.get(i),
+        };
+        found.copied().ok_or(SizeError::Missing(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_have_values() {
+        let e = |kind, lhs, rhs| Expr { kind, lhs, rhs };
+        let (s, n) = (Dim::Symbol(0), Dim::Known);
+        let exprs = vec![
+            e(ExprKind::Add, s, n(1)),
+            e(ExprKind::Mul, Dim::Expr(0), s),
+            e(ExprKind::FloorDiv, n(-7), n(2)),
+            e(ExprKind::Mod, n(-7), n(2)),
+            e(ExprKind::Pow, n(2), n(10)),
+            e(ExprKind::Min, s, n(3)),
+            e(ExprKind::Max, s, n(3)),
+        ];
+        let mut p = Program { exprs, ..Default::default() };
+        assert_eq!(p.expr_values(&[5]), Ok(vec![6, 30, -4, 1, 1024, 3, 5]));
+        assert_eq!(p.expr_values(&[]), Err(SizeError::Missing(s)));
+        for bad in [(ExprKind::FloorDiv, 1, 0), (ExprKind::Mod, 1, 0), (ExprKind::Mul, i64::MAX, 2), (ExprKind::FloorDiv, i64::MIN, -1)] {
+            p.exprs = vec![e(bad.0, n(bad.1), n(bad.2))];
+            assert!(matches!(p.expr_values(&[]), Err(SizeError::NoValue { .. })), "{bad:?}");
+        }
+        p.exprs = vec![e(ExprKind::Add, Dim::Expr(0), n(1))];
+        assert_eq!(p.expr_values(&[]), Err(SizeError::Missing(Dim::Expr(0))));
+    }
+
+    #[test]
+    fn json_and_back() {
+        let p = Program {
+            format: FORMAT,
+            name: "mlp".into(),
+            inputs: vec![Tensor { name: "x".into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(64)] }],
+            symbols: vec![Symbol { name: "s0".into(), min: 1, max: None, divisor: 8, input: 0, dim: 0 }],
+            ..Default::default()
+        };
+        let text = serde_json::to_string(&p).expect("plain data");
+        assert_eq!(serde_json::from_str::<Program>(&text).expect("what was written"), p);
+    }
+}

@@ -1,0 +1,221 @@
+//! `kiln-expand-math`: every expansion against the C library's f64 functions, over all exponents.
+use super::*;
+use kiln_lowering::host::{KernelAbi, expand_math::ACCURACY};
+use kiln_passes::Pass;
+
+type Unary = unsafe extern "C" fn(*const f32, *mut f32, i64, i64, i64);
+type Binary = unsafe extern "C" fn(*const f32, *const f32, *mut f32, i64, i64, i64);
+
+const NAMES: &[&str] =
+    &["acos", "asin", "atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "sin", "sinh", "tan", "tanh"];
+
+fn exact(name: &str, x: f64) -> f64 {
+    match name {
+        "acos" => x.acos(),
+        "asin" => x.asin(),
+        "atan" => x.atan(),
+        "cos" => x.cos(),
+        "cosh" => x.cosh(),
+        "erf" => libm::erf(x),
+        "exp" => x.exp(),
+        "exp2" => x.exp2(),
+        "expm1" => x.exp_m1(),
+        "log" => x.ln(),
+        "log10" => x.log10(),
+        "log1p" => x.ln_1p(),
+        "log2" => x.log2(),
+        "sin" => x.sin(),
+        "sinh" => x.sinh(),
+        "tan" => x.tan(),
+        "tanh" => x.tanh(),
+        _ => panic!("there is no {name}"),
+    }
+}
+
+/// A kernel that applies ops of two names, one on vectors and the rest scalar.
+fn text(names: &[&str], operands: usize) -> String {
+    let params: String = (0..=operands).map(|i| format!("%m{i}: memref<?xf32> {{kiln.sizes = array<i64: -1>, kiln.noalias}}, ")).collect();
+    let body = |name: &str, ty: &str, load: &str, store: &str| {
+        let loads: String = (0..operands).map(|i| format!("%x{i} = {load} %m{i}[%i] : memref<?xf32>{}\n", vector(ty))).collect();
+        let args: Vec<String> = (0..operands).map(|i| format!("%x{i}")).collect();
+        format!("{loads}%y = math.{name} {} : {ty}\n{store} %y, %m{operands}[%i] : memref<?xf32>{}\n", args.join(", "), vector(ty))
+    };
+    let function = |name: &&str| {
+        let (wide, one) = (body(name, "vector<16xf32>", "vector.load", "vector.store"), body(name, "f32", "memref.load", "memref.store"));
+        format!(
+            "func.func @{name}({params}%n: index, %tid: index, %nth: index) {{\n%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n\
+            %c16 = arith.constant 16 : index\n%left = arith.remui %n, %c16 : index\n%even = arith.subi %n, %left : index\n\
+            scf.for %i = %c0 to %even step %c16 {{\n{wide}}}\nscf.for %i = %even to %n step %c1 {{\n{one}}}\nreturn\n}}\n"
+        )
+    };
+    names.iter().map(function).collect()
+}
+fn vector(ty: &str) -> String {
+    if ty == "f32" { String::new() } else { format!(", {ty}") }
+}
+
+fn expanded(text: &str) -> Vec<u8> {
+    let c = Context::new();
+    let m = parse(&c, text);
+    let pipeline = format!("builtin.module(kiln-expand-math,{},{KERNEL_TO_LLVM})", KernelAbi::FLAG);
+    run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
+    CodeGen::new(&Target::host().expect("this machine"))
+        .and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES))
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Nothing but the block functions: a call of the C library does not link.
+fn linked(object: &[u8]) -> Jit {
+    let symbols: Vec<_> = library_symbols().into_iter().filter(|(n, _)| n.starts_with("mem")).collect();
+    let jit = Jit::new(&symbols).expect("a linker");
+    jit.add_object(object).expect("an object");
+    jit
+}
+
+/// All exponents of both signs with some mantissas each, and what is special.
+fn inputs(mantissas: u32) -> Vec<f32> {
+    let mut seed = 1u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as u32
+    };
+    let mut all: Vec<f32> = (0..512u32)
+        .flat_map(|e| (0..mantissas).map(move |m| (e, m)))
+        .map(|(e, m)| {
+            f32::from_bits(
+                e << 23
+                    | if m == 0 {
+                        0
+                    } else if m == 1 {
+                        0x7fffff
+                    } else {
+                        random() & 0x7fffff
+                    },
+            )
+        })
+        .collect();
+    // Where most values are in practice, and the zeros of logarithms.
+    all.extend((0..mantissas * 256).map(|_| random() as f32 / 2f32.powi(31) * 40.0 - 20.0));
+    all.extend(
+        (0..mantissas * 64)
+            .flat_map(|_| [random() as f32 / 2f32.powi(31) * 2.0 - 1.0, 1.0 + (random() as f32 / 2f32.powi(31) - 0.5) * 0.01]),
+    );
+    all.extend([0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, f32::from_bits(1), 0.5, -0.5]);
+    all.extend([88.72283, 88.72284, 89.41598, 89.416, -103.97207, -103.97208, -87.33655, 128.0, 127.99999, -149.0, -150.0, -149.5]);
+    all
+}
+
+/// The error in units of the last place; `None` if only one is NaN or infinite, or a zero has the wrong sign.
+fn ulps(got: f32, exact: f64) -> Option<f64> {
+    let nearest = exact as f32;
+    if nearest.is_nan() || got.is_nan() {
+        return (nearest.is_nan() && got.is_nan()).then_some(0.0);
+    }
+    if nearest.is_infinite() || got.is_infinite() {
+        // On the edge of overflow one of both may be the greatest number.
+        let edge = |v: f32| if v.is_infinite() { f32::MAX.copysign(v) } else { v };
+        return (edge(got) == edge(nearest) || (got - nearest).abs() < 1e32).then_some(0.0);
+    }
+    if got == 0.0 && nearest == 0.0 && got.is_sign_negative() != nearest.is_sign_negative() {
+        return None;
+    }
+    let unit = (nearest.abs().to_bits() >> 23).max(1) as i32 - 150;
+    Some((got as f64 - exact).abs() / 2f64.powi(unit))
+}
+
+fn worst(points: impl Iterator<Item = (String, f32, f64)>) -> (f64, String) {
+    let mut worst = (0.0, String::new());
+    for (what, got, exact) in points {
+        let error = ulps(got, exact).unwrap_or(f64::INFINITY);
+        if error > worst.0 {
+            worst = (error, format!("{what} is {got:e} and not {exact:e}"));
+        }
+    }
+    worst
+}
+
+fn check(mantissas: u32, bound: impl Fn(&str, f64, &str)) {
+    let jit = linked(&expanded(&text(NAMES, 1)));
+    let x = inputs(mantissas);
+    for name in NAMES {
+        // SAFETY: the signature of the kernels in the text.
+        let f: Unary = unsafe { std::mem::transmute(address(&jit, name)) };
+        let mut y = vec![0.0; x.len()];
+        // SAFETY: both have that many elements.
+        unsafe { f(x.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1) };
+        let trigonometric = ["sin", "cos", "tan"].contains(name);
+        let range = |v: f32| !trigonometric || v.abs() <= 2f32.powi(40) || !v.is_finite();
+        let points = x.iter().zip(&y).filter(|(x, _)| range(**x)).map(|(x, y)| (format!("{name}({x:e})"), *y, exact(name, *x as f64)));
+        let (error, at) = worst(points);
+        bound(name, error, &at);
+    }
+    let jit = linked(&expanded(&text(&["powf", "atan2"], 2)));
+    // Every value with many others: the second operand walks on by another step.
+    let mut z: Vec<f32> = (0..x.len()).map(|i| x[(i * 7919 + 13) % x.len()]).collect();
+    let special =
+        [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 16777216.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, 1e38];
+    let mut x = x;
+    for a in special {
+        for b in special {
+            x.push(a);
+            z.push(b);
+        }
+    }
+    // Powers whose result is a number.
+    for i in 0..mantissas as usize * 256 {
+        let base = x[i * 31 % x.len()].abs();
+        let exponent = (x[i * 17 % x.len()] as f64).clamp(-126.0, 126.0) / (base as f64).log2();
+        if base.is_normal() && base != 1.0 && exponent.is_finite() {
+            x.push(base);
+            z.push(exponent as f32);
+        }
+    }
+    for name in ["powf", "atan2"] {
+        // SAFETY: as above.
+        let f: Binary = unsafe { std::mem::transmute(address(&jit, name)) };
+        let mut y = vec![0.0; x.len()];
+        // SAFETY: all have that many elements.
+        unsafe { f(x.as_ptr(), z.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1) };
+        let exact = |a: f32, b: f32| if name == "powf" { (a as f64).powf(b as f64) } else { (a as f64).atan2(b as f64) };
+        let (error, at) = worst(x.iter().zip(&z).zip(&y).map(|((a, b), y)| (format!("{name}({a:e}, {b:e})"), *y, exact(*a, *b))));
+        bound(name, error, &at);
+    }
+}
+
+fn within(name: &str, error: f64, at: &str) {
+    let limit = ACCURACY.iter().find(|(n, _)| n.strip_prefix("math.") == Some(name)).map_or(0.0, |(_, l)| *l);
+    assert!(error <= limit, "{name}: {error} ulp, the table says {limit}: {at}");
+}
+
+#[test]
+fn accuracy() {
+    check(32, within);
+}
+
+/// Some millions of points a function; prints what the table in the source says.
+#[test]
+#[ignore = "twenty seconds"]
+fn accuracy_of_millions() {
+    check(4000, |name, error, at| {
+        println!("{name:8} {error:.2} ulp: {at}");
+        within(name, error, at);
+    });
+}
+
+#[test]
+fn narrow_types_go_by_way_of_f32() {
+    let c = Context::new();
+    let m = parse(
+        &c,
+        "func.func @f(%x: vector<4x8xbf16>, %y: f16, %z: f64) -> (vector<4x8xbf16>, f16, f64) {\n  %0 = math.exp %x : vector<4x8xbf16>\n\
+        %1 = math.tanh %y : f16\n  %2 = math.exp %z : f64\n  return %0, %1, %2 : vector<4x8xbf16>, f16, f64\n}",
+    );
+    run_pipeline(&m, "builtin.module(kiln-expand-math)", &RunOptions::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
+    let text = m.print(PrintOptions::default());
+    assert!(text.contains("arith.extf %arg0 : vector<4x8xbf16> to vector<4x8xf32>") && text.contains("to f16"), "{text}");
+    assert!(text.contains("math.exp %arg2 : f64") && !text.contains("math.tanh"), "{text}");
+    let m = parse(&c, "func.func @f(%x: f32) -> f32 {\n  %0 = math.exp %x : f32\n  return %0 : f32\n}");
+    run_pipeline(&m, "builtin.module(kiln-expand-math{keep=math.exp})", &RunOptions::default(), &|_, _, _| ())
+        .unwrap_or_else(|e| panic!("{e}"));
+    assert!(m.print(PrintOptions::default()).contains("math.exp"));
+}

@@ -1,0 +1,29 @@
+// args: x, y, m, n. One region, one kernel, and a second one behind a barrier that reads what other threads wrote.
+module attributes {omp.version = #omp.version<version = 51>} {
+  llvm.func @scale_rows(!llvm.ptr, !llvm.ptr, i64, i64, i64, i64)
+  llvm.func @omp_get_thread_num() -> i32
+  llvm.func @omp_get_num_threads() -> i32
+  llvm.func @main(%args: !llvm.ptr, %threads: i32) {
+    omp.parallel num_threads(%threads : i32) {
+      %x = llvm.load %args : !llvm.ptr -> !llvm.ptr
+      %yp = llvm.getelementptr %args[1] : (!llvm.ptr) -> !llvm.ptr, i64
+      %y = llvm.load %yp : !llvm.ptr -> !llvm.ptr
+      %mp = llvm.getelementptr %args[2] : (!llvm.ptr) -> !llvm.ptr, i64
+      %m = llvm.load %mp : !llvm.ptr -> i64
+      %np = llvm.getelementptr %args[3] : (!llvm.ptr) -> !llvm.ptr, i64
+      %n = llvm.load %np : !llvm.ptr -> i64
+      %id32 = llvm.call @omp_get_thread_num() : () -> i32
+      %size32 = llvm.call @omp_get_num_threads() : () -> i32
+      %id = llvm.sext %id32 : i32 to i64
+      %size = llvm.sext %size32 : i32 to i64
+      llvm.call @scale_rows(%x, %y, %m, %n, %id, %size) : (!llvm.ptr, !llvm.ptr, i64, i64, i64, i64) -> ()
+      omp.barrier
+      // As one long row of m * n elements, the work is the first thread's.
+      %mn = llvm.mul %m, %n : i64
+      %one = llvm.mlir.constant(1 : i64) : i64
+      llvm.call @scale_rows(%y, %x, %one, %mn, %id, %size) : (!llvm.ptr, !llvm.ptr, i64, i64, i64, i64) -> ()
+      omp.terminator
+    }
+    llvm.return
+  }
+}
