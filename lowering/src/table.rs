@@ -1,9 +1,10 @@
 //! The pass table: one row a pass, those within a level and those between levels. Registration, help and docs/passes.md come from it.
+use crate::host;
 use kiln_passes::PassRow;
 use std::sync::OnceLock;
 
 /// The lowering passes, sorted by flag.
-const LOWERINGS: &[PassRow] = &[];
+const LOWERINGS: &[PassRow] = &[PassRow::of::<host::schedule::SchedulePass>(), PassRow::of::<host::tile::Tile>()];
 
 /// Every pass of kiln, sorted by flag.
 pub fn passes() -> &'static [&'static PassRow] {

@@ -84,7 +84,8 @@ impl Attr {
     pub fn i64s(c: Ctx, values: &[i64]) -> Attr {
         Attr(unsafe { mlirDenseI64ArrayGet(c.raw(), values.len() as isize, values.as_ptr()) })
     }
-    pub(crate) fn i32s(c: Ctx, values: &[i32]) -> Attr {
+    /// `array<i32: …>`.
+    pub fn i32s(c: Ctx, values: &[i32]) -> Attr {
         Attr(unsafe { mlirDenseI32ArrayGet(c.raw(), values.len() as isize, values.as_ptr()) })
     }
     /// `#kiln.layout<…>`: strides and offset in elements, alignment in bytes (0: unknown).
