@@ -34,6 +34,8 @@ pub const STEPS: &[Step] = &[
     Step { from: Level::Prims, pass: "kiln-fuse", why: "sees the whole graph, so that every value that crosses kernels is one that has to" },
     Step { from: Level::Prims, pass: "symbol-dce", why: "a weight that was only computed with at compile time is gone" },
     Step { from: Level::Kernels, pass: "kiln-to-linalg", why: "what is computed, without how" },
+    Step { from: Level::Linalg, pass: "kiln-schedule", why: "strategy and sizes, before anything depends on them" },
+    Step { from: Level::Scheduled, pass: "kiln-tile", why: "loops and vectors on memory, as the schedule says" },
 ];
 
 /// The steps from one level to another.

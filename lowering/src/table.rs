@@ -1,10 +1,18 @@
 //! The pass table: one row a pass, those within a level and those between levels. Registration, help and docs/passes.md come from it.
-use crate::{to_kernels, to_linalg};
+use crate::{host, to_kernels, to_linalg};
 use kiln_passes::PassRow;
 use std::sync::OnceLock;
 
 /// The lowering passes, sorted by flag.
-const LOWERINGS: &[PassRow] = &[PassRow::of::<to_kernels::expose_padding::ExposePadding>(), PassRow::of::<to_kernels::fuse::Fuse>(), PassRow::of::<to_linalg::ToLinalg>()];
+const LOWERINGS: &[PassRow] = &[
+    PassRow::of::<host::expand_math::ExpandMath>(),
+    PassRow::of::<to_kernels::expose_padding::ExposePadding>(),
+    PassRow::of::<to_kernels::fuse::Fuse>(),
+    PassRow::of::<host::kernel_abi::KernelAbi>(),
+    PassRow::of::<host::schedule::SchedulePass>(),
+    PassRow::of::<host::tile::Tile>(),
+    PassRow::of::<to_linalg::ToLinalg>(),
+];
 
 /// Every pass of kiln, sorted by flag.
 pub fn passes() -> &'static [&'static PassRow] {

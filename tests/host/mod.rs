@@ -13,7 +13,7 @@ use std::ffi::c_void;
 
 pub fn parse(c: &Context, text: &str) -> Module {
     crate::watchdog::arm();
-    host::register().expect("registered");
+    kiln_lowering::table::register_all().expect("registered");
     Module::parse(c.ctx(), text.as_bytes(), "test.mlir").unwrap_or_else(|e| panic!("{e}")).0
 }
 

@@ -3,6 +3,7 @@
 //! A handle is an address, as an index into an arena would be: cheap to copy, to compare and to keep in a map, and good for as long as
 //! what it names is not erased and its [`Context`] lives. Rust does not check that, so the rule is the design's: read, decide, apply,
 //! and keep no handle across the erasure of what it names. What owns something (`Context`, `Module`, `PassManager`) is not `Copy` and frees it.
+mod affine;
 mod attrs;
 mod builder;
 mod context;
@@ -16,6 +17,7 @@ mod types;
 mod view;
 mod walk;
 
+pub use affine::Affine;
 pub use attrs::Attr;
 pub use builder::{Builder, State};
 pub use context::{Context, Ctx};

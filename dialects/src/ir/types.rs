@@ -57,6 +57,16 @@ impl Type {
         let sizes: Vec<i64> = dims.iter().map(|d| d.known().unwrap_or(unsafe { mlirShapedTypeGetDynamicSize() })).collect();
         Type(unsafe { mlirRankedTensorTypeGet(sizes.len() as isize, sizes.as_ptr(), Type::scalar(c, dtype).0, mlirAttributeGetNull()) })
     }
+    /// `memref<…>` in row-major order; dimensions that are not known become `?`.
+    pub fn memref(element: Type, dims: &[Dim]) -> Type {
+        let sizes: Vec<i64> = dims.iter().map(|d| d.known().unwrap_or(unsafe { mlirShapedTypeGetDynamicSize() })).collect();
+        Type(unsafe { mlirMemRefTypeContiguousGet(element.0, sizes.len() as isize, sizes.as_ptr(), mlirAttributeGetNull()) })
+    }
+    /// `vector<lanes x element>`.
+    pub fn vector(element: Type, lanes: usize) -> Type {
+        let sizes = [lanes as i64];
+        Type(unsafe { mlirVectorTypeGet(1, sizes.as_ptr(), element.0) })
+    }
     /// A function type.
     pub fn function(c: Ctx, inputs: &[Type], results: &[Type]) -> Type {
         let raw = |l: &[Type]| l.iter().map(|t| t.0).collect::<Vec<_>>();

@@ -1,10 +1,15 @@
 //! Host code: from kernels on memrefs to objects, and objects into this process.
 pub mod expand_math;
+pub mod kernel;
 pub mod kernel_abi;
 pub mod llvm;
+pub mod schedule;
+pub mod tile;
 
 pub use expand_math::ExpandMath;
 pub use kernel_abi::KernelAbi;
+
+use kiln_dialects::ir::{Op, walk};
 
 /// From a kernel that [`KernelAbi`] has been through to the llvm dialect; passes inside of `builtin.module(…)`.
 ///
@@ -26,8 +31,8 @@ pub const KERNEL_TO_LLVM: &str = concat!(
     "canonicalize,reconcile-unrealized-casts"
 );
 
-/// Makes this crate's host passes known to the pipeline parser.
-pub fn register() -> Result<(), String> {
-    kiln_passes::pass::register::<KernelAbi>()?;
-    kiln_passes::pass::register::<ExpandMath>()
+/// The functions of all kernels: of the modules below `root`, itself included, that say `kiln.kernel`.
+pub fn kernels_of(root: Op) -> Vec<Op> {
+    let inside = |f: &Op| f.is("func.func") && f.parent().is_some_and(|m| m.attr("kiln.kernel").is_some());
+    walk(root).into_iter().filter(inside).collect()
 }

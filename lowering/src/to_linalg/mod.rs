@@ -15,7 +15,7 @@ mod kernel;
 mod scalar;
 mod stage;
 
-use crate::sizes::SizeValues;
+use crate::{host::kernels_of, sizes::SizeValues};
 use crate::to_kernels::graph::{heavy, is_library};
 use expr::dtype;
 use kernel::Kernel;
@@ -46,18 +46,12 @@ impl Pass for ToLinalg {
     const DIALECTS: &'static [&'static str] = &["linalg", "tensor", "math"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for func in kernels(root) {
+        for func in kernels_of(root) {
             lower(func, self.rounds)?;
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Linalg.name()));
         Ok(())
     }
-}
-
-/// The functions of the kernels in a module, or of the kernel that the module is.
-pub fn kernels(root: Op) -> Vec<Op> {
-    let inside = |o: &Op| o.is("func.func") && o.parent().is_some_and(|m| m.attr("kiln.kernel").is_some());
-    walk(root).into_iter().filter(inside).collect()
 }
 
 fn lower(func: Op, rounds: usize) -> Result<(), Failure> {

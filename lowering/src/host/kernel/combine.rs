@@ -1,0 +1,77 @@
+//! Which reductions can be split into partial results.
+use kiln_dialects::{
+    ir::{Block, Op, Value},
+    value::DType,
+};
+
+/// How two partial results become one.
+#[derive(Clone, Copy, Debug)]
+pub struct Combine {
+    /// The op of the body that takes the running value.
+    pub op: Op,
+    /// The other operand of it.
+    pub other: Value,
+    /// The kind in `vector.reduction`.
+    pub kind: &'static str,
+}
+
+impl Combine {
+    /// Of the output whose running value is `running` and whose new value is `next`.
+    pub fn of(block: Block, running: Value, next: Value) -> Option<Combine> {
+        let op = next.def().filter(|o| o.block() == Some(block) && o.operand_count() == 2)?;
+        let kind = KINDS.iter().find(|(name, _)| op.is(name))?.1;
+        let other = if op.operand(0) == running { op.operand(1) } else { op.operand(0) };
+        let once = running.uses().len() == 1 && other != running && op.operands().contains(&running) && next.uses().len() == 1;
+        once.then_some(Combine { op, other, kind })
+    }
+    /// The text of the value that changes nothing.
+    pub fn identity(&self, dtype: DType) -> Option<String> {
+        let bits = dtype.byte_size() as u32 * 8;
+        let least = if bits == 64 { i64::MIN } else { -(1i64 << (bits - 1)) };
+        Some(match (self.kind, dtype.is_float()) {
+            ("add", true) => "-0.0".into(),
+            ("mul", true) => "1.0".into(),
+            ("maximumf" | "maxnumf", true) => infinity(dtype, true)?,
+            ("minimumf" | "minnumf", true) => infinity(dtype, false)?,
+            ("add" | "or" | "xor" | "maxui", false) => "0".into(),
+            ("mul", false) => "1".into(),
+            ("and" | "minui", false) => "-1".into(),
+            ("maxsi", false) => least.to_string(),
+            ("minsi", false) => (-(least + 1)).to_string(),
+            _ => return None,
+        })
+    }
+}
+
+fn infinity(dtype: DType, negative: bool) -> Option<String> {
+    let bits = match dtype {
+        DType::F64 => "7FF0000000000000",
+        DType::F32 => "7F800000",
+        DType::F16 => "7C00",
+        DType::BF16 => "7F80",
+        _ => return None,
+    };
+    Some(if negative {
+        format!("0x{}{}", if bits.starts_with("7F") || bits.starts_with("7C") { "F" } else { "" }, &bits[1..])
+    } else {
+        format!("0x{bits}")
+    })
+}
+
+const KINDS: &[(&str, &str)] = &[
+    ("arith.addf", "add"),
+    ("arith.mulf", "mul"),
+    ("arith.maximumf", "maximumf"),
+    ("arith.minimumf", "minimumf"),
+    ("arith.maxnumf", "maxnumf"),
+    ("arith.minnumf", "minnumf"),
+    ("arith.addi", "add"),
+    ("arith.muli", "mul"),
+    ("arith.andi", "and"),
+    ("arith.ori", "or"),
+    ("arith.xori", "xor"),
+    ("arith.maxsi", "maxsi"),
+    ("arith.minsi", "minsi"),
+    ("arith.maxui", "maxui"),
+    ("arith.minui", "minui"),
+];

@@ -1,0 +1,215 @@
+//! Index arithmetic as plain data: sizes are polynomials over SSA sizes, addresses are linear in the loop dimensions plus divisions.
+use kiln_dialects::ir::{Affine, Value};
+use std::collections::BTreeMap;
+
+/// A sum of products of SSA sizes, with integer factors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Poly(BTreeMap<Vec<Value>, i64>);
+
+impl Poly {
+    /// A number.
+    pub fn number(k: i64) -> Poly {
+        Poly(if k == 0 { BTreeMap::new() } else { BTreeMap::from([(vec![], k)]) })
+    }
+    /// An SSA size.
+    pub fn symbol(v: Value) -> Poly {
+        Poly(BTreeMap::from([(vec![v], 1)]))
+    }
+    /// The number, if no SSA size is in it.
+    pub fn known(&self) -> Option<i64> {
+        match self.0.len() {
+            0 => Some(0),
+            1 => self.0.get(&vec![]).copied(),
+            _ => None,
+        }
+    }
+    /// The SSA size, if it is just that.
+    pub fn as_symbol(&self) -> Option<Value> {
+        match self.0.iter().next() {
+            Some((s, 1)) if self.0.len() == 1 && s.len() == 1 => s.first().copied(),
+            _ => None,
+        }
+    }
+    /// Whether it is 0.
+    pub fn is_zero(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The sum.
+    pub fn plus(&self, other: &Poly) -> Poly {
+        let mut all = self.0.clone();
+        for (s, k) in &other.0 {
+            *all.entry(s.clone()).or_default() += k;
+        }
+        all.retain(|_, k| *k != 0);
+        Poly(all)
+    }
+    /// The product.
+    pub fn times(&self, other: &Poly) -> Poly {
+        let mut all = BTreeMap::new();
+        for (s, k) in &self.0 {
+            for (t, l) in &other.0 {
+                let mut both = [s.as_slice(), t].concat();
+                both.sort();
+                *all.entry(both).or_default() += k * l;
+            }
+        }
+        all.retain(|_, k| *k != 0);
+        Poly(all)
+    }
+    /// The terms: SSA sizes and factor.
+    pub fn terms(&self) -> impl Iterator<Item = (&[Value], i64)> {
+        self.0.iter().map(|(s, k)| (s.as_slice(), *k))
+    }
+    /// The product of several.
+    pub fn product<'a>(all: impl IntoIterator<Item = &'a Poly>) -> Poly {
+        all.into_iter().fold(Poly::number(1), |a, b| a.times(b))
+    }
+}
+
+/// Strides of contiguous row-major data.
+pub fn row_major(sizes: &[Poly]) -> Vec<Poly> {
+    let mut strides = vec![Poly::number(1); sizes.len()];
+    for i in (1..sizes.len()).rev() {
+        strides[i - 1] = strides[i].times(&sizes[i]);
+    }
+    strides
+}
+
+/// `Σ dims·coefficient + constant + Σ rest·coefficient`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lin {
+    /// Coefficients of the loop dimensions; none is 0.
+    pub dims: BTreeMap<usize, Poly>,
+    /// What depends on no loop dimension.
+    pub constant: Poly,
+    /// What is not linear.
+    pub rest: Vec<(Div, Poly)>,
+}
+
+/// `of floordiv by` or `of mod by`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Div {
+    /// What is divided.
+    pub of: Lin,
+    /// The divisor, above 0.
+    pub by: i64,
+    /// Whether the remainder is meant.
+    pub modulo: bool,
+}
+
+impl Lin {
+    /// A loop dimension.
+    pub fn dim(d: usize) -> Lin {
+        Lin { dims: BTreeMap::from([(d, Poly::number(1))]), ..Lin::default() }
+    }
+    /// What depends on no loop dimension.
+    pub fn fixed(constant: Poly) -> Lin {
+        Lin { constant, ..Lin::default() }
+    }
+    /// The sum.
+    pub fn plus(&self, other: &Lin) -> Lin {
+        let mut all = self.clone();
+        for (d, p) in &other.dims {
+            let sum = all.dims.get(d).map_or(p.clone(), |q| q.plus(p));
+            all.dims.insert(*d, sum);
+        }
+        all.dims.retain(|_, p| !p.is_zero());
+        all.constant = all.constant.plus(&other.constant);
+        all.rest.extend(other.rest.iter().cloned());
+        all
+    }
+    /// The product with a size.
+    pub fn times(&self, p: &Poly) -> Lin {
+        Lin {
+            dims: self.dims.iter().map(|(d, q)| (*d, q.times(p))).filter(|(_, q)| !q.is_zero()).collect(),
+            constant: self.constant.times(p),
+            rest: self.rest.iter().map(|(d, q)| (d.clone(), q.times(p))).collect(),
+        }
+    }
+    /// The loop dimension, if it is just that.
+    pub fn as_dim(&self) -> Option<usize> {
+        let (d, p) = self.dims.iter().next()?;
+        (*self == Lin::dim(*d) && p.known() == Some(1)).then_some(*d)
+    }
+    /// Whether a loop dimension is in it.
+    pub fn uses(&self, d: usize) -> bool {
+        self.dims.contains_key(&d) || self.in_rest(d)
+    }
+    /// Whether a loop dimension is in a division.
+    pub fn in_rest(&self, d: usize) -> bool {
+        self.rest.iter().any(|(r, _)| r.of.uses(d))
+    }
+    /// The coefficient of a loop dimension; 0 if it is not there.
+    pub fn coefficient(&self, d: usize) -> Poly {
+        self.dims.get(&d).cloned().unwrap_or_default()
+    }
+    /// Every loop dimension `d` replaced by `f(d)`; `extents` are those of the new dimensions, for what divisions become.
+    pub fn substitute(&self, extents: &[Poly], f: &dyn Fn(usize) -> Lin) -> Lin {
+        let mut all = Lin::fixed(self.constant.clone());
+        for (d, p) in &self.dims {
+            all = all.plus(&f(*d).times(p));
+        }
+        for (r, p) in &self.rest {
+            all = all.plus(&division(r.of.substitute(extents, f), r.by, r.modulo, extents).times(p));
+        }
+        all
+    }
+    /// From an affine expression without symbols.
+    pub fn of(e: &Affine, extents: &[Poly]) -> Result<Lin, String> {
+        let number = |e: &Affine| match e {
+            Affine::Const(k) => Ok(*k),
+            _ => Err("has an indexing map that multiplies or divides by something that is no number".to_string()),
+        };
+        Ok(match e {
+            Affine::Dim(d) => Lin::dim(*d),
+            Affine::Const(k) => Lin::fixed(Poly::number(*k)),
+            Affine::Symbol(_) => return Err("has an indexing map with symbols".into()),
+            Affine::Add(l, r) => Lin::of(l, extents)?.plus(&Lin::of(r, extents)?),
+            Affine::Mul(l, r) => match number(r) {
+                Ok(k) => Lin::of(l, extents)?.times(&Poly::number(k)),
+                Err(_) => Lin::of(r, extents)?.times(&Poly::number(number(l)?)),
+            },
+            Affine::Mod(l, r) => division(Lin::of(l, extents)?, number(r)?, true, extents),
+            Affine::FloorDiv(l, r) => division(Lin::of(l, extents)?, number(r)?, false, extents),
+            Affine::CeilDiv(l, r) => {
+                let by = number(r)?;
+                division(Lin::of(l, extents)?.plus(&Lin::fixed(Poly::number(by - 1))), by, false, extents)
+            }
+        })
+    }
+}
+
+/// A division, without what is divisible and without what is too small to matter.
+fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
+    let divisible = |p: &Poly| p.terms().all(|(_, k)| k % by == 0);
+    let quotient = |p: &Poly| {
+        p.terms().fold(Poly::default(), |a, (s, k)| a.plus(&s.iter().fold(Poly::number(k / by), |m, v| m.times(&Poly::symbol(*v)))))
+    };
+    let (mut whole, mut left) = (Lin::default(), Lin { rest: of.rest.clone(), ..Lin::default() });
+    for (d, p) in &of.dims {
+        if divisible(p) {
+            whole.dims.insert(*d, quotient(p))
+        } else {
+            left.dims.insert(*d, p.clone())
+        };
+    }
+    if divisible(&of.constant) {
+        whole.constant = quotient(&of.constant)
+    } else {
+        left.constant = of.constant.clone()
+    }
+    // 0 <= left < by: the division of it is known.
+    let most = left.dims.iter().try_fold(left.constant.known(), |sum, (d, p)| {
+        let (k, n) = (p.known().filter(|k| *k >= 0)?, extents.get(*d)?.known()?);
+        Some(sum.map(|s| s + k * (n - 1).max(0)))
+    });
+    let small = left.rest.is_empty() && left.constant.known().is_some_and(|k| k >= 0) && most.flatten().is_some_and(|m| m < by);
+    let part = if left == Lin::default() {
+        Lin::default()
+    } else if small {
+        if modulo { left } else { Lin::default() }
+    } else {
+        Lin { rest: vec![(Div { of: left, by, modulo }, Poly::number(1))], ..Lin::default() }
+    };
+    if modulo { part } else { whole.plus(&part) }
+}

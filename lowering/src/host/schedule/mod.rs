@@ -1,0 +1,58 @@
+//! `kiln-schedule`: says on each kernel how it is computed.
+//!
+//! Why: strategy and sizes are decisions, so they stand in the IR, where they can be read, edited and searched over. Strategies: `loops` (all
+//! parallel), `rows` (stages that share rows, such as softmax and norms), `reduce`, `contract` (matmuls and convolutions), `scalar`.
+//!
+//! Numerics: exact; nothing is computed differently yet.
+//!
+//! ```text
+//! before:  func.func @k0(…)
+//! after:   func.func @k0(…) attributes {kiln.schedule = #kiln.schedule<"rows", {bits = 512, block = 16, unroll = 4}>}
+//! ```
+mod choose;
+
+pub use choose::{Machine, Schedule, choose, lanes, vector_dim};
+
+use crate::host::{kernel, kernels_of};
+use kiln_dialects::{ir::*, rules::Level};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct SchedulePass {
+        /// Bits of a vector register: 512 or 256
+        pub vector_bits: i64 = 512,
+        /// Threads that tasks are made for
+        pub threads: i64 = 2,
+        /// Bytes of the second level cache
+        pub l2: i64 = 2097152,
+        /// Bytes of the last level cache that a kernel may count on
+        pub l3: i64 = 33554432,
+    }
+}
+
+impl Pass for SchedulePass {
+    const FLAG: &'static str = "kiln-schedule";
+    const SUMMARY: &'static str = "Chooses how each kernel is computed: #kiln.schedule with a strategy and sizes";
+    const LEVELS: &'static [Level] = &[Level::Linalg];
+    const LOWERS_TO: Option<Level> = Some(Level::Scheduled);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if ![128, 256, 512].contains(&self.vector_bits) {
+            return Err(format!("vector-bits is 128, 256 or 512, not {}", self.vector_bits).into());
+        }
+        let machine = Machine { bits: self.vector_bits, threads: self.threads, l2: self.l2, l3: self.l3 };
+        for func in kernels_of(root) {
+            if func.attr("kiln.schedule").is_some() {
+                continue;
+            }
+            let mut k = kernel::read(func)?;
+            let plan = kernel::nests(&mut k);
+            func.set_attr("kiln.schedule", choose(&k, &plan, &machine).attr(func.ctx()));
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! One iteration, or one per lane, of the stages of a nest.
+use super::{
+    code::{Code, Made},
+    lanes::{Lanes, Val},
+};
+use crate::host::kernel::{Access, Body, Init, Kernel, Lin, Nest, Poly, Stage};
+use kiln_dialects::ir::*;
+use std::collections::HashMap;
+
+/// What code of a kernel refers to.
+pub struct Scope<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Scalars of the old function in the new one.
+    pub scalars: HashMap<Value, Value>,
+    /// The flat memory of each buffer that has any.
+    pub memory: Vec<Option<Value>>,
+    /// Whether outputs are written past the caches.
+    pub nontemporal: bool,
+}
+
+/// Elements that this iteration has already computed.
+pub type Passed = HashMap<Access, Val>;
+
+impl Scope<'_> {
+    /// A size as a value.
+    pub fn poly(&self, c: Code, p: &Poly) -> Made<Value> {
+        let mut sum = c.index(0)?;
+        for (symbols, k) in p.terms() {
+            let mut term = c.index(k)?;
+            for s in symbols {
+                term = c.mul(term, self.scalar(*s)?)?;
+            }
+            sum = c.add(sum, term)?;
+        }
+        Ok(sum)
+    }
+    /// A scalar of the old function.
+    pub fn scalar(&self, v: Value) -> Made<Value> {
+        self.scalars.get(&v).copied().ok_or_else(|| "takes a scalar that the kernel does not have".to_string())
+    }
+    /// An address.
+    pub fn address(&self, c: Code, at: &Lin, dims: &[Val], lanes: Lanes) -> Made<Val> {
+        let mut sum = Val::One(self.poly(c, &at.constant)?);
+        for (d, p) in &at.dims {
+            let x = *dims.get(*d).ok_or("has an index beyond its loops")?;
+            sum = lanes.sum(c, sum, lanes.scaled(c, x, self.poly(c, p)?)?, false)?;
+        }
+        for (r, p) in &at.rest {
+            let x = lanes.division(c, self.address(c, &r.of, dims, lanes)?, r.by, r.modulo)?;
+            sum = lanes.sum(c, sum, lanes.scaled(c, x, self.poly(c, p)?)?, false)?;
+        }
+        Ok(sum)
+    }
+    /// The memory of a buffer.
+    pub fn buffer(&self, b: usize) -> Made<Value> {
+        self.memory.get(b).copied().flatten().ok_or_else(|| "reads a buffer that has no memory".to_string())
+    }
+    /// Reads an element, unless this iteration has it.
+    pub fn read(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Val> {
+        match passed.get(a) {
+            Some(v) => Ok(*v),
+            None => lanes.load(c, self.buffer(a.buffer)?, self.address(c, &a.at, dims, lanes)?),
+        }
+    }
+    /// What an output holds at the start.
+    pub fn start(&self, c: Code, init: &Init, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Option<Val>> {
+        Ok(match init {
+            Init::None => None,
+            Init::Fill(v) => Some(Val::One(self.scalar(*v)?)),
+            Init::Load(a) => Some(self.read(c, a, dims, lanes, passed)?),
+        })
+    }
+    /// All stages of a nest. `running` are the values of reducing outputs, in order; they are replaced.
+    pub fn iteration(&self, c: Code, nest: &Nest, dims: &[Val], lanes: Lanes, running: &mut [Value], passed: &mut Passed) -> Made<()> {
+        let mut next = running.iter_mut();
+        for i in &nest.stages {
+            let s = self.kernel.stages.get(*i).ok_or("has a stage that is not there")?;
+            let mut slots = vec![];
+            let mut values = vec![];
+            for a in &s.inputs {
+                values.push(Some(self.read(c, a, dims, lanes, passed)?));
+            }
+            for o in &s.outputs {
+                if o.reduces {
+                    let slot = next.next().ok_or("has fewer running values than outputs")?;
+                    values.push(Some(if lanes.count == 1 { Val::One(*slot) } else { Val::Many(*slot) }));
+                    slots.push(slot);
+                } else {
+                    values.push(self.start(c, &o.init, dims, lanes, passed)?);
+                }
+            }
+            let results = self.stage(Code(c.0.at(s.op.loc())), s, values, dims, lanes)?;
+            let mut slots = slots.into_iter();
+            for (o, v) in s.outputs.iter().zip(results) {
+                if o.reduces {
+                    let slot = slots.next().ok_or("has fewer running values than outputs")?;
+                    *slot = lanes.many(c, v)?;
+                    continue;
+                }
+                if let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() {
+                    lanes.store(c, memory, self.address(c, &o.access.at, dims, lanes)?, v, self.nontemporal)?;
+                }
+                passed.insert(o.access.clone(), v);
+            }
+        }
+        Ok(())
+    }
+
+    /// The body of one stage, given the values of its block arguments.
+    pub fn stage(&self, c: Code, s: &Stage, args: Vec<Option<Val>>, dims: &[Val], lanes: Lanes) -> Made<Vec<Val>> {
+        let block = match s.body {
+            Body::Fill(v) => return Ok(vec![Val::One(self.scalar(v)?)]),
+            Body::Copy => return Ok(args.into_iter().take(1).flatten().collect()),
+            Body::Block(b) => b,
+        };
+        let mut values: HashMap<Value, Val> = block.args().into_iter().zip(args).filter_map(|(a, v)| Some((a, v?))).collect();
+        for op in block.ops() {
+            let c = Code(c.0.at(op.loc()));
+            let get = |v: Value| -> Made<Val> { values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok) };
+            if op.is("linalg.yield") {
+                return op.operands().into_iter().map(get).collect();
+            }
+            if is_fused_product(op) {
+                continue;
+            }
+            let result = self.scalar_op(c, s, op, dims, lanes, &get)?;
+            values.insert(op.result(0), result);
+        }
+        Err("has a body without linalg.yield".into())
+    }
+
+    fn scalar_op(&self, c: Code, s: &Stage, op: Op, dims: &[Val], lanes: Lanes, get: &dyn Fn(Value) -> Made<Val>) -> Made<Val> {
+        let name = op.name();
+        if name == "linalg.index" {
+            let d = op.attr("dim").and_then(|a| a.as_i64()).unwrap_or(0) as usize;
+            return self.address(c, s.dims.get(d).ok_or("asks for a loop that is not there")?, dims, lanes);
+        }
+        if name == "tensor.extract" {
+            let view = self.kernel.views.get(&op.operand(0)).ok_or("reads a tensor that is not there")?;
+            let mut at = Val::One(self.poly(c, &view.offset)?);
+            for (i, stride) in op.operands()[1..].iter().zip(&view.strides) {
+                at = lanes.sum(c, at, lanes.scaled(c, get(*i)?, self.poly(c, stride)?)?, false)?;
+            }
+            return lanes.load(c, self.buffer(view.buffer)?, at);
+        }
+        if op.result_count() != 1 || !op.regions().is_empty() {
+            return Err(format!("has a {name} in its body"));
+        }
+        let operands: Vec<Val> = match product_of(op) {
+            // a * b + c with one rounding.
+            Some((product, other)) => vec![get(product.operand(0))?, get(product.operand(1))?, get(other)?],
+            None => op.operands().into_iter().map(get).collect::<Made<_>>()?,
+        };
+        let ty = op.result(0).ty();
+        match (name.as_str(), operands.as_slice()) {
+            ("arith.addi", [a, b]) => return lanes.sum(c, *a, *b, false),
+            ("arith.subi", [a, b]) => return lanes.sum(c, *a, *b, true),
+            ("arith.index_cast", [Val::Steps(base, step)]) => return Ok(Val::Steps(c.op(&name, &[*base], ty, &[])?, *step)),
+            _ => {}
+        }
+        let attrs = op.attrs();
+        let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        let (name, attrs) = if operands.len() == op.operand_count() { (name.as_str(), attrs) } else { ("math.fma", vec![]) };
+        let same: Option<Vec<Value>> = operands.iter().map(|v| if let Val::One(x) = v { Some(*x) } else { None }).collect();
+        if let Some(same) = same {
+            return Ok(Val::One(c.op(name, &same, ty, &attrs)?));
+        }
+        let many: Vec<Value> = operands.into_iter().map(|v| lanes.many(c, v)).collect::<Made<_>>()?;
+        Ok(Val::Many(c.op(name, &many, Type::vector(ty, lanes.count), &attrs)?))
+    }
+}
+
+/// The product, and the running value, of a sum that takes both and is yielded.
+fn product_of(sum: Op) -> Option<(Op, Value)> {
+    let block = sum.block()?;
+    let yielded = sum.is("arith.addf") && sum.result(0).uses().iter().all(|(u, _)| u.is("linalg.yield"));
+    let wide = sum.operand_count() == 2 && sum.operand(0).ty().dtype().is_ok_and(|d| d.byte_size() >= 4);
+    if !yielded || !wide {
+        return None;
+    }
+    let running = |v: Value| v.block_arg().is_some_and(|(b, _)| b == block) && v.uses().len() == 1;
+    [(0, 1), (1, 0)].into_iter().find_map(|(i, j)| {
+        let product = sum.operand(i).def().filter(|p| p.is("arith.mulf") && p.block() == Some(block) && p.result(0).uses().len() == 1)?;
+        running(sum.operand(j)).then_some((product, sum.operand(j)))
+    })
+}
+
+/// Whether the op is such a product.
+fn is_fused_product(op: Op) -> bool {
+    let uses = if op.is("arith.mulf") { op.result(0).uses() } else { vec![] };
+    uses.len() == 1 && uses.iter().all(|(sum, _)| product_of(*sum).is_some_and(|(p, _)| p == op))
+}

@@ -1,0 +1,153 @@
+//! The new function: arguments, flat memory of every buffer, scratch.
+use super::{
+    body::Scope,
+    code::{Code, Made},
+    tasks,
+};
+use crate::host::{
+    kernel::{Kernel, Plan, Poly, Role},
+    schedule::Schedule,
+};
+use kiln_dialects::{ir::*, sym::Dim};
+use std::collections::HashMap;
+
+/// Most bytes of scratch on the stack.
+const SCRATCH: i64 = 64 << 10;
+/// A size in `kiln.sizes` that is neither a number nor an argument.
+const DERIVED: i64 = i64::MIN;
+
+/// Writes the kernel behind its old function.
+pub fn emit(k: &mut Kernel, plan: &Plan, schedule: &Schedule) -> Made<()> {
+    let func = k.func;
+    let block = func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
+    let old = block.args();
+    let (tensors, scalars): (Vec<Value>, Vec<Value>) = old.iter().partition(|a| a.ty().is_tensor());
+    let results = func.attr("function_type").and_then(|a| a.as_type()).and_then(|t| t.signature()).ok_or("has no type")?.1;
+    let memref = |t: &Type| t.element().map(|e| Type::memref(e, &t.dims())).ok_or("has an argument that is no ranked tensor");
+    let c = func.ctx();
+    let mut types: Vec<Type> = tensors.iter().map(|v| memref(&v.ty())).collect::<Result<_, _>>()?;
+    for t in &results {
+        types.push(memref(t)?);
+    }
+    types.extend(scalars.iter().map(|v| v.ty()));
+    types.extend([Type::index(c), Type::index(c)]);
+
+    rows_as_scratch(k, plan);
+    let builder = Builder::after(func).ok_or("is in no module")?;
+    let name = func.symbol().ok_or("has no name")?;
+    let new = builder.function(&name, &types, &[], &mut |b, args| {
+        let code = Code(b);
+        let (memories, rest) = args.split_at(tensors.len() + results.len());
+        let (given, threads) = rest.split_at(scalars.len());
+        let mut scope = Scope {
+            kernel: k,
+            scalars: scalars.iter().copied().zip(given.iter().copied()).collect(),
+            memory: vec![None; k.buffers.len()],
+            nontemporal: schedule.get("nontemporal") == 1,
+        };
+        for op in &k.scalars {
+            clone(code, *op, &mut scope.scalars)?;
+        }
+        let mut scratch = 0;
+        for (i, buffer) in k.buffers.iter().enumerate() {
+            scope.memory[i] = match buffer.role {
+                Role::Input(arg) => {
+                    let n = tensors.iter().position(|t| old.get(arg) == Some(t)).ok_or("has an input that is no argument")?;
+                    Some(flat(code, &scope, memories[n], &buffer.sizes)?)
+                }
+                Role::Output(n) => Some(flat(code, &scope, memories[tensors.len() + n], &buffer.sizes)?),
+                Role::Temporary if plan.passed[i] => None,
+                Role::Temporary => Some(local(code, k, i, &mut scratch)?),
+            };
+        }
+        tasks::emit(code, &scope, plan, schedule, (threads[0], threads[1]))?;
+        b.ret(&[]).map(drop)
+    })?;
+
+    let said = func.attr("arg_attrs").and_then(|a| a.as_array()).unwrap_or_default();
+    let nothing = Attr::dictionary(c, &[]);
+    let of = |v: &Value| v.block_arg().and_then(|(_, i)| said.get(i).copied()).unwrap_or(nothing);
+    let mut attrs: Vec<Attr> = tensors.iter().map(of).collect();
+    for n in 0..results.len() {
+        let sizes = k.buffers.iter().find(|b| b.role == Role::Output(n)).ok_or("has a result that nothing writes")?;
+        let sizes: Vec<i64> = sizes.sizes.iter().map(|p| stated(p, &scalars)).collect();
+        attrs.push(Attr::dictionary(c, &[("kiln.sizes", Attr::i64s(c, &sizes)), ("kiln.noalias", Attr::unit(c))]));
+    }
+    attrs.extend(scalars.iter().map(of));
+    attrs.extend([nothing, nothing]);
+    new.set_attr("arg_attrs", Attr::array(c, &attrs));
+    for (name, attr) in func.attrs() {
+        if !["sym_name", "function_type", "arg_attrs", "res_attrs"].contains(&name.as_str()) {
+            new.set_attr(&name, attr);
+        }
+    }
+    Ok(())
+}
+
+/// A size as in `kiln.sizes`.
+fn stated(p: &Poly, scalars: &[Value]) -> i64 {
+    let indices: Vec<&Value> = scalars.iter().filter(|v| v.ty().is_index()).collect();
+    let argument = p.as_symbol().and_then(|v| indices.iter().position(|i| **i == v));
+    p.known().or(argument.map(|i| -1 - i as i64)).unwrap_or(DERIVED)
+}
+
+/// Temporaries of a row are used again for the next one.
+fn rows_as_scratch(k: &mut Kernel, plan: &Plan) {
+    let temporary: Vec<bool> = k.buffers.iter().map(|b| b.role == Role::Temporary).collect();
+    for s in &mut k.stages {
+        for a in s.all_accesses().filter(|a| temporary[a.buffer]) {
+            a.at.dims.retain(|d, _| *d >= plan.rows);
+        }
+    }
+}
+
+fn clone(c: Code, op: Op, map: &mut HashMap<Value, Value>) -> Made<()> {
+    let operands: Vec<Value> =
+        op.operands().iter().map(|v| map.get(v).copied().ok_or("takes what is no scalar")).collect::<Result<_, _>>()?;
+    let types: Vec<Type> = op.results().iter().map(|r| r.ty()).collect();
+    let attrs = op.attrs();
+    let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+    let new = c.0.at(op.loc()).generic(&op.name(), &operands, &types, &attrs, &mut [])?;
+    map.extend(op.results().into_iter().zip(new.results()));
+    Ok(())
+}
+
+/// All elements of an argument in one dimension.
+fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Made<Value> {
+    let (ctx, count) = (c.ctx(), Poly::product(sizes));
+    let element = memory.ty().element().ok_or("is no memref")?;
+    let (size, fixed) = match count.known() {
+        Some(n) => (vec![], n),
+        None => (vec![scope.poly(c, &count)?], i64::MIN),
+    };
+    let dim = if fixed >= 0 { Dim::Known(fixed) } else { Dim::Unknown };
+    let operands = [&[memory], size.as_slice()].concat();
+    let attrs = [
+        ("operandSegmentSizes", Attr::i32s(ctx, &[1, 0, size.len() as i32, 0])),
+        ("static_offsets", Attr::i64s(ctx, &[0])),
+        ("static_sizes", Attr::i64s(ctx, &[fixed])),
+        ("static_strides", Attr::i64s(ctx, &[1])),
+    ];
+    c.op("memref.reinterpret_cast", &operands, Type::memref(element, &[dim]), &attrs)
+}
+
+/// Scratch for a temporary: as much as one row of it spans.
+fn local(c: Code, k: &Kernel, buffer: usize, total: &mut i64) -> Made<Value> {
+    let element = k.buffers[buffer].element;
+    let mut most = 1;
+    for s in &k.stages {
+        for o in s.outputs.iter().filter(|o| o.access.buffer == buffer) {
+            let mut span = o.access.at.constant.clone().plus(&Poly::number(1));
+            for (d, p) in &o.access.at.dims {
+                span = span.plus(&p.times(&s.extents[*d].plus(&Poly::number(-1))));
+            }
+            most = most.max(span.known().ok_or("has an intermediate of dynamic size, which no strategy keeps yet")?);
+        }
+    }
+    *total += most * element.dtype()?.byte_size() as i64;
+    if *total > SCRATCH {
+        return Err(format!("has intermediates of more than {SCRATCH} bytes"));
+    }
+    let attrs = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])), ("alignment", Attr::i64(c.ctx(), 64))];
+    c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(most)]), &attrs)
+}

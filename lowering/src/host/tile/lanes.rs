@@ -1,0 +1,132 @@
+//! Values of several iterations at once: one that is the same in all, one that grows by a step, or a vector.
+use super::code::{Code, Made, known};
+use kiln_dialects::ir::*;
+
+/// A value in every lane.
+#[derive(Clone, Copy, Debug)]
+pub enum Val {
+    /// The same scalar in all lanes.
+    One(Value),
+    /// An integer of the first lane, and by how much it grows from lane to lane.
+    Steps(Value, i64),
+    /// A vector.
+    Many(Value),
+}
+
+/// How many iterations run at once, and which of them count.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
+    /// How many.
+    pub count: usize,
+    /// `vector<count x i1>`; all if there is none.
+    pub mask: Option<Value>,
+}
+
+impl Lanes {
+    /// `0, step, 2 step, …`.
+    fn iota(&self, c: Code, element: Type, step: i64) -> Made<Value> {
+        let numbers: Vec<String> = (0..self.count as i64).map(|i| (i * step).to_string()).collect();
+        c.constant(&format!("dense<[{}]>", numbers.join(",")), Type::vector(element, self.count))
+    }
+    /// As a vector; a scalar as it is if there is one lane.
+    pub fn many(&self, c: Code, v: Val) -> Made<Value> {
+        let spread = |x: Value| -> Made<Value> {
+            if self.count == 1 { Ok(x) } else { c.op("vector.broadcast", &[x], Type::vector(x.ty(), self.count), &[]) }
+        };
+        match v {
+            Val::Many(v) => Ok(v),
+            Val::One(v) => spread(v),
+            Val::Steps(base, step) => {
+                let (start, steps) = (spread(base)?, self.iota(c, base.ty(), step)?);
+                c.op("arith.addi", &[start, steps], start.ty(), &[])
+            }
+        }
+    }
+    /// A sum or difference of integers.
+    pub fn sum(&self, c: Code, a: Val, b: Val, minus: bool) -> Made<Val> {
+        let scalar = |x: Value, y: Value| match (minus, x.ty().is_index()) {
+            (false, true) => c.add(x, y),
+            (true, true) => c.sub(x, y),
+            (minus, false) => c.op(if minus { "arith.subi" } else { "arith.addi" }, &[x, y], x.ty(), &[]),
+        };
+        let sign = if minus { -1 } else { 1 };
+        Ok(match (a, b) {
+            (Val::One(x), Val::One(y)) => Val::One(scalar(x, y)?),
+            (Val::Steps(x, s), Val::One(y)) => Val::Steps(scalar(x, y)?, s),
+            (Val::One(x), Val::Steps(y, s)) => Val::Steps(scalar(x, y)?, sign * s),
+            (Val::Steps(x, s), Val::Steps(y, t)) if s + sign * t == 0 => Val::One(scalar(x, y)?),
+            (Val::Steps(x, s), Val::Steps(y, t)) => Val::Steps(scalar(x, y)?, s + sign * t),
+            _ => {
+                let (x, y) = (self.many(c, a)?, self.many(c, b)?);
+                Val::Many(c.op(if minus { "arith.subi" } else { "arith.addi" }, &[x, y], x.ty(), &[])?)
+            }
+        })
+    }
+    /// A product with a scalar of index type.
+    pub fn scaled(&self, c: Code, a: Val, by: Value) -> Made<Val> {
+        Ok(match (a, known(by)) {
+            (Val::One(x), _) => Val::One(c.mul(x, by)?),
+            (_, Some(1)) => a,
+            (_, Some(0)) => Val::One(by),
+            (Val::Steps(x, s), Some(k)) => Val::Steps(c.mul(x, by)?, s * k),
+            _ => {
+                let (x, y) = (self.many(c, a)?, self.many(c, Val::One(by))?);
+                Val::Many(c.op("arith.muli", &[x, y], x.ty(), &[])?)
+            }
+        })
+    }
+    /// `a floordiv by` or `a mod by`, for negative `a` too.
+    pub fn division(&self, c: Code, a: Val, by: i64, modulo: bool) -> Made<Val> {
+        let scalar = matches!(a, Val::One(_)) || self.count == 1;
+        let x = if let Val::One(x) = a { x } else { self.many(c, a)? };
+        let number = |k: i64| -> Made<Value> {
+            let k = c.index(k)?;
+            if scalar { Ok(k) } else { self.many(c, Val::One(k)) }
+        };
+        let op = |name: &str, x: Value, y: Value| c.op(name, &[x, y], x.ty(), &[]);
+        let result = if by > 0 && by & (by - 1) == 0 {
+            if modulo { op("arith.andi", x, number(by - 1)?)? } else { op("arith.shrsi", x, number(by.trailing_zeros() as i64)?)? }
+        } else {
+            // Twice, since the remainder of a negative number is negative.
+            let d = number(by)?;
+            let r = op("arith.remsi", op("arith.addi", op("arith.remsi", x, d)?, d)?, d)?;
+            if modulo { r } else { op("arith.divsi", op("arith.subi", x, r)?, d)? }
+        };
+        Ok(if scalar { Val::One(result) } else { Val::Many(result) })
+    }
+    fn all(&self, c: Code) -> Made<Value> {
+        let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
+        self.mask.map_or_else(|| c.constant("dense<true>", Type::vector(i1, self.count)), Ok)
+    }
+    /// Ones, for lanes that do not count: what is done with them faults in no lane.
+    fn ones(&self, c: Code, element: Type) -> Made<Value> {
+        let one = if element.dtype()?.is_float() { "dense<1.0>" } else { "dense<1>" };
+        c.constant(one, Type::vector(element, self.count))
+    }
+    /// Reads elements of a flat buffer.
+    pub fn load(&self, c: Code, buffer: Value, at: Val) -> Made<Val> {
+        let element = buffer.ty().element().ok_or("reads from what is no buffer")?;
+        let vector = Type::vector(element, self.count);
+        Ok(match (at, self.mask) {
+            (Val::One(i), _) => Val::One(c.op("memref.load", &[buffer, i], element, &[])?),
+            (Val::Steps(i, 1), None) => Val::Many(c.op("vector.load", &[buffer, i], vector, &[])?),
+            (Val::Steps(i, 1), Some(m)) => Val::Many(c.op("vector.maskedload", &[buffer, i, m, self.ones(c, element)?], vector, &[])?),
+            _ => {
+                let operands = [buffer, c.index(0)?, self.many(c, at)?, self.all(c)?, self.ones(c, element)?];
+                Val::Many(c.op("vector.gather", &operands, vector, &[])?)
+            }
+        })
+    }
+    /// Writes elements of a flat buffer.
+    pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Made<()> {
+        let hint: &[(&str, Attr)] = &[("nontemporal", Attr::parse(c.ctx(), "true").ok_or("has no true")?)];
+        let hint = if nontemporal { hint } else { &[] };
+        match (at, v, self.mask) {
+            (Val::One(i), Val::One(v), _) => c.effect("memref.store", &[v, buffer, i], hint),
+            (Val::One(_), ..) => Err("writes several values to one place".into()),
+            (Val::Steps(i, 1), _, None) => c.effect("vector.store", &[self.many(c, v)?, buffer, i], hint),
+            (Val::Steps(i, 1), _, Some(m)) => c.effect("vector.maskedstore", &[buffer, i, m, self.many(c, v)?], &[]),
+            _ => c.effect("vector.scatter", &[buffer, c.index(0)?, self.many(c, at)?, self.all(c)?, self.many(c, v)?], &[]),
+        }
+    }
+}

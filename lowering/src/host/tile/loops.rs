@@ -1,0 +1,206 @@
+//! The loops of one nest: parallel dimensions outside, one dimension in vectors, reductions inside with their values in registers.
+use super::{
+    body::{Passed, Scope},
+    code::{Code, Made},
+    lanes::{Lanes, Val},
+};
+use crate::host::kernel::{Nest, Output};
+use kiln_dialects::ir::*;
+
+/// How the loops of a nest are made.
+pub struct Loops<'a> {
+    /// What code refers to.
+    pub scope: &'a Scope<'a>,
+    /// The nest.
+    pub nest: &'a Nest,
+    /// The dimension in vectors.
+    pub vector: Option<usize>,
+    /// Elements of a vector.
+    pub lanes: usize,
+    /// Vectors at once.
+    pub unroll: usize,
+}
+
+/// Fixed loop dimensions.
+pub type Fixed = Vec<Option<Value>>;
+type Chunk<'a> = dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Made<Vec<Value>> + 'a;
+
+impl Loops<'_> {
+    /// The loops around what is not fixed yet; the vector dimension runs over `range`.
+    pub fn emit(&self, c: Code, fixed: &Fixed, range: Option<(Value, Value)>) -> Made<()> {
+        let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector && !self.nest.reduction[*d];
+        if let Some(d) = (0..fixed.len()).find(free) {
+            let (lo, hi) = (c.index(0)?, self.scope.poly(c, &self.nest.extents[d])?);
+            c.each(lo, hi, 1, &[], &mut |c, i, _| {
+                let mut fixed = fixed.clone();
+                fixed[d] = Some(i);
+                self.emit(c, &fixed, range).map(|()| vec![])
+            })?;
+            return Ok(());
+        }
+        let Some(v) = self.vector else { return self.parallel(c, fixed, None, 1, None) };
+        let (lo, hi) = match range {
+            Some(range) => range,
+            None => (c.index(0)?, self.scope.poly(c, &self.nest.extents[v])?),
+        };
+        if self.nest.reduction[v] {
+            return self.reduced(c, fixed, lo, hi);
+        }
+        self.chunks(c, lo, hi, &[], &mut |c, i, count, mask, _| self.parallel(c, fixed, Some(i), count, mask).map(|()| vec![]))?;
+        Ok(())
+    }
+
+    /// `lo` to `hi` in groups of vectors, then in vectors, then what is left under a mask.
+    fn chunks(&self, c: Code, lo: Value, hi: Value, carried: &[Value], f: &mut Chunk<'_>) -> Made<Vec<Value>> {
+        let (mut at, mut values) = (lo, carried.to_vec());
+        let groups = if self.unroll > 1 { vec![self.unroll, 1] } else { vec![1] };
+        for count in groups {
+            let step = (count * self.lanes) as i64;
+            let whole = c.div(c.sub(hi, at)?, c.index(step)?)?;
+            let end = c.add(at, c.mul(whole, c.index(step)?)?)?;
+            values = c.each(at, end, step, &values, &mut |c, i, carried| f(c, i, count, None, carried))?;
+            at = end;
+        }
+        if self.lanes > 1 {
+            let lanes = self.lanes;
+            values = c.each(at, hi, lanes as i64, &values, &mut |c, i, carried| {
+                let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
+                let mask = c.op("vector.create_mask", &[c.sub(hi, i)?], Type::vector(i1, lanes), &[])?;
+                f(c, i, 1, Some(mask), carried)
+            })?;
+        }
+        Ok(values)
+    }
+
+    fn reducing(&self) -> impl Iterator<Item = &Output> {
+        self.nest.stages.iter().flat_map(|s| &self.scope.kernel.stages[*s].outputs).filter(|o| o.reduces)
+    }
+
+    /// Loop dimensions as values; what is not fixed is 0, for addresses that do not have it.
+    fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Made<Vec<Val>> {
+        let one = |(d, v): (usize, &Option<Value>)| match (v, vector) {
+            (Some(v), _) => Ok(Val::One(*v)),
+            (None, Some(x)) if Some(d) == self.vector => Ok(x),
+            _ => c.index(0).map(Val::One),
+        };
+        fixed.iter().enumerate().map(one).collect()
+    }
+
+    fn lane(&self, c: Code, start: Value, nth: usize) -> Made<Val> {
+        let i = c.add(start, c.index((nth * self.lanes) as i64)?)?;
+        Ok(if self.lanes == 1 { Val::One(i) } else { Val::Steps(i, 1) })
+    }
+
+    /// The reduction loops, of `count` vectors of a parallel dimension; the results are stored.
+    fn parallel(&self, c: Code, fixed: &Fixed, start: Option<Value>, count: usize, mask: Option<Value>) -> Made<()> {
+        let lanes = Lanes { count: if start.is_some() { self.lanes } else { 1 }, mask };
+        let at: Vec<Option<Val>> = (0..count).map(|n| start.map(|s| self.lane(c, s, n)).transpose()).collect::<Made<_>>()?;
+        let mut running = vec![];
+        for x in &at {
+            let dims = self.dims(c, fixed, *x)?;
+            for o in self.reducing() {
+                let init = self.scope.start(c, &o.init, &dims, lanes, &Passed::new())?;
+                running.push(lanes.many(c, init.ok_or("reduces into a tensor without contents")?)?);
+            }
+        }
+        let each = running.len() / count.max(1);
+        let results = self.reductions(c, fixed, &running, &mut |c, fixed, running| {
+            let mut running = running.to_vec();
+            for (n, x) in at.iter().enumerate() {
+                let dims = self.dims(c, fixed, *x)?;
+                self.scope.iteration(c, self.nest, &dims, lanes, &mut running[n * each..(n + 1) * each], &mut Passed::new())?;
+            }
+            Ok(running)
+        })?;
+        for (n, x) in at.iter().enumerate() {
+            let dims = self.dims(c, fixed, *x)?;
+            for (o, v) in self.reducing().zip(&results[n * each..]) {
+                let v = if lanes.count == 1 { Val::One(*v) } else { Val::Many(*v) };
+                self.write(c, o, &dims, lanes, v)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val) -> Made<()> {
+        match self.scope.memory.get(o.access.buffer).copied().flatten() {
+            Some(memory) => lanes.store(c, memory, self.scope.address(c, &o.access.at, dims, lanes)?, v, false),
+            None => Ok(()),
+        }
+    }
+
+    /// The loops over reduction dimensions that are not fixed and not in vectors.
+    fn reductions(
+        &self,
+        c: Code,
+        fixed: &Fixed,
+        carried: &[Value],
+        body: &mut dyn FnMut(Code, &Fixed, &[Value]) -> Made<Vec<Value>>,
+    ) -> Made<Vec<Value>> {
+        let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector;
+        let Some(d) = (0..fixed.len()).find(free) else { return body(c, fixed, carried) };
+        let (lo, hi) = (c.index(0)?, self.scope.poly(c, &self.nest.extents[d])?);
+        c.each(lo, hi, 1, carried, &mut |c, i, carried| {
+            let mut fixed = fixed.clone();
+            fixed[d] = Some(i);
+            self.reductions(c, &fixed, carried, body)
+        })
+    }
+
+    /// A reduction over the vector dimension: partial results in vectors, combined at the end in a fixed order.
+    fn reduced(&self, c: Code, fixed: &Fixed, lo: Value, hi: Value) -> Made<()> {
+        let mut running = vec![];
+        for _ in 0..self.unroll {
+            for o in self.reducing() {
+                let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
+                let ty = combine.op.result(0).ty();
+                let identity = combine.identity(ty.dtype()?).ok_or("has no identity")?;
+                running.push(c.constant(&format!("dense<{identity}>"), Type::vector(ty, self.lanes))?);
+            }
+        }
+        let each = running.len() / self.unroll.max(1);
+        let results = self.reductions(c, fixed, &running, &mut |c, fixed, running| {
+            self.chunks(c, lo, hi, running, &mut |c, i, count, mask, running| {
+                let (mut running, lanes) = (running.to_vec(), Lanes { count: self.lanes, mask });
+                for n in 0..count {
+                    let dims = self.dims(c, fixed, Some(self.lane(c, i, n)?))?;
+                    let mine = &mut running[n * each..(n + 1) * each];
+                    let old = mine.to_vec();
+                    self.scope.iteration(c, self.nest, &dims, lanes, mine, &mut Passed::new())?;
+                    if let Some(m) = mask {
+                        for (new, old) in mine.iter_mut().zip(old) {
+                            *new = c.op("arith.select", &[m, *new, old], old.ty(), &[])?;
+                        }
+                    }
+                }
+                Ok(running)
+            })
+        })?;
+        let dims = self.dims(c, fixed, None)?;
+        let one = Lanes { count: 1, mask: None };
+        for (i, o) in self.reducing().enumerate() {
+            let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
+            let (name, scalar) = (combine.op.name(), combine.op.result(0).ty());
+            let attrs = combine.op.attrs();
+            let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+            // Pairwise, so that no chain of sums is longer than it need be.
+            let mut parts: Vec<Value> = (0..self.unroll).map(|n| results[n * each + i]).collect();
+            while parts.len() > 1 {
+                let pair = |p: &[Value]| match p {
+                    [a, b, ..] => c.op(&name, &[*a, *b], a.ty(), &attrs),
+                    _ => p.first().copied().ok_or_else(|| "has no parts".to_string()),
+                };
+                parts = parts.chunks(2).map(pair).collect::<Made<_>>()?;
+            }
+            let kind = Attr::parse(c.ctx(), &format!("#vector.kind<{}>", combine.kind)).ok_or("is no kind of reduction")?;
+            let fast = Attr::parse(c.ctx(), "#arith.fastmath<reassoc>").ok_or("has no fastmath")?;
+            let kinds = [("kind", kind), ("fastmath", fast)];
+            let mut value = c.op("vector.reduction", &parts, scalar, &kinds)?;
+            if let Some(Val::One(init)) = self.scope.start(c, &o.init, &dims, one, &Passed::new())? {
+                value = c.op(&name, &[init, value], scalar, &attrs)?;
+            }
+            self.write(c, o, &dims, one, Val::One(value))?;
+        }
+        Ok(())
+    }
+}

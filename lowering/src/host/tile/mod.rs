@@ -1,0 +1,49 @@
+//! `kiln-tile`: scheduled kernels become loops around vectors on memory.
+//!
+//! Why: a kernel writes to where its results belong, each thread a block of the tasks that it computes itself. Upstream has tiling, a
+//! vectoriser and one-shot bufferization for this; they take most of the compile time of a small kernel, the vectoriser gives up on many
+//! dynamic sizes, and the result would have to be freed of copies again. Here loops are written once, from the plan.
+//!
+//! Numerics: reassociates; reductions have several partial results, in an order that depends on the schedule but not on threads.
+//!
+//! ```text
+//! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …
+//! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>, %tid: index, %nth: index)  scf.for … vector.load … vector.store
+//! ```
+mod body;
+mod code;
+mod function;
+mod lanes;
+mod loops;
+mod tasks;
+
+use crate::host::{kernel, kernels_of, schedule::Schedule};
+use kiln_dialects::{ir::*, rules::Level};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Tile {}
+}
+
+impl Pass for Tile {
+    const FLAG: &'static str = "kiln-tile";
+    const SUMMARY: &'static str = "Writes scheduled kernels as loops around vectors on memory, each thread its own block of tasks";
+    const LEVELS: &'static [Level] = &[Level::Scheduled];
+    const LOWERS_TO: Option<Level> = Some(Level::Tiled);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Reassociates;
+    const DIALECTS: &'static [&'static str] = &["arith", "math", "memref", "scf", "vector"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for func in kernels_of(root) {
+            let schedule = Schedule::of(func).map_err(|e| Failure::at(func, e))?;
+            let mut k = kernel::read(func)?;
+            let plan = kernel::nests(&mut k);
+            function::emit(&mut k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
+            func.erase();
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Tiled.name()));
+        Ok(())
+    }
+}

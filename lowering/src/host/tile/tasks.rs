@@ -1,0 +1,119 @@
+//! Which part of a kernel a thread computes: balanced blocks of consecutive tasks, from its number and how many there are.
+use super::{
+    body::Scope,
+    code::{Code, Made},
+    loops::{Fixed, Loops},
+};
+use crate::host::{
+    kernel::{Nest, Plan, Poly},
+    schedule::{Schedule, lanes, vector_dim},
+};
+use kiln_dialects::ir::*;
+
+/// The calling thread's number and the number of threads.
+pub type Threads = (Value, Value);
+
+/// The tasks `[begin, end)` of the calling thread.
+pub fn share(c: Code, tasks: Value, (tid, nth): Threads) -> Made<(Value, Value)> {
+    let begin = c.div(c.mul(tasks, tid)?, nth)?;
+    let next = c.add(tid, c.index(1)?)?;
+    Ok((begin, c.div(c.mul(tasks, next)?, nth)?))
+}
+
+/// The indices behind one number, by sizes.
+pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
+    let mut all = vec![];
+    for (n, size) in sizes.iter().enumerate().rev() {
+        if n == 0 {
+            all.push(i);
+        } else {
+            all.push(c.rem(i, *size)?);
+            i = c.div(i, *size)?;
+        }
+    }
+    all.reverse();
+    Ok(all)
+}
+
+/// Everything that the thread does.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: Threads) -> Made<()> {
+    match schedule.strategy.as_str() {
+        _ if plan.dependent => rows(c, scope, plan, schedule, threads),
+        "contract" => Err("has no contraction".into()),
+        _ => plan.nests.iter().try_for_each(|n| independent(c, scope, plan, n, schedule, threads)),
+    }
+}
+
+fn loops<'a>(scope: &'a Scope<'a>, plan: &Plan, nest: &'a Nest, schedule: &Schedule, from: usize) -> Loops<'a> {
+    let scalar = schedule.strategy == "scalar";
+    let vector = if scalar { None } else { vector_dim(scope.kernel, plan, nest, from) };
+    let mut count = if scalar { 1 } else { lanes(scope.kernel, nest, schedule.get("bits")) };
+    if let Some(n) = vector.and_then(|v| nest.extents[v].known()) {
+        count = count.min((n.max(1) as usize).next_power_of_two());
+    }
+    let unroll = match vector.and_then(|v| nest.extents[v].known()) {
+        Some(n) => schedule.get("unroll").clamp(1, (n as usize / count).max(1)),
+        None => schedule.get("unroll").max(1),
+    };
+    Loops { scope, nest, vector, lanes: if vector.is_some() { count } else { 1 }, unroll: if vector.is_some() { unroll } else { 1 } }
+}
+
+/// Blocks of rows; each row goes through all nests.
+fn rows(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: Threads) -> Made<()> {
+    let first = plan.nests.first().ok_or("does nothing")?;
+    let sizes: Vec<Value> = first.extents[..plan.rows].iter().map(|p| scope.poly(c, p)).collect::<Made<_>>()?;
+    let total = scope.poly(c, &Poly::product(&first.extents[..plan.rows]))?;
+    blocks(c, total, schedule.get("block").max(1), threads, &mut |c, i| {
+        let row = decode(c, i, &sizes)?;
+        for n in &plan.nests {
+            let fixed: Fixed = (0..n.extents.len()).map(|d| row.get(d).copied()).collect();
+            loops(scope, plan, n, schedule, plan.rows).emit(c, &fixed, None)?;
+        }
+        Ok(())
+    })
+}
+
+/// The thread's part of `total` iterations, in whole blocks.
+fn blocks(c: Code, total: Value, block: usize, threads: Threads, f: &mut dyn FnMut(Code, Value) -> Made<()>) -> Made<()> {
+    let block = c.index(block as i64)?;
+    let (begin, end) = share(c, c.ceil_div(total, block)?, threads)?;
+    let (lo, hi) = (c.mul(begin, block)?, c.min(c.mul(end, block)?, total)?);
+    c.each(lo, hi, 1, &[], &mut |c, i, _| f(c, i).map(|()| vec![])).map(drop)
+}
+
+/// A nest whose iterations all threads share.
+fn independent(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule, threads: Threads) -> Made<()> {
+    let loops = loops(scope, plan, nest, schedule, 0);
+    let parallel = |d: &usize| !nest.reduction[*d] && Some(*d) != loops.vector;
+    let scalar = schedule.strategy == "scalar";
+    let count = if scalar { 1 } else { schedule.get("tasks") };
+    let outer: Vec<usize> = (0..nest.extents.len()).filter(parallel).take(count).collect();
+    let tiled = loops.vector.filter(|v| !nest.reduction[*v] && schedule.get("tile") > 0);
+    let block = schedule.get("block").max(1);
+    let mut sizes: Vec<Value> = outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let product = |c: Code, sizes: &[Value]| sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b));
+    let none: Fixed = vec![None; nest.extents.len()];
+    let Some(v) = tiled else {
+        return blocks(c, product(c, &sizes)?, block, threads, &mut |c, i| {
+            let mut fixed = none.clone();
+            outer.iter().zip(decode(c, i, &sizes)?).for_each(|(d, i)| fixed[*d] = Some(i));
+            loops.emit(c, &fixed, None)
+        });
+    };
+    let (tile, length) = (c.index(schedule.get("tile") as i64)?, scope.poly(c, &nest.extents[v])?);
+    let tiles = c.ceil_div(length, tile)?;
+    if outer.is_empty() {
+        // Consecutive tiles are one piece.
+        let (begin, end) = share(c, tiles, threads)?;
+        let range = (c.mul(begin, tile)?, c.min(c.mul(end, tile)?, length)?);
+        return loops.emit(c, &none, Some(range));
+    }
+    sizes.push(tiles);
+    blocks(c, product(c, &sizes)?, block, threads, &mut |c, i| {
+        let at = decode(c, i, &sizes)?;
+        let mut fixed = none.clone();
+        outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+        let lo = c.mul(*at.last().ok_or("has no tile")?, tile)?;
+        loops.emit(c, &fixed, Some((lo, c.min(c.add(lo, tile)?, length)?)))
+    })
+}
