@@ -53,9 +53,27 @@ def Kiln_GetGlobalOp : Kiln_Op<"get_global", [DeclareOpInterfaceMethods<MemoryEf
 }
 
 def Kiln_LaunchOp : Kiln_Op<"launch", [Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "Runs a kernel: a module of that name with one function of that name, which takes the inputs, then the sizes, and gives the results. outs are the memory that the results are written to";
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Tensor>:$inputs, Variadic<Index>:$sizes, Variadic<Tensor>:$outs);
+  let summary = "Runs a kernel: a module of that name with one function of that name, which takes the inputs, then the sizes, and gives the results. outs are the memory that the results are written to, and flops is the work per element of the first result, with 128 for open sizes";
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Tensor>:$inputs, Variadic<Index>:$sizes, Variadic<Tensor>:$outs,
+                       OptionalAttr<I64Attr>:$flops_per_element);
   let results = (outs Variadic<Tensor>:$results);
-  let assemblyFormat = "$kernel `ins` `(` ($inputs^ `:` type($inputs))? `)` (`sizes` `(` $sizes^ `)`)? `outs` `(` $outs `:` type($outs) `)` attr-dict `->` type($results)";
+  let assemblyFormat = "$kernel `ins` `(` ($inputs^ `:` type($inputs))? `)` (`sizes` `(` $sizes^ `)`)? `outs` `(` $outs `:` type($outs) `)` (`flops` $flops_per_element^)? attr-dict `->` type($results)";
+}
+def Kiln_ArenaOp : Kiln_Op<"arena", [Pure]> {
+  let summary = "Memory for a result in the program's arena: byte offset, and the launches that it is needed from and to";
+  let arguments = (ins Index:$offset, I64Attr:$first, I64Attr:$last);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$offset `live` $first `to` $last attr-dict `:` type($result)";
+}
+def Kiln_ArenaSizeOp : Kiln_Op<"arena_size", [MemoryEffects<[MemAlloc<FactResource>]>]> {
+  let summary = "The bytes of the program's arena";
+  let arguments = (ins Index:$bytes);
+  let assemblyFormat = "$bytes attr-dict";
+}
+def Kiln_OutputOp : Kiln_Op<"output", [Pure]> {
+  let summary = "The caller's memory for the function's result of that number";
+  let arguments = (ins I64Attr:$index);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$index attr-dict `:` type($result)";
 }
 #endif

@@ -36,6 +36,7 @@ pub const STEPS: &[Step] = &[
     Step { from: Level::Kernels, pass: "kiln-to-linalg", why: "what is computed, without how" },
     Step { from: Level::Linalg, pass: "kiln-schedule", why: "strategy and sizes, before anything depends on them" },
     Step { from: Level::Scheduled, pass: "kiln-tile", why: "loops and vectors on memory, as the schedule says" },
+    Step { from: Level::Tiled, pass: "kiln-plan", why: "lifetimes are final: no launch is added or moved any more" },
 ];
 
 /// The steps from one level to another.

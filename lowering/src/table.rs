@@ -9,6 +9,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::expose_padding::ExposePadding>(),
     PassRow::of::<to_kernels::fuse::Fuse>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),
+    PassRow::of::<host::plan::Plan>(),
     PassRow::of::<host::schedule::SchedulePass>(),
     PassRow::of::<host::tile::Tile>(),
     PassRow::of::<to_linalg::ToLinalg>(),

@@ -23,8 +23,10 @@ pub struct Program {
     pub exprs: Vec<Expr>,
     /// Weights and other values that are not arguments.
     pub globals: Vec<Global>,
-    /// The kernels that the entry calls.
+    /// The kernels that the entry calls, one for each launch, in order.
     pub kernels: Vec<Kernel>,
+    /// Bytes of memory between kernels.
+    pub arena: Dim,
     /// The functions to call.
     pub entry: Entry,
     /// How it wants to be run.
@@ -63,6 +65,12 @@ pub enum Dim {
     Symbol(usize),
     /// An index into [`Program::exprs`].
     Expr(usize),
+}
+
+impl Default for Dim {
+    fn default() -> Dim {
+        Dim::Known(0)
+    }
 }
 
 /// A size that is read off an argument.
@@ -122,8 +130,10 @@ pub struct Global {
     pub dtype: String,
     /// The sizes, which never depend on a call.
     pub shape: Vec<u64>,
-    /// Where its bytes come from.
+    /// Where its bytes come from; empty if they are in `data`.
     pub source: String,
+    /// The bytes of a small one; an `i1` is a byte.
+    pub data: Option<Vec<u8>>,
     /// What it is to the model.
     pub role: Role,
 }
@@ -154,6 +164,8 @@ pub struct Kernel {
     pub kind: String,
     /// The ops that it does, in order.
     pub ops: Vec<String>,
+    /// Why it does not do more.
+    pub not_fused: Vec<String>,
     /// Bytes that one call moves, where that is a size like others.
     pub bytes: Option<Dim>,
     /// Floating-point operations of one call.

@@ -80,12 +80,11 @@ impl Level {
     pub fn allows(self, op: Op) -> bool {
         let Some(kind) = op.kind() else { return self.allows_foreign(op) };
         match self {
-            Level::Graph => kind != OpKind::Launch,
-            Level::Prims => kind != OpKind::Launch && (!kind.is_composite() || kind.has_strategy()),
+            Level::Graph => !kind.is_launch(),
+            Level::Prims => !kind.is_launch() && (!kind.is_composite() || kind.has_strategy()),
             Level::Kernels => !kind.is_composite() || kind.has_strategy(),
             Level::Linalg | Level::Scheduled | Level::Tiled | Level::Program => kind.is_host_structure(),
-            Level::Target => matches!(kind, OpKind::Global),
-            Level::Llvm => false,
+            Level::Target | Level::Llvm => false,
         }
     }
     fn allows_foreign(self, op: Op) -> bool {
@@ -110,9 +109,13 @@ impl OpKind {
         use OpKind::*;
         matches!(self, Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy)
     }
+    /// Whether the op runs a kernel or plans memory for one.
+    pub fn is_launch(self) -> bool {
+        matches!(self, OpKind::Launch | OpKind::Arena | OpKind::ArenaSize | OpKind::Output)
+    }
     /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views and launches.
     pub fn is_host_structure(self) -> bool {
         use OpKind::*;
-        matches!(self, Sym | SymExpr | Dim | BindShape | Global | GetGlobal | Launch | Reshape)
+        matches!(self, Sym | SymExpr | Dim | BindShape | Global | GetGlobal | Reshape) || self.is_launch()
     }
 }

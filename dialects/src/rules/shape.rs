@@ -385,6 +385,9 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         | OpKind::Global
         | OpKind::GetGlobal
         | OpKind::Launch
+        | OpKind::Arena
+        | OpKind::ArenaSize
+        | OpKind::Output
         | OpKind::Constant
         | OpKind::If
         | OpKind::While

@@ -73,7 +73,8 @@ pub fn verify(op: Op) -> Result<(), String> {
             want(!CustomCall::read(&view)?.callee.is_empty(), || "has no name".into())?;
             [op.operands(), op.results()].concat().iter().try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
         }
-        OpKind::SymExpr | OpKind::Yield | OpKind::While | OpKind::Scan => Ok(()),
+        OpKind::Arena | OpKind::Output => tensor_type(op.result(0).ty()).map(|_| ()),
+        OpKind::ArenaSize | OpKind::SymExpr | OpKind::Yield | OpKind::While | OpKind::Scan => Ok(()),
         // Inference has run by now and has said all there is to say.
         unary!() | binary!() => Ok(()),
         OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => Ok(()),

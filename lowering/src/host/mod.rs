@@ -3,6 +3,7 @@ pub mod expand_math;
 pub mod kernel;
 pub mod kernel_abi;
 pub mod llvm;
+pub mod plan;
 pub mod schedule;
 pub mod tile;
 

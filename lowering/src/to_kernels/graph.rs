@@ -283,6 +283,23 @@ impl Graph<'_> {
         (small && cost <= CHEAP_OPS && !op.kind().is_some_and(heavy)).then_some(cost)
     }
 
+    /// Floating-point operations of a node, with 128 for an open size.
+    pub fn flops(&self, node: &Node) -> i64 {
+        let elements = self.count(&node.dims);
+        let Some(op) = node.value.def() else { return elements };
+        let size = |v: Value, axis: usize| self.count(&self.facts.dims(v)[axis..=axis]);
+        let depth = if let Some(o) = DotGeneral::of(op) {
+            o.lhs_contract.iter().map(|d| size(o.lhs, *d as usize)).product()
+        } else if let Some(o) = Convolution::of(op) {
+            self.count(&self.facts.dims(o.weight)[1..])
+        } else if let Some(o) = ReduceWindow::of(op) {
+            return elements.saturating_mul(o.window.iter().product());
+        } else {
+            return elements;
+        };
+        elements.saturating_mul(2).saturating_mul(depth)
+    }
+
     /// How many elements, with 128 for an open size.
     pub fn count(&self, dims: &[SymDim]) -> i64 {
         let symbol = |a: &Atom| match a {

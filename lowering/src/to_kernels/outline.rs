@@ -99,7 +99,7 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
     let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
     let builder = Builder::before(end).ok_or_else(|| Failure::at(end, "is in no block"))?;
-    let mut o = Outline { graph, sizes: SizeValues::of_host(block, graph.facts, builder), builder, host: HashMap::new() };
+    let mut o = Outline { graph, sizes: SizeValues::of_host(block, graph.facts, builder, end), builder, host: HashMap::new() };
     for op in old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0))) {
         let v = kernels.constant(*op).map_err(|e| Failure::at(*op, e))?;
         o.host.insert(op.result(0), v);
@@ -111,7 +111,9 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let ops: Vec<_> = group.nodes.iter().filter_map(|n| graph.nodes[*n].value.def()?.kind()).map(|k| k.mnemonic()).collect();
         let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
         let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
-        o.launch(kernels, &stem(&ops), attrs, results, &inside).map_err(fail)?;
+        let flops: i64 = group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);
+        let elements = results.first().map_or(1, |v| graph.count(graph.facts.dims(*v))).max(1);
+        o.launch(kernels, &stem(&ops), attrs, results, flops / elements, &inside).map_err(fail)?;
     }
     let mut taken = HashSet::new();
     for (i, v) in graph.returns.iter().enumerate() {
@@ -190,6 +192,7 @@ impl Outline<'_> {
         stem: &str,
         attrs: Attr,
         results: Vec<Value>,
+        flops: i64,
         inside: &dyn Fn(Value) -> bool,
     ) -> Result<(), String> {
         let mut s = Signature { leaves: vec![], sizes: vec![], results };
@@ -222,7 +225,7 @@ impl Outline<'_> {
         }
         let inputs = s.leaves.iter().map(|v| self.value(*v)).collect::<Result<Vec<_>, _>>()?;
         let types: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
-        let op = b.create_with(&Launch { kernel, inputs, sizes: s.sizes, outs }, &types, &mut [])?;
+        let op = b.create_with(&Launch { kernel, inputs, sizes: s.sizes, outs, flops_per_element: Some(flops) }, &types, &mut [])?;
         self.host.extend(s.results.iter().copied().zip(op.results()));
         Ok(())
     }
@@ -232,7 +235,7 @@ impl Outline<'_> {
         // The value as a leaf, and the launch's result in its place for this return only.
         let source = self.value(v)?;
         self.host.insert(v, source);
-        self.launch(kernels, "copy", attrs, vec![v], &|_| false)?;
+        self.launch(kernels, "copy", attrs, vec![v], 0, &|_| false)?;
         let copied = self.host[&v];
         self.host = before;
         self.host.insert(v, source);

@@ -1,0 +1,279 @@
+//! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
+use crate::host::plan::host_functions;
+use kiln_dialects::{
+    ir::*,
+    ops::{self, ArenaSize, BindShape, GetGlobal, Launch, OpKind, SymKind},
+    rules::tensor_type,
+    sym::{Atom, Dim as SymDim},
+    value::DType,
+};
+use kiln_passes::{Failure, refine_shapes::Facts};
+use kiln_runtime::program::{self as p, Dim, Program};
+use std::collections::HashMap;
+
+/// The argument array of a host function: 64-bit words, pointers first.
+pub struct Slots {
+    inputs: usize,
+    outputs: usize,
+    /// Globals in the order in which they are first read.
+    pub globals: Vec<String>,
+    /// Symbols: name, argument and dimension that each is read from.
+    pub symbols: Vec<(String, usize, usize)>,
+}
+
+impl Slots {
+    /// Reads a host function.
+    pub fn of(func: Op) -> Result<Slots, Failure> {
+        let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+        let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+        let args = block.args();
+        let mut s = Slots { inputs: args.len(), outputs: end.operand_count(), globals: vec![], symbols: vec![] };
+        let place = |v: Value| args.iter().position(|a| *a == v);
+        for op in block.ops() {
+            if let Some(g) = GetGlobal::of(op).filter(|g| !s.globals.contains(&g.global)) {
+                s.globals.push(g.global);
+            } else if let Some(b) = BindShape::of(op) {
+                let Some(input) = place(b.value) else { continue };
+                for (dim, size) in b.sizes.iter().enumerate() {
+                    let Size::Dynamic(v) = size else { continue };
+                    if let Some(sym) = v.def().and_then(ops::Sym::of).filter(|sym| s.symbols.iter().all(|(n, ..)| *n != sym.name)) {
+                        s.symbols.push((sym.name, input, dim));
+                    }
+                }
+            } else if let Some(d) = ops::Dim::of(op) {
+                let input = place(d.input).ok_or_else(|| Failure::at(op, "asks for the size of what is no argument"))?;
+                let name = dim_name(input, d.axis as usize);
+                if s.symbols.iter().all(|(n, ..)| *n != name) {
+                    s.symbols.push((name, input, d.axis as usize));
+                }
+            }
+        }
+        Ok(s)
+    }
+    /// The arena's slot.
+    pub const ARENA: usize = 0;
+    /// The slot of an argument.
+    pub fn input(&self, i: usize) -> usize {
+        1 + i
+    }
+    /// The slot of a result.
+    pub fn output(&self, i: usize) -> usize {
+        1 + self.inputs + i
+    }
+    /// The slot of a global.
+    pub fn global(&self, name: &str) -> Option<usize> {
+        self.globals.iter().position(|g| g == name).map(|i| 1 + self.inputs + self.outputs + i)
+    }
+    /// The slot of a symbol.
+    pub fn symbol(&self, name: &str) -> Option<usize> {
+        self.symbols.iter().position(|(n, ..)| n == name).map(|i| 1 + self.inputs + self.outputs + self.globals.len() + i)
+    }
+}
+
+/// The name of a size that no symbol names.
+pub fn dim_name(input: usize, axis: usize) -> String {
+    format!("input_{input}.{axis}")
+}
+
+/// The symbol of a kernel's function in its object.
+pub fn kernel_symbol(kernel: Op) -> String {
+    let stated = kernel.attr("kiln.kernel").and_then(|k| k.entry("symbol")).and_then(Attr::as_string);
+    stated.unwrap_or_else(|| format!("kiln_{}", kernel.symbol().unwrap_or_default()))
+}
+
+/// Sizes as a [`Program`] states them.
+struct Sizes<'a> {
+    slots: &'a Slots,
+    exprs: Vec<p::Expr>,
+    known: HashMap<SymDim, Dim>,
+}
+
+impl Sizes<'_> {
+    fn dim(&mut self, d: &SymDim) -> Result<Dim, String> {
+        if let Some(n) = d.known() {
+            return Ok(Dim::Known(n));
+        }
+        if let Some(k) = self.known.get(d) {
+            return Ok(*k);
+        }
+        let mut sum: Option<Dim> = None;
+        for (factors, n) in d.terms() {
+            let mut product: Option<Dim> = None;
+            for a in &factors {
+                let x = self.atom(a)?;
+                product = Some(self.apply(p::ExprKind::Mul, product, x));
+            }
+            if n != 1 || factors.is_empty() {
+                product = Some(self.apply(p::ExprKind::Mul, product, Dim::Known(n)));
+            }
+            let term = product.unwrap_or(Dim::Known(0));
+            sum = Some(self.apply(p::ExprKind::Add, sum, term));
+        }
+        let found = sum.ok_or_else(|| "has a size that depends on data, which compiled programs do not support".to_string())?;
+        self.known.insert(d.clone(), found);
+        Ok(found)
+    }
+    fn atom(&mut self, a: &Atom) -> Result<Dim, String> {
+        match a {
+            Atom::Sym(name) => {
+                let found = self.slots.symbols.iter().position(|(n, ..)| n == name);
+                found.map(Dim::Symbol).ok_or_else(|| format!("has symbol @{name}, which no argument binds"))
+            }
+            Atom::Opaque(..) => Err("has a size that no argument states".into()),
+            Atom::Op(kind, args) => {
+                let (lhs, rhs) = (self.dim(&args.0)?, self.dim(&args.1)?);
+                Ok(self.apply(expr_kind(*kind), Some(lhs), rhs))
+            }
+        }
+    }
+    fn apply(&mut self, kind: p::ExprKind, lhs: Option<Dim>, rhs: Dim) -> Dim {
+        let Some(lhs) = lhs else { return rhs };
+        self.exprs.push(p::Expr { kind, lhs, rhs });
+        Dim::Expr(self.exprs.len() - 1)
+    }
+}
+
+fn expr_kind(kind: SymKind) -> p::ExprKind {
+    match kind {
+        SymKind::Add => p::ExprKind::Add,
+        SymKind::Mul => p::ExprKind::Mul,
+        SymKind::Floordiv => p::ExprKind::FloorDiv,
+        SymKind::Mod => p::ExprKind::Mod,
+        SymKind::Min => p::ExprKind::Min,
+        SymKind::Max => p::ExprKind::Max,
+        SymKind::Pow => p::ExprKind::Pow,
+    }
+}
+
+/// Facts in which an argument's size that only `kiln.dim` names is a symbol.
+pub fn facts(func: Op) -> Result<Facts, Failure> {
+    Facts::of(func, 2)
+}
+
+/// The program of a module on level `program`, without its objects.
+pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
+    let func = host_functions(module).into_iter().find(|f| f.symbol().as_deref() == Some(function));
+    let func = func.ok_or_else(|| Failure::at(module, format!("has no function @{function}")))?;
+    let slots = Slots::of(func)?;
+    let facts = facts(func)?;
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+    let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    let mut sizes = Sizes { slots: &slots, exprs: vec![], known: HashMap::new() };
+    for op in block.ops() {
+        if let Some(d) = ops::Dim::of(op) {
+            let input = block.args().iter().position(|a| *a == d.input).unwrap_or(0);
+            let name = dim_name(input, d.axis as usize);
+            let found = slots.symbols.iter().position(|(n, ..)| *n == name);
+            found.map(|i| sizes.known.insert(facts.size_value(op.result(0)), Dim::Symbol(i)));
+        }
+    }
+    let at = |op: Op| move |e: String| Failure::at(op, e);
+    let mut program = Program { format: p::FORMAT, name: function.into(), ..Default::default() };
+    for (i, v) in block.args().into_iter().enumerate() {
+        program.inputs.push(tensor(&mut sizes, &facts, v, name_of(v).unwrap_or_else(|| format!("input_{i}"))).map_err(at(func))?);
+    }
+    let symbols: HashMap<String, ops::Sym> = block.ops().into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
+    for (name, input, dim) in &slots.symbols {
+        let (min, max, divisor) = symbols.get(name).map_or((0, None, 1), |s| (s.min, s.max, s.divisor));
+        program.symbols.push(p::Symbol { name: name.clone(), min, max, divisor, input: *input, dim: *dim });
+    }
+    for (i, v) in end.operands().into_iter().enumerate() {
+        let written = written_as(v);
+        program.outputs.push(tensor(&mut sizes, &facts, written, format!("output_{i}")).map_err(at(end))?);
+    }
+    let globals: HashMap<String, Op> =
+        blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| o.kind() == Some(OpKind::Global)).filter_map(|o| Some((o.symbol()?, o))).collect();
+    for name in &slots.globals {
+        let op = *globals.get(name).ok_or_else(|| Failure::at(func, format!("reads @{name}, which is no global")))?;
+        program.globals.push(global(op).map_err(at(op))?);
+    }
+    for op in block.ops() {
+        if let Some(a) = ArenaSize::of(op) {
+            program.arena = sizes.dim(&facts.size_value(a.bytes)).map_err(at(op))?;
+        }
+        if op.kind() == Some(OpKind::Launch) {
+            let kernel = kernel(module, op, &mut sizes, &facts).map_err(at(op))?;
+            program.kernels.push(kernel);
+        }
+    }
+    program.exprs = sizes.exprs;
+    program.entry.main = entry_symbol(function);
+    Ok(program)
+}
+
+/// The symbol of a host function in its object.
+pub fn entry_symbol(function: &str) -> String {
+    format!("kiln_entry_{function}")
+}
+
+/// The memory that a returned value is written to, whose sizes are stated; views have sizes of their own.
+fn written_as(v: Value) -> Value {
+    let Some(op) = v.def() else { return v };
+    match Launch::of(op) {
+        Some(launch) => op.results().iter().position(|r| *r == v).map_or(v, |i| launch.outs[i]),
+        None => v,
+    }
+}
+
+/// The innermost name of a value's location.
+fn name_of(v: Value) -> Option<String> {
+    v.loc().chain().into_iter().find_map(|part| Some(part.strip_prefix('"')?.strip_suffix('"')?.to_string()))
+}
+
+fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p::Tensor, String> {
+    let t = tensor_type(v.ty())?;
+    let dims = stated(facts, v)?.iter().map(|d| sizes.dim(d)).collect::<Result<_, _>>()?;
+    Ok(p::Tensor { name, dtype: t.dtype.name().into(), dims })
+}
+
+/// The sizes of a value: of memory for a result they are its operands.
+fn stated(facts: &Facts, v: Value) -> Result<Vec<SymDim>, String> {
+    Ok(facts.dims(v).to_vec())
+}
+
+fn global(op: Op) -> Result<p::Global, String> {
+    let g = ops::Global::of(op).ok_or("is malformed")?;
+    let t = tensor_type(g.r#type)?;
+    let shape = t.dims.iter().map(|d| d.known().and_then(|n| u64::try_from(n).ok())).collect::<Option<Vec<_>>>();
+    let data = match g.value {
+        Some(value) => {
+            let tensor = value.as_tensor()?;
+            Some(if t.dtype == DType::I1 { DType::I8.encode(&tensor) } else { t.dtype.encode(&tensor) })
+        }
+        None => None,
+    };
+    let role = if g.is_mutable { p::Role::Mutable } else { p::Role::Frozen };
+    let shape = shape.ok_or("has a size that is not known")?;
+    Ok(p::Global { name: g.sym_name, dtype: t.dtype.name().into(), shape, source: g.source.unwrap_or_default(), data, role })
+}
+
+fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Kernel, String> {
+    let launch = Launch::of(op).ok_or("is malformed")?;
+    let found = blocks(module).into_iter().flat_map(|b| b.ops()).find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&launch.kernel));
+    let kernel = found.ok_or_else(|| format!("names @{}, which is no kernel", launch.kernel))?;
+    let about = kernel.attr("kiln.kernel");
+    let text = |key: &str| about.and_then(|k| k.entry(key)).and_then(Attr::as_string).unwrap_or_default();
+    let list = |key: &str| {
+        let all = about.and_then(|k| k.entry(key)).and_then(Attr::as_array).unwrap_or_default();
+        all.into_iter().filter_map(Attr::as_string).collect::<Vec<_>>()
+    };
+    let mut bytes = SymDim::Known(0);
+    for v in launch.inputs.iter().chain(&launch.outs) {
+        let t = tensor_type(v.ty())?;
+        let size = facts.dims(*v).iter().fold(SymDim::Known(t.dtype.byte_size() as i64), |n, d| n.mul(d));
+        bytes = bytes.add(&size);
+    }
+    let elements = launch.outs.first().map_or(SymDim::Known(0), |v| facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d)));
+    let flops = elements.mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0)));
+    Ok(p::Kernel {
+        name: launch.kernel.clone(),
+        symbol: kernel_symbol(kernel),
+        object: launch.kernel,
+        kind: text("kind"),
+        ops: list("ops"),
+        not_fused: list("not_fused"),
+        bytes: sizes.dim(&bytes).ok(),
+        flops: sizes.dim(&flops).ok(),
+        serial: false,
+    })
+}

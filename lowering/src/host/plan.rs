@@ -1,0 +1,224 @@
+//! `kiln-plan`: gives every value that crosses kernels its memory: the caller's for results, the program's arena for the rest.
+//!
+//! Why: with all lifetimes known there is nothing to allocate inside of a call, and values that are never needed at once share memory. Upstream's
+//! deallocation frees each buffer, which costs a malloc per launch and fresh pages for large ones.
+//!
+//! Static programs place the largest value first, each at the least offset that is free for its lifetime. Where sizes depend on symbols, a value
+//! takes over the memory of one that is no longer needed and provably as large for every size.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  %e = tensor.empty() : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)
+//! after:   %e = kiln.arena %c0 live 0 to 1 : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)   kiln.arena_size %c64
+//! ```
+use crate::sizes::SizeValues;
+use kiln_dialects::{
+    ir::*,
+    ops::{Arena, ArenaSize, Launch, OpKind, Output},
+    rules::{Level, tensor_type},
+    sym::{Atom, Dim as SymDim},
+};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Plan {
+        /// Bytes that offsets are a multiple of
+        pub alignment: i64 = 64,
+    }
+}
+
+impl Pass for Plan {
+    const FLAG: &'static str = "kiln-plan";
+    const SUMMARY: &'static str = "Gives every value that crosses kernels a place in the arena or in the caller's memory";
+    const LEVELS: &'static [Level] = &[Level::Tiled];
+    const LOWERS_TO: Option<Level> = Some(Level::Program);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if self.alignment < 1 {
+            return Err(format!("alignment is at least 1, not {}", self.alignment).into());
+        }
+        for func in host_functions(root) {
+            self.function(func)?;
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Program.name()));
+        Ok(())
+    }
+}
+
+/// The functions of a module that are no kernels.
+pub fn host_functions(root: Op) -> Vec<Op> {
+    blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func") && root.attr("kiln.kernel").is_none()).collect()
+}
+
+/// A value in the arena.
+struct Slot {
+    empty: Op,
+    bytes: SymDim,
+    first: i64,
+    last: i64,
+}
+
+impl Plan {
+    fn function(&self, func: Op) -> Result<(), Failure> {
+        let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
+        let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+        let launches: Vec<Op> = block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+        let facts = Facts::of(func, 2)?;
+        let (mut slots, mut outputs) = (vec![], vec![]);
+        for (n, op) in launches.iter().enumerate() {
+            let launch = Launch::of(*op).ok_or_else(|| Failure::at(*op, "is malformed"))?;
+            for (out, result) in launch.outs.iter().zip(op.results()) {
+                let empty = out.def().filter(|o| o.is("tensor.empty"));
+                let empty = empty.ok_or_else(|| Failure::at(*op, "writes to memory that is not a tensor.empty"))?;
+                let (last, returned) = last_use(result, &launches, end, n);
+                match returned {
+                    Some(i) => outputs.push((empty, i)),
+                    None => {
+                        let bytes = bytes(empty, &facts).map_err(|e| Failure::at(*op, e))?;
+                        slots.push(Slot { empty, bytes, first: n as i64, last: last as i64 });
+                    }
+                }
+            }
+        }
+        let (offsets, total) = place(&slots, self.alignment);
+        let at = |e: String| Failure::at(func, e);
+        // Offsets are needed at the first launch, so that their arithmetic goes in front of it.
+        let first = launches.first().copied().unwrap_or(end);
+        let empties: Vec<Op> = block.ops().into_iter().filter(|o| o.is("tensor.empty")).collect();
+        let front = empties.first().copied().unwrap_or(first);
+        let b = Builder::before(front).ok_or_else(|| Failure::at(front, "is in no block"))?;
+        let mut sizes = SizeValues::of_host(block, &facts, b, front);
+        let mut ssa = |d: &SymDim| match sizes.value(d)? {
+            Size::Static(n) => b.index(n),
+            Size::Dynamic(v) => Ok(v),
+        };
+        let mut made = vec![];
+        for (slot, offset) in slots.iter().zip(&offsets) {
+            let node = Arena { offset: ssa(offset).map_err(at)?, first: slot.first, last: slot.last };
+            let b = Builder::before(slot.empty).ok_or_else(|| Failure::at(slot.empty, "is in no block"))?;
+            made.push((slot.empty, b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).map_err(at)?));
+        }
+        for (empty, i) in outputs {
+            let b = Builder::before(empty).ok_or_else(|| Failure::at(empty, "is in no block"))?;
+            made.push((empty, b.create_with(&Output { index: i as i64 }, &[empty.result(0).ty()], &mut []).map_err(at)?));
+        }
+        b.create_with(&ArenaSize { bytes: ssa(&total).map_err(at)? }, &[], &mut []).map_err(at)?;
+        for (old, new) in made {
+            old.result(0).replace_uses(new.result(0));
+            old.erase();
+        }
+        Ok(())
+    }
+}
+
+/// The last launch that reads a value or a view of it, and the result of the function that it is.
+fn last_use(v: Value, launches: &[Op], end: Op, own: usize) -> (usize, Option<usize>) {
+    let (mut last, mut returned, mut stack) = (own, None, vec![v]);
+    while let Some(v) = stack.pop() {
+        for (user, i) in v.uses() {
+            if user == end {
+                returned = Some(i);
+            } else if user.kind() == Some(OpKind::Reshape) {
+                stack.push(user.result(0));
+            } else if let Some(n) = launches.iter().position(|l| *l == user) {
+                last = last.max(n);
+            }
+        }
+    }
+    (last, returned)
+}
+
+/// The bytes of a `tensor.empty`.
+fn bytes(empty: Op, facts: &Facts) -> Result<SymDim, String> {
+    let t = tensor_type(empty.result(0).ty())?;
+    let mut dynamic = empty.operands().into_iter();
+    let mut product = SymDim::Known(t.dtype.byte_size() as i64);
+    for d in &t.dims {
+        let size = match d.known() {
+            Some(n) => SymDim::Known(n),
+            None => facts.size_value(dynamic.next().ok_or("has too few sizes")?),
+        };
+        product = product.mul(&size);
+    }
+    if product == SymDim::Unknown { Err("is of a size that is not known before it is computed".into()) } else { Ok(product) }
+}
+
+fn aligned(d: &SymDim, to: i64) -> SymDim {
+    let to = SymDim::Known(to);
+    let exact = d.floordiv(&to);
+    let whole = exact.atoms().iter().all(|a| !matches!(a, Atom::Op(kiln_dialects::ops::SymKind::Floordiv, _)));
+    match d.known() {
+        None if whole && exact != SymDim::Unknown => d.clone(),
+        _ => d.add(&to).add(&SymDim::Known(-1)).floordiv(&to).mul(&to),
+    }
+}
+
+/// Offsets of the slots, and the size of the arena.
+fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
+    let sizes: Vec<SymDim> = slots.iter().map(|s| aligned(&s.bytes, alignment)).collect();
+    match sizes.iter().map(SymDim::known).collect::<Option<Vec<i64>>>() {
+        Some(known) => place_static(slots, &known),
+        None => place_symbolic(slots, &sizes),
+    }
+}
+
+fn place_static(slots: &[Slot], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
+    let mut order: Vec<usize> = (0..slots.len()).collect();
+    order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), slots[*i].first));
+    let (mut offsets, mut done, mut total) = (vec![0; slots.len()], vec![], 0);
+    for i in order {
+        let meets = |j: &usize| slots[*j].first <= slots[i].last && slots[i].first <= slots[*j].last;
+        let mut taken: Vec<(i64, i64)> = done.iter().filter(|j| meets(j)).map(|j| (offsets[*j], offsets[*j] + sizes[*j])).collect();
+        taken.sort_unstable();
+        let mut at = 0;
+        for (from, to) in taken {
+            if at + sizes[i] <= from {
+                break;
+            }
+            at = at.max(to);
+        }
+        offsets[i] = at;
+        total = total.max(at + sizes[i]);
+        done.push(i);
+    }
+    (offsets.into_iter().map(SymDim::Known).collect(), SymDim::Known(total))
+}
+
+fn place_symbolic(slots: &[Slot], sizes: &[SymDim]) -> (Vec<SymDim>, SymDim) {
+    // Each piece of memory: its size, and the launch after which it is free.
+    let mut pieces: Vec<(SymDim, i64)> = vec![];
+    let mut piece_of = vec![];
+    for (slot, size) in slots.iter().zip(sizes) {
+        let free = |p: &(SymDim, i64)| p.1 < slot.first;
+        let found = pieces.iter().position(|p| free(p) && p.0 == *size);
+        let found = found.or_else(|| pieces.iter().position(|p| free(p) && (at_most(size, &p.0) || at_most(&p.0, size))));
+        let i = found.unwrap_or_else(|| {
+            pieces.push((size.clone(), -1));
+            pieces.len() - 1
+        });
+        if at_most(&pieces[i].0, size) {
+            pieces[i].0 = size.clone();
+        }
+        pieces[i].1 = slot.last;
+        piece_of.push(i);
+    }
+    let mut starts = vec![SymDim::Known(0)];
+    for (size, _) in &pieces {
+        starts.push(starts[starts.len() - 1].add(size));
+    }
+    let total = starts[pieces.len()].clone();
+    (piece_of.into_iter().map(|i| starts[i].clone()).collect(), total)
+}
+
+/// Whether `a <= b` for all values of the symbols, which are not negative.
+fn at_most(a: &SymDim, b: &SymDim) -> bool {
+    match b.sub(a) {
+        SymDim::Known(n) => n >= 0,
+        SymDim::Unknown => false,
+        difference => difference.bounds(&|_| (Some(0), None)).0.is_some_and(|low| low >= 0),
+    }
+}
