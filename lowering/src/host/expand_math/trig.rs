@@ -129,7 +129,7 @@ pub fn acos(e: &Emit, x: Value) -> Res {
 fn positive_atan(e: &Emit, a: Value) -> Res {
     let one = e.c(1.0)?;
     let above = e.gt(a, e.c(2.414213562373095)?)?;
-    let middle = e.gt(a, e.c(0.4142135623730950)?)?;
+    let middle = e.gt(a, e.c(0.414213562373095)?)?;
     let zero = e.c(0.0)?;
     let folded = e.div(e.sub(a, one)?, e.add(a, one)?)?;
     let r = e.select(above, e.div(e.c(-1.0)?, a)?, e.select(middle, folded, a)?)?;
