@@ -94,6 +94,46 @@ fn small_types() {
 }
 
 #[test]
+fn many_ops_compile_and_link() {
+    for target in targets() {
+        let jit = link(&[&kernel(include_str!("many_ops.mlir"), &target)]);
+        address(&jit, "many_ops");
+    }
+}
+
+/// Prints what the stages of a small kernel cost.
+#[test]
+#[ignore = "measures"]
+fn time_of_a_kernel() {
+    let since = |t: std::time::Instant| t.elapsed().as_secs_f64() * 1e3;
+    for (name, text) in [("matmul", include_str!("matmul.mlir")), ("scale_rows", include_str!("scale_rows.mlir"))] {
+        for _ in 0..3 {
+            let start = std::time::Instant::now();
+            let c = Context::new();
+            let m = parse(&c, text);
+            let parsed = since(start);
+            let pipeline = format!("builtin.module(kiln-kernel-abi,{KERNEL_TO_LLVM})");
+            run_pipeline(&m, &pipeline, &RunOptions { skip_verifier: true, ..Default::default() }, &|_, _, _| ())
+                .unwrap_or_else(|e| panic!("{e}"));
+            let lowered = since(start);
+            let g = CodeGen::new(&host()).expect("a code generator");
+            let object = g.object(m.op(), UNROLLING_KERNEL_PASSES).unwrap_or_else(|e| panic!("{e}"));
+            let generated = since(start);
+            let jit = link(&[&object]);
+            address(&jit, name);
+            let linked = since(start);
+            println!(
+                "{name}: parse {parsed:.2} ms, to llvm {:.2}, code {:.2}, link {:.2}; {} bytes",
+                lowered - parsed,
+                generated - lowered,
+                linked - generated,
+                object.len()
+            );
+        }
+    }
+}
+
+#[test]
 fn a_program_on_one_and_two_threads() {
     let (object, main) = (kernel(include_str!("scale_rows.mlir"), &host()), program(include_str!("program.mlir")));
     let jit = link(&[&object, &main]);

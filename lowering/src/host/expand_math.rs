@@ -5,7 +5,7 @@
 //! by way of f32. f64 stays a call.
 //!
 //! Numerics: approximates, within [`ACCURACY`]. NaN, infinities, zeros of both signs, subnormals and arguments out of range give what C's
-//! functions give; for trigonometric functions beyond 2^40 only that the result is between -1 and 1.
+//! functions give.
 //!
 //! ```text
 //! before:  %y = math.exp %x : vector<16xf32>
@@ -62,7 +62,7 @@ impl Pass for ExpandMath {
     const ANCHOR: &'static str = "";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
-    const DIALECTS: &'static [&'static str] = &["math", "vector"];
+    const DIALECTS: &'static [&'static str] = &["math", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let expandable = |o: &Op| ACCURACY.iter().any(|(name, _)| o.is(name)) && !self.keep.contains(&o.name());

@@ -129,3 +129,35 @@ fn a_forked_child_has_its_own_workers() {
     }
     assert_eq!(team(), 3);
 }
+
+/// Prints medians of nanoseconds; run it in a release build.
+#[test]
+#[ignore = "measures"]
+fn cost_of_a_region() {
+    let _one = serially();
+    let median = |f: &dyn Fn()| {
+        let once = || {
+            let start = std::time::Instant::now();
+            (0..2000).for_each(|_| f());
+            start.elapsed().as_nanos() as f64 / 2000.0
+        };
+        let mut all: Vec<f64> = std::iter::repeat_with(once).take(21).collect();
+        all.sort_by(f64::total_cmp);
+        all[10]
+    };
+    for threads in [1, 2] {
+        Pool::configure(threads);
+        let region = median(&|| Pool::run(|_, _| ()));
+        let barriers = median(&|| Pool::run(|_, _| (0..100).for_each(|_| Pool::barrier())));
+        println!("{threads} threads: region {region:.0} ns, barrier {:.0} ns", (barriers - region) / 100.0);
+    }
+    let asleep = || {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let start = std::time::Instant::now();
+        Pool::run(|_, _| ());
+        start.elapsed().as_nanos()
+    };
+    let mut all: Vec<u128> = std::iter::repeat_with(asleep).take(101).collect();
+    all.sort_unstable();
+    println!("2 threads: region after 2 ms of sleep {} ns", all[50]);
+}

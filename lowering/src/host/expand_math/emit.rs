@@ -116,6 +116,14 @@ impl Emit {
     pub fn shr(&self, a: Value, n: i64) -> Res {
         self.same("arith.shrsi", &[a, self.i(n)?])
     }
+    /// Shifts in zeros.
+    pub fn shift_right(&self, a: Value, n: i64) -> Res {
+        self.same("arith.shrui", &[a, self.i(n)?])
+    }
+    /// An op whose result is of another element type.
+    pub fn same_as(&self, name: &str, a: Value, element: &str) -> Res {
+        self.op(name, &[a], self.ty(element)?, &[])
+    }
     pub fn bits(&self, a: Value) -> Res {
         self.op("arith.bitcast", &[a], self.ty(self.int())?, &[])
     }
@@ -156,6 +164,10 @@ impl Emit {
     pub fn unordered(&self, a: Value, b: Value) -> Res {
         self.cmpf(14, a, b)
     }
+    /// Whether an integer is this one.
+    pub fn int_eq(&self, a: Value, n: i64) -> Res {
+        self.op("arith.cmpi", &[a, self.i(n)?], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, 0))])
+    }
     /// Whether an integer is not 0.
     pub fn nonzero(&self, a: Value) -> Res {
         self.op("arith.cmpi", &[a, self.i(0)?], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, 1))])
@@ -166,6 +178,34 @@ impl Emit {
     }
     pub fn select(&self, condition: Value, a: Value, b: Value) -> Res {
         self.op("arith.select", &[condition, a, b], a.ty(), &[])
+    }
+    /// Whether a condition holds in any lane, as a scalar.
+    pub fn any(&self, condition: Value) -> Res {
+        let ty = |s: &str| Type::parse(self.b.ctx, s).ok_or_else(|| format!("'{s}' is no type"));
+        let Some(dims) = self.around.0.strip_prefix("vector<") else { return Ok(condition) };
+        let mut lanes = 1usize;
+        for dim in dims.split('x').filter(|d| !d.is_empty()) {
+            lanes *= dim.parse::<usize>().map_err(|_| format!("has a vector of {dims}, which has no fixed length"))?;
+        }
+        let flat = self.op("vector.shape_cast", &[condition], ty(&format!("vector<{lanes}xi1>"))?, &[])?;
+        let kind = Attr::parse(self.b.ctx, "#vector.kind<or>").ok_or("has no vector dialect")?;
+        self.op("vector.reduction", &[flat], ty("i1")?, &[("kind", kind)])
+    }
+    /// The values, or those of `then` where the condition holds.
+    pub fn branch(
+        &self,
+        condition: Value,
+        values: &[Value],
+        then: &mut dyn FnMut(&Emit) -> Result<Vec<Value>, String>,
+    ) -> Result<Vec<Value>, String> {
+        let types: Vec<Type> = values.iter().map(|v| v.ty()).collect();
+        let yields = |b: Builder, values: &[Value]| b.generic("scf.yield", values, &[], &[], &mut []).map(|_| ());
+        let mut inside = |b: Builder, _: Vec<Value>| {
+            let all = then(&Emit { b, around: self.around.clone(), element: self.element })?;
+            yields(b, &all)
+        };
+        let mut outside = |b: Builder, _: Vec<Value>| yields(b, values);
+        Ok(self.b.generic("scf.if", &[condition], &types, &[], &mut [(&[], &mut inside), (&[], &mut outside)])?.results())
     }
     /// Into [lo, hi]; NaN stays.
     pub fn clamp(&self, a: Value, lo: f64, hi: f64) -> Res {

@@ -67,9 +67,9 @@ pub fn log2(e: &Emit, x: Value) -> Res {
 pub fn log10(e: &Emit, x: Value) -> Res {
     let Parts { n, f, rest } = parts(e, x)?;
     // 1 / ln 10 and log10 2 in two parts, the first with few bits.
-    let y = e.mul(e.add(f, rest)?, e.c(7.00731903251827651129e-4)?)?;
+    let y = e.mul(e.add(f, rest)?, e.c(7.007319032518276e-4)?)?;
     let y = e.fmac(f, 4.3359375e-1, e.fmac(rest, 4.3359375e-1, y)?)?;
-    special(e, x, e.fmac(n, 3.0078125e-1, e.fmac(n, 2.48745663981195213739e-4, y)?)?)
+    special(e, x, e.fmac(n, 3.0078125e-1, e.fmac(n, 2.487456639811952e-4, y)?)?)
 }
 
 /// ln(1 + x) as ln(u) plus what rounding 1 + x to u lost, over u.
