@@ -36,8 +36,17 @@ pub const STEPS: &[Step] = &[
     Step { from: Level::Kernels, pass: "kiln-to-linalg", why: "what is computed, without how" },
     Step { from: Level::Linalg, pass: "kiln-schedule", why: "strategy and sizes, before anything depends on them" },
     Step { from: Level::Scheduled, pass: "kiln-tile", why: "loops and vectors on memory, as the schedule says" },
+    Step { from: Level::Tiled, pass: "builtin.module(canonicalize,cse)", why: "kernels repeat index arithmetic" },
+    Step { from: Level::Tiled, pass: "kiln-expand-math", why: "vectors of exp and the like become polynomials; a call per element would cost more than the kernel" },
     Step { from: Level::Tiled, pass: "kiln-plan", why: "lifetimes are final: no launch is added or moved any more" },
+    Step { from: Level::Program, pass: "kiln-host-abi", why: "memory is planned, so that a launch is a call" },
+    Step { from: Level::Target, pass: "kiln-kernel-abi", why: "a kernel's signature does not depend on how MLIR passes memrefs" },
+    Step { from: Level::Target, pass: KERNELS_TO_LLVM, why: "upstream's conversions, kernel by kernel" },
+    Step { from: Level::Target, pass: HOST_TO_LLVM, why: "control flow first, since regions of omp change their types with it" },
+    Step { from: Level::Target, pass: "kiln-verify-level{level=llvm}", why: "what no conversion took is found here" },
 ];
+const KERNELS_TO_LLVM: &str = crate::host::KERNELS_TO_LLVM;
+const HOST_TO_LLVM: &str = crate::host::HOST_TO_LLVM;
 
 /// The steps from one level to another.
 pub fn steps(from: Level, to: Level) -> Vec<Step> {

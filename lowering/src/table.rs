@@ -8,6 +8,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<host::expand_math::ExpandMath>(),
     PassRow::of::<to_kernels::expose_padding::ExposePadding>(),
     PassRow::of::<to_kernels::fuse::Fuse>(),
+    PassRow::of::<host::host_abi::HostAbi>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),
     PassRow::of::<host::plan::Plan>(),
     PassRow::of::<host::schedule::SchedulePass>(),

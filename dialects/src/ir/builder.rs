@@ -135,6 +135,10 @@ impl Builder {
         }
     }
 
+    /// An op with one empty region, such as a function that is only declared.
+    pub fn generic_with_empty_region(&self, name: &str, attrs: &[(&str, Attr)]) -> Result<Op, String> {
+        self.create(name, &[], &[], attrs, empty_regions(1))
+    }
     /// A copy of an op with everything inside of it, with other operands.
     pub fn clone_op(&self, op: Op, operand: &dyn Fn(Value) -> Value) -> Result<Op, String> {
         let copy = Op::some(unsafe { mlirOperationClone(op.raw()) }).ok_or_else(|| format!("MLIR refused to copy a {}", op.name()))?;

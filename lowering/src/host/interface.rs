@@ -178,8 +178,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         program.symbols.push(p::Symbol { name: name.clone(), min, max, divisor, input: *input, dim: *dim });
     }
     for (i, v) in end.operands().into_iter().enumerate() {
-        let written = written_as(v);
-        program.outputs.push(tensor(&mut sizes, &facts, written, format!("output_{i}")).map_err(at(end))?);
+        program.outputs.push(tensor(&mut sizes, &facts, v, format!("output_{i}")).map_err(at(end))?);
     }
     let globals: HashMap<String, Op> =
         blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| o.kind() == Some(OpKind::Global)).filter_map(|o| Some((o.symbol()?, o))).collect();
@@ -206,15 +205,6 @@ pub fn entry_symbol(function: &str) -> String {
     format!("kiln_entry_{function}")
 }
 
-/// The memory that a returned value is written to, whose sizes are stated; views have sizes of their own.
-fn written_as(v: Value) -> Value {
-    let Some(op) = v.def() else { return v };
-    match Launch::of(op) {
-        Some(launch) => op.results().iter().position(|r| *r == v).map_or(v, |i| launch.outs[i]),
-        None => v,
-    }
-}
-
 /// The innermost name of a value's location.
 fn name_of(v: Value) -> Option<String> {
     v.loc().chain().into_iter().find_map(|part| Some(part.strip_prefix('"')?.strip_suffix('"')?.to_string()))
@@ -222,13 +212,8 @@ fn name_of(v: Value) -> Option<String> {
 
 fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p::Tensor, String> {
     let t = tensor_type(v.ty())?;
-    let dims = stated(facts, v)?.iter().map(|d| sizes.dim(d)).collect::<Result<_, _>>()?;
+    let dims = facts.dims(v).iter().map(|d| sizes.dim(d)).collect::<Result<_, _>>()?;
     Ok(p::Tensor { name, dtype: t.dtype.name().into(), dims })
-}
-
-/// The sizes of a value: of memory for a result they are its operands.
-fn stated(facts: &Facts, v: Value) -> Result<Vec<SymDim>, String> {
-    Ok(facts.dims(v).to_vec())
 }
 
 fn global(op: Op) -> Result<p::Global, String> {

@@ -40,9 +40,15 @@ impl Pass for KernelAbi {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         // Read and decide: everything is known before the first change.
-        let kernels: Vec<Kernel> = walk(root).into_iter().filter(|o| o.is("func.func")).map(Kernel::read).collect::<Result<_, _>>()?;
+        let kernels: Vec<Kernel> = walk(root).into_iter().filter(is_kernel).map(Kernel::read).collect::<Result<_, _>>()?;
         kernels.iter().try_for_each(|k| k.apply().map_err(|e| Failure::at(k.func, e)))
     }
+}
+
+/// Functions on memory; a host function still has tensors.
+fn is_kernel(o: &Op) -> bool {
+    let types = o.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
+    o.is("func.func") && types.is_some_and(|(inputs, _)| !inputs.iter().any(|t| t.is_tensor()))
 }
 
 /// What becomes of a parameter.

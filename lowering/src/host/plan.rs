@@ -15,7 +15,7 @@
 use crate::sizes::SizeValues;
 use kiln_dialects::{
     ir::*,
-    ops::{Arena, ArenaSize, Launch, OpKind, Output},
+    ops::{Arena, ArenaSize, BindShape, Launch, OpKind, Output},
     rules::{Level, tensor_type},
     sym::{Atom, Dim as SymDim},
 };
@@ -108,6 +108,14 @@ impl Plan {
         }
         b.create_with(&ArenaSize { bytes: ssa(&total).map_err(at)? }, &[], &mut []).map_err(at)?;
         for (old, new) in made {
+            let dims = new.result(0).ty().dims();
+            if dims.contains(&SymDim::Unknown) {
+                let mut dynamic = old.operands().into_iter().map(Size::Dynamic);
+                let size = |d: &SymDim| d.known().map(Size::Static).or_else(|| dynamic.next());
+                let sizes = dims.iter().map(size).collect::<Option<Vec<_>>>().ok_or_else(|| Failure::at(old, "has too few sizes"))?;
+                let b = Builder::after(new).ok_or_else(|| Failure::at(old, "is in no block"))?;
+                b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut []).map_err(at)?;
+            }
             old.result(0).replace_uses(new.result(0));
             old.erase();
         }

@@ -98,6 +98,12 @@ impl Facts {
 
     fn visit(&mut self, op: Op) -> Result<(), String> {
         let Some(kind) = op.kind() else {
+            if op.is("tensor.empty") {
+                let mut dynamic = op.operands().into_iter();
+                let size = |d: Dim| if d == Dim::Unknown { dynamic.next().map_or(Dim::Unknown, |v| self.size_value(v)) } else { d };
+                let dims: Vec<Dim> = op.result(0).ty().dims().into_iter().map(size).collect();
+                self.tell(op.result(0), &dims)?;
+            }
             if op.is("arith.constant") && op.result(0).ty().is_index() {
                 let value = op.attr("value").and_then(Attr::as_i64).map_or(Dim::Unknown, Dim::Known);
                 self.sizes.insert(op.result(0), value);
@@ -130,6 +136,13 @@ impl Facts {
             OpKind::BindShape => {
                 let o = ops::BindShape::of(op).ok_or("is malformed")?;
                 self.tell(o.value, &self.sizes(&o.sizes))?;
+            }
+            OpKind::Launch => {
+                let o = ops::Launch::of(op).ok_or("is malformed")?;
+                for (out, result) in o.outs.iter().zip(op.results()) {
+                    let dims = self.dims(*out).to_vec();
+                    self.tell(result, &dims)?;
+                }
             }
             _ if kind.is_inferred() => {
                 let view = View::of(op).ok_or("is malformed")?;

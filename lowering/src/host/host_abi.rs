@@ -1,0 +1,367 @@
+//! `kiln-host-abi`: the host function as calls of kernels inside of one parallel region.
+//!
+//! Why: a program is called with one array of words (arena, arguments, results, weights, sizes), so that a call costs the loads. All kernels share
+//! one `omp.parallel`; a barrier stands between two launches only if the second needs what the first wrote, or takes over memory that it used.
+//! Work that is too small for threads runs without a region. Kernels keep their own modules; the host function names their symbols.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  %e = kiln.arena %c0 …   %0 = kiln.launch @k ins(%x) outs(%e)   %1 = kiln.launch @l ins(%0) outs(%o)
+//! after:   omp.parallel { func.call @kiln_k(%x, %e, %tid, %nth)   omp.barrier   func.call @kiln_l(%e, %o, %tid, %nth) }
+//! ```
+use super::{
+    interface::{Slots, dim_name, entry_symbol, kernel_symbol},
+    plan::host_functions,
+};
+use kiln_dialects::{
+    ir::*,
+    ops::{self, Arena, GetGlobal, Launch, OpKind, Output, SymExpr, SymKind},
+    rules::{Level, tensor_type},
+};
+use kiln_passes::{Failure, Numerics, Pass};
+use std::collections::{HashMap, HashSet};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct HostAbi {
+        /// Flops, and a quarter of the bytes moved, below which a program runs on one thread
+        pub serial_below: i64 = 1000000,
+    }
+}
+
+impl Pass for HostAbi {
+    const FLAG: &'static str = "kiln-host-abi";
+    const SUMMARY: &'static str = "Writes host functions as calls of kernels inside of one parallel region";
+    const LEVELS: &'static [Level] = &[Level::Program];
+    const LOWERS_TO: Option<Level> = Some(Level::Target);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+    const DIALECTS: &'static [&'static str] = &["llvm", "omp", "scf"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let mut kernels = HashMap::new();
+        for m in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
+            let symbol = kernel_symbol(m);
+            blocks(m).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func")).for_each(|f| f.set_attr("sym_name", Attr::string(m.ctx(), &symbol)));
+            kernels.insert(m.symbol().unwrap_or_default(), symbol);
+        }
+        let mut declared = HashSet::new();
+        for func in host_functions(root) {
+            let host = Host::read(func, &kernels, self.serial_below)?;
+            host.apply(root, &mut declared).map_err(|e| Failure::at(func, e))?;
+        }
+        let globals = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.kind() == Some(OpKind::Global));
+        globals.collect::<Vec<_>>().into_iter().for_each(Op::erase);
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Target.name()));
+        Ok(())
+    }
+}
+
+struct Host<'a> {
+    func: Op,
+    ops: Vec<Op>,
+    slots: Slots,
+    kernels: &'a HashMap<String, String>,
+    serial_below: i64,
+    args: Vec<Value>,
+}
+
+/// Loads and arithmetic at one place, each made when it is first needed.
+struct Words<'a> {
+    host: &'a Host<'a>,
+    b: Builder,
+    args: Value,
+    ptr: Type,
+    word: Type,
+    pointers: HashMap<Value, Value>,
+    numbers: HashMap<Value, Value>,
+}
+
+impl<'a> Host<'a> {
+    fn read(func: Op, kernels: &'a HashMap<String, String>, serial_below: i64) -> Result<Host<'a>, Failure> {
+        let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+        Ok(Host { func, ops: block.ops(), slots: Slots::of(func)?, kernels, serial_below, args: block.args() })
+    }
+
+    fn launches(&self) -> impl Iterator<Item = (Op, Launch)> {
+        self.ops.iter().filter_map(|op| Some((*op, Launch::of(*op)?)))
+    }
+
+    fn apply(&self, root: Op, declared: &mut HashSet<String>) -> Result<(), String> {
+        let c = root.ctx();
+        let ty = |s: &str| Type::parse(c, s).ok_or_else(|| format!("'{s}' is no type"));
+        let (ptr, int, word) = (ty("!llvm.ptr")?, ty("i32")?, ty("i64")?);
+        let top = Builder::before(self.func).ok_or("is in no block")?;
+        for (op, launch) in self.launches() {
+            let symbol = self.kernels.get(&launch.kernel).ok_or_else(|| format!("launches @{}, which is no kernel", launch.kernel))?;
+            if declared.insert(symbol.clone()) {
+                let pointers = launch.inputs.len() + launch.outs.len();
+                let inputs = [vec![ptr; pointers], vec![word; launch.sizes.len() + 2]].concat();
+                let attrs = [
+                    ("sym_name", Attr::string(c, symbol)),
+                    ("function_type", Attr::ty(Type::function(c, &inputs, &[]))),
+                    ("sym_visibility", Attr::string(c, "private")),
+                ];
+                top.at(op.loc()).generic_with_empty_region("func.func", &attrs)?;
+            }
+        }
+        let name = entry_symbol(&self.func.symbol().unwrap_or_default());
+        let new = top.function(&name, &[ptr, int], &[], &mut |b, args| {
+            let mut words = self.words(b, args[0], ptr, word);
+            let one = words.constant(1, word)?;
+            let zero = words.constant(0, word)?;
+            let parallel = self.worth_threads(&mut words, args[1], int)?;
+            let alone = |b: Builder| self.calls(&mut self.words(b, args[0], ptr, word), zero, one, false);
+            match parallel {
+                None => alone(b)?,
+                Some(condition) => {
+                    let mut threads = |b: Builder, _: Vec<Value>| {
+                        let mut region = |b: Builder, _: Vec<Value>| {
+                            let call = |name: &str| -> Result<Value, String> {
+                                let attrs = [("callee", Attr::symbol(c, name))];
+                                let n = b.generic("func.call", &[], &[int], &attrs, &mut [])?.result(0);
+                                Ok(b.generic("arith.extsi", &[n], &[word], &[], &mut [])?.result(0))
+                            };
+                            let (tid, nth) = (call("omp_get_thread_num")?, call("omp_get_num_threads")?);
+                            self.calls(&mut self.words(b, args[0], ptr, word), tid, nth, true)?;
+                            b.generic("omp.terminator", &[], &[], &[], &mut []).map(|_| ())
+                        };
+                        let segments = [("operandSegmentSizes", Attr::i32s(c, &[0, 0, 0, 1, 0, 0]))];
+                        b.generic("omp.parallel", &[args[1]], &[], &segments, &mut [(&[], &mut region)])?;
+                        b.generic("scf.yield", &[], &[], &[], &mut []).map(|_| ())
+                    };
+                    let mut serial = |b: Builder, _: Vec<Value>| {
+                        alone(b)?;
+                        b.generic("scf.yield", &[], &[], &[], &mut []).map(|_| ())
+                    };
+                    b.generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut threads), (&[], &mut serial)])?;
+                }
+            }
+            b.ret(&[]).map(|_| ())
+        })?;
+        for name in ["omp_get_thread_num", "omp_get_num_threads"] {
+            if declared.insert(name.into()) {
+                let attrs = [
+                    ("sym_name", Attr::string(c, name)),
+                    ("function_type", Attr::ty(Type::function(c, &[], &[int]))),
+                    ("sym_visibility", Attr::string(c, "private")),
+                ];
+                top.generic_with_empty_region("func.func", &attrs)?;
+            }
+        }
+        let _ = new;
+        self.func.erase();
+        Ok(())
+    }
+
+    fn words(&'a self, b: Builder, args: Value, ptr: Type, word: Type) -> Words<'a> {
+        Words { host: self, b, args, ptr, word, pointers: HashMap::new(), numbers: HashMap::new() }
+    }
+
+    /// Whether there is more than one thread and enough work for them; `None` if it is known that there is not.
+    fn worth_threads(&self, w: &mut Words, threads: Value, int: Type) -> Result<Option<Value>, String> {
+        let (mut known, mut sum) = (0i64, None);
+        for (_, launch) in self.launches() {
+            let mut add = |v: Value, weight: i64| -> Result<(), String> {
+                let (mut n, mut open) = (weight, vec![]);
+                for (axis, d) in v.ty().dims().iter().enumerate() {
+                    match d.known() {
+                        Some(size) => n = n.saturating_mul(size),
+                        None => open.push(axis),
+                    }
+                }
+                if open.is_empty() {
+                    known = known.saturating_add(n);
+                    return Ok(());
+                }
+                let mut product = w.constant(n, w.word)?;
+                for axis in open {
+                    let size = w.dim(v, axis)?;
+                    product = w.apply("arith.muli", product, size)?;
+                }
+                sum = Some(match sum {
+                    None => product,
+                    Some(s) => w.apply("arith.addi", s, product)?,
+                });
+                Ok(())
+            };
+            for v in launch.inputs.iter().chain(&launch.outs) {
+                add(*v, tensor_type(v.ty())?.dtype.byte_size() as i64 * 4)?;
+            }
+            if let Some(out) = launch.outs.first() {
+                add(*out, launch.flops_per_element.unwrap_or(0))?;
+            }
+        }
+        let compare = |w: &Words, x: Value, y: Value| -> Result<Value, String> {
+            let i1 = Type::parse(w.b.ctx, "i1").ok_or("has no i1")?;
+            let predicate = [("predicate", Attr::i64(w.b.ctx, 4))];
+            Ok(w.b.generic("arith.cmpi", &[x, y], &[i1], &predicate, &mut [])?.result(0))
+        };
+        let one = w.constant(1, int)?;
+        let many = compare(w, threads, one)?;
+        match sum {
+            None if known < self.serial_below => Ok(None),
+            None => Ok(Some(many)),
+            Some(sum) => {
+                let least = w.constant(self.serial_below - known, w.word)?;
+                let enough = compare(w, sum, least)?;
+                let both = w.b.generic("arith.andi", &[many, enough], &[many.ty()], &[], &mut [])?;
+                Ok(Some(both.result(0)))
+            }
+        }
+    }
+
+    /// Every launch as a call, with the barriers that a team needs.
+    fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<(), String> {
+        let mut open: Vec<(usize, Op, Launch)> = vec![];
+        for (n, (op, launch)) in self.launches().enumerate() {
+            if team && open.iter().any(|(m, earlier, other)| self.conflicts(*m, *earlier, other, n, &launch)) {
+                w.b.at(op.loc()).generic("omp.barrier", &[], &[], &[], &mut [])?;
+                open.clear();
+            }
+            let symbol = &self.kernels[&launch.kernel];
+            let mut operands = vec![];
+            for v in launch.inputs.iter().chain(&launch.outs) {
+                operands.push(w.pointer(*v)?);
+            }
+            for v in &launch.sizes {
+                operands.push(w.number(*v)?);
+            }
+            operands.extend([tid, nth]);
+            let attrs = [("callee", Attr::symbol(w.b.ctx, symbol))];
+            w.b.at(op.loc()).generic("func.call", &operands, &[], &attrs, &mut [])?;
+            open.push((n, op, launch));
+        }
+        Ok(())
+    }
+
+    /// Whether a launch needs another one to be over on all threads.
+    fn conflicts(&self, m: usize, earlier: Op, other: &Launch, n: usize, launch: &Launch) -> bool {
+        let base = |mut v: Value| {
+            while let Some(op) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
+                v = op.operand(0);
+            }
+            v
+        };
+        let reads = launch.inputs.iter().any(|v| base(*v).def() == Some(earlier));
+        // Memory of the arena whose last reader ran without a barrier since may be what this launch writes to.
+        let arena = |v: &Value| match base(*v).def() {
+            Some(op) if op.kind() == Some(OpKind::Launch) => {
+                let i = op.results().iter().position(|r| *r == base(*v));
+                i.and_then(|i| Launch::of(op)?.outs.get(i)?.def()).and_then(Arena::of)
+            }
+            Some(op) => Arena::of(op),
+            None => None,
+        };
+        let ended = |v: &Value| arena(v).is_some_and(|a| a.last < n as i64);
+        let writes = launch.outs.iter().any(|v| arena(v).is_some_and(|a| a.first == n as i64));
+        let _ = m;
+        reads || (writes && other.inputs.iter().chain(&other.outs).any(ended))
+    }
+}
+
+impl Words<'_> {
+    fn constant(&self, n: i64, ty: Type) -> Result<Value, String> {
+        let value = Attr::scalar_int(self.b.ctx, ty.dtype()?, n);
+        Ok(self.b.generic("arith.constant", &[], &[ty], &[("value", value)], &mut [])?.result(0))
+    }
+    fn apply(&self, name: &str, x: Value, y: Value) -> Result<Value, String> {
+        Ok(self.b.generic(name, &[x, y], &[self.word], &[], &mut [])?.result(0))
+    }
+    fn offset(&self, base: Value, constant: Option<usize>, dynamic: Option<Value>, element: &str) -> Result<Value, String> {
+        let c = self.b.ctx;
+        let element = Type::parse(c, element).ok_or("has no such type")?;
+        let index = constant.map_or(i32::MIN, |n| n as i32);
+        let attrs = [("rawConstantIndices", Attr::i32s(c, &[index])), ("elem_type", Attr::ty(element))];
+        let operands = [Some(base), dynamic].into_iter().flatten().collect::<Vec<_>>();
+        Ok(self.b.generic("llvm.getelementptr", &operands, &[self.ptr], &attrs, &mut [])?.result(0))
+    }
+    /// The word in a slot.
+    fn load(&self, slot: usize, ty: Type) -> Result<Value, String> {
+        let place = self.offset(self.args, Some(slot), None, "i64")?;
+        Ok(self.b.generic("llvm.load", &[place], &[ty], &[], &mut [])?.result(0))
+    }
+
+    /// The memory of a tensor of the host function.
+    fn pointer(&mut self, v: Value) -> Result<Value, String> {
+        if let Some(p) = self.pointers.get(&v) {
+            return Ok(*p);
+        }
+        let made = match v.def() {
+            None => {
+                let i = self.host.args.iter().position(|a| *a == v).ok_or("reads a value from nowhere")?;
+                self.load(self.host.slots.input(i), self.ptr)?
+            }
+            Some(op) => match op.kind() {
+                Some(OpKind::Reshape) => self.pointer(op.operand(0))?,
+                Some(OpKind::Launch) => {
+                    let launch = Launch::of(op).ok_or("is malformed")?;
+                    let i = op.results().iter().position(|r| *r == v).ok_or("is no result of its launch")?;
+                    self.pointer(launch.outs[i])?
+                }
+                Some(OpKind::GetGlobal) => {
+                    let global = GetGlobal::of(op).ok_or("is malformed")?.global;
+                    self.load(self.host.slots.global(&global).ok_or("reads a global without a slot")?, self.ptr)?
+                }
+                Some(OpKind::Output) => {
+                    let index = Output::of(op).ok_or("is malformed")?.index;
+                    self.load(self.host.slots.output(index as usize), self.ptr)?
+                }
+                Some(OpKind::Arena) => {
+                    let arena = self.load(Slots::ARENA, self.ptr)?;
+                    let offset = self.number(Arena::of(op).ok_or("is malformed")?.offset)?;
+                    self.offset(arena, None, Some(offset), "i8")?
+                }
+                _ => return Err(format!("has memory made by {}", op.name())),
+            },
+        };
+        self.pointers.insert(v, made);
+        Ok(made)
+    }
+
+    /// The size of a dimension of a result's memory or of an argument.
+    fn dim(&mut self, v: Value, axis: usize) -> Result<Value, String> {
+        let facts = super::interface::facts(self.host.func).map_err(|f| f.message)?;
+        let dim = facts.dims(v).get(axis).cloned().ok_or("has no such dimension")?;
+        let named = |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim)) && facts.size_value(op.result(0)) == dim;
+        match self.host.ops.iter().find(named) {
+            Some(op) => self.number(op.result(0)),
+            None => self.constant(128, self.word),
+        }
+    }
+
+    /// A size as a word.
+    fn number(&mut self, v: Value) -> Result<Value, String> {
+        if let Some(n) = self.numbers.get(&v) {
+            return Ok(*n);
+        }
+        let op = v.def().ok_or("takes a size as an argument")?;
+        let slot = |name: &str| self.host.slots.symbol(name).ok_or_else(|| format!("has symbol @{name}, which no argument binds"));
+        let made = if let Some(sym) = ops::Sym::of(op) {
+            self.load(slot(&sym.name)?, self.word)?
+        } else if let Some(d) = ops::Dim::of(op) {
+            let input = self.host.args.iter().position(|a| *a == d.input).ok_or("asks for the size of what is no argument")?;
+            self.load(slot(&dim_name(input, d.axis as usize))?, self.word)?
+        } else if let Some(e) = SymExpr::of(op) {
+            let (x, y) = (self.number(e.lhs)?, self.number(e.rhs)?);
+            // Sizes are not negative, so truncating and flooring agree.
+            let name = match e.kind {
+                SymKind::Add => "arith.addi",
+                SymKind::Mul => "arith.muli",
+                SymKind::Floordiv => "arith.divui",
+                SymKind::Mod => "arith.remui",
+                SymKind::Min => "arith.minsi",
+                SymKind::Max => "arith.maxsi",
+                SymKind::Pow => return Err("has a size that is a power of symbols, which has no compiled form yet".into()),
+            };
+            self.apply(name, x, y)?
+        } else if op.is("arith.constant") {
+            self.constant(op.attr("value").and_then(Attr::as_i64).ok_or("has no integer")?, self.word)?
+        } else {
+            return Err(format!("has a size made by {}", op.name()));
+        };
+        self.numbers.insert(v, made);
+        Ok(made)
+    }
+}
