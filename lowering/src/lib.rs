@@ -11,5 +11,5 @@ pub mod to_kernels;
 pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
-pub use pipeline::{Step, pipeline_text, steps};
+pub use pipeline::{On, Step, part_text, pipeline_text, steps};
 pub use table::passes;

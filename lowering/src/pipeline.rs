@@ -1,52 +1,69 @@
 //! The pipeline table: which passes take the IR from each level to the next, and why there.
+use crate::host::{HOST_TO_LLVM, KERNEL_TO_LLVM};
 use kiln_dialects::rules::Level;
+
+/// What a pass of the pipeline runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// The whole module.
+    Module,
+    /// Every kernel by itself; the library compiles kernels apart from each other.
+    Kernels,
+    /// The host function.
+    Host,
+}
 
 /// One pass of the pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The level that the module has before.
     pub from: Level,
+    /// What it runs on.
+    pub on: On,
     /// The pass with its options, as it stands in a textual pipeline.
     pub pass: &'static str,
     /// Why here.
     pub why: &'static str,
 }
 
+const fn step(from: Level, on: On, pass: &'static str, why: &'static str) -> Step {
+    Step { from, on, pass, why }
+}
+
 /// All steps in order. A level's steps run when the pipeline starts at it and goes on beyond it.
 pub const STEPS: &[Step] = &[
-    Step { from: Level::Graph, pass: "kiln-refine-shapes", why: "what later passes ask of sizes is then in the types" },
-    Step { from: Level::Graph, pass: "kiln-simplify", why: "identities are easier to see on composites" },
-    Step { from: Level::Graph, pass: "canonicalize", why: "folds sizes and drops dead pure ops" },
-    Step { from: Level::Graph, pass: "cse", why: "captured graphs repeat masks, positions and casts" },
-    Step { from: Level::Graph, pass: "kiln-decompose", why: "from here on there are prims only" },
-    Step { from: Level::Graph, pass: "kiln-refine-shapes", why: "the expansions ask for sizes by kiln.dim; here they become symbols" },
-    Step { from: Level::Graph, pass: "kiln-simplify", why: "cleans up what the expansions wrote without looking" },
-    Step { from: Level::Graph, pass: "canonicalize", why: "drops what became dead" },
-    Step { from: Level::Graph, pass: "cse", why: "expansions of neighbours share scalars and broadcasts" },
-    Step { from: Level::Graph, pass: "symbol-dce", why: "globals that nothing reads any more need no memory" },
-    Step { from: Level::Graph, pass: "kiln-verify-level", why: "a composite that was left behind is found here" },
-    Step { from: Level::Prims, pass: "kiln-decompose{keep=none}", why: "no host kernel takes a composite whole yet" },
-    Step { from: Level::Prims, pass: "kiln-expose-padding", why: "padding is written once, by a kernel, not tested in a window loop" },
-    Step { from: Level::Prims, pass: "kiln-refine-shapes", why: "the expansions ask for sizes by kiln.dim" },
-    Step { from: Level::Prims, pass: "kiln-simplify", why: "cleans up what the expansions wrote without looking" },
-    Step { from: Level::Prims, pass: "canonicalize", why: "drops what became dead" },
-    Step { from: Level::Prims, pass: "cse", why: "one value is one node of the graph that fusion looks at" },
-    Step { from: Level::Prims, pass: "kiln-fuse", why: "sees the whole graph, so that every value that crosses kernels is one that has to" },
-    Step { from: Level::Prims, pass: "symbol-dce", why: "a weight that was only computed with at compile time is gone" },
-    Step { from: Level::Kernels, pass: "kiln-to-linalg", why: "what is computed, without how" },
-    Step { from: Level::Linalg, pass: "kiln-schedule", why: "strategy and sizes, before anything depends on them" },
-    Step { from: Level::Scheduled, pass: "kiln-tile", why: "loops and vectors on memory, as the schedule says" },
-    Step { from: Level::Tiled, pass: "builtin.module(canonicalize,cse)", why: "kernels repeat index arithmetic" },
-    Step { from: Level::Tiled, pass: "kiln-expand-math", why: "vectors of exp and the like become polynomials; a call per element would cost more than the kernel" },
-    Step { from: Level::Tiled, pass: "kiln-plan", why: "lifetimes are final: no launch is added or moved any more" },
-    Step { from: Level::Program, pass: "kiln-host-abi", why: "memory is planned, so that a launch is a call" },
-    Step { from: Level::Target, pass: "kiln-kernel-abi", why: "a kernel's signature does not depend on how MLIR passes memrefs" },
-    Step { from: Level::Target, pass: KERNELS_TO_LLVM, why: "upstream's conversions, kernel by kernel" },
-    Step { from: Level::Target, pass: HOST_TO_LLVM, why: "control flow first, since regions of omp change their types with it" },
-    Step { from: Level::Target, pass: "kiln-verify-level{level=llvm}", why: "what no conversion took is found here" },
+    step(Level::Graph, On::Module, "kiln-refine-shapes", "what later passes ask of sizes is then in the types"),
+    step(Level::Graph, On::Module, "kiln-simplify", "identities are easier to see on composites"),
+    step(Level::Graph, On::Module, "canonicalize", "folds sizes and drops dead pure ops"),
+    step(Level::Graph, On::Module, "cse", "captured graphs repeat masks, positions and casts"),
+    step(Level::Graph, On::Module, "kiln-decompose", "from here on there are prims only"),
+    step(Level::Graph, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim; here they become symbols"),
+    step(Level::Graph, On::Module, "kiln-simplify", "cleans up what the expansions wrote without looking"),
+    step(Level::Graph, On::Module, "canonicalize", "drops what became dead"),
+    step(Level::Graph, On::Module, "cse", "expansions of neighbours share scalars and broadcasts"),
+    step(Level::Graph, On::Module, "symbol-dce", "globals that nothing reads any more need no memory"),
+    step(Level::Graph, On::Module, "kiln-verify-level", "a composite that was left behind is found here"),
+    step(Level::Prims, On::Module, "kiln-decompose{keep=none}", "no host kernel takes a composite whole yet"),
+    step(Level::Prims, On::Module, "kiln-expose-padding", "padding is written once, by a kernel, not tested in a window loop"),
+    step(Level::Prims, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim"),
+    step(Level::Prims, On::Module, "kiln-simplify", "cleans up what the expansions wrote without looking"),
+    step(Level::Prims, On::Module, "canonicalize", "drops what became dead"),
+    step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),
+    step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
+    step(Level::Prims, On::Module, "symbol-dce", "a weight that was only computed with at compile time is gone"),
+    step(Level::Kernels, On::Module, "kiln-to-linalg", "what is computed, without how"),
+    step(Level::Linalg, On::Kernels, "kiln-schedule", "strategy and sizes, before anything depends on them"),
+    step(Level::Scheduled, On::Kernels, "kiln-tile", "loops and vectors on memory, as the schedule says"),
+    step(Level::Tiled, On::Kernels, "canonicalize", "tiles of one step are no loops"),
+    step(Level::Tiled, On::Kernels, "cse", "stages of a kernel compute the same addresses"),
+    step(Level::Tiled, On::Kernels, "kiln-expand-math", "a call of the C library per element would cost more than the rest of a kernel"),
+    step(Level::Tiled, On::Host, "kiln-plan", "lifetimes are final: no launch is added or moved any more"),
+    step(Level::Program, On::Host, "kiln-host-abi", "memory is planned, so that a launch is a call"),
+    step(Level::Target, On::Kernels, "kiln-kernel-abi", "a kernel's signature does not depend on how MLIR passes memrefs"),
+    step(Level::Target, On::Kernels, KERNEL_TO_LLVM, "upstream's conversions"),
+    step(Level::Target, On::Host, HOST_TO_LLVM, "control flow first, since regions of omp change their types with it"),
+    step(Level::Target, On::Module, "kiln-verify-level{level=llvm}", "what no conversion took is found here"),
 ];
-const KERNELS_TO_LLVM: &str = crate::host::KERNELS_TO_LLVM;
-const HOST_TO_LLVM: &str = crate::host::HOST_TO_LLVM;
 
 /// The steps from one level to another.
 pub fn steps(from: Level, to: Level) -> Vec<Step> {
@@ -58,5 +75,16 @@ pub fn pipeline_text(from: Level, to: Level) -> Result<String, String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()));
     }
-    Ok(format!("builtin.module({})", steps(from, to).iter().map(|s| s.pass).collect::<Vec<_>>().join(",")))
+    // Kiln's own passes find the kernels; upstream's are nested on the kernels' modules.
+    let text = |s: &Step| match s.on {
+        On::Kernels if !s.pass.starts_with("kiln-") => format!("builtin.module({})", s.pass),
+        _ => s.pass.to_string(),
+    };
+    Ok(format!("builtin.module({})", steps(from, to).iter().map(text).collect::<Vec<_>>().join(",")))
+}
+
+/// The pipeline of one part alone: of a module that holds one kernel, or of a module whose kernels are compiled elsewhere.
+pub fn part_text(on: On, from: Level, to: Level) -> String {
+    let all: Vec<_> = steps(from, to).iter().filter(|s| s.on == on).map(|s| s.pass).collect();
+    format!("builtin.module({})", all.join(","))
 }

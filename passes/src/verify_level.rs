@@ -10,14 +10,14 @@
 //! ```
 use crate::pass::{Failure, Numerics, Pass, check_level, level_of};
 use kiln_dialects::{
-    ir::Op,
+    ir::{Attr, Op},
     rules::{LEVELS, Level},
 };
 
 crate::pass_options! {
     /// The pass.
     pub struct VerifyLevel {
-        /// The level to check against; the one in kiln.level if empty
+        /// The level to check against, which the module then states; the one in kiln.level if empty
         pub level: String = String::new(),
     }
 }
@@ -36,6 +36,10 @@ impl Pass for VerifyLevel {
             Level::from_name(&self.level)
                 .ok_or_else(|| format!("there is no level '{}'{}", self.level, crate::names::hint(&self.level, names)))?
         };
-        check_level(op, level)
+        check_level(op, level)?;
+        if !self.level.is_empty() {
+            op.set_attr("kiln.level", Attr::string(op.ctx(), level.name()));
+        }
+        Ok(())
     }
 }

@@ -215,7 +215,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
         "kiln.schedule" => {
             let known = value.as_schedule().is_some();
             want(known, || format!("needs #kiln.schedule<\"strategy\", {{...}}> as kiln.schedule, has {value}"))?;
-            return want(op.is("func.func"), || "has kiln.schedule, which belongs on a kernel's function".into());
+            return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.schedule, which belongs on a kernel's function".into());
         }
         "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),

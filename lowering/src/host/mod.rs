@@ -1,4 +1,5 @@
 //! Host code: from kernels on memrefs to objects, and objects into this process.
+pub mod compile;
 pub mod expand_math;
 pub mod host_abi;
 pub mod interface;
@@ -14,10 +15,10 @@ pub use kernel_abi::KernelAbi;
 
 use kiln_dialects::ir::{Op, walk};
 
-macro_rules! kernel_to_llvm {
-    ($before:literal, $after:literal) => {
-        concat!(
-            $before,
+/// From a kernel that [`KernelAbi`] has been through to the llvm dialect; passes inside of `builtin.module(…)`.
+///
+/// math ops without an instruction of their own become calls of the C library here, so [`ExpandMath`] has to come before.
+pub const KERNEL_TO_LLVM: &str = concat!(
     // Transfers of more than one dimension become rows, without loops around them.
     "convert-vector-to-scf{full-unroll=true target-rank=1},",
     // Unrolled rows and rebuilt descriptors repeat each other's index arithmetic.
@@ -31,19 +32,9 @@ macro_rules! kernel_to_llvm {
     "convert-ub-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,",
     // Last among the conversions, since block arguments change their types there.
     "convert-func-to-llvm,convert-cf-to-llvm,",
-    "canonicalize,reconcile-unrealized-casts",
-            $after
-        )
-    };
-}
+    "canonicalize,reconcile-unrealized-casts"
+);
 
-/// From a kernel that [`KernelAbi`] has been through to the llvm dialect; passes inside of `builtin.module(…)`.
-///
-/// math ops without an instruction of their own become calls of the C library here, so [`ExpandMath`] has to come before.
-pub const KERNEL_TO_LLVM: &str = kernel_to_llvm!("", "");
-
-/// [`KERNEL_TO_LLVM`] on every kernel of a module.
-pub const KERNELS_TO_LLVM: &str = kernel_to_llvm!("builtin.module(", ")");
 /// From a host function that [`host_abi::HostAbi`] has made to the llvm dialect.
 pub const HOST_TO_LLVM: &str =
     "convert-scf-to-cf,convert-openmp-to-llvm,convert-arith-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,canonicalize,reconcile-unrealized-casts";

@@ -1,0 +1,275 @@
+//! From a module on any level down to objects: kernels on worker threads, each from the cache if it is there.
+use super::{
+    interface::{describe, entry_symbol},
+    llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, Target, UNROLLING_KERNEL_PASSES, version},
+};
+use crate::{PassError, RunOptions, part_text, pipeline::On, pipeline_text, run_pipeline};
+use kiln_dialects::{ir::*, rules::Level};
+use kiln_passes::pass::level_of;
+use kiln_runtime::{
+    cache::{Remark, Store},
+    program::Program,
+};
+use sha2::{Digest, Sha256};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// How to compile.
+pub struct CompileOptions<'a> {
+    /// The processor.
+    pub target: Target,
+    /// Threads that compile.
+    pub workers: usize,
+    /// Where objects are kept between processes.
+    pub cache: Option<&'a Store>,
+    /// Runs MLIR's verifier after every pass.
+    pub verify: bool,
+    /// Told how many of how many kernels are done.
+    pub progress: &'a (dyn Fn(usize, usize) + Sync),
+}
+
+/// What came out.
+pub struct Compiled {
+    /// The program as plain data.
+    pub program: Program,
+    /// Object code by name; the host function's first.
+    pub objects: Vec<(String, Vec<u8>)>,
+    /// Where the time went.
+    pub report: CompileReport,
+}
+
+/// Where the time of a compilation went.
+#[derive(Clone, Debug, Default)]
+pub struct CompileReport {
+    /// Passes on the whole graph, down to `linalg`.
+    pub graph: Duration,
+    /// All kernels, in time on the clock.
+    pub kernels: Duration,
+    /// The host function.
+    pub host: Duration,
+    /// Different kernels.
+    pub kernel_count: usize,
+    /// How many of them came from the cache.
+    pub cached: usize,
+    /// Time in passes and in LLVM, summed over the kernels that were compiled.
+    pub kernel_passes: Duration,
+    /// See `kernel_passes`.
+    pub kernel_code: Duration,
+    /// What the cache had to say.
+    pub remarks: Vec<Remark>,
+    /// Warnings and remarks of passes.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Why nothing came out.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// A pass failed.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// LLVM failed.
+    #[error("{kernel}: {error}")]
+    Code {
+        /// The kernel, or the host function.
+        kernel: String,
+        /// What LLVM said.
+        error: CodeGenError,
+    },
+    /// The module is not what the compiler takes.
+    #[error("{0}")]
+    Module(String),
+}
+
+/// A kernel on its way.
+struct Job {
+    name: String,
+    symbol: String,
+    bytecode: Vec<u8>,
+    /// A contraction's loops are unrolled by its schedule.
+    contract: bool,
+}
+
+/// Compiles the function of that name.
+pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Result<Compiled, CompileError> {
+    let mut report = CompileReport::default();
+    let run = RunOptions { skip_verifier: !options.verify, ..Default::default() };
+    let start = Instant::now();
+    let level = level_of(module.op()).unwrap_or(Level::Graph);
+    let ctx = module.op().ctx();
+    module.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
+    if level > Level::Scheduled {
+        return Err(CompileError::Module(format!("a module on level {} is finished by kiln-opt; the library takes graph to scheduled", level.name())));
+    }
+    if level < Level::Linalg {
+        let text = pipeline_text(level, Level::Linalg).map_err(CompileError::Module)?;
+        report.diagnostics.extend(run_pipeline(module, &text, &run, &|_, _, _| ())?.diagnostics);
+    }
+    let level = level.max(Level::Linalg);
+    let jobs = kernels_of(module, options, level).map_err(CompileError::Module)?;
+    report.graph = start.elapsed();
+
+    let kernel_start = Instant::now();
+    let all = Kernels { jobs: &jobs, options, level, next: AtomicUsize::new(0), done: AtomicUsize::new(0), made: Mutex::default() };
+    let (host, elapsed) = std::thread::scope(|scope| {
+        for _ in 0..options.workers.clamp(1, jobs.len().max(1)) {
+            scope.spawn(|| all.work());
+        }
+        // The host function meanwhile, on this thread, since its module lives here.
+        let start = Instant::now();
+        (host(module, function, options, &run), start.elapsed())
+    });
+    report.host = elapsed;
+    let (program, object) = host?;
+    let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
+    report.kernels = kernel_start.elapsed();
+    report.kernel_count = jobs.len();
+    let mut objects = vec![(program.entry.object.clone(), object)];
+    let mut failure = None;
+    for (symbol, outcome) in made {
+        match outcome {
+            Ok(kernel) => {
+                report.cached += usize::from(kernel.cached);
+                report.kernel_passes += kernel.passes;
+                report.kernel_code += kernel.code;
+                report.remarks.extend(kernel.remarks);
+                objects.push((symbol, kernel.object));
+            }
+            Err(e) => {
+                failure.get_or_insert(e);
+            }
+        };
+    }
+    match failure {
+        Some(e) => Err(e),
+        None => Ok(Compiled { program, objects, report }),
+    }
+}
+
+/// Takes the bodies of all kernels out of a module, one job for each different one, and gives each kernel its symbol.
+fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result<Vec<Job>, String> {
+    let ctx = module.op().ctx();
+    let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
+    for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
+        let name = kernel.symbol().unwrap_or_default();
+        let Some(func) = blocks(kernel).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func")) else { continue };
+        func.set_attr("sym_name", Attr::string(ctx, "kernel"));
+        let mut sha = Sha256::new();
+        // Text holds no locations and no names of values, so equal kernels of different models are one.
+        for part in [func.print(PrintOptions::default()).as_str(), &options.target.to_string(), &version(), env!("CARGO_PKG_VERSION"), level.name()] {
+            sha.update((part.len() as u64).to_le_bytes());
+            sha.update(part);
+        }
+        let hash: String = sha.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect();
+        let symbol = format!("kiln_{hash}");
+        let about = kernel.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
+        let kind = about.iter().find(|(n, _)| n == "kind").and_then(|(_, a)| a.as_string()).unwrap_or_default();
+        let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        entries.push(("symbol", Attr::string(ctx, &symbol)));
+        kernel.set_attr("kiln.kernel", Attr::dictionary(ctx, &entries));
+        func.set_attr("sym_name", Attr::string(ctx, &symbol));
+        if !jobs.contains_key(&symbol) {
+            let own = Module::new(func.loc());
+            own.op().set_attr("kiln.kernel", Attr::dictionary(ctx, &[("kind", Attr::string(ctx, &kind))]));
+            own.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
+            Builder::at_end(ctx, own.body(), func.loc()).clone_op(func, &|v| v)?;
+            jobs.insert(symbol.clone(), Job { name, symbol, bytecode: own.bytecode(), contract: kind == "contract" });
+        }
+        func.erase();
+    }
+    Ok(jobs.into_values().collect())
+}
+
+fn host(module: &Module, function: &str, options: &CompileOptions, run: &RunOptions) -> Result<(Program, Vec<u8>), CompileError> {
+    let ctx = module.op().ctx();
+    // Without bodies nothing is left to do for kernels.
+    module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
+    run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program), run, &|_, _, _| ())?;
+    let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
+    program.target = kiln_runtime::program::Target {
+        arch: options.target.arch.clone(),
+        cpu: options.target.cpu.clone(),
+        features: options.target.features.clone(),
+    };
+    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm), run, &|_, _, _| ())?;
+    // A module without a body is nothing to LLVM, but the translation does not know it.
+    for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
+        kernel.erase();
+    }
+    let code = |error| CompileError::Code { kernel: entry_symbol(function), error };
+    let object = CodeGen::new(&options.target).map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
+    Ok((program, object))
+}
+
+/// A compiled kernel.
+struct Made {
+    object: Vec<u8>,
+    cached: bool,
+    passes: Duration,
+    code: Duration,
+    remarks: Vec<Remark>,
+}
+
+struct Kernels<'a> {
+    jobs: &'a [Job],
+    options: &'a CompileOptions<'a>,
+    level: Level,
+    next: AtomicUsize,
+    done: AtomicUsize,
+    made: Mutex<Vec<(String, Result<Made, CompileError>)>>,
+}
+
+impl Kernels<'_> {
+    /// Takes kernels until there are none left.
+    fn work(&self) {
+        // One context and one code generator a thread, made when the cache does not have everything.
+        let mut tools: Option<(Context, CodeGen)> = None;
+        while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = self.kernel(job, &mut tools);
+            self.made.lock().unwrap_or_else(|e| e.into_inner()).push((job.symbol.clone(), outcome));
+            (self.options.progress)(self.done.fetch_add(1, Ordering::Relaxed) + 1, self.jobs.len());
+        }
+    }
+
+    fn kernel(&self, job: &Job, tools: &mut Option<(Context, CodeGen)>) -> Result<Made, CompileError> {
+        let mut made = Made { object: vec![], cached: false, passes: Duration::ZERO, code: Duration::ZERO, remarks: vec![] };
+        match self.options.cache.map(|c| c.get(&job.symbol)) {
+            Some(Ok(Some(object))) => return Ok(Made { object, cached: true, ..made }),
+            Some(Err(remark)) => made.remarks.push(remark),
+            Some(Ok(None)) | None => {}
+        }
+        let code = |error| CompileError::Code { kernel: job.name.clone(), error };
+        if tools.is_none() {
+            *tools = Some((Context::new(), CodeGen::new(&self.options.target).map_err(code)?));
+        }
+        let Some((context, codegen)) = tools else { return Err(CompileError::Module("has no context".into())) };
+        let start = Instant::now();
+        let parsed = Module::parse(context.ctx(), &job.bytecode, &job.name);
+        let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
+        let run = RunOptions { skip_verifier: !self.options.verify, ..Default::default() };
+        let (first, rest) = (part_text(On::Kernels, self.level, Level::Program), part_text(On::Kernels, Level::Target, Level::Llvm));
+        let failed = |e: PassError| match e {
+            PassError::Failed { pass, diagnostics, reproducer } => {
+                CompileError::Pass(PassError::Failed { pass: format!("{pass} (kernel {})", job.name), diagnostics, reproducer })
+            }
+            other => CompileError::Pass(other),
+        };
+        run_pipeline(&module, &first, &run, &|_, _, _| ()).map_err(failed)?;
+        module.op().set_attr("kiln.level", Attr::string(context.ctx(), Level::Target.name()));
+        run_pipeline(&module, &rest, &run, &|_, _, _| ()).map_err(failed)?;
+        made.passes = start.elapsed();
+        let start = Instant::now();
+        let passes = if job.contract { KERNEL_PASSES } else { UNROLLING_KERNEL_PASSES };
+        made.object = codegen.object(module.op(), passes).map_err(code)?;
+        made.code = start.elapsed();
+        if let Some(Err(remark)) = self.options.cache.map(|c| c.put(&job.symbol, &made.object)) {
+            made.remarks.push(remark);
+        }
+        Ok(made)
+    }
+}
