@@ -7,6 +7,10 @@ pub use exit::Exit;
 pub use kiln_dialects as dialects;
 pub use kiln_lowering as lowering;
 pub use kiln_passes as passes;
+pub use kiln_runtime as runtime;
+pub use model::{Error, Executable, Model, Options, load};
 
 pub mod capture;
+pub mod cli;
 pub mod docs;
+pub mod model;

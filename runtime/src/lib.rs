@@ -4,12 +4,14 @@
 //! [`pool`] gives it threads, and [`Buffer`] memory.
 pub mod buffer;
 pub mod cache;
+pub mod call;
 pub mod package;
 pub mod pool;
 pub mod program;
 
 pub use buffer::{Buffer, OutOfMemory};
 pub use cache::{Remark, Store};
+pub use call::{Bytes, CallError, Loaded, View, ViewMut};
 pub use package::{Package, PackageError};
 pub use pool::Pool;
 pub use program::Program;

@@ -28,6 +28,24 @@ impl Weight {
     pub fn bytes(&self) -> &[u8] {
         self.start.checked_add(self.len).and_then(|end| self.map.get(self.start..end)).unwrap_or(&[])
     }
+    /// The bytes of the elements, if they lie in row-major order without gaps.
+    pub fn contiguous(&self) -> Option<&[u8]> {
+        let mut want = 1i64;
+        for (n, s) in self.shape.iter().zip(&self.strides).rev() {
+            if *n != 1 && *s != want {
+                return None;
+            }
+            want = want.checked_mul(i64::try_from(*n).ok()?)?;
+        }
+        let width = self.dtype.byte_size();
+        let start = self.offset.checked_mul(width)?;
+        let len = usize::try_from(want).ok()?.checked_mul(width)?;
+        self.bytes().get(start..start.checked_add(len)?)
+    }
+    /// The file in memory.
+    pub fn mapping(&self) -> Arc<Mmap> {
+        self.map.clone()
+    }
     /// Whether all elements lie in the storage, and the storage in the file.
     fn check(&self) -> Result<(), String> {
         if self.shape.len() != self.strides.len() {
@@ -75,6 +93,18 @@ pub const MAGIC: &[u8] = b"PK\x03\x04";
 pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
     let (program, weights) = open(path)?;
     graph::emit(ctx, path, program, weights)
+}
+
+/// The bytes of the archive's graph, which say what its program computes: all but the values of weights.
+pub fn graph_bytes(path: &Path) -> Result<Vec<u8>, CaptureError> {
+    let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
+    let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+    let mut zip = zip::ZipArchive::new(std::io::BufReader::new(file)).map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
+    let json = zip.file_names().find(|n| n.ends_with("models/model.json")).map(str::to_string);
+    let json = json.ok_or_else(|| fail("has no models/model.json: is it from torch.export.save?".into()))?;
+    let mut out = vec![];
+    zip.by_name(&json).map_err(|e| fail(e.to_string()))?.read_to_end(&mut out).map_err(|e| fail(e.to_string()))?;
+    Ok(out)
 }
 
 /// The weights of an archive, by name; only their places are read.

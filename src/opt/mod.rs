@@ -9,7 +9,7 @@ mod execute;
 mod isolate;
 mod job;
 mod report;
-mod tensors;
+pub(crate) mod tensors;
 
 pub mod passes;
 
@@ -102,7 +102,7 @@ fn work(cli: &Cli, name: &str, source: &[u8], board: Board, console: &mut Consol
 }
 
 /// What `KILN_LOG` asks for, such as `kiln::passes=debug`, goes to standard error.
-fn log() -> Result<(), OptError> {
+pub(crate) fn log() -> Result<(), OptError> {
     let Ok(wanted) = std::env::var("KILN_LOG") else { return Ok(()) };
     let filter = tracing_subscriber::EnvFilter::try_new(&wanted).map_err(|e| OptError::usage(format!("KILN_LOG={wanted}: {e}")))?;
     // A second call in one process, as tests make them, keeps the first one's filter.

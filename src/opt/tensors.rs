@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, path::Path};
 /// A file's tensors by name.
 pub type Tensors = BTreeMap<String, Tensor>;
 
-fn dtype(d: Dtype) -> Option<DType> {
+/// The dtype of a safetensors tensor.
+pub fn dtype(d: Dtype) -> Option<DType> {
     Some(match d {
         Dtype::F64 => DType::F64,
         Dtype::F32 => DType::F32,

@@ -30,6 +30,8 @@ pub struct CompileOptions<'a> {
     pub cache: Option<&'a Store>,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
+    /// Names the compiler's build in the keys of the cache.
+    pub salt: &'a str,
     /// Told how many of how many kernels are done.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
 }
@@ -104,7 +106,10 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
     let ctx = module.op().ctx();
     module.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
     if level > Level::Scheduled {
-        return Err(CompileError::Module(format!("a module on level {} is finished by kiln-opt; the library takes graph to scheduled", level.name())));
+        return Err(CompileError::Module(format!(
+            "a module on level {} is finished by kiln-opt; the library takes graph to scheduled",
+            level.name()
+        )));
     }
     if level < Level::Linalg {
         let text = pipeline_text(level, Level::Linalg).map_err(CompileError::Module)?;
@@ -161,7 +166,7 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
         func.set_attr("sym_name", Attr::string(ctx, "kernel"));
         let mut sha = Sha256::new();
         // Text holds no locations and no names of values, so equal kernels of different models are one.
-        for part in [func.print(PrintOptions::default()).as_str(), &options.target.to_string(), &version(), env!("CARGO_PKG_VERSION"), level.name()] {
+        for part in [func.print(PrintOptions::default()).as_str(), &options.target.to_string(), &version(), options.salt, level.name()] {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }

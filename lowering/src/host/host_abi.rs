@@ -43,7 +43,11 @@ impl Pass for HostAbi {
         let mut kernels = HashMap::new();
         for m in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
             let symbol = kernel_symbol(m);
-            blocks(m).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func")).for_each(|f| f.set_attr("sym_name", Attr::string(m.ctx(), &symbol)));
+            blocks(m)
+                .into_iter()
+                .flat_map(|b| b.ops())
+                .filter(|o| o.is("func.func"))
+                .for_each(|f| f.set_attr("sym_name", Attr::string(m.ctx(), &symbol)));
             kernels.insert(m.symbol().unwrap_or_default(), symbol);
         }
         let mut declared = HashSet::new();
@@ -324,7 +328,8 @@ impl Words<'_> {
     fn dim(&mut self, v: Value, axis: usize) -> Result<Value, String> {
         let facts = super::interface::facts(self.host.func).map_err(|f| f.message)?;
         let dim = facts.dims(v).get(axis).cloned().ok_or("has no such dimension")?;
-        let named = |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim)) && facts.size_value(op.result(0)) == dim;
+        let named =
+            |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim)) && facts.size_value(op.result(0)) == dim;
         match self.host.ops.iter().find(named) {
             Some(op) => self.number(op.result(0)),
             None => self.constant(128, self.word),

@@ -180,8 +180,12 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
     for (i, v) in end.operands().into_iter().enumerate() {
         program.outputs.push(tensor(&mut sizes, &facts, v, format!("output_{i}")).map_err(at(end))?);
     }
-    let globals: HashMap<String, Op> =
-        blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| o.kind() == Some(OpKind::Global)).filter_map(|o| Some((o.symbol()?, o))).collect();
+    let globals: HashMap<String, Op> = blocks(module)
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .filter(|o| o.kind() == Some(OpKind::Global))
+        .filter_map(|o| Some((o.symbol()?, o)))
+        .collect();
     for name in &slots.globals {
         let op = *globals.get(name).ok_or_else(|| Failure::at(func, format!("reads @{name}, which is no global")))?;
         program.globals.push(global(op).map_err(at(op))?);
@@ -234,7 +238,8 @@ fn global(op: Op) -> Result<p::Global, String> {
 
 fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Kernel, String> {
     let launch = Launch::of(op).ok_or("is malformed")?;
-    let found = blocks(module).into_iter().flat_map(|b| b.ops()).find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&launch.kernel));
+    let found =
+        blocks(module).into_iter().flat_map(|b| b.ops()).find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&launch.kernel));
     let kernel = found.ok_or_else(|| format!("names @{}, which is no kernel", launch.kernel))?;
     let about = kernel.attr("kiln.kernel");
     let text = |key: &str| about.and_then(|k| k.entry(key)).and_then(Attr::as_string).unwrap_or_default();

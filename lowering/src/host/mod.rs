@@ -36,8 +36,7 @@ pub const KERNEL_TO_LLVM: &str = concat!(
 );
 
 /// From a host function that [`host_abi::HostAbi`] has made to the llvm dialect.
-pub const HOST_TO_LLVM: &str =
-    "convert-scf-to-cf,convert-openmp-to-llvm,convert-arith-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,canonicalize,reconcile-unrealized-casts";
+pub const HOST_TO_LLVM: &str = "convert-scf-to-cf,convert-openmp-to-llvm,convert-arith-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,canonicalize,reconcile-unrealized-casts";
 
 /// The functions of all kernels: of the modules below `root`, itself included, that say `kiln.kernel`.
 pub fn kernels_of(root: Op) -> Vec<Op> {

@@ -1,0 +1,342 @@
+//! Calling a program: checks, sizes, memory, and one function call.
+use crate::{
+    Buffer, OutOfMemory,
+    program::{Dim, Program, SizeError, Tensor},
+};
+use std::{any::Any, marker::PhantomData, sync::Arc, sync::Mutex};
+
+/// The entry of a program: words for the arena, arguments, results, globals and symbols, and the number of threads.
+pub type Entry = unsafe extern "C" fn(*const u64, i32);
+
+/// An argument in memory.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    data: *const u8,
+    dtype: &'a str,
+    shape: &'a [usize],
+    strides: Option<&'a [isize]>,
+    _bytes: PhantomData<&'a [u8]>,
+}
+
+/// Memory for a result.
+pub struct ViewMut<'a> {
+    data: *mut u8,
+    dtype: &'a str,
+    shape: &'a [usize],
+    _bytes: PhantomData<&'a mut [u8]>,
+}
+
+/// Why a call did not run. Nothing has been written then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// Too many or too few tensors.
+    #[error("takes {want} {what}, {have} are given")]
+    Count {
+        /// `inputs` or `outputs`.
+        what: &'static str,
+        /// How many the program has.
+        want: usize,
+        /// How many were given.
+        have: usize,
+    },
+    /// A tensor is not of the dtype or of the sizes that the program takes.
+    #[error("{what} '{name}': {reason}")]
+    Tensor {
+        /// `input` or `output`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A size is outside of the range that the program was compiled for.
+    #[error("size {symbol} (dimension {dim} of input '{input}') is {value}; the program takes {range}")]
+    Range {
+        /// The symbol.
+        symbol: String,
+        /// The dimension that it is read from.
+        dim: usize,
+        /// The input that it is read from.
+        input: String,
+        /// Its value.
+        value: i64,
+        /// What would be right.
+        range: String,
+    },
+    /// A size of the program has no value.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// Not enough memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+}
+
+/// The bytes of an element, by MLIR's name of its type; an `i1` is a byte.
+pub fn byte_size(dtype: &str) -> Option<usize> {
+    Some(match dtype {
+        "f64" | "i64" => 8,
+        "f32" | "i32" => 4,
+        "f16" | "bf16" | "i16" => 2,
+        "i8" | "ui8" | "i1" | "f8E4M3FN" | "f8E5M2" => 1,
+        _ => return None,
+    })
+}
+
+fn product(shape: &[usize], width: usize) -> Option<usize> {
+    shape.iter().try_fold(width, |n, d| n.checked_mul(*d))
+}
+
+fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
+    CallError::Tensor { what, name: name.into(), reason }
+}
+
+impl<'a> View<'a> {
+    /// Contiguous elements in row-major order.
+    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> Result<View<'a>, CallError> {
+        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
+        Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, _bytes: PhantomData })
+    }
+    /// Elements with strides in elements, of which some may be negative or 0.
+    ///
+    /// # Safety
+    /// Every element that shape and strides reach from `data` lies in memory that lives for `'a`.
+    pub unsafe fn strided(dtype: &'a str, shape: &'a [usize], strides: &'a [isize], data: *const u8) -> View<'a> {
+        View { data, dtype, shape, strides: Some(strides), _bytes: PhantomData }
+    }
+    /// Whether the elements lie in row-major order without gaps.
+    fn contiguous(&self) -> bool {
+        let Some(strides) = self.strides else { return true };
+        let mut want = 1isize;
+        for (n, s) in self.shape.iter().zip(strides).rev() {
+            if *n != 1 && *s != want {
+                return false;
+            }
+            want *= *n as isize;
+        }
+        true
+    }
+    /// A copy of the elements in row-major order.
+    fn gathered(&self, width: usize) -> Result<Buffer, CallError> {
+        let count: usize = self.shape.iter().product();
+        let mut copy = Buffer::new();
+        copy.ensure(count * width)?;
+        let strides = self.strides.unwrap_or(&[]);
+        let mut index = vec![0usize; self.shape.len()];
+        for i in 0..count {
+            let at: isize = index.iter().zip(strides).map(|(i, s)| *i as isize * s).sum();
+            // SAFETY: the maker of the view promised that every element is there; `copy` holds `count` elements.
+            unsafe { std::ptr::copy_nonoverlapping(self.data.offset(at * width as isize), copy.as_mut_ptr().add(i * width), width) };
+            for (i, n) in index.iter_mut().zip(self.shape).rev() {
+                *i += 1;
+                if *i < *n {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        Ok(copy)
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// Contiguous elements in row-major order.
+    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<ViewMut<'a>, CallError> {
+        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("output", "", e))?;
+        Ok(ViewMut { data: bytes.as_mut_ptr(), dtype, shape, _bytes: PhantomData })
+    }
+}
+
+fn check_bytes(dtype: &str, shape: &[usize], have: usize) -> Result<(), String> {
+    let width = byte_size(dtype).ok_or_else(|| format!("'{dtype}' is no element type"))?;
+    match product(shape, width) {
+        Some(want) if want == have => Ok(()),
+        Some(want) => Err(format!("{dtype} {shape:?} needs {want} bytes, {have} are given")),
+        None => Err(format!("{dtype} {shape:?} is larger than any memory")),
+    }
+}
+
+/// The memory of a global: an address, and what keeps it alive.
+#[derive(Clone)]
+pub struct Bytes {
+    data: *const u8,
+    len: usize,
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+// SAFETY: read only, and kept alive by what it holds.
+unsafe impl Send for Bytes {}
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    /// Bytes in memory of their own.
+    pub fn owned(buffer: Buffer) -> Bytes {
+        let (data, len) = (buffer.as_mut_ptr().cast_const(), buffer.len());
+        Bytes { data, len, _keep: Arc::new(buffer) }
+    }
+    /// A part of something that outlives this.
+    pub fn part_of<T: Any + Send + Sync>(keep: Arc<T>, bytes: &[u8]) -> Bytes {
+        Bytes { data: bytes.as_ptr(), len: bytes.len(), _keep: keep }
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A program with its code and its globals, ready to be called from any thread.
+pub struct Loaded {
+    program: Program,
+    entry: Entry,
+    globals: Vec<Bytes>,
+    /// Arenas of calls that are over; as many as there were calls at once.
+    arenas: Mutex<Vec<Buffer>>,
+    _code: Box<dyn Any + Send + Sync>,
+}
+
+/// The most words that a call's argument array takes from the stack.
+const WORDS: usize = 512;
+
+impl Loaded {
+    /// Joins a program, its entry, what keeps the entry's code alive, and the memory of its globals in the program's order.
+    ///
+    /// # Safety
+    /// `entry` is the program's own and stays callable while `code` lives.
+    pub unsafe fn new(program: Program, entry: Entry, code: Box<dyn Any + Send + Sync>, globals: Vec<Bytes>) -> Result<Loaded, CallError> {
+        if globals.len() != program.globals.len() {
+            return Err(CallError::Count { what: "globals", want: program.globals.len(), have: globals.len() });
+        }
+        for (have, want) in globals.iter().zip(&program.globals) {
+            let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
+            check_bytes(&want.dtype, &shape, have.len()).map_err(|e| tensor_error("global", &want.name, e))?;
+        }
+        Ok(Loaded { program, entry, globals, arenas: Mutex::default(), _code: code })
+    }
+    /// What was compiled.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+    /// The bytes of memory that calls keep between kernels, over all calls that have run at once.
+    pub fn arena_bytes(&self) -> usize {
+        self.arenas.lock().unwrap_or_else(|e| e.into_inner()).iter().map(Buffer::len).sum()
+    }
+
+    /// The sizes of the results for inputs of these sizes.
+    pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
+        let (symbols, exprs) = self.sizes(inputs)?;
+        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0)) };
+        self.program.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
+    }
+
+    /// Values of symbols and expressions, after every size of every input has been compared with what the program takes.
+    fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {
+        let p = &self.program;
+        if inputs.len() != p.inputs.len() {
+            return Err(CallError::Count { what: "inputs", want: p.inputs.len(), have: inputs.len() });
+        }
+        for (shape, t) in inputs.iter().zip(&p.inputs) {
+            if shape.len() != t.dims.len() {
+                let reason = format!("has {} dimensions, the program takes {}", shape.len(), t.dims.len());
+                return Err(tensor_error("input", &t.name, reason));
+            }
+        }
+        let mut symbols = Vec::with_capacity(p.symbols.len());
+        for s in &p.symbols {
+            let shape = inputs.get(s.input).and_then(|shape| shape.get(s.dim)).copied();
+            let value = shape.and_then(|n| i64::try_from(n).ok()).ok_or(CallError::Size(SizeError::Missing(Dim::Symbol(symbols.len()))))?;
+            if value < s.min || s.max.is_some_and(|max| value > max) || value % s.divisor.max(1) != 0 {
+                let max = s.max.map_or("any".to_string(), |m| m.to_string());
+                let multiples = if s.divisor > 1 { format!(", multiples of {}", s.divisor) } else { String::new() };
+                let range = format!("{} to {max}{multiples}", s.min);
+                let input = p.inputs[s.input].name.clone();
+                return Err(CallError::Range { symbol: s.name.clone(), dim: s.dim, input, value, range });
+            }
+            symbols.push(value);
+        }
+        let exprs = p.expr_values(&symbols)?;
+        for (shape, t) in inputs.iter().zip(&p.inputs) {
+            self.check("input", t, shape, &symbols, &exprs)?;
+        }
+        Ok((symbols, exprs))
+    }
+
+    fn check(&self, what: &'static str, t: &Tensor, shape: &[usize], symbols: &[i64], exprs: &[i64]) -> Result<(), CallError> {
+        for (i, (have, want)) in shape.iter().zip(&t.dims).enumerate() {
+            let want = want.value(symbols, exprs)?;
+            if i64::try_from(*have) != Ok(want) {
+                return Err(tensor_error(what, &t.name, format!("has size {have} in dimension {i}, which is {want} here")));
+            }
+        }
+        if shape.len() == t.dims.len() {
+            return Ok(());
+        }
+        Err(tensor_error(what, &t.name, format!("has {} dimensions, which are {} here", shape.len(), t.dims.len())))
+    }
+
+    /// Runs the program on at most `threads` threads of the pool. Inputs that are not contiguous are copied first.
+    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+        let p = &self.program;
+        let mut shapes = [[].as_slice(); 16];
+        let many: Vec<&[usize]>;
+        let shapes: &[&[usize]] = if inputs.len() <= shapes.len() {
+            shapes.iter_mut().zip(inputs).for_each(|(s, v)| *s = v.shape);
+            &shapes[..inputs.len()]
+        } else {
+            many = inputs.iter().map(|v| v.shape).collect();
+            &many
+        };
+        let (symbols, exprs) = self.sizes(shapes)?;
+        if outputs.len() != p.outputs.len() {
+            return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
+        }
+        let dtypes = |what, have: &str, t: &Tensor| match have == t.dtype {
+            true => Ok(()),
+            false => Err(tensor_error(what, &t.name, format!("is {have}, the program takes {}", t.dtype))),
+        };
+        let mut copies = vec![];
+        let (mut few, mut rest);
+        let count = 1 + inputs.len() + outputs.len() + self.globals.len() + symbols.len();
+        let words: &mut [u64] = if count <= WORDS {
+            few = [0u64; WORDS];
+            &mut few[..count]
+        } else {
+            rest = vec![0u64; count];
+            &mut rest
+        };
+        let mut next = 1;
+        let mut push = |word: u64| {
+            words[next] = word;
+            next += 1;
+        };
+        for (v, t) in inputs.iter().zip(&p.inputs) {
+            dtypes("input", v.dtype, t)?;
+            if v.contiguous() {
+                push(v.data as u64);
+            } else {
+                let width = byte_size(v.dtype).unwrap_or(1);
+                tracing::debug!(target: "kiln::runtime", input = t.name, "copied, since it is not contiguous");
+                let copy = v.gathered(width)?;
+                push(copy.as_mut_ptr() as u64);
+                copies.push(copy);
+            }
+        }
+        for (v, t) in outputs.iter().zip(&p.outputs) {
+            dtypes("output", v.dtype, t)?;
+            self.check("output", t, v.shape, &symbols, &exprs)?;
+            push(v.data as u64);
+        }
+        self.globals.iter().for_each(|g| push(g.data as u64));
+        symbols.iter().for_each(|s| push(*s as u64));
+        let bytes = usize::try_from(p.arena.value(&symbols, &exprs)?).unwrap_or(0);
+        let mut arena = self.arenas.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
+        arena.ensure(bytes)?;
+        words[0] = arena.as_mut_ptr() as u64;
+        // SAFETY: the entry is this program's, whose argument array this is; every tensor in it has been checked against the program.
+        unsafe { (self.entry)(words.as_ptr(), i32::try_from(threads).unwrap_or(i32::MAX)) };
+        self.arenas.lock().unwrap_or_else(|e| e.into_inner()).push(arena);
+        drop(copies);
+        Ok(())
+    }
+}

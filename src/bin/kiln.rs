@@ -1,0 +1,4 @@
+//! `kiln`: compiles and runs models.
+fn main() -> std::process::ExitCode {
+    kiln::cli::main().into()
+}

@@ -1,0 +1,23 @@
+//! `kiln compile`: a package.
+use super::{Common, File, Stop, progress};
+use crate::{Error, Exit, load};
+
+#[derive(clap::Args)]
+pub struct Compile {
+    /// A .pt2 archive, or IR (.mlir)
+    model: File,
+    /// The package
+    #[arg(short, long, value_name = "F.kpkg")]
+    output: File,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Compile {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let exe = load(&self.model)?.compile_with(&self.common.options()?, &progress())?;
+        exe.package().save(&self.output).map_err(Error::from)?;
+        println!("{}: {} kernels, {} objects", self.output.display(), exe.program().kernels.len(), exe.package().objects.len());
+        Ok(Exit::Done)
+    }
+}

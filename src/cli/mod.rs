@@ -1,0 +1,141 @@
+//! The `kiln` binary: one file per subcommand, and what they share.
+mod compile;
+mod data;
+mod ops;
+mod report;
+mod run;
+
+use crate::{
+    Error, Exit,
+    model::{CachePolicy, Options},
+};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Compiles tensor graphs to machine code, and runs them.
+#[derive(Parser)]
+#[command(name = "kiln", version, after_help = exit_codes())]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn exit_codes() -> String {
+    format!("Exit codes:\n{}", Exit::table())
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compiles a model, runs it, and says what was compiled
+    Run(run::Run),
+    /// Compiles a model to a package that runs without the compiler's front
+    Compile(compile::Compile),
+    /// Says which ops kiln captures
+    Ops(ops::Ops),
+}
+
+/// Options that compile.
+#[derive(clap::Args, Clone)]
+struct Common {
+    /// Threads of a call [default: KILN_NUM_THREADS, or all processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// Threads that compile [default: all processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: Option<u16>,
+    /// Where to run: only `cpu` so far
+    #[arg(long, default_value = "cpu", value_parser = ["cpu"])]
+    device: String,
+    /// The processor to compile for, such as x86_64:haswell [default: this one]
+    #[arg(long, value_name = "CPU")]
+    target: Option<String>,
+    /// The function to compile
+    #[arg(long, default_value = "main", value_name = "NAME")]
+    function: String,
+    /// Neither reads nor writes the cache of compiled code
+    #[arg(long)]
+    no_cache: bool,
+}
+
+/// Why a command ends early.
+struct Stop {
+    exit: Exit,
+    message: String,
+}
+
+impl Stop {
+    fn usage(message: impl Into<String>) -> Stop {
+        Stop { exit: Exit::Usage, message: message.into() }
+    }
+}
+impl From<Error> for Stop {
+    fn from(e: Error) -> Stop {
+        Stop { exit: e.exit(), message: e.to_string() }
+    }
+}
+impl From<crate::runtime::CallError> for Stop {
+    fn from(e: crate::runtime::CallError) -> Stop {
+        Error::Call(e).into()
+    }
+}
+
+impl Common {
+    fn options(&self) -> Result<Options, Stop> {
+        let mut options = Options::from_env().map_err(Stop::usage)?;
+        options.function = self.function.clone();
+        options.target = self.target.clone();
+        if let Some(n) = self.threads {
+            options.threads = n.into();
+        }
+        if let Some(n) = self.workers {
+            options.workers = n.into();
+        }
+        if self.no_cache {
+            options.cache = CachePolicy::Off;
+        }
+        Ok(options)
+    }
+}
+
+/// Shows how far a long compilation is, on a terminal only.
+fn progress() -> impl Fn(usize, usize) + Sync {
+    let bar = indicatif::ProgressBar::new(0).with_message("compiling kernels");
+    let style = indicatif::ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    move |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        if done == total {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Runs the command line.
+pub fn main() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return if e.use_stderr() { Exit::Usage } else { Exit::Done };
+        }
+    };
+    if let Err(e) = crate::opt::log() {
+        eprintln!("{}", e.message);
+        return e.exit;
+    }
+    let outcome = match cli.command {
+        Command::Run(c) => c.run(),
+        Command::Compile(c) => c.run(),
+        Command::Ops(c) => c.run(),
+    };
+    outcome.unwrap_or_else(|stop| {
+        eprintln!("error: {}", stop.message);
+        stop.exit
+    })
+}
+
+/// A path as an argument.
+type File = PathBuf;

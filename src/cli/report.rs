@@ -1,0 +1,159 @@
+//! What `kiln run` says: one screen.
+use super::data::Data;
+use crate::{
+    model::{Executable, Options},
+    runtime::program::{Dim, Kernel},
+    tolerance::Comparison,
+};
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
+
+/// A run to report.
+pub struct RunReport<'a> {
+    /// What was run.
+    pub exe: &'a Executable,
+    /// How.
+    pub options: &'a Options,
+    /// From the start of the process to the first result.
+    pub first: Duration,
+    /// Times of the calls, sorted.
+    pub times: &'a [Duration],
+    /// Comparisons by output.
+    pub checks: &'a [(usize, Result<Comparison, String>)],
+    /// The inputs.
+    pub inputs: &'a [Data],
+}
+
+fn ms(d: Duration) -> String {
+    format!("{:.2} ms", d.as_secs_f64() * 1e3)
+}
+
+fn scaled(n: i64, unit: &str) -> String {
+    let n = n as f64;
+    match n {
+        _ if n >= 1e9 => format!("{:.2} G{unit}", n / 1e9),
+        _ if n >= 1e6 => format!("{:.2} M{unit}", n / 1e6),
+        _ if n >= 1e3 => format!("{:.1} k{unit}", n / 1e3),
+        _ => format!("{n} {unit}"),
+    }
+}
+
+/// A row of the table of kernels: launches of one kernel together.
+struct Row<'a> {
+    kernel: &'a Kernel,
+    launches: usize,
+    bytes: i64,
+    flops: i64,
+}
+
+impl RunReport<'_> {
+    fn rows(&self) -> Vec<Row<'_>> {
+        let p = self.exe.program();
+        let value =
+            |s: &crate::runtime::program::Symbol| self.inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64);
+        let symbols: Vec<i64> = p.symbols.iter().map(value).collect();
+        let exprs = p.expr_values(&symbols).unwrap_or_default();
+        let number = |d: Option<Dim>| d.and_then(|d| d.value(&symbols, &exprs).ok()).unwrap_or(0);
+        let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+        for k in &p.kernels {
+            let row = rows.entry(&k.symbol).or_insert(Row { kernel: k, launches: 0, bytes: 0, flops: 0 });
+            row.launches += 1;
+            row.bytes += number(k.bytes);
+            row.flops += number(k.flops);
+        }
+        let mut rows: Vec<Row> = rows.into_values().collect();
+        rows.sort_by_key(|r| std::cmp::Reverse((r.flops + 4 * r.bytes, r.kernel.name.as_str())));
+        rows
+    }
+
+    fn median(&self) -> Duration {
+        self.times[self.times.len() / 2]
+    }
+
+    /// One screen.
+    pub fn text(&self) -> String {
+        let (p, times) = (self.exe.program(), self.exe.times());
+        let mut t = String::new();
+        let rows = self.rows();
+        let ops: usize = p.kernels.iter().map(|k| k.ops.len()).sum();
+        let _ = writeln!(t, "{}: {ops} ops in {} launches of {} kernels", p.name, p.kernels.len(), rows.len());
+        let _ = writeln!(t, "{:<40} {:>8} {:>4} {:>4} {:>10} {:>11}", "kernel", "kind", "runs", "ops", "bytes", "flops");
+        const SHOWN: usize = 16;
+        for r in rows.iter().take(SHOWN) {
+            let name: String = r.kernel.name.chars().take(40).collect();
+            let (bytes, flops) = (scaled(r.bytes, "B"), scaled(r.flops, "F"));
+            let _ =
+                writeln!(t, "{name:<40} {:>8} {:>4} {:>4} {bytes:>10} {flops:>11}", short(&r.kernel.kind), r.launches, r.kernel.ops.len());
+        }
+        if rows.len() > SHOWN {
+            let _ = writeln!(t, "… and {} smaller kernels", rows.len() - SHOWN);
+        }
+        let _ = match &times.compile {
+            Some(c) => writeln!(
+                t,
+                "compiled in {}: capture {}, graph passes {}, {} kernels {} ({} cached; passes {}, LLVM {}), host function {}, link {}, weights {}",
+                ms(times.total),
+                ms(times.capture),
+                ms(c.graph),
+                c.kernel_count,
+                ms(c.kernels),
+                c.cached,
+                ms(c.kernel_passes),
+                ms(c.kernel_code),
+                ms(c.host),
+                ms(times.link),
+                ms(times.weights)
+            ),
+            None => writeln!(t, "from the cache in {}: link {}, weights {}", ms(times.total), ms(times.link), ms(times.weights)),
+        };
+        let _ = writeln!(t, "first result after {}; memory between kernels {}", ms(self.first), scaled(self.exe.arena_bytes() as i64, "B"));
+        let (least, most) = (self.times[0], self.times[self.times.len() - 1]);
+        let threads = self.options.threads;
+        let _ =
+            writeln!(t, "median of {} calls {} ({} to {}), {threads} threads", self.times.len(), ms(self.median()), ms(least), ms(most));
+        for (i, c) in self.checks {
+            let _ = match c {
+                Ok(c) => writeln!(t, "output_{i}: {c}"),
+                Err(e) => writeln!(t, "output_{i}: MISMATCH: {e}"),
+            };
+        }
+        if !self.checks.is_empty() {
+            let agrees = self.checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));
+            let _ = writeln!(t, "{}", if agrees { "agrees with PyTorch" } else { "DOES NOT AGREE with PyTorch" });
+        }
+        t
+    }
+
+    /// The same as JSON.
+    pub fn json(&self) -> String {
+        let (p, times) = (self.exe.program(), self.exe.times());
+        let us = |d: Duration| d.as_secs_f64() * 1e6;
+        let kernel = |r: &Row| {
+            serde_json::json!({
+                "name": r.kernel.name, "kind": r.kernel.kind, "launches": r.launches, "ops": r.kernel.ops, "bytes": r.bytes,
+                "flops": r.flops, "not_fused": r.kernel.not_fused,
+            })
+        };
+        let compile = times.compile.as_ref().map(|c| {
+            serde_json::json!({
+                "graph_us": us(c.graph), "kernels_us": us(c.kernels), "kernels": c.kernel_count, "cached": c.cached,
+                "kernel_passes_us": us(c.kernel_passes), "kernel_code_us": us(c.kernel_code), "host_us": us(c.host),
+            })
+        });
+        let check = |(i, c): &(usize, Result<Comparison, String>)| match c {
+            Ok(c) => serde_json::json!({"output": i, "ok": c.ok, "relative": c.relative, "max_abs": c.max_abs}),
+            Err(e) => serde_json::json!({"output": i, "ok": false, "error": e}),
+        };
+        let all = serde_json::json!({
+            "name": p.name, "launches": p.kernels.len(), "kernels": self.rows().iter().map(kernel).collect::<Vec<_>>(),
+            "compile": compile, "capture_us": us(times.capture), "link_us": us(times.link), "weights_us": us(times.weights),
+            "total_us": us(times.total), "first_result_us": us(self.first), "arena_bytes": self.exe.arena_bytes(),
+            "threads": self.options.threads, "median_us": us(self.median()), "calls": self.times.len(),
+            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
+        });
+        format!("{}\n", serde_json::to_string_pretty(&all).unwrap_or_default())
+    }
+}
+
+fn short(kind: &str) -> &str {
+    kind.get(..8).unwrap_or(kind)
+}

@@ -1,0 +1,67 @@
+//! `kiln run`: compile, call, compare, report.
+use super::{Common, File, Stop, data, progress, report};
+use crate::{Exit, load, opt::tensors, tolerance};
+use std::time::Instant;
+
+#[derive(clap::Args)]
+pub struct Run {
+    /// A .pt2 archive, IR (.mlir) on any level from graph to scheduled, or a compiled package (.kpkg)
+    model: File,
+    /// Inputs `input_0`, `input_1`, …; without it they are made up
+    #[arg(long, value_name = "F.safetensors")]
+    inputs: Option<File>,
+    /// What `output_0`, … should be; exit code 1 if they are not
+    #[arg(long, value_name = "F.safetensors")]
+    expect: Option<File>,
+    /// Writes `output_0`, `output_1`, …
+    #[arg(long, value_name = "F.safetensors")]
+    outputs: Option<File>,
+    /// Calls; the median time is reported
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// The report as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Run {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let start = Instant::now();
+        let options = self.common.options()?;
+        let model = load(&self.model)?;
+        let exe = model.compile_with(&options, &progress())?;
+        let inputs = match &self.inputs {
+            Some(path) => data::read(path)?.0,
+            None => data::random(exe.program())?,
+        };
+        let mut outputs = data::outputs(&exe, &inputs)?;
+        data::call(&exe, &inputs, &mut outputs)?;
+        let first = start.elapsed();
+        let mut times = vec![];
+        for _ in 0..self.repeat {
+            let start = Instant::now();
+            data::call(&exe, &inputs, &mut outputs)?;
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        let results = outputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>().map_err(Stop::usage)?;
+        let mut checks = vec![];
+        if let Some(path) = &self.expect {
+            let (_, all) = data::read(path)?;
+            let wanted = tensors::numbered(&all, "output_");
+            if wanted.len() != results.len() {
+                return Err(Stop::usage(format!("{} has {} outputs, the model {}", path.display(), wanted.len(), results.len())));
+            }
+            checks = wanted.iter().map(|(i, want)| (*i, tolerance::compare(&results[*i], want))).collect();
+        }
+        if let Some(path) = &self.outputs {
+            tensors::write(path, &results).map_err(|e| Stop { exit: e.exit, message: e.message })?;
+        }
+        let run = report::RunReport { exe: &exe, options: &options, first, times: &times, checks: &checks, inputs: &inputs };
+        print!("{}", if self.json { run.json() } else { run.text() });
+        let agrees = checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));
+        Ok(if agrees { Exit::Done } else { Exit::No })
+    }
+}

@@ -1,0 +1,72 @@
+//! What can go wrong between a file and a result.
+use crate::{
+    Exit,
+    capture::CaptureError,
+    dialects::ir::ParseError,
+    lowering::{
+        PassError,
+        host::{compile::CompileError, llvm::JitError},
+    },
+    runtime::{CallError, package::PackageError},
+};
+
+/// An error of the library.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be used.
+    #[error("{file}: {reason}")]
+    File {
+        /// Which.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+    /// The model was not captured.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The IR was not read.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// The package was not read.
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    /// The processor is unknown.
+    #[error("{0}")]
+    Target(String),
+    /// A pass or LLVM failed.
+    #[error("{}", compile_text(.0))]
+    Compile(#[from] CompileError),
+    /// The code was not linked.
+    #[error(transparent)]
+    Jit(#[from] JitError),
+    /// A weight is missing or not what the program takes.
+    #[error("{0}")]
+    Weight(String),
+    /// The call was refused.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// A failed pass with what it reported.
+fn compile_text(e: &CompileError) -> String {
+    match e {
+        CompileError::Pass(PassError::Failed { pass, diagnostics, .. }) => {
+            let all: Vec<String> = diagnostics.iter().map(|d| d.to_string()).collect();
+            format!("{pass} failed\n{}", all.join("\n"))
+        }
+        other => other.to_string(),
+    }
+}
+
+impl Error {
+    /// How a program that meets it ends.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Error::Capture(CaptureError::Unsupported(_)) => Exit::Unsupported,
+            Error::Compile(e) if compile_text(e).contains("has no compiled form yet") => Exit::Unsupported,
+            Error::Compile(_) | Error::Jit(_) => Exit::Failed,
+            Error::Call(CallError::Memory(_)) => Exit::Device,
+            _ => Exit::Usage,
+        }
+    }
+}

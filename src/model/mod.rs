@@ -1,0 +1,223 @@
+//! A model from a file to a call: `kiln::load("m.pt2")?.compile(&options)?.call(…)`.
+mod error;
+mod options;
+mod weights;
+
+pub use error::Error;
+pub use options::{CachePolicy, Options};
+
+use crate::{
+    capture::pt2,
+    dialects::ir::{Context, Diagnostic, Module},
+    lowering::host::{
+        compile::{CompileOptions, CompileReport, compile},
+        llvm::{Jit, Target, library_symbols, version},
+    },
+    runtime::{self, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut},
+};
+use sha2::{Digest, Sha256};
+use std::{
+    ffi::c_void,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// A file that can be compiled or has been.
+pub struct Model {
+    path: PathBuf,
+    kind: Kind,
+}
+
+enum Kind {
+    Archive,
+    Ir(Vec<u8>),
+    Package(Box<Package>),
+}
+
+/// Finds out what a file is: an archive of torch.export.save, a compiled package, or IR as text or kiln's bytecode.
+pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
+    let path = path.into();
+    let io = |e: std::io::Error| Error::File { file: path.display().to_string(), reason: e.to_string() };
+    let mut start = [0u8; 4];
+    let read = std::fs::File::open(&path).and_then(|mut f| std::io::Read::read(&mut f, &mut start)).map_err(io)?;
+    let kind = if path.extension().is_some_and(|e| e == "kpkg") {
+        Kind::Package(Box::new(Package::load(&path)?))
+    } else if &start[..read] == pt2::MAGIC {
+        Kind::Archive
+    } else {
+        Kind::Ir(std::fs::read(&path).map_err(io)?)
+    };
+    Ok(Model { path, kind })
+}
+
+/// Where the time of [`Model::compile`] went.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// Reading the file and making IR of it.
+    pub capture: Duration,
+    /// Passes and code generation; nothing if the whole program came from the cache.
+    pub compile: Option<CompileReport>,
+    /// Linking the objects.
+    pub link: Duration,
+    /// Finding the weights, and copying those that do not lie in memory as the program reads them.
+    pub weights: Duration,
+    /// All of it.
+    pub total: Duration,
+}
+
+/// A compiled model, ready to be called from any thread.
+pub struct Executable {
+    loaded: Loaded,
+    package: Package,
+    threads: usize,
+    times: Times,
+}
+
+impl Model {
+    /// The module of a file that holds no compiled program.
+    pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
+        match &self.kind {
+            Kind::Archive => Ok((pt2::import(context.ctx(), &self.path)?.module, vec![])),
+            Kind::Ir(source) => Ok(Module::parse(context.ctx(), source, &self.path.display().to_string())?),
+            Kind::Package(_) => Err(Error::File { file: self.path.display().to_string(), reason: "is compiled already".into() }),
+        }
+    }
+
+    /// Compiles `main` for this machine, or takes it from the cache, links it and finds its weights.
+    pub fn compile(&self, options: &Options) -> Result<Executable, Error> {
+        self.compile_with(options, &|_, _| ())
+    }
+
+    /// As [`Model::compile`]; `progress` is told how many of how many kernels are done.
+    pub fn compile_with(&self, options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Executable, Error> {
+        let start = Instant::now();
+        let target = match &options.target {
+            Some(text) => Target::parse(text).map_err(Error::Target)?,
+            None => Target::host().map_err(Error::Target)?,
+        };
+        let mut times = Times::default();
+        let store = match &options.cache {
+            CachePolicy::Off => None,
+            CachePolicy::Dir(dir) => open_store(dir),
+        };
+        let package = match &self.kind {
+            Kind::Package(p) => Package::clone(p),
+            _ => self.package(options, target, store.as_ref(), progress, &mut times)?,
+        };
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        Executable::link(package, folder, options, times, start)
+    }
+
+    fn package(
+        &self,
+        options: &Options,
+        target: Target,
+        store: Option<&Store>,
+        progress: &(dyn Fn(usize, usize) + Sync),
+        times: &mut Times,
+    ) -> Result<Package, Error> {
+        let start = Instant::now();
+        let key = self.key(options, &target)?;
+        if let Some(Ok(Some(bytes))) = store.map(|s| s.get(&key)) {
+            // What cannot be read is compiled again.
+            if let Ok(package) = Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
+                times.capture = start.elapsed();
+                return Ok(package);
+            }
+        }
+        let context = Context::new();
+        let (module, diagnostics) = self.module(&context)?;
+        times.capture = start.elapsed();
+        let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD };
+        let mut made = compile(&module, &options.function, &how)?;
+        made.report.diagnostics.splice(..0, diagnostics);
+        for remark in &made.report.remarks {
+            tracing::warn!(target: "kiln::cache", "{remark}");
+        }
+        let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
+        if let (Some(store), Ok(bytes)) = (store, package.to_bytes()) {
+            if let Err(remark) = store.put(&key, &bytes) {
+                tracing::warn!(target: "kiln::cache", "{remark}");
+            }
+        }
+        times.compile = Some(made.report);
+        Ok(package)
+    }
+
+    /// What the compiled program depends on.
+    fn key(&self, options: &Options, target: &Target) -> Result<String, Error> {
+        let mut sha = Sha256::new();
+        let graph = match &self.kind {
+            Kind::Archive => pt2::graph_bytes(&self.path)?,
+            Kind::Ir(source) => source.clone(),
+            Kind::Package(_) => vec![],
+        };
+        let name = self.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        for part in [&graph[..], name.as_bytes(), options.function.as_bytes(), target.to_string().as_bytes(), version().as_bytes()] {
+            sha.update((part.len() as u64).to_le_bytes());
+            sha.update(part);
+        }
+        sha.update(env!("CARGO_PKG_VERSION"));
+        sha.update(BUILD);
+        Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
+    }
+}
+
+/// Names the compiler's own sources (`build.rs`), so that a cache never mixes compilers.
+const BUILD: &str = env!("KILN_BUILD");
+
+fn open_store(dir: &Path) -> Option<Store> {
+    match Store::open(dir) {
+        Ok(store) => Some(store),
+        Err(remark) => {
+            tracing::warn!(target: "kiln::cache", "{remark}");
+            None
+        }
+    }
+}
+
+impl Executable {
+    fn link(package: Package, folder: &Path, options: &Options, mut times: Times, start: Instant) -> Result<Executable, Error> {
+        let linking = Instant::now();
+        let symbols: Vec<(&str, *const c_void)> = runtime::pool::symbols().into_iter().chain(library_symbols()).collect();
+        let jit = Jit::new(&symbols)?;
+        package.objects.values().try_for_each(|o| jit.add_object(o))?;
+        let entry = jit.lookup(&package.program.entry.main)?;
+        times.link = linking.elapsed();
+        let finding = Instant::now();
+        let globals = weights::load(&package, folder)?;
+        times.weights = finding.elapsed();
+        Pool::configure(options.threads);
+        // SAFETY: the entry's signature is the host ABI's; the linker goes into the loaded program, so that the code lives as long as it does.
+        let loaded = unsafe {
+            let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
+            Loaded::new(package.program.clone(), entry, Box::new(jit), globals)?
+        };
+        times.total = start.elapsed();
+        Ok(Executable { loaded, package, threads: options.threads, times })
+    }
+    /// What was compiled.
+    pub fn program(&self) -> &Program {
+        self.loaded.program()
+    }
+    /// The program with its objects, to be saved.
+    pub fn package(&self) -> &Package {
+        &self.package
+    }
+    /// Where the time went.
+    pub fn times(&self) -> &Times {
+        &self.times
+    }
+    /// Bytes of memory that calls keep between kernels.
+    pub fn arena_bytes(&self) -> usize {
+        self.loaded.arena_bytes()
+    }
+    /// The sizes of the results for inputs of these sizes.
+    pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
+        self.loaded.output_shapes(inputs)
+    }
+    /// Runs the program; results are written to `outputs`.
+    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
+        self.loaded.call(inputs, outputs, self.threads)
+    }
+}

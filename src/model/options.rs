@@ -1,0 +1,56 @@
+//! Options of the library; environment variables are read here and nowhere else.
+use crate::runtime;
+use std::path::PathBuf;
+
+/// How to compile and run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The function to compile.
+    pub function: String,
+    /// Threads of a call.
+    pub threads: usize,
+    /// Threads that compile.
+    pub workers: usize,
+    /// Where compiled code is kept.
+    pub cache: CachePolicy,
+    /// The processor, such as `x86_64:haswell`; this machine's if not given.
+    pub target: Option<String>,
+    /// Runs MLIR's verifier after every pass.
+    pub verify: bool,
+}
+
+/// Whether compiled code is kept between processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// It is not.
+    Off,
+    /// In this folder.
+    Dir(PathBuf),
+}
+
+impl Default for Options {
+    /// All processors, and no cache.
+    fn default() -> Options {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let verify = cfg!(debug_assertions);
+        Options { function: "main".into(), threads: processors, workers: processors, cache: CachePolicy::Off, target: None, verify }
+    }
+}
+
+impl Options {
+    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise).
+    pub fn from_env() -> Result<Options, String> {
+        let mut options = Options::default();
+        if let Some(text) = std::env::var_os("KILN_NUM_THREADS") {
+            let text = text.to_string_lossy();
+            let threads = text.parse().ok().filter(|n| (1..=runtime::pool::MAX_THREADS).contains(n));
+            options.threads =
+                threads.ok_or_else(|| format!("KILN_NUM_THREADS is '{text}', not a number from 1 to {}", runtime::pool::MAX_THREADS))?;
+        }
+        let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
+        if dir.as_deref() != Some(std::path::Path::new("off")) {
+            options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,82 @@
+//! The memory of a program's globals: mapped where it lies in the file as the program reads it, copied where not.
+use super::Error;
+use crate::{
+    capture::pt2,
+    runtime::{Buffer, Bytes, Package, program::Global},
+};
+use memmap2::Mmap;
+use safetensors::SafeTensors;
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+#[derive(Default)]
+struct Files {
+    archives: HashMap<PathBuf, BTreeMap<String, pt2::Weight>>,
+    maps: HashMap<PathBuf, Arc<Mmap>>,
+}
+
+/// All globals of a package, in the program's order; sources are relative to `folder`.
+pub fn load(package: &Package, folder: &Path) -> Result<Vec<Bytes>, Error> {
+    let mut files = Files::default();
+    package
+        .program
+        .globals
+        .iter()
+        .map(|g| global(g, package, folder, &mut files).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name))))
+        .collect()
+}
+
+fn owned(bytes: &[u8]) -> Result<Bytes, String> {
+    let mut exact = Buffer::zeroed(bytes.len()).map_err(|e| e.to_string())?;
+    exact.bytes_mut().copy_from_slice(bytes);
+    Ok(Bytes::owned(exact))
+}
+
+fn global(g: &Global, package: &Package, folder: &Path, files: &mut Files) -> Result<Bytes, String> {
+    if let Some(data) = &g.data {
+        return owned(data);
+    }
+    if let Some(bytes) = package.weights.get(&g.name) {
+        return owned(bytes);
+    }
+    let (file, name) = g.source.split_once('#').unwrap_or((&g.source, &g.name));
+    let path = folder.join(file);
+    if path.extension().is_some_and(|e| e == "pt2") {
+        if !files.archives.contains_key(&path) {
+            files.archives.insert(path.clone(), pt2::weights(&path).map_err(|e| e.to_string())?);
+        }
+        let found = files.archives.get(&path).and_then(|all| all.get(name));
+        let weight = found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?;
+        same(g, weight.dtype.name(), &weight.shape)?;
+        return match weight.contiguous() {
+            Some(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Ok(Bytes::part_of(weight.mapping(), bytes)),
+            Some(bytes) => owned(bytes),
+            None => owned(&weight.dtype.encode(&weight.read()?)),
+        };
+    }
+    if !files.maps.contains_key(&path) {
+        let file = std::fs::File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        // SAFETY: as for every mapped file, nobody may change it meanwhile.
+        let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("{}: {e}", path.display()))?;
+        files.maps.insert(path.clone(), Arc::new(map));
+    }
+    let map = files.maps[&path].clone();
+    let all = SafeTensors::deserialize(&map).map_err(|e| format!("{} is no safetensors file: {e}", path.display()))?;
+    let view = all.tensor(name).map_err(|_| format!("{} has no tensor '{name}'", path.display()))?;
+    let dtype =
+        crate::opt::tensors::dtype(view.dtype()).ok_or_else(|| format!("has dtype {:?}, which kiln does not know", view.dtype()))?;
+    same(g, dtype.name(), view.shape())?;
+    let bytes = view.data();
+    if bytes.as_ptr().addr().is_multiple_of(8) { Ok(Bytes::part_of(map.clone(), bytes)) } else { owned(bytes) }
+}
+
+fn same(g: &Global, dtype: &str, shape: &[usize]) -> Result<(), String> {
+    let sizes = shape.iter().map(|n| *n as u64);
+    if g.dtype == dtype && g.shape.iter().copied().eq(sizes) {
+        return Ok(());
+    }
+    Err(format!("is {dtype} {shape:?} in its file, the program takes {} {:?}", g.dtype, g.shape))
+}
