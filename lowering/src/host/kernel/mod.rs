@@ -3,6 +3,7 @@
 //! Tensors of a kernel are contiguous, so that every access is an element of a flat buffer and reshapes are nothing at all.
 mod combine;
 mod index;
+mod merge;
 mod nest;
 mod read;
 

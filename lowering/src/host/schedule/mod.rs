@@ -10,8 +10,10 @@
 //! after:   func.func @k0(…) attributes {kiln.schedule = #kiln.schedule<"rows", {bits = 512, block = 16, unroll = 4}>}
 //! ```
 mod choose;
+mod contraction;
 
 pub use choose::{Machine, Schedule, choose, lanes, vector_dim};
+pub use contraction::{Roles, contract, contraction};
 
 use crate::host::{kernel, kernels_of};
 use kiln_dialects::{ir::*, rules::Level};

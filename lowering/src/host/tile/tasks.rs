@@ -2,6 +2,7 @@
 use super::{
     body::Scope,
     code::{Code, Made},
+    contract,
     loops::{Fixed, Loops},
 };
 use crate::host::{
@@ -39,7 +40,7 @@ pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: Threads) -> Made<()> {
     match schedule.strategy.as_str() {
         _ if plan.dependent => rows(c, scope, plan, schedule, threads),
-        "contract" => Err("has no contraction".into()),
+        "contract" => plan.nests.iter().try_for_each(|n| contract::emit(c, scope, plan, n, schedule, threads)),
         _ => plan.nests.iter().try_for_each(|n| independent(c, scope, plan, n, schedule, threads)),
     }
 }
@@ -74,7 +75,7 @@ fn rows(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: T
 }
 
 /// The thread's part of `total` iterations, in whole blocks.
-fn blocks(c: Code, total: Value, block: usize, threads: Threads, f: &mut dyn FnMut(Code, Value) -> Made<()>) -> Made<()> {
+pub fn blocks(c: Code, total: Value, block: usize, threads: Threads, f: &mut dyn FnMut(Code, Value) -> Made<()>) -> Made<()> {
     let block = c.index(block as i64)?;
     let (begin, end) = share(c, c.ceil_div(total, block)?, threads)?;
     let (lo, hi) = (c.mul(begin, block)?, c.min(c.mul(end, block)?, total)?);

@@ -1,0 +1,75 @@
+//! Contractions: which dimension is which, and the sizes of their tiles.
+use super::{Machine, lanes, vector_dim};
+use crate::host::kernel::{Kernel, Nest, Plan, Poly};
+
+/// What the dimensions of a contraction are.
+#[derive(Clone, Debug)]
+pub struct Roles {
+    /// The one in vectors.
+    pub vector: usize,
+    /// Elements of a vector.
+    pub lanes: usize,
+    /// The one of which several are computed at once, for what they read in common.
+    pub rows: usize,
+    /// The one in blocks beside the rows: the vector dimension, or one outside of it in packed layouts.
+    pub columns: usize,
+    /// All other parallel dimensions.
+    pub outer: Vec<usize>,
+    /// Whether an operand is the same in all lanes.
+    pub broadcast: bool,
+}
+
+/// The roles, if a kernel is one sum of products, with or without stages on the result.
+pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
+    let [nest] = plan.nests.as_slice() else { return None };
+    let [stage] = nest.stages.as_slice() else { return None };
+    let s = k.stages.get(*stage)?;
+    let [out] = s.outputs.as_slice() else { return None };
+    let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
+    combine.other.def().filter(|p| p.is("arith.mulf"))?;
+    let [a, b] = s.inputs.as_slice() else { return None };
+    let vector = vector_dim(k, plan, nest, 0).filter(|v| !nest.reduction[*v])?;
+    let parallel: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && *d != vector).collect();
+    // Rows share an operand that differs from lane to lane.
+    let shared = |d: &usize| [a, b].iter().any(|x| !x.at.uses(*d) && x.at.uses(vector));
+    let length = |d: usize| nest.extents[d].known().unwrap_or(1024);
+    let rows = parallel.iter().copied().filter(shared).max_by_key(|d| (length(*d).min(64), *d))?;
+    let other = if a.at.uses(rows) { a } else { b };
+    let column = |d: &usize| *d != rows && !other.at.uses(*d);
+    let packed = parallel.iter().copied().filter(column).max();
+    let columns = packed.filter(|_| nest.extents[vector].known().is_some_and(|n| n <= 64)).unwrap_or(vector);
+    let outer = parallel.into_iter().filter(|d| *d != rows && *d != columns).collect();
+    let width = nest.extents[vector].known().map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
+    Some(Roles { vector, lanes: lanes(k, nest, bits).min(width), rows, columns, outer, broadcast: !other.at.uses(vector) })
+}
+
+/// Tile and block sizes.
+pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 5] {
+    let known = |p: &Poly, or: i64| p.known().unwrap_or(or).max(1);
+    let (rows, lanes) = (known(&nest.extents[r.rows], 1024), r.lanes as i64);
+    let width = known(&nest.extents[r.vector], 1024);
+    let k = known(&Poly::product((0..nest.extents.len()).filter(|d| nest.reduction[*d]).map(|d| &nest.extents[d])), 1024);
+    // Registers: 32 with 512 bits, 16 with less; running values take most of them.
+    let registers = if m.bits == 512 { 32 } else { 16 };
+    let n = if rows == 1 { 4 } else { 2 }.min((width / lanes).max(1));
+    let tile = ((registers - 4) / n - if registers == 32 { 2 } else { 0 }).clamp(1, rows.max(1));
+    // A block of rows stays in half of the second level cache while the columns pass.
+    let bytes = 4 * k;
+    let per_column = if r.columns == r.vector { 1 } else { width };
+    let columns = known(&nest.extents[r.columns], 1024);
+    let outer = known(&Poly::product(r.outer.iter().map(|d| &nest.extents[*d])), 4);
+    let mut m_block = (m.l2 / 2 / bytes / tile * tile).clamp(tile, 48 * tile);
+    let mut n_block = (m.l2 / 2 / bytes / per_column).clamp(1, 1024 / per_column.min(1024));
+    if r.columns == r.vector {
+        n_block = (n_block / (n * lanes) * n * lanes).max(n * lanes);
+    }
+    let tasks = |m_block: i64, n_block: i64| outer * ((rows + m_block - 1) / m_block) * ((columns + n_block - 1) / n_block);
+    // Enough tasks for all threads, as long as each has work.
+    while tasks(m_block, n_block) < 4 * m.threads && m_block > tile && rows > tile {
+        m_block = (m_block / 2 / tile * tile).max(tile);
+    }
+    while tasks(m_block, n_block) < 4 * m.threads && n_block > 1 && n_block * per_column > n * lanes {
+        n_block = (n_block / 2).max(1);
+    }
+    [("bits", m.bits), ("m", tile), ("m_block", m_block), ("n", n), ("n_block", n_block)]
+}
