@@ -1,5 +1,5 @@
 //! Which stages share a loop nest, which dimensions all of a kernel's nests share as rows, and which buffers need memory.
-use super::{merge::follows, *};
+use super::{homes::settle, merge::follows, *};
 
 /// Stages that run in the same iterations.
 #[derive(Clone, Debug)]
@@ -79,6 +79,7 @@ pub fn nests(k: &mut Kernel) -> Plan {
         }
         split(k, &mut plan.nests[n]);
     }
+    settle(k, &mut plan);
     plan
 }
 
@@ -132,7 +133,7 @@ fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output
 }
 
 /// Whether only stages of the writing nest read a buffer.
-fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
+pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     nests.iter().all(|n| {
         let reads = n.all().any(|s| k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b));
         !reads || writers(k, n).any(|o| o.access.buffer == b)
