@@ -130,7 +130,7 @@ pub struct Stage {
 }
 
 /// A kernel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Kernel {
     /// The function.
     pub func: Op,

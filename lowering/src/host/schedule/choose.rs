@@ -47,7 +47,7 @@ impl Schedule {
             "loops" | "reduce" => Ok(&["bits", "block", "nontemporal", "tasks", "tile", "unroll"]),
             "rows" => Ok(&["bits", "block", "unroll"]),
             "scalar" => Ok(&["block"]),
-            "contract" => Ok(&["bits", "m", "m_block", "n", "n_block"]),
+            "contract" => Ok(&["bits", "m", "m_block", "n", "n_block", "pack"]),
             _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract scalar")),
         }
     }

@@ -1,6 +1,6 @@
 //! Contractions: which dimension is which, and the sizes of their tiles.
-use super::{Machine, lanes, vector_dim};
-use crate::host::kernel::{Kernel, Nest, Plan, Poly};
+use super::{Machine, lanes};
+use crate::host::kernel::{Kernel, Nest, Output, Plan, Poly};
 
 /// What the dimensions of a contraction are.
 #[derive(Clone, Debug)]
@@ -15,9 +15,12 @@ pub struct Roles {
     pub columns: usize,
     /// All other parallel dimensions.
     pub outer: Vec<usize>,
-    /// Whether an operand is the same in all lanes.
-    pub broadcast: bool,
+    /// The input that is the same in all rows, if it is worth to have it copied in the order in which it is read.
+    pub pack: Option<usize>,
 }
+
+/// Most bytes of such a copy.
+const PANEL: i64 = 256 << 10;
 
 /// The roles, if a kernel is one sum of products, with or without stages on the result.
 pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
@@ -28,7 +31,11 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
     combine.other.def().filter(|p| p.is("arith.mulf"))?;
     let [a, b] = s.inputs.as_slice() else { return None };
-    let vector = vector_dim(k, plan, nest, 0).filter(|v| !nest.reduction[*v])?;
+    let free = |d: &usize| !nest.reduction[*d] && nest.extents[*d].known() != Some(1);
+    // Results are written in the order of memory; what is read otherwise is copied first.
+    let real = |o: &&Output| !plan.passed.get(o.access.buffer).copied().unwrap_or(false);
+    let written: Vec<&Output> = nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(real).collect();
+    let vector = (0..nest.extents.len()).filter(free).find(|d| written.iter().all(|o| o.access.at.coefficient(*d).known() == Some(1)))?;
     let parallel: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && *d != vector).collect();
     // Rows share an operand that differs from lane to lane.
     let shared = |d: &usize| [a, b].iter().any(|x| !x.at.uses(*d) && x.at.uses(vector));
@@ -40,11 +47,24 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     let columns = packed.filter(|_| nest.extents[vector].known().is_some_and(|n| n <= 64)).unwrap_or(vector);
     let outer = parallel.into_iter().filter(|d| *d != rows && *d != columns).collect();
     let width = nest.extents[vector].known().map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
-    Some(Roles { vector, lanes: lanes(k, nest, bits).min(width), rows, columns, outer, broadcast: !other.at.uses(vector) })
+    let count = lanes(k, nest, bits).min(width);
+    let at = if a.at.uses(rows) { 1 } else { 0 };
+    let shared = &s.inputs[at];
+    let matmul = !other.at.uses(vector) && !shared.at.uses(rows) && columns == vector && shared.at.rest.is_empty();
+    let contiguous = shared.at.coefficient(vector).known() == Some(1);
+    let depth = Poly::product((0..nest.extents.len()).filter(|d| nest.reduction[*d]).map(|d| &nest.extents[d])).known();
+    let size = k.buffers.get(shared.buffer)?.element.dtype().ok()?.byte_size() as i64;
+    let fits = depth.is_some_and(|d| d * size * 2 * count as i64 <= PANEL);
+    let many = nest.extents[rows].known().is_none_or(|n| n >= if contiguous { 64 } else { 16 });
+    if !contiguous && !(matmul && fits && many) {
+        return None;
+    }
+    let pack = (matmul && fits && many).then_some(at);
+    Some(Roles { vector, lanes: count, rows, columns, outer, pack })
 }
 
 /// Tile and block sizes.
-pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 5] {
+pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6] {
     let known = |p: &Poly, or: i64| p.known().unwrap_or(or).max(1);
     let (rows, lanes) = (known(&nest.extents[r.rows], 1024), r.lanes as i64);
     let width = known(&nest.extents[r.vector], 1024);
@@ -59,6 +79,10 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 5]
     let columns = known(&nest.extents[r.columns], 1024);
     let outer = known(&Poly::product(r.outer.iter().map(|d| &nest.extents[*d])), 4);
     let mut m_block = (m.l2 / 2 / bytes / tile * tile).clamp(tile, 48 * tile);
+    if r.pack.is_some() {
+        // A copy is worth it when many rows read it.
+        m_block = 48 * tile;
+    }
     let mut n_block = (m.l2 / 2 / bytes / per_column).clamp(1, 1024 / per_column.min(1024));
     if r.columns == r.vector {
         n_block = (n_block / (n * lanes) * n * lanes).max(n * lanes);
@@ -71,5 +95,5 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 5]
     while tasks(m_block, n_block) < 4 * m.threads && n_block > 1 && n_block * per_column > n * lanes {
         n_block = (n_block / 2).max(1);
     }
-    [("bits", m.bits), ("m", tile), ("m_block", m_block), ("n", n), ("n_block", n_block)]
+    [("bits", m.bits), ("m", tile), ("m_block", m_block), ("n", n), ("n_block", n_block), ("pack", r.pack.is_some() as i64)]
 }

@@ -93,7 +93,7 @@ impl Loops<'_> {
     }
 
     /// Loop dimensions as values; what is not fixed is 0, for addresses that do not have it.
-    fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Made<Vec<Val>> {
+    pub fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Made<Vec<Val>> {
         let one = |(d, v): (usize, &Option<Value>)| match (v, vector) {
             (Some(v), _) => Ok(Val::One(*v)),
             (None, Some(x)) if Some(d) == self.vector => Ok(x),
@@ -102,7 +102,8 @@ impl Loops<'_> {
         fixed.iter().enumerate().map(one).collect()
     }
 
-    fn lane(&self, c: Code, start: Value, nth: usize) -> Made<Val> {
+    /// Index of the first lane of the `nth` vector, and of those beside it.
+    pub fn lane(&self, c: Code, start: Value, nth: usize) -> Made<Val> {
         let i = c.add(start, c.index((nth * self.lanes) as i64)?)?;
         Ok(if self.lanes == 1 { Val::One(i) } else { Val::Steps(i, 1) })
     }
@@ -171,7 +172,7 @@ impl Loops<'_> {
     }
 
     /// The loops over reduction dimensions that are not fixed and not in vectors.
-    fn reductions(
+    pub fn reductions(
         &self,
         c: Code,
         fixed: &Fixed,
