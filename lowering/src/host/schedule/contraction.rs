@@ -72,7 +72,10 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6]
     // Registers: 32 with 512 bits, 16 with less; running values take most of them.
     let registers = if m.bits == 512 { 32 } else { 16 };
     let n = if rows == 1 { 4 } else { 2 }.min((width / lanes).max(1));
-    let tile = ((registers - 4) / n - if registers == 32 { 2 } else { 0 }).clamp(1, rows.max(1));
+    let most = ((registers - 4) / n - if registers == 32 { 2 } else { 0 }).clamp(1, rows.max(1));
+    // Few rows are divided evenly; of many, the rest does not matter.
+    let even = (most.min(8)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
+    let tile = even.unwrap_or(most);
     // A block of rows stays in half of the second level cache while the columns pass.
     let bytes = 4 * k;
     let per_column = if r.columns == r.vector { 1 } else { width };
@@ -89,11 +92,14 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6]
     }
     let tasks = |m_block: i64, n_block: i64| outer * ((rows + m_block - 1) / m_block) * ((columns + n_block - 1) / n_block);
     // Enough tasks for all threads, as long as each has work.
-    while tasks(m_block, n_block) < 4 * m.threads && m_block > tile && rows > tile {
+    while r.pack.is_none() && tasks(m_block, n_block) < 4 * m.threads && m_block > tile && rows > tile {
         m_block = (m_block / 2 / tile * tile).max(tile);
     }
     while tasks(m_block, n_block) < 4 * m.threads && n_block > 1 && n_block * per_column > n * lanes {
         n_block = (n_block / 2).max(1);
+        if per_column == 1 {
+            n_block = (n_block / (n * lanes) * n * lanes).max(n * lanes);
+        }
     }
     [("bits", m.bits), ("m", tile), ("m_block", m_block), ("n", n), ("n_block", n_block), ("pack", r.pack.is_some() as i64)]
 }
