@@ -180,7 +180,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
-// expected-error @below {{has schedule 'warp', which is none of loops rows reduce contract scalar}}
+// expected-error @below {{has schedule 'warp', which is none of loops rows reduce contract transpose scalar}}
 func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor<48xf32> attributes {kiln.schedule = #kiln.schedule<"warp", {}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<48xf32>

@@ -1,12 +1,12 @@
 //! What a schedule says, and how it is chosen.
-use super::{contract, contraction};
+use super::{contract, contraction, transposition};
 use crate::host::kernel::{Kernel, Nest, Plan, Poly};
 use kiln_dialects::{ir::*, value::DType};
 
 /// The parameters of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// `loops`, `rows`, `reduce`, `contract` or `scalar`.
+    /// `loops`, `rows`, `reduce`, `contract`, `transpose` or `scalar`.
     pub strategy: String,
     /// Parameters in order of their names.
     pub parameters: Vec<(String, i64)>,
@@ -48,7 +48,8 @@ impl Schedule {
             "rows" => Ok(&["bits", "block", "unroll"]),
             "scalar" => Ok(&["block"]),
             "contract" => Ok(&["bits", "m", "m_block", "n", "n_block", "pack"]),
-            _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract scalar")),
+            "transpose" => Ok(&["bits", "m", "m_block", "n", "n_block"]),
+            _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract transpose scalar")),
         }
     }
 }
@@ -136,6 +137,9 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
     }
     if let Some(roles) = contraction(k, plan, m.bits as usize) {
         return make("contract", &contract(&plan.nests[0], &roles, m));
+    }
+    if plan.nests.iter().all(|n| transposition(k, plan, n, m.bits as usize).is_some()) {
+        return make("transpose", &[("bits", m.bits), ("m", 4), ("m_block", 64), ("n", 1), ("n_block", 1024)]);
     }
     let reduces = plan.nests.iter().any(|n| n.reduction.contains(&true));
     let written = |n: &Nest| {

@@ -1,6 +1,6 @@
 //! Contractions: which dimension is which, and the sizes of their tiles.
-use super::{Machine, lanes};
-use crate::host::kernel::{Kernel, Nest, Output, Plan, Poly};
+use super::{Machine, lanes, vector_dim};
+use crate::host::kernel::{Access, Kernel, Nest, Output, Plan, Poly};
 
 /// What the dimensions of a contraction are.
 #[derive(Clone, Debug)]
@@ -102,4 +102,18 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6]
         }
     }
     [("bits", m.bits), ("m", tile), ("m_block", m_block), ("n", n), ("n_block", n_block), ("pack", r.pack.is_some() as i64)]
+}
+
+/// The roles in a parallel nest that writes along one dimension and reads along another: blocks of both keep lines of both in the caches.
+pub fn transposition(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> Option<Roles> {
+    let vector = vector_dim(k, plan, nest, 0)?;
+    let reads: Vec<&Access> = nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| s.reads()).collect();
+    let across = |d: &usize| {
+        let along = |a: &&Access| a.at.coefficient(*d).known() == Some(1) && !matches!(a.at.coefficient(vector).known(), Some(0 | 1));
+        *d != vector && reads.iter().any(|a| along(&a))
+    };
+    let rows = (0..nest.extents.len()).rev().find(across).filter(|_| !nest.reduction.contains(&true))?;
+    let outer = (0..nest.extents.len()).filter(|d| *d != rows && *d != vector).collect();
+    let width = nest.extents[vector].known().map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
+    Some(Roles { vector, lanes: lanes(k, nest, bits).min(width), rows, columns: vector, outer, pack: None })
 }

@@ -1,4 +1,5 @@
-//! Contractions: a register tile of rows by vectors, its running values carried through the reduction loops, inside of blocks that fit the caches.
+//! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values in registers through the reduction loops,
+//! and transpositions.
 use super::{
     body::{Passed, Scope},
     code::{Code, Made},
@@ -8,14 +9,18 @@ use super::{
 };
 use crate::host::{
     kernel::{Access, Buffer, Kernel, Lin, Nest, Plan, Poly, Role, row_major},
-    schedule::{Schedule, contraction},
+    schedule::{Schedule, contraction, transposition},
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
 
 /// The nest of a contraction.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule, threads: Threads) -> Made<()> {
-    let roles = contraction(scope.kernel, plan, schedule.get("bits")).ok_or("has a schedule for contractions, but is none")?;
+    let bits = schedule.get("bits");
+    let roles = match schedule.strategy.as_str() {
+        "contract" => contraction(scope.kernel, plan, bits).ok_or("has a schedule for contractions, but is none")?,
+        _ => transposition(scope.kernel, plan, nest, bits).ok_or("has a schedule for transpositions, but is none")?,
+    };
     let loops = Loops { scope, nest, vector: Some(roles.vector), lanes: roles.lanes, unroll: schedule.get("n").max(1) };
     let copy = match roles.pack.filter(|_| schedule.get("pack") == 1) {
         Some(input) => Some(Panel::new(c, &loops, input)?),
@@ -34,7 +39,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
         roles.outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let part = |i: Value, block: Value, size: Value| -> Made<(Value, Value)> {
             let lo = c.mul(i, block)?;
-            Ok((lo, c.min(c.add(lo, block)?, size)?))
+            Ok((lo, c.end(lo, block, size)?))
         };
         let columns = part(at[roles.outer.len()], n_block, n)?;
         let rows = part(at[roles.outer.len() + 1], m_block, m)?;
