@@ -56,10 +56,11 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     let size = k.buffers.get(shared.buffer)?.element.dtype().ok()?.byte_size() as i64;
     let fits = depth.is_some_and(|d| d * size * 2 * count as i64 <= PANEL);
     let many = nest.extents[rows].known().is_none_or(|n| n >= if contiguous { 64 } else { 16 });
-    if !contiguous && !(matmul && fits && many) {
+    let worth = matmul && fits && many;
+    if !(contiguous || worth) {
         return None;
     }
-    let pack = (matmul && fits && many).then_some(at);
+    let pack = worth.then_some(at);
     Some(Roles { vector, lanes: count, rows, columns, outer, pack })
 }
 
@@ -110,7 +111,7 @@ pub fn transposition(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> Optio
     let reads: Vec<&Access> = nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| s.reads()).collect();
     let across = |d: &usize| {
         let along = |a: &&Access| a.at.coefficient(*d).known() == Some(1) && !matches!(a.at.coefficient(vector).known(), Some(0 | 1));
-        *d != vector && reads.iter().any(|a| along(&a))
+        *d != vector && reads.iter().any(along)
     };
     let rows = (0..nest.extents.len()).rev().find(across).filter(|_| !nest.reduction.contains(&true))?;
     let outer = (0..nest.extents.len()).filter(|d| *d != rows && *d != vector).collect();

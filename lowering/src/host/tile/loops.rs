@@ -26,6 +26,8 @@ pub type Rows = (usize, Value, usize);
 
 /// Fixed loop dimensions.
 pub type Fixed = Vec<Option<Value>>;
+/// What is done inside of the reduction loops: builder, all fixed dimensions, carried values.
+pub type Inside<'a> = dyn FnMut(Code, &Fixed, &[Value]) -> Made<Vec<Value>> + 'a;
 /// What is done with vectors: builder, first index, how many, mask, carried values.
 pub type Chunk<'a> = dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Made<Vec<Value>> + 'a;
 
@@ -172,13 +174,7 @@ impl Loops<'_> {
     }
 
     /// The loops over reduction dimensions that are not fixed and not in vectors.
-    pub fn reductions(
-        &self,
-        c: Code,
-        fixed: &Fixed,
-        carried: &[Value],
-        body: &mut dyn FnMut(Code, &Fixed, &[Value]) -> Made<Vec<Value>>,
-    ) -> Made<Vec<Value>> {
+    pub fn reductions(&self, c: Code, fixed: &Fixed, carried: &[Value], body: &mut Inside<'_>) -> Made<Vec<Value>> {
         let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector;
         let Some(d) = (0..fixed.len()).find(free) else { return body(c, fixed, carried) };
         let (lo, hi) = (c.index(0)?, self.scope.poly(c, &self.nest.extents[d])?);
