@@ -51,11 +51,8 @@ fn infinity(dtype: DType, negative: bool) -> Option<String> {
         DType::BF16 => "7F80",
         _ => return None,
     };
-    Some(if negative {
-        format!("0x{}{}", if bits.starts_with("7F") || bits.starts_with("7C") { "F" } else { "" }, &bits[1..])
-    } else {
-        format!("0x{bits}")
-    })
+    // All begin with a 7; the sign bit makes it an F.
+    Some(if negative { format!("0xF{}", &bits[1..]) } else { format!("0x{bits}") })
 }
 
 const KINDS: &[(&str, &str)] = &[

@@ -70,7 +70,8 @@ impl Poly {
 pub fn row_major(sizes: &[Poly]) -> Vec<Poly> {
     let mut strides = vec![Poly::number(1); sizes.len()];
     for i in (1..sizes.len()).rev() {
-        strides[i - 1] = strides[i].times(&sizes[i]);
+        // Of nothing there are no strides; this way dimensions still differ in them.
+        strides[i - 1] = if sizes[i].is_zero() { strides[i].clone() } else { strides[i].times(&sizes[i]) };
     }
     strides
 }

@@ -2,11 +2,14 @@
 //!
 //! Tensors of a kernel are contiguous, so that every access is an element of a flat buffer and reshapes are nothing at all.
 mod combine;
+mod homes;
 mod index;
+mod merge;
 mod nest;
 mod read;
 
 pub use combine::Combine;
+pub use homes::SCRATCH;
 pub use index::{Div, Lin, Poly, row_major};
 pub use nest::{Nest, Plan, nests};
 pub use read::read;
@@ -127,7 +130,7 @@ pub struct Stage {
 }
 
 /// A kernel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Kernel {
     /// The function.
     pub func: Op,

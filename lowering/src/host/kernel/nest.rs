@@ -1,5 +1,5 @@
 //! Which stages share a loop nest, which dimensions all of a kernel's nests share as rows, and which buffers need memory.
-use super::*;
+use super::{homes::settle, merge::follows, *};
 
 /// Stages that run in the same iterations.
 #[derive(Clone, Debug)]
@@ -10,6 +10,21 @@ pub struct Nest {
     pub extents: Vec<Poly>,
     /// Which of them some stage reduces.
     pub reduction: Vec<bool>,
+    /// Numbers of parallel stages that run once the reductions are done.
+    pub after: Vec<usize>,
+    /// A dimension that was split: outer part, inner part, the size of both together.
+    pub split: Option<(usize, usize, Poly)>,
+}
+
+impl Nest {
+    fn of(k: &Kernel, i: usize) -> Nest {
+        let s = &k.stages[i];
+        Nest { stages: vec![i], extents: s.extents.clone(), reduction: s.reduction.clone(), after: vec![], split: None }
+    }
+    /// All stages in order.
+    pub fn all(&self) -> impl Iterator<Item = usize> {
+        self.stages.iter().chain(&self.after).copied()
+    }
 }
 
 /// The nests of a kernel.
@@ -33,11 +48,12 @@ pub fn nests(k: &mut Kernel) -> Plan {
     let mut all: Vec<Nest> = vec![];
     for i in 0..k.stages.len() {
         match all.last_mut() {
-            Some(last) if fits(k, last, i) => {
+            Some(last) if last.after.is_empty() && fits(k, last, i) => {
                 last.stages.push(i);
                 last.reduction.iter_mut().zip(&k.stages[i].reduction).for_each(|(a, b)| *a |= b);
             }
-            _ => all.push(Nest { stages: vec![i], extents: k.stages[i].extents.clone(), reduction: k.stages[i].reduction.clone() }),
+            Some(last) if follows(k, last, i) => last.after.push(i),
+            _ => all.push(Nest::of(k, i)),
         }
     }
     let passed = (0..k.buffers.len()).map(|b| k.buffers[b].role == Role::Temporary && passed_on(k, &all, b)).collect();
@@ -61,7 +77,9 @@ pub fn nests(k: &mut Kernel) -> Plan {
         while d + 1 < plan.nests[n].extents.len() {
             if collapsible(k, &plan.nests[n], d) { collapse(k, &mut plan.nests[n], d) } else { d += 1 }
         }
+        split(k, &mut plan.nests[n]);
     }
+    settle(k, &mut plan);
     plan
 }
 
@@ -111,13 +129,13 @@ fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
 }
 
 fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
-    nest.stages.iter().flat_map(|s| &k.stages[*s].outputs)
+    nest.all().flat_map(|s| &k.stages[s].outputs)
 }
 
 /// Whether only stages of the writing nest read a buffer.
-fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
+pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     nests.iter().all(|n| {
-        let reads = n.stages.iter().any(|s| k.stages[*s].reads().any(|r| r.buffer == b) || k.stages[*s].captured.contains(&b));
+        let reads = n.all().any(|s| k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b));
         !reads || writers(k, n).any(|o| o.access.buffer == b)
     })
 }
@@ -125,14 +143,14 @@ fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
 fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
     let mut written: Vec<(usize, bool)> = vec![];
     for n in nests {
-        let reads = |b: usize| n.stages.iter().any(|s| k.stages[*s].reads().any(|r| r.buffer == b) || k.stages[*s].captured.contains(&b));
+        let reads = |b: usize| n.all().any(|s| k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b));
         let overlaps = |b: usize, filled: bool| writers(k, n).any(|o| o.access.buffer == b && filled);
         if written.iter().any(|(b, filled)| reads(*b) || overlaps(*b, *filled)) {
             return true;
         }
-        for s in &n.stages {
-            let filled = matches!(k.stages[*s].body, Body::Fill(_));
-            written.extend(k.stages[*s].outputs.iter().map(|o| (o.access.buffer, filled)));
+        for s in n.all() {
+            let filled = matches!(k.stages[s].body, Body::Fill(_));
+            written.extend(k.stages[s].outputs.iter().map(|o| (o.access.buffer, filled)));
         }
     }
     false
@@ -178,8 +196,8 @@ fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
 /// Whether dimensions `d` and `d + 1` are one for all that the nest does.
 fn collapsible(k: &Kernel, nest: &Nest, d: usize) -> bool {
     let inner = &nest.extents[d + 1];
-    nest.stages.iter().all(|i| {
-        let mut s = k.stages[*i].clone();
+    nest.all().all(|i| {
+        let mut s = k.stages[i].clone();
         let asked: Vec<Lin> = s.indexed.iter().filter_map(|i| s.dims.get(*i).cloned()).collect();
         let kinds = s.reduction[d] == s.reduction[d + 1] && nest.reduction[d] == nest.reduction[d + 1];
         let fits = s
@@ -193,14 +211,40 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
     nest.extents[d] = nest.extents[d].times(&nest.extents[d + 1]);
     nest.extents.remove(d + 1);
     nest.reduction.remove(d + 1);
-    for i in &nest.stages {
-        let s = &mut k.stages[*i];
+    for i in nest.all().collect::<Vec<_>>() {
+        let s = &mut k.stages[i];
         s.extents = nest.extents.clone();
         s.reduction.remove(d + 1);
         s.substitute(&nest.extents, &|x| match x {
             x if x < d => Lin::dim(x),
             x if x == d => Lin::default(),
             x => Lin::dim(x - 1),
+        });
+    }
+}
+
+/// Splits a dimension that is the inner part of a blocked layout, such as weights as `[N/32, K, 32]`, so that no division is left.
+fn split(k: &mut Kernel, nest: &mut Nest) {
+    let blocked = |at: &Lin| {
+        at.rest.iter().find_map(|(r, _)| {
+            let d = r.of.as_dim().filter(|d| r.by >= 8 && !nest.reduction[*d])?;
+            Some((d, r.by, nest.extents[d].known()?))
+        })
+    };
+    let found = nest.all().flat_map(|s| k.stages[s].reads().map(|a| blocked(&a.at)).collect::<Vec<_>>()).flatten().next();
+    let Some((d, by, size)) = found else { return };
+    nest.extents[d] = Poly::number((size + by - 1) / by);
+    nest.extents.insert(d + 1, Poly::number(by));
+    nest.reduction.insert(d + 1, false);
+    nest.split = (size % by != 0).then(|| (d, d + 1, Poly::number(size)));
+    for i in nest.all().collect::<Vec<_>>() {
+        let s = &mut k.stages[i];
+        s.extents = nest.extents.clone();
+        s.reduction.insert(d + 1, false);
+        s.substitute(&nest.extents, &|x| match x {
+            x if x < d => Lin::dim(x),
+            x if x == d => Lin::dim(d).times(&Poly::number(by)).plus(&Lin::dim(d + 1)),
+            x => Lin::dim(x + 1),
         });
     }
 }

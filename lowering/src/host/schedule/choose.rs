@@ -1,11 +1,12 @@
 //! What a schedule says, and how it is chosen.
+use super::{contract, contraction, transposition};
 use crate::host::kernel::{Kernel, Nest, Plan, Poly};
 use kiln_dialects::{ir::*, value::DType};
 
 /// The parameters of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// `loops`, `rows`, `reduce`, `contract` or `scalar`.
+    /// `loops`, `rows`, `reduce`, `contract`, `transpose` or `scalar`.
     pub strategy: String,
     /// Parameters in order of their names.
     pub parameters: Vec<(String, i64)>,
@@ -46,8 +47,9 @@ impl Schedule {
             "loops" | "reduce" => Ok(&["bits", "block", "nontemporal", "tasks", "tile", "unroll"]),
             "rows" => Ok(&["bits", "block", "unroll"]),
             "scalar" => Ok(&["block"]),
-            "contract" => Ok(&["bits", "k", "m", "m_block", "n", "n_block"]),
-            _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract scalar")),
+            "contract" => Ok(&["bits", "m", "m_block", "n", "n_block", "pack"]),
+            "transpose" => Ok(&["bits", "m", "m_block", "n", "n_block"]),
+            _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract transpose scalar")),
         }
     }
 }
@@ -61,7 +63,7 @@ pub fn lanes(k: &Kernel, nest: &Nest, bits: usize) -> usize {
             widest = widest.max(d.byte_size() * 8 * usize::from(d != DType::I1));
         }
     };
-    for s in nest.stages.iter().filter_map(|s| k.stages.get(*s)) {
+    for s in nest.all().filter_map(|s| k.stages.get(s)) {
         s.reads().chain(s.outputs.iter().map(|o| &o.access)).filter_map(|a| k.buffers.get(a.buffer)).for_each(|b| see(b.element));
         let inner = walk(s.op);
         inner.iter().filter(|o| **o != s.op).flat_map(|o| o.results()).for_each(|r| see(r.ty()));
@@ -84,7 +86,7 @@ pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<u
             Some(0 | 1) => 0,
             _ => 8,
         };
-        for s in nest.stages.iter().filter_map(|s| k.stages.get(*s)) {
+        for s in nest.all().filter_map(|s| k.stages.get(s)) {
             if nest.reduction[d] {
                 let parts = |o: &crate::host::kernel::Output| !o.reduces || o.combine.as_ref().is_some_and(|c| identity(c).is_some());
                 if !s.outputs.iter().all(parts) {
@@ -127,17 +129,22 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
         parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect(),
     };
     let work = |n: &Nest| Poly::product(&n.extents).known();
-    let short = plan.nests.iter().all(|n| n.stages.iter().map(|s| walk(k.stages[*s].op).len()).sum::<usize>() < 16);
+    let short = plan.nests.iter().all(|n| n.all().map(|s| walk(k.stages[s].op).len()).sum::<usize>() < 16);
     if plan.dependent {
         let per_row: Option<i64> = plan.nests.iter().map(|n| Poly::product(&n.extents[plan.rows..]).known()).sum();
         let block = per_row.map_or(1, |w| (LEAST / w.max(1)).clamp(1, 1024));
         return make("rows", &[("bits", m.bits), ("block", block), ("unroll", if short { 4 } else { 2 })]);
     }
+    if let Some(roles) = contraction(k, plan, m.bits as usize) {
+        return make("contract", &contract(&plan.nests[0], &roles, m));
+    }
+    if plan.nests.iter().all(|n| transposition(k, plan, n, m.bits as usize).is_some()) {
+        return make("transpose", &[("bits", m.bits), ("m", 4), ("m_block", 64), ("n", 1), ("n_block", 1024)]);
+    }
     let reduces = plan.nests.iter().any(|n| n.reduction.contains(&true));
     let written = |n: &Nest| {
-        n.stages
-            .iter()
-            .flat_map(|s| &k.stages[*s].outputs)
+        n.all()
+            .flat_map(|s| &k.stages[s].outputs)
             .filter_map(|o| {
                 let b = k.buffers.get(o.access.buffer)?;
                 Some(Poly::product(&b.sizes).known()? * b.element.dtype().ok()?.byte_size() as i64)

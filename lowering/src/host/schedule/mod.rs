@@ -1,7 +1,7 @@
 //! `kiln-schedule`: says on each kernel how it is computed.
 //!
 //! Why: strategy and sizes are decisions, so they stand in the IR, where they can be read, edited and searched over. Strategies: `loops` (all
-//! parallel), `rows` (stages that share rows, such as softmax and norms), `reduce`, `contract` (matmuls and convolutions), `scalar`.
+//! parallel), `rows` (stages that share rows, such as softmax and norms), `reduce`, `contract` (matmuls and convolutions), `transpose`, `scalar`.
 //!
 //! Numerics: exact; nothing is computed differently yet.
 //!
@@ -10,8 +10,10 @@
 //! after:   func.func @k0(…) attributes {kiln.schedule = #kiln.schedule<"rows", {bits = 512, block = 16, unroll = 4}>}
 //! ```
 mod choose;
+mod contraction;
 
 pub use choose::{Machine, Schedule, choose, lanes, vector_dim};
+pub use contraction::{Roles, contract, contraction, transposition};
 
 use crate::host::{kernel, kernels_of};
 use kiln_dialects::{ir::*, rules::Level};

@@ -3,7 +3,7 @@ use super::{
     code::{Code, Made},
     lanes::{Lanes, Val},
 };
-use crate::host::kernel::{Access, Body, Init, Kernel, Lin, Nest, Poly, Stage};
+use crate::host::kernel::{Access, Body, Init, Kernel, Lin, Poly, Stage};
 use kiln_dialects::ir::*;
 use std::collections::HashMap;
 
@@ -71,10 +71,10 @@ impl Scope<'_> {
             Init::Load(a) => Some(self.read(c, a, dims, lanes, passed)?),
         })
     }
-    /// All stages of a nest. `running` are the values of reducing outputs, in order; they are replaced.
-    pub fn iteration(&self, c: Code, nest: &Nest, dims: &[Val], lanes: Lanes, running: &mut [Value], passed: &mut Passed) -> Made<()> {
+    /// These stages. `running` are the values of reducing outputs, in order; they are replaced.
+    pub fn iteration(&self, c: Code, stages: &[usize], dims: &[Val], lanes: Lanes, running: &mut [Value], passed: &mut Passed) -> Made<()> {
         let mut next = running.iter_mut();
-        for i in &nest.stages {
+        for i in stages {
             let s = self.kernel.stages.get(*i).ok_or("has a stage that is not there")?;
             let mut slots = vec![];
             let mut values = vec![];

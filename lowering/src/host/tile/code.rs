@@ -15,6 +15,21 @@ pub fn known(v: Value) -> Option<i64> {
     v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(|a| a.as_i64())
 }
 
+/// A value as another one plus a number, or as just a number.
+fn offset(v: Value) -> (Option<Value>, i64) {
+    if let Some(k) = known(v) {
+        return (None, k);
+    }
+    let sum = v.def().filter(|d| d.is("arith.addi"));
+    sum.and_then(|d| Some((Some(d.operand(0)), known(d.operand(1))?))).unwrap_or((Some(v), 0))
+}
+
+/// How far `b` is from `a`, if that is a number.
+pub fn distance(a: Value, b: Value) -> Option<i64> {
+    let ((x, i), (y, j)) = (offset(a), offset(b));
+    (x == y).then_some(j - i)
+}
+
 impl Code {
     /// The context.
     pub fn ctx(self) -> Ctx {
@@ -46,13 +61,18 @@ impl Code {
             (Some(x), Some(y)) => self.index(x + y),
             (Some(0), _) => Ok(b),
             (_, Some(0)) => Ok(a),
+            (Some(_), None) => self.add(b, a),
+            (None, Some(k)) => match offset(a) {
+                (Some(base), j) if j != 0 => self.add(base, self.index(j + k)?),
+                _ => self.binary("arith.addi", a, b),
+            },
             _ => self.binary("arith.addi", a, b),
         }
     }
     /// A difference.
     pub fn sub(self, a: Value, b: Value) -> Made<Value> {
-        match (known(a), known(b)) {
-            (Some(x), Some(y)) => self.index(x - y),
+        match (distance(b, a), known(b)) {
+            (Some(k), _) => self.index(k),
             (_, Some(0)) => Ok(a),
             _ => self.binary("arith.subi", a, b),
         }
@@ -96,15 +116,21 @@ impl Code {
             _ => self.binary("arith.minsi", a, b),
         }
     }
+    /// Where the part of `size` ends that starts at `lo`; all parts but the last have `block`.
+    pub fn end(self, lo: Value, block: Value, size: Value) -> Made<Value> {
+        let next = self.add(lo, block)?;
+        match (known(block), known(size)) {
+            (Some(b), Some(n)) if b > 0 && n % b == 0 => Ok(next),
+            (Some(b), Some(n)) if b > n && known(lo) == Some(0) => Ok(size),
+            _ => self.min(next, size),
+        }
+    }
     /// `scf.for` from `lo` to `hi`; no loop if it is known that there are no iterations.
     pub fn each(self, lo: Value, hi: Value, step: i64, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
-        if let (Some(l), Some(h)) = (known(lo), known(hi)) {
-            if l >= h {
-                return Ok(carried.to_vec());
-            }
-            if l + step >= h {
-                return body(self, lo, carried);
-            }
+        match distance(lo, hi) {
+            Some(n) if n <= 0 => return Ok(carried.to_vec()),
+            Some(n) if n <= step => return body(self, lo, carried),
+            _ => {}
         }
         let operands: Vec<Value> = [&[lo, hi, self.index(step)?], carried].concat();
         let types: Vec<Type> = carried.iter().map(|v| v.ty()).collect();

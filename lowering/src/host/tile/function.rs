@@ -5,14 +5,12 @@ use super::{
     tasks,
 };
 use crate::host::{
-    kernel::{Kernel, Plan, Poly, Role},
+    kernel::{Kernel, Plan, Poly, Role, SCRATCH},
     schedule::Schedule,
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
 
-/// Most bytes of scratch on the stack.
-const SCRATCH: i64 = 64 << 10;
 /// A size in `kiln.sizes` that is neither a number nor an argument.
 const DERIVED: i64 = i64::MIN;
 
@@ -134,16 +132,7 @@ fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Made<Value
 /// Scratch for a temporary: as much as one row of it spans.
 fn local(c: Code, k: &Kernel, buffer: usize, total: &mut i64) -> Made<Value> {
     let element = k.buffers[buffer].element;
-    let mut most = 1;
-    for s in &k.stages {
-        for o in s.outputs.iter().filter(|o| o.access.buffer == buffer) {
-            let mut span = o.access.at.constant.clone().plus(&Poly::number(1));
-            for (d, p) in &o.access.at.dims {
-                span = span.plus(&p.times(&s.extents[*d].plus(&Poly::number(-1))));
-            }
-            most = most.max(span.known().ok_or("has an intermediate of dynamic size, which no strategy keeps yet")?);
-        }
-    }
+    let most = k.span(buffer, 0).ok_or("has an intermediate of dynamic size that no result has room for")?;
     *total += most * element.dtype()?.byte_size() as i64;
     if *total > SCRATCH {
         return Err(format!("has intermediates of more than {SCRATCH} bytes"));

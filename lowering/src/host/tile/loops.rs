@@ -21,16 +21,22 @@ pub struct Loops<'a> {
     pub unroll: usize,
 }
 
+/// Consecutive indices of a parallel dimension, computed at once: dimension, first, how many.
+pub type Rows = (usize, Value, usize);
+
 /// Fixed loop dimensions.
 pub type Fixed = Vec<Option<Value>>;
-type Chunk<'a> = dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Made<Vec<Value>> + 'a;
+/// What is done inside of the reduction loops: builder, all fixed dimensions, carried values.
+pub type Inside<'a> = dyn FnMut(Code, &Fixed, &[Value]) -> Made<Vec<Value>> + 'a;
+/// What is done with vectors: builder, first index, how many, mask, carried values.
+pub type Chunk<'a> = dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Made<Vec<Value>> + 'a;
 
 impl Loops<'_> {
     /// The loops around what is not fixed yet; the vector dimension runs over `range`.
     pub fn emit(&self, c: Code, fixed: &Fixed, range: Option<(Value, Value)>) -> Made<()> {
         let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector && !self.nest.reduction[*d];
         if let Some(d) = (0..fixed.len()).find(free) {
-            let (lo, hi) = (c.index(0)?, self.scope.poly(c, &self.nest.extents[d])?);
+            let (lo, hi) = (c.index(0)?, self.size(c, d, fixed)?);
             c.each(lo, hi, 1, &[], &mut |c, i, _| {
                 let mut fixed = fixed.clone();
                 fixed[d] = Some(i);
@@ -38,20 +44,32 @@ impl Loops<'_> {
             })?;
             return Ok(());
         }
-        let Some(v) = self.vector else { return self.parallel(c, fixed, None, 1, None) };
+        let Some(v) = self.vector else { return self.parallel(c, fixed, None, 1, None, None) };
         let (lo, hi) = match range {
             Some(range) => range,
-            None => (c.index(0)?, self.scope.poly(c, &self.nest.extents[v])?),
+            None => (c.index(0)?, self.size(c, v, fixed)?),
         };
         if self.nest.reduction[v] {
             return self.reduced(c, fixed, lo, hi);
         }
-        self.chunks(c, lo, hi, &[], &mut |c, i, count, mask, _| self.parallel(c, fixed, Some(i), count, mask).map(|()| vec![]))?;
+        self.chunks(c, lo, hi, &[], &mut |c, i, count, mask, _| self.parallel(c, fixed, Some(i), count, mask, None).map(|()| vec![]))?;
         Ok(())
     }
 
+    /// How far a dimension goes: the last inner part of one that was split may be shorter.
+    pub fn size(&self, c: Code, d: usize, fixed: &Fixed) -> Made<Value> {
+        let size = self.scope.poly(c, &self.nest.extents[d])?;
+        match &self.nest.split {
+            Some((outer, inner, both)) if *inner == d => {
+                let before = c.mul(fixed[*outer].ok_or("has a split dimension out of order")?, size)?;
+                c.min(size, c.sub(self.scope.poly(c, both)?, before)?)
+            }
+            _ => Ok(size),
+        }
+    }
+
     /// `lo` to `hi` in groups of vectors, then in vectors, then what is left under a mask.
-    fn chunks(&self, c: Code, lo: Value, hi: Value, carried: &[Value], f: &mut Chunk<'_>) -> Made<Vec<Value>> {
+    pub fn chunks(&self, c: Code, lo: Value, hi: Value, carried: &[Value], f: &mut Chunk<'_>) -> Made<Vec<Value>> {
         let (mut at, mut values) = (lo, carried.to_vec());
         let groups = if self.unroll > 1 { vec![self.unroll, 1] } else { vec![1] };
         for count in groups {
@@ -77,7 +95,7 @@ impl Loops<'_> {
     }
 
     /// Loop dimensions as values; what is not fixed is 0, for addresses that do not have it.
-    fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Made<Vec<Val>> {
+    pub fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Made<Vec<Val>> {
         let one = |(d, v): (usize, &Option<Value>)| match (v, vector) {
             (Some(v), _) => Ok(Val::One(*v)),
             (None, Some(x)) if Some(d) == self.vector => Ok(x),
@@ -86,38 +104,64 @@ impl Loops<'_> {
         fixed.iter().enumerate().map(one).collect()
     }
 
-    fn lane(&self, c: Code, start: Value, nth: usize) -> Made<Val> {
+    /// Index of the first lane of the `nth` vector, and of those beside it.
+    pub fn lane(&self, c: Code, start: Value, nth: usize) -> Made<Val> {
         let i = c.add(start, c.index((nth * self.lanes) as i64)?)?;
         Ok(if self.lanes == 1 { Val::One(i) } else { Val::Steps(i, 1) })
     }
 
-    /// The reduction loops, of `count` vectors of a parallel dimension; the results are stored.
-    fn parallel(&self, c: Code, fixed: &Fixed, start: Option<Value>, count: usize, mask: Option<Value>) -> Made<()> {
+    /// The reduction loops, of `count` vectors of a parallel dimension and `rows` of another; then what follows on the results.
+    pub fn parallel(
+        &self,
+        c: Code,
+        fixed: &Fixed,
+        start: Option<Value>,
+        count: usize,
+        mask: Option<Value>,
+        rows: Option<Rows>,
+    ) -> Made<()> {
         let lanes = Lanes { count: if start.is_some() { self.lanes } else { 1 }, mask };
-        let at: Vec<Option<Val>> = (0..count).map(|n| start.map(|s| self.lane(c, s, n)).transpose()).collect::<Made<_>>()?;
+        let mut at: Vec<(Option<usize>, Option<usize>)> = vec![];
+        for row in 0..rows.map_or(1, |r| r.2) {
+            at.extend((0..count).map(|n| (rows.map(|_| row), start.map(|_| n))));
+        }
+        let dims = |c: Code, fixed: &Fixed, (row, n): (Option<usize>, Option<usize>)| -> Made<Vec<Val>> {
+            let mut fixed = fixed.clone();
+            if let (Some((d, first, _)), Some(row)) = (rows, row) {
+                fixed[d] = Some(c.add(first, c.index(row as i64)?)?);
+            }
+            let vector = if let (Some(s), Some(n)) = (start, n) { Some(self.lane(c, s, n)?) } else { None };
+            self.dims(c, &fixed, vector)
+        };
         let mut running = vec![];
         for x in &at {
-            let dims = self.dims(c, fixed, *x)?;
+            let dims = dims(c, fixed, *x)?;
             for o in self.reducing() {
                 let init = self.scope.start(c, &o.init, &dims, lanes, &Passed::new())?;
                 running.push(lanes.many(c, init.ok_or("reduces into a tensor without contents")?)?);
             }
         }
-        let each = running.len() / count.max(1);
-        let results = self.reductions(c, fixed, &running, &mut |c, fixed, running| {
+        let each = running.len() / at.len().max(1);
+        let mut reserved = fixed.clone();
+        if let Some((d, first, _)) = rows {
+            reserved[d] = Some(first);
+        }
+        let results = self.reductions(c, &reserved, &running, &mut |c, fixed, running| {
             let mut running = running.to_vec();
             for (n, x) in at.iter().enumerate() {
-                let dims = self.dims(c, fixed, *x)?;
-                self.scope.iteration(c, self.nest, &dims, lanes, &mut running[n * each..(n + 1) * each], &mut Passed::new())?;
+                let dims = dims(c, fixed, *x)?;
+                self.scope.iteration(c, &self.nest.stages, &dims, lanes, &mut running[n * each..(n + 1) * each], &mut Passed::new())?;
             }
             Ok(running)
         })?;
         for (n, x) in at.iter().enumerate() {
-            let dims = self.dims(c, fixed, *x)?;
+            let (dims, mut passed) = (dims(c, fixed, *x)?, Passed::new());
             for (o, v) in self.reducing().zip(&results[n * each..]) {
                 let v = if lanes.count == 1 { Val::One(*v) } else { Val::Many(*v) };
                 self.write(c, o, &dims, lanes, v)?;
+                passed.insert(o.access.clone(), v);
             }
+            self.scope.iteration(c, &self.nest.after, &dims, lanes, &mut [], &mut passed)?;
         }
         Ok(())
     }
@@ -130,13 +174,7 @@ impl Loops<'_> {
     }
 
     /// The loops over reduction dimensions that are not fixed and not in vectors.
-    fn reductions(
-        &self,
-        c: Code,
-        fixed: &Fixed,
-        carried: &[Value],
-        body: &mut dyn FnMut(Code, &Fixed, &[Value]) -> Made<Vec<Value>>,
-    ) -> Made<Vec<Value>> {
+    pub fn reductions(&self, c: Code, fixed: &Fixed, carried: &[Value], body: &mut Inside<'_>) -> Made<Vec<Value>> {
         let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector;
         let Some(d) = (0..fixed.len()).find(free) else { return body(c, fixed, carried) };
         let (lo, hi) = (c.index(0)?, self.scope.poly(c, &self.nest.extents[d])?);
@@ -166,7 +204,7 @@ impl Loops<'_> {
                     let dims = self.dims(c, fixed, Some(self.lane(c, i, n)?))?;
                     let mine = &mut running[n * each..(n + 1) * each];
                     let old = mine.to_vec();
-                    self.scope.iteration(c, self.nest, &dims, lanes, mine, &mut Passed::new())?;
+                    self.scope.iteration(c, &self.nest.stages, &dims, lanes, mine, &mut Passed::new())?;
                     if let Some(m) = mask {
                         for (new, old) in mine.iter_mut().zip(old) {
                             *new = c.op("arith.select", &[m, *new, old], old.ty(), &[])?;
@@ -177,7 +215,7 @@ impl Loops<'_> {
             })
         })?;
         let dims = self.dims(c, fixed, None)?;
-        let one = Lanes { count: 1, mask: None };
+        let (one, mut passed) = (Lanes { count: 1, mask: None }, Passed::new());
         for (i, o) in self.reducing().enumerate() {
             let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
             let (name, scalar) = (combine.op.name(), combine.op.result(0).ty());
@@ -200,7 +238,8 @@ impl Loops<'_> {
                 value = c.op(&name, &[init, value], scalar, &attrs)?;
             }
             self.write(c, o, &dims, one, Val::One(value))?;
+            passed.insert(o.access.clone(), Val::One(value));
         }
-        Ok(())
+        self.scope.iteration(c, &self.nest.after, &dims, one, &mut [], &mut passed)
     }
 }

@@ -12,6 +12,7 @@
 //! ```
 mod body;
 mod code;
+mod contract;
 mod function;
 mod lanes;
 mod loops;

@@ -1,7 +1,8 @@
 //! Which part of a kernel a thread computes: balanced blocks of consecutive tasks, from its number and how many there are.
 use super::{
     body::Scope,
-    code::{Code, Made},
+    code::{Code, Made, known},
+    contract,
     loops::{Fixed, Loops},
 };
 use crate::host::{
@@ -24,7 +25,9 @@ pub fn share(c: Code, tasks: Value, (tid, nth): Threads) -> Made<(Value, Value)>
 pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
     let mut all = vec![];
     for (n, size) in sizes.iter().enumerate().rev() {
-        if n == 0 {
+        if known(*size) == Some(1) {
+            all.push(c.index(0)?);
+        } else if n == 0 {
             all.push(i);
         } else {
             all.push(c.rem(i, *size)?);
@@ -39,7 +42,7 @@ pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: Threads) -> Made<()> {
     match schedule.strategy.as_str() {
         _ if plan.dependent => rows(c, scope, plan, schedule, threads),
-        "contract" => Err("has no contraction".into()),
+        "contract" | "transpose" => plan.nests.iter().try_for_each(|n| contract::emit(c, scope, plan, n, schedule, threads)),
         _ => plan.nests.iter().try_for_each(|n| independent(c, scope, plan, n, schedule, threads)),
     }
 }
@@ -74,7 +77,7 @@ fn rows(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: T
 }
 
 /// The thread's part of `total` iterations, in whole blocks.
-fn blocks(c: Code, total: Value, block: usize, threads: Threads, f: &mut dyn FnMut(Code, Value) -> Made<()>) -> Made<()> {
+pub fn blocks(c: Code, total: Value, block: usize, threads: Threads, f: &mut dyn FnMut(Code, Value) -> Made<()>) -> Made<()> {
     let block = c.index(block as i64)?;
     let (begin, end) = share(c, c.ceil_div(total, block)?, threads)?;
     let (lo, hi) = (c.mul(begin, block)?, c.min(c.mul(end, block)?, total)?);
@@ -114,6 +117,6 @@ fn independent(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &
         let mut fixed = none.clone();
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let lo = c.mul(*at.last().ok_or("has no tile")?, tile)?;
-        loops.emit(c, &fixed, Some((lo, c.min(c.add(lo, tile)?, length)?)))
+        loops.emit(c, &fixed, Some((lo, c.end(lo, tile, length)?)))
     })
 }
