@@ -10,3 +10,7 @@ pub use kiln_passes as passes;
 
 pub mod capture;
 pub mod docs;
+pub mod nn;
+pub mod tensor;
+
+pub use tensor::{trace, trace_all};

@@ -1,0 +1,5 @@
+//! x
+/// Weights that do not fit.
+#[derive(Debug, thiserror::Error)]
+#[error("x")]
+pub struct WeightsError;
