@@ -281,6 +281,11 @@ impl Graph {
         drop(state);
         self.made(place, "constant", made)
     }
+    /// Records an error that is none of an op on tensors, and gives a poisoned tensor.
+    #[track_caller]
+    pub(crate) fn failed<'t>(&'t self, op: &str, reason: String) -> Tensor<'t> {
+        self.refuse(Location::caller(), op, reason, &[])
+    }
     /// While the result lives, ops have this place, unless a frame is there already. For functions that are called by a user and are made of
     /// several ops: `let _frame = graph.frame(Location::caller());` in a function with `#[track_caller]`.
     pub fn frame(&self, place: &'static Location<'static>) -> Frame<'_> {
