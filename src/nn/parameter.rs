@@ -126,7 +126,9 @@ impl Parameter {
             Init::Constant(x) => vec![x; n],
             Init::Uniform(b) => (0..n).map(|_| (2.0 * random.unit() - 1.0) * b).collect(),
             // Box and Muller, 1958.
-            Init::Normal => (0..n).map(|_| (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()).collect(),
+            Init::Normal => {
+                (0..n).map(|_| (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()).collect()
+            }
         };
         let data = if self.dtype.is_float() {
             Data::F(numbers.into_iter().map(|x| self.dtype.round(x)).collect())

@@ -7,12 +7,8 @@ impl Graph {
     /// Zeros.
     #[track_caller]
     pub fn zeros<'t>(&'t self, shape: impl Shape<'t>, dtype: DType) -> Tensor<'t> {
-        let [r] = self.exactly(
-            Location::caller(),
-            "zeros",
-            "aten.zeros.default",
-            vec![("size", shape.dims().into()), ("dtype", dtype.into())],
-        );
+        let [r] =
+            self.exactly(Location::caller(), "zeros", "aten.zeros.default", vec![("size", shape.dims().into()), ("dtype", dtype.into())]);
         r
     }
     /// Ones.

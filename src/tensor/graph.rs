@@ -89,15 +89,15 @@ impl Drop for Frame<'_> {
 
 impl State {
     /// The location of an op that is made now.
-    pub fn loc(&self, place: Place) -> Loc {
+    pub(super) fn loc(&self, place: Place) -> Loc {
         Loc::file(self.cx.b.ctx, place.file(), place.line(), place.column())
     }
     /// The place of the innermost frame, else the given one.
-    pub fn place(&self, place: Place) -> Place {
+    pub(super) fn place(&self, place: Place) -> Place {
         self.frames.last().copied().unwrap_or(place)
     }
     /// `base`, or with a number behind it if that is taken.
-    pub fn unique(&mut self, base: &str, named: Named) -> String {
+    pub(super) fn unique(&mut self, base: &str, named: Named) -> String {
         let mut name = base.to_string();
         for i in 1.. {
             if !self.names.contains_key(&name) {
@@ -109,7 +109,7 @@ impl State {
         name
     }
     /// Takes what was made since the last call into the facts.
-    pub fn advance(&mut self) -> Result<(), String> {
+    pub(super) fn advance(&mut self) -> Result<(), String> {
         let first = |s: &State| s.cx.b.block().first();
         let mut next = self.last.map_or_else(|| first(self), Op::next);
         while let Some(op) = next {
@@ -397,7 +397,8 @@ impl Graph {
     pub(super) fn failure(&self) -> TraceError {
         TraceError::Ops(self.state.borrow().errors.clone())
     }
-    pub(super) fn verdict(&self) -> Result<(), TraceError> {
+    /// Err: the ops so far that cannot be.
+    pub fn check(&self) -> Result<(), TraceError> {
         if self.state.borrow().errors.is_empty() { Ok(()) } else { Err(self.failure()) }
     }
     /// Values and names of the results.
@@ -409,7 +410,7 @@ impl Graph {
             let Some(alias) = t.node.alias.filter(|_| own) else {
                 let reason = if own { "has no value" } else { "belongs to another trace" };
                 drop(state);
-                self.verdict()?;
+                self.check()?;
                 return Err(TraceError::Module(format!("result {i} {reason}")));
             };
             values.push(state.cx.get(alias).map_err(TraceError::Module)?);

@@ -50,7 +50,8 @@ impl<'t> Tensor<'t> {
         match self.differs_at_end(shape) {
             Some(reason) => self.refuse("layer_norm", reason),
             None => {
-                let args = vec![("normalized_shape", shape.into()), ("weight", weight.into()), ("bias", bias.into()), ("eps", epsilon.into())];
+                let args =
+                    vec![("normalized_shape", shape.into()), ("weight", weight.into()), ("bias", bias.into()), ("eps", epsilon.into())];
                 self.input_row("layer_norm", "aten.layer_norm.default", args)
             }
         }

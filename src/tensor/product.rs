@@ -31,7 +31,9 @@ impl<'t> Tensor<'t> {
         }
         let (a, b) = (self.size(0), other.size(0));
         match (a.known(), b.known()) {
-            (Some(x), Some(y)) if x != y => self.graph.refuse(Location::caller(), "bmm", format!("has batches of {x} and {y}"), &[self, other]),
+            (Some(x), Some(y)) if x != y => {
+                self.graph.refuse(Location::caller(), "bmm", format!("has batches of {x} and {y}"), &[self, other])
+            }
             _ => self.call("bmm", "aten.bmm.default", [("mat2", other.into())]),
         }
     }
@@ -53,12 +55,7 @@ impl<'t> Tensor<'t> {
             ("is_causal", options.causal.into()),
             ("scale", Arg::optional(options.scale)),
         ];
-        let [r] = self.graph.exactly(
-            Location::caller(),
-            "scaled_dot_product_attention",
-            "aten.scaled_dot_product_attention.default",
-            args,
-        );
+        let [r] = self.graph.exactly(Location::caller(), "scaled_dot_product_attention", "aten.scaled_dot_product_attention.default", args);
         r
     }
 }

@@ -21,6 +21,8 @@ impl Traced {
 
 /// Captures a closure with one result.
 ///
+/// (`examples/trace.rs` is a whole one that runs.)
+///
 /// ```
 /// # use kiln::dialects::value::DType;
 /// let traced = kiln::trace(|g| {
@@ -68,7 +70,7 @@ fn traced(
         let graph = Graph::new(b, top);
         let results = body(&graph).and_then(|results| graph.finish(&results));
         // Errors of ops come before what the closure made of them.
-        let results = graph.verdict().and(results);
+        let results = graph.check().and(results);
         let ended = match &results {
             Ok((values, _)) => b.ret(values).map(|_| ()),
             Err(_) => Err("capture failed".to_string()),
