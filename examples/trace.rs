@@ -19,10 +19,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 pub fn run() -> Result<String, Box<dyn std::error::Error>> {
     // Names are those of PyTorch's state_dict, so `model.load(path)` takes a file that was saved there.
     let model = Sequential::new(&Scope::root().child("net"))
-        .add(|s| Linear::new(s, 4, 8))
+        .layer(|s| Linear::new(s, 4, 8))
         .apply(|x| x.gelu())
-        .add(|s| LayerNorm::new(s, &[8]))
-        .add(|s| Linear::new(s, 8, 3));
+        .layer(|s| LayerNorm::new(s, &[8]))
+        .layer(|s| Linear::new(s, 8, 3));
 
     let traced = kiln::trace(|g| {
         let batch = g.dim("batch", 1..=512);

@@ -2,12 +2,7 @@
 //!
 //! An index is linear in the loop dimensions as long as it can be; that is what an `affine_map` of linalg can say, and what a fused access is
 //! compared by. The rest is a small tree over SSA sizes and data.
-use kiln_dialects::{
-    ir::*,
-    ops::*,
-    rules::tensor_type,
-    sym::{Atom, Dim as SymDim},
-};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::{Atom, Dim as SymDim}};
 
 /// A position along one dimension of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +63,9 @@ impl Ix {
     /// The sum.
     pub fn plus(self, other: Ix) -> Ix {
         match (self, other) {
-            (Ix::Lin(a), Ix::Lin(b)) => Ix::Lin(Lin { coef: a.coef.iter().zip(&b.coef).map(|(x, y)| x + y).collect(), add: a.add + b.add }),
+            (Ix::Lin(a), Ix::Lin(b)) => {
+                Ix::Lin(Lin { coef: a.coef.iter().zip(&b.coef).map(|(x, y)| x + y).collect(), add: a.add + b.add })
+            }
             (a, b) if b.known() == Some(0) => a,
             (a, b) if a.known() == Some(0) => b,
             (a, b) => Ix::Add(Box::new(a), Box::new(b)),

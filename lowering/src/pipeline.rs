@@ -31,11 +31,7 @@ pub const STEPS: &[Step] = &[
     Step { from: Level::Prims, pass: "kiln-simplify", why: "cleans up what the expansions wrote without looking" },
     Step { from: Level::Prims, pass: "canonicalize", why: "drops what became dead" },
     Step { from: Level::Prims, pass: "cse", why: "one value is one node of the graph that fusion looks at" },
-    Step {
-        from: Level::Prims,
-        pass: "kiln-fuse",
-        why: "sees the whole graph, so that every value that crosses kernels is one that has to",
-    },
+    Step { from: Level::Prims, pass: "kiln-fuse", why: "sees the whole graph, so that every value that crosses kernels is one that has to" },
     Step { from: Level::Prims, pass: "symbol-dce", why: "a weight that was only computed with at compile time is gone" },
     Step { from: Level::Kernels, pass: "kiln-to-linalg", why: "what is computed, without how" },
     Step { from: Level::Linalg, pass: "kiln-schedule", why: "strategy and sizes, before anything depends on them" },

@@ -19,8 +19,7 @@ impl<'a> SizeValues<'a> {
     /// Reads the sizes of a function's block that are there before `end`, where `builder` inserts new ones.
     pub fn of_host(block: Block, facts: &'a Facts, builder: Builder, end: Op) -> SizeValues<'a> {
         let made = |op: &Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim));
-        let known =
-            block.ops().into_iter().take_while(|op| *op != end).filter(made).map(|op| (facts.size_value(op.result(0)), op.result(0)));
+        let known = block.ops().into_iter().take_while(|op| *op != end).filter(made).map(|op| (facts.size_value(op.result(0)), op.result(0)));
         SizeValues { facts, known: known.filter(|(d, _)| *d != Dim::Unknown).collect(), builder, arith: false }
     }
 

@@ -23,9 +23,9 @@ impl Sequential {
     }
     /// A further layer, made under its own scope. Its ops have the place of this call.
     #[track_caller]
-    pub fn add<M: Module + Send + Sync + 'static>(mut self, make: impl FnOnce(&Scope) -> M) -> Sequential {
-        let layer = make(&self.scope.child(self.layers.len()));
-        self.layers.push((Location::caller(), Layer::Module(Box::new(layer))));
+    pub fn layer<M: Module + Send + Sync + 'static>(mut self, make: impl FnOnce(&Scope) -> M) -> Sequential {
+        let made = make(&self.scope.child(self.layers.len()));
+        self.layers.push((Location::caller(), Layer::Module(Box::new(made))));
         self
     }
     /// A function without weights, such as `|x| x.relu()`.

@@ -122,8 +122,7 @@ impl<'t> Tensor<'t> {
     /// Reversed along dimensions.
     #[track_caller]
     pub fn flip(self, dims: impl Axes) -> Tensor<'t> {
-        let all = |_| (0..self.rank().unwrap_or(0) as i64).collect();
-        let dims: Vec<i64> = dims.axes().map_or_else(|| all(()), |d| d);
+        let dims = dims.axes().unwrap_or_else(|| (0..self.rank().unwrap_or(0) as i64).collect());
         self.call("flip", "aten.flip.default", [("dims", dims.as_slice().into())])
     }
     /// Moved along dimensions, what leaves at one end comes in at the other.

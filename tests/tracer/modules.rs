@@ -23,14 +23,14 @@ impl Model {
             attention: nn::Attention::new(&s.child("attention"), 8, 2).causal(),
             rms: nn::RmsNorm::new(&s.child("rms"), &[8]),
             mlp: nn::Sequential::new(&s.child("mlp"))
-                .add(|s| nn::Linear::new(s, 8, 12))
+                .layer(|s| nn::Linear::new(s, 8, 12))
                 .apply(|x| x.gelu())
-                .add(|s| nn::Linear::without_bias(s, 12, 8)),
+                .layer(|s| nn::Linear::without_bias(s, 12, 8)),
             image: nn::Sequential::new(&s.child("image"))
-                .add(|s| nn::Conv2d::new(s, 2, 4, [3, 3], first))
-                .add(|s| nn::BatchNorm::new(s, 4))
+                .layer(|s| nn::Conv2d::new(s, 2, 4, [3, 3], first))
+                .layer(|s| nn::BatchNorm::new(s, 4))
                 .apply(|x| x.relu())
-                .add(|s| nn::Conv2d::without_bias(s, 4, 3, [1, 2], Convolution::default())),
+                .layer(|s| nn::Conv2d::without_bias(s, 4, 3, [1, 2], Convolution::default())),
         }
     }
     fn trace(&self) -> Result<Traced, TraceError> {
@@ -113,10 +113,10 @@ fn weights_that_were_made_here_are_mutable_and_the_same_in_every_run() {
 fn everything_that_does_not_fit_is_said_at_once() {
     let s = Scope::root();
     let model = nn::Sequential::new(&s.child("mlp"))
-        .add(|s| nn::Linear::new(s, 8, 13))
+        .layer(|s| nn::Linear::new(s, 8, 13))
         .apply(|x| x.relu())
-        .add(|s| nn::Linear::new(s, 12, 8))
-        .add(|s| nn::LayerNorm::new(s, &[8]));
+        .layer(|s| nn::Linear::new(s, 12, 8))
+        .layer(|s| nn::LayerNorm::new(s, &[8]));
     let e = model.load(&root().join("models/nn.safetensors")).expect_err("another model");
     let WeightsError::Mismatch { missing, unexpected, misshapen, .. } = &e else { panic!("{e}") };
     assert_eq!(missing, &["mlp.2.bias", "mlp.3.weight", "mlp.3.bias"]);
@@ -153,7 +153,7 @@ fn files_that_cannot_be_used() {
 #[test]
 fn errors_in_layers_have_the_users_place() {
     let line = line!() + 1;
-    let model = nn::Sequential::new(&Scope::root()).add(|s| nn::Linear::new(s, 5, 2)).apply(|x| x.relu());
+    let model = nn::Sequential::new(&Scope::root()).layer(|s| nn::Linear::new(s, 5, 2)).apply(|x| x.relu());
     let mut call = 0;
     let r = kiln::trace_all(|g| {
         let x = g.input("x", F32, (3, 4));

@@ -17,16 +17,9 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::Sinh | OpKind::Cosh | OpKind::Tanh | OpKind::Pow => ULP,
         OpKind::FloorDiv => EXACT,
         OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Bitcast => EXACT,
-        OpKind::Sym
-        | OpKind::SymExpr
-        | OpKind::Dim
-        | OpKind::BindShape
-        | OpKind::Global
-        | OpKind::GetGlobal
-        | OpKind::Launch
-        | OpKind::Arena
-        | OpKind::ArenaSize
-        | OpKind::Output => EXACT,
+        OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Global | OpKind::GetGlobal | OpKind::Launch | OpKind::Arena | OpKind::ArenaSize | OpKind::Output => {
+            EXACT
+        },
         OpKind::Constant | OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose => EXACT,
         OpKind::Slice | OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather => EXACT,
         OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::ArgMax | OpKind::ArgMin | OpKind::Sort | OpKind::TopK => EXACT,

@@ -95,8 +95,7 @@ fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
         let zero = vec![Size::Static(0); sizes.len()];
         x = b.add(&Slice { input: x, offsets: zero, sizes: joined, strides: vec![1; sizes.len()] })?;
     }
-    let kernel: Vec<i64> =
-        o.weight.ty().dims()[2..].iter().map(|d| d.known()).collect::<Option<_>>().ok_or("has a weight of unknown size")?;
+    let kernel: Vec<i64> = o.weight.ty().dims()[2..].iter().map(|d| d.known()).collect::<Option<_>>().ok_or("has a weight of unknown size")?;
     let extra = o.output_padding.clone().unwrap_or_else(|| vec![0; spatial]);
     let reach = |i: usize| o.dilation[i] * (kernel[i] - 1);
     let low: Vec<i64> = [0, 0].into_iter().chain((0..spatial).map(|i| reach(i) - o.pad_low[i])).collect();

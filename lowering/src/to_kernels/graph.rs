@@ -83,25 +83,7 @@ pub fn heavy(kind: OpKind) -> bool {
     use OpKind::*;
     matches!(
         kind,
-        Exp | Exp2
-            | Expm1
-            | Log
-            | Log1p
-            | Log2
-            | Sin
-            | Cos
-            | Tan
-            | Asin
-            | Acos
-            | Atan
-            | Sinh
-            | Cosh
-            | Tanh
-            | Erf
-            | Pow
-            | Atan2
-            | Rem
-            | FloorDiv
+        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf | Pow | Atan2 | Rem | FloorDiv
     )
 }
 
@@ -161,11 +143,7 @@ impl Graph<'_> {
         Ok(match kind {
             GetGlobal => Role::Stored,
             Constant => {
-                if op.attr("value").and_then(Attr::splat_value).is_some() {
-                    Role::Generator
-                } else {
-                    Role::Stored
-                }
+                if op.attr("value").and_then(Attr::splat_value).is_some() { Role::Generator } else { Role::Stored }
             }
             Splat | Iota => Role::Generator,
             BroadcastInDim | Transpose | Slice | Reverse => Role::Move,

@@ -227,10 +227,9 @@ impl Decide<'_> {
         let dims = self.graph.facts.dims(leaf.value);
         let at: Vec<_> = leaf.at.iter().zip(dims).filter(|(_, d)| d.known() != Some(1)).map(|(ix, _)| ix).collect();
         at.len() == over.len()
-            && at
-                .iter()
-                .zip(over)
-                .all(|(ix, d)| ix.lin().is_some_and(|l| l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == *d))))
+            && at.iter().zip(over).all(|(ix, d)| {
+                ix.lin().is_some_and(|l| l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == *d)))
+            })
     }
 
     /// Whether a node that reads from `sources` can be in kernel `g`: none of the others waits for `g`.
@@ -267,14 +266,13 @@ impl Decide<'_> {
         if b.before.iter().any(|g| *g != from && self.waits(*g, from)) {
             return;
         }
-        let in_place =
-            self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
-                node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
-                    let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
-                    let full = self.forms[m] == Form::Full || node.class == Class::Reduce;
-                    full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &loops)
-                })
-            });
+        let in_place = self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
+            node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
+                let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
+                let full = self.forms[m] == Form::Full || node.class == Class::Reduce;
+                full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &loops)
+            })
+        });
         if !in_place {
             return;
         }

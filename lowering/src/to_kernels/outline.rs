@@ -1,5 +1,8 @@
 //! Apply: one module per kernel, and a launch of it in the host function.
-use super::{graph::Graph, group::Plan};
+use super::{
+    graph::Graph,
+    group::Plan,
+};
 use crate::sizes::{SizeValues, index_operands, makes_sizes};
 use kiln_dialects::{
     ir::*,

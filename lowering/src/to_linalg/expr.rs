@@ -4,7 +4,12 @@ use super::{
     scalar::{Scalars, compute_type},
 };
 use crate::index::{Ix, Lin, through};
-use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::tensor_type,
+    value::DType,
+};
 use std::collections::{HashMap, HashSet};
 
 /// What a body reads through indexing maps: tensor and map, in the order of the block arguments.

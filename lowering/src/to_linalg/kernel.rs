@@ -3,10 +3,7 @@ use super::{
     expr::{Body, Inputs, dtype},
     scalar::{Scalars, storage, wide},
 };
-use crate::{
-    index::{Ix, Lin},
-    sizes::SizeValues,
-};
+use crate::{index::{Ix, Lin}, sizes::SizeValues};
 use kiln_dialects::{ir::*, sym::Dim as SymDim, value::DType};
 use std::{cell::RefCell, collections::HashMap};
 
@@ -83,9 +80,7 @@ impl Kernel<'_> {
 
     /// The part of a tensor that plain loop indices reach: linalg wants a dimension that a loop alone indexes to have the loop's size.
     fn narrowed(&self, t: Value, map: &[Lin], loops: &[Size]) -> Result<Value, String> {
-        let plain = |l: &Lin| {
-            (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1).then(|| l.coef.iter().position(|c| *c == 1)).flatten()
-        };
+        let plain = |l: &Lin| (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1).then(|| l.coef.iter().position(|c| *c == 1)).flatten();
         let have = t.ty().dims();
         let shorter = |(l, d): (&Lin, &SymDim)| {
             let size = plain(l).map(|i| loops[i])?;
@@ -106,13 +101,7 @@ impl Kernel<'_> {
         }
         let element = t.ty().element().ok_or("is no tensor")?.dtype()?;
         let slice = Slice { offsets: vec![Size::Static(0); sizes.len()], sizes };
-        let op = self.b.generic(
-            "tensor.extract_slice",
-            &slice.operands(&[t]),
-            &[slice.ty(self.b.ctx, element)],
-            &slice.attrs(self.b.ctx, &[1]),
-            &mut [],
-        )?;
+        let op = self.b.generic("tensor.extract_slice", &slice.operands(&[t]), &[slice.ty(self.b.ctx, element)], &slice.attrs(self.b.ctx, &[1]), &mut [])?;
         Ok(op.result(0))
     }
     fn dim(&self, t: Value, axis: usize) -> Result<Value, String> {
@@ -129,8 +118,9 @@ impl Kernel<'_> {
         }
         let read = inputs.list.iter().map(|(t, m)| self.narrowed(*t, m, &nest.sizes)).collect::<Result<Vec<_>, _>>()?;
         let single = |l: &Lin, d: usize| l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == d));
-        let stated =
-            |d: usize| inputs.list.iter().flat_map(|(_, m)| m).any(|l| single(l, d)) || nest.outs.iter().any(|(_, over)| over.contains(&d));
+        let stated = |d: usize| {
+            inputs.list.iter().flat_map(|(_, m)| m).any(|l| single(l, d)) || nest.outs.iter().any(|(_, over)| over.contains(&d))
+        };
         // A loop whose size no operand states gets an operand that does nothing else.
         let silent: Vec<usize> = (0..loops).filter(|d| !stated(*d)).collect();
         let mut operands = read;

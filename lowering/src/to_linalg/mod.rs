@@ -15,15 +15,11 @@ mod kernel;
 mod scalar;
 mod stage;
 
-use crate::to_kernels::graph::{heavy, is_library};
 use crate::{host::kernels_of, sizes::SizeValues};
+use crate::to_kernels::graph::{heavy, is_library};
 use expr::dtype;
 use kernel::Kernel;
-use kiln_dialects::{
-    ir::*,
-    rules::{Level, tensor_type},
-    sym::Dim as SymDim,
-};
+use kiln_dialects::{ir::*, rules::{Level, tensor_type}, sym::Dim as SymDim};
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
 use scalar::storage;
 use stage::{is_stage, stage};

@@ -5,7 +5,11 @@ use super::{
     scalar::{storage, wide},
 };
 use crate::index::Ix;
-use kiln_dialects::{ir::*, ops::*, value::DType};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    value::DType,
+};
 
 type Tensors = Result<Vec<Value>, String>;
 
@@ -233,13 +237,7 @@ fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Tensors {
 }
 
 /// A box of `whole`, filled by `write`, put back.
-fn piece(
-    k: &Kernel,
-    whole: Value,
-    offsets: &[Size],
-    sizes: &[Size],
-    write: &mut dyn FnMut(Value) -> Result<Value, String>,
-) -> Result<Value, String> {
+fn piece(k: &Kernel, whole: Value, offsets: &[Size], sizes: &[Size], write: &mut dyn FnMut(Value) -> Result<Value, String>) -> Result<Value, String> {
     let slice = Slice { offsets: offsets.to_vec(), sizes: sizes.to_vec() };
     let c = k.b.ctx;
     let element = whole.ty().element().ok_or("is no tensor")?.dtype()?;
