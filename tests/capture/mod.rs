@@ -17,12 +17,12 @@ use kiln::{
 };
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
 /// Numbered tensors (`input_0`, …) of a safetensors file.
-fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
+pub fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
     use safetensors::Dtype as D;
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let file = safetensors::SafeTensors::deserialize(&bytes).expect("a safetensors file");
@@ -46,7 +46,7 @@ fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
     (0..).map_while(|i| read(&format!("{prefix}_{i}"))).collect()
 }
 
-fn import(c: &Context, path: &Path) -> Captured {
+pub fn import(c: &Context, path: &Path) -> Captured {
     pt2::import(c.ctx(), path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
