@@ -13,5 +13,6 @@ mod random_graph;
 mod reference;
 mod support;
 mod tolerance;
+mod tracer;
 mod watchdog;
 mod write_a_pass;

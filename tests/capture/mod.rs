@@ -51,7 +51,7 @@ pub fn import(c: &Context, path: &Path) -> Captured {
 }
 
 /// Runs `main`; the differences from `want`, one line each.
-fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<String> {
+pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<String> {
     let weights = |name: &str, _: &str| captured.weight(name);
     let interpreter = Interpreter { mode: Mode::Exact, globals: &weights, custom_calls: Default::default(), max_iterations: 1000 };
     let have = match interpreter.run(captured.module.op(), "main", inputs) {
@@ -77,7 +77,7 @@ fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<S
 }
 
 /// Takes the module from `graph` to `prims`.
-fn lower(captured: &Captured) {
+pub fn lower(captured: &Captured) {
     let pipeline = pipeline_text(Level::Graph, Level::Prims).expect("a pipeline");
     run_pipeline(&captured.module, &pipeline, &Default::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{pipeline}: {e}"));
 }
