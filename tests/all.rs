@@ -1,5 +1,6 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
 mod capture;
+mod compiled;
 mod composites;
 mod docs;
 mod host;

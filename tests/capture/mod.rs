@@ -46,7 +46,7 @@ pub fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
     (0..).map_while(|i| read(&format!("{prefix}_{i}"))).collect()
 }
 
-fn import(c: &Context, path: &Path) -> Captured {
+pub fn import(c: &Context, path: &Path) -> Captured {
     pt2::import(c.ctx(), path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 

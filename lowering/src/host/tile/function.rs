@@ -5,14 +5,12 @@ use super::{
     tasks,
 };
 use crate::host::{
+    kernel_abi::DERIVED,
     kernel::{Kernel, Plan, Poly, Role, SCRATCH},
     schedule::Schedule,
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
-
-/// A size in `kiln.sizes` that is neither a number nor an argument.
-const DERIVED: i64 = i64::MIN;
 
 /// Writes the kernel behind its old function.
 pub fn emit(k: &mut Kernel, plan: &Plan, schedule: &Schedule) -> Made<()> {
