@@ -182,10 +182,16 @@ impl Graph<'_> {
         })
     }
 
-    /// Whether a reshape only splits dimensions and adds or drops those of size 1, so that its reader's index stays linear.
+    /// Whether a reshape is for its readers to look through: it only splits dimensions and adds or drops those of size 1, so that an index stays
+    /// linear, or it reads a weight in another order.
     fn is_move(&self, op: Op) -> bool {
         let (from, to) = (self.facts.dims(op.operand(0)), self.facts.dims(op.result(0)));
         let wide = |dims: &[SymDim]| dims.iter().filter(|d| d.known() != Some(1)).count();
+        let fixed = from.iter().chain(to).all(|d| d.known().is_some());
+        if fixed && op.operand(0).def().is_some_and(|o| o.kind() == Some(OpKind::Transpose) && is_weight(o.operand(0))) {
+            // A packed weight: its readers divide by block sizes, which is less than to write it anew in every call.
+            return true;
+        }
         reshape_groups(from, to).into_iter().all(|(a, b)| {
             let inner = &to[b.clone()];
             let first = inner.iter().position(|d| d.known() != Some(1)).unwrap_or(0);
@@ -330,6 +336,10 @@ impl Graph<'_> {
         };
         dims.iter().fold(1i64, |n, d| n.saturating_mul(d.evaluate(&symbol).unwrap_or(128)))
     }
+}
+
+fn is_weight(v: Value) -> bool {
+    v.def().is_some_and(|o| o.kind() == Some(OpKind::GetGlobal))
 }
 
 /// The tensor that a data-dependent index reads, and where.

@@ -6,3 +6,4 @@ pub mod fuse;
 pub(crate) mod graph;
 mod group;
 mod outline;
+pub mod pack;
