@@ -67,6 +67,8 @@ enum Role {
     Stored,
     Generator,
     Move,
+    /// Computed where its only reader is stored.
+    Inner,
     View,
     Compute(Class),
     Library,
@@ -158,7 +160,11 @@ impl Graph<'_> {
             return Ok(Role::Host);
         }
         let Some(kind) = op.kind() else { return Err("is not supported in a compiled function".into()) };
+        if turned(op).is_some() {
+            return Ok(Role::Inner);
+        }
         Ok(match kind {
+            Transpose if turns(op).is_some() => Role::Compute(Class::Contract),
             GetGlobal => Role::Stored,
             Constant => {
                 if op.attr("value").and_then(Attr::splat_value).is_some() {
@@ -215,7 +221,7 @@ impl Graph<'_> {
                     must.insert(op.operand(0));
                 }
                 Role::Library => must.extend(op.operands()),
-                Role::Compute(Class::Contract) => must.extend(op.operands().into_iter().map(base)),
+                Role::Compute(Class::Contract) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().map(base)),
                 Role::Compute(Class::Pointwise) if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) => {
                     must.insert(base(op.operand(0)));
                 }
@@ -261,7 +267,7 @@ impl Graph<'_> {
             }
             // Contractions and the rest are never computed inside of another's loops; only what they read matters.
             Class::Contract | Class::Single => {
-                for v in op.operands().into_iter().filter(|v| v.ty().is_tensor()) {
+                for v in turns(op).unwrap_or(op).operands().into_iter().filter(|v| v.ty().is_tensor()) {
                     let at = id(self.facts.dims(v).len());
                     self.visit(v, &at, at.len(), &mut node.leaves);
                 }
@@ -314,7 +320,7 @@ impl Graph<'_> {
     /// Floating-point operations of a node, with 128 for an open size.
     pub fn flops(&self, node: &Node) -> i64 {
         let elements = self.count(&node.dims);
-        let Some(op) = node.value.def() else { return elements };
+        let Some(op) = node.value.def().map(|op| turns(op).unwrap_or(op)) else { return elements };
         let size = |v: Value, axis: usize| self.count(&self.facts.dims(v)[axis..=axis]);
         let depth = if let Some(o) = DotGeneral::of(op) {
             o.lhs_contract.iter().map(|d| size(o.lhs, *d as usize)).product()
@@ -349,6 +355,29 @@ fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
         Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => data(a).or_else(|| data(b)),
         Ix::Lin(_) | Ix::Size(_) => None,
     }
+}
+
+/// The transpose that a contraction writes its result through: its only reader, if whole vectors stay together or channels come last.
+pub fn turned(op: Op) -> Option<Op> {
+    let contracts = match op.kind()? {
+        OpKind::DotGeneral => true,
+        OpKind::Convolution => contracts(op),
+        _ => false,
+    };
+    let [(reader, _)] = op.result(0).uses()[..] else { return None };
+    let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
+    let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
+    let fits = if op.kind() == Some(OpKind::DotGeneral) { last } else { permutation == CHANNELS_LAST };
+    fits.then_some(reader)
+}
+
+/// From batch, channels, height, width to batch, height, width, channels.
+pub const CHANNELS_LAST: [i64; 4] = [0, 2, 3, 1];
+
+/// The contraction whose result a transpose puts in another order as it is written.
+pub fn turns(op: Op) -> Option<Op> {
+    let from = Transpose::of(op)?.input.def()?;
+    (turned(from)? == op).then_some(from)
 }
 
 /// Whether a convolution is a plain contraction: not transposed, and all channels or each by itself.
