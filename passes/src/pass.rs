@@ -89,6 +89,8 @@ pub struct PassRow {
     pub required: bool,
     /// What it may do to results.
     pub numerics: Numerics,
+    /// The path of its Rust type, which is that of its file.
+    pub rust_path: fn() -> &'static str,
     /// Its options.
     pub options: fn() -> Vec<OptionRow>,
     /// Puts it into upstream's registry.
@@ -108,6 +110,7 @@ impl PassRow {
             lowers_to: P::LOWERS_TO,
             required: P::REQUIRED,
             numerics: P::NUMERICS,
+            rust_path: std::any::type_name::<P>,
             options: P::rows,
             register: register::<P>,
             round_trip: |values| {
@@ -116,6 +119,13 @@ impl PassRow {
                 Ok(pass.print())
             },
         }
+    }
+    /// Its source file or, for one with helpers, its folder's `mod.rs`, without the ending: crate and modules of its type.
+    pub fn source(&self) -> String {
+        let mut parts: Vec<&str> = (self.rust_path)().split("::").collect();
+        parts.pop();
+        let folder = parts.first().map_or("", |c| c.trim_start_matches("kiln_"));
+        format!("{folder}/src/{}", parts.get(1..).unwrap_or_default().join("/"))
     }
     /// The file stem of source, test and snapshots: the flag without `kiln-`, with underscores.
     pub fn stem(&self) -> String {

@@ -169,6 +169,8 @@ pub struct Kernel {
     pub ops: Vec<String>,
     /// Why it does not do more.
     pub not_fused: Vec<String>,
+    /// The earlier launches whose results it reads.
+    pub reads: Vec<usize>,
     /// Bytes that one call moves, where that is a size like others.
     pub bytes: Option<Dim>,
     /// Floating-point operations of one call.

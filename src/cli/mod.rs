@@ -1,6 +1,9 @@
 //! The `kiln` binary: one file per subcommand, and what they share.
+mod bench;
 mod compile;
 mod data;
+mod explain;
+mod inspect;
 mod ops;
 mod report;
 mod run;
@@ -30,6 +33,14 @@ enum Command {
     Run(run::Run),
     /// Compiles a model to a package that runs without the compiler's front
     Compile(compile::Compile),
+    /// Says what became one kernel, and why the rest did not
+    Explain(explain::Explain),
+    /// Times calls, alone or taking turns with peers
+    Bench(bench::Bench),
+    /// Says what a compiled package holds
+    Inspect(inspect::Inspect),
+    /// Says what kiln finds on this machine
+    Doctor(inspect::Doctor),
     /// Says which ops kiln captures
     Ops(ops::Ops),
 }
@@ -129,6 +140,10 @@ pub fn main() -> Exit {
     let outcome = match cli.command {
         Command::Run(c) => c.run(),
         Command::Compile(c) => c.run(),
+        Command::Explain(c) => c.run(),
+        Command::Bench(c) => c.run(),
+        Command::Inspect(c) => c.run(),
+        Command::Doctor(c) => c.run(),
         Command::Ops(c) => c.run(),
     };
     outcome.unwrap_or_else(|stop| {

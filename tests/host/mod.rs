@@ -5,10 +5,10 @@ mod kernel_abi;
 
 use kiln_dialects::ir::*;
 use kiln_lowering::host::{
-    self, KERNEL_TO_LLVM,
+    KERNEL_TO_LLVM,
     llvm::{CodeGen, HOST_PASSES, Jit, Target, UNROLLING_KERNEL_PASSES, library_symbols},
 };
-use kiln_passes::{RunOptions, run_pipeline};
+use kiln_lowering::{RunOptions, run_pipeline};
 use std::ffi::c_void;
 
 pub fn parse(c: &Context, text: &str) -> Module {

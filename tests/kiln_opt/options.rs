@@ -49,7 +49,10 @@ fn mistakes_are_answered_with_the_nearest_name() {
         ("did you mean 'kiln-simplify'? (kiln-opt --list-passes", &["--pass-pipeline=builtin.module(kiln-simplfy)"]),
         ("did you mean 'fold-limit'?", &["--kiln-simplify=fold-limt=3"]),
         ("fold-limit wants a whole number, not 'x'", &["--kiln-simplify=fold-limit=x"]),
-        ("did you mean 'prims'? (levels: graph, prims; --list-levels)", &["--to=prms"]),
+        (
+            "did you mean 'prims'? (levels: graph, prims, kernels, linalg, scheduled, tiled, program, target, llvm; --list-levels)",
+            &["--to=prms"],
+        ),
         ("did you mean 'cse'?", &["--disable-pass=cs"]),
         ("did you mean 'canonicalize'?", &["--mlir-print-ir-after=canonicalze"]),
         ("there is no target 'cuda:sm_90a' (targets: host)", &["--target=cuda:sm_90a"]),

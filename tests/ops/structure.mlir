@@ -252,3 +252,43 @@ func.func @f(%x: tensor<4xf32, "csr">) {
   %0 = kiln.exp %x : tensor<4xf32, "csr">
   return
 }
+
+// -----
+
+// CASE: launches
+// NO-RUN: the kernel is empty
+module {
+  func.func @f(%x: tensor<?x4xf32>, %n: index) -> (tensor<?x4xf32>, tensor<4xf32>) {
+    %c0 = arith.constant 0 : index
+    kiln.arena_size %c0
+    %a = kiln.arena %c0 live 0 to 1 : tensor<?x4xf32>
+    %o = kiln.output 1 : tensor<4xf32>
+    %0:2 = kiln.launch @k ins(%x : tensor<?x4xf32>) sizes(%n) outs(%a, %o : tensor<?x4xf32>, tensor<4xf32>) flops 12 -> tensor<?x4xf32>, tensor<4xf32>
+    %1 = kiln.launch @k ins() outs(%o : tensor<4xf32>) -> tensor<4xf32>
+    return %0#0, %1 : tensor<?x4xf32>, tensor<4xf32>
+  }
+  module @k {}
+}
+
+// -----
+
+// CASE: a_launch_of_nothing
+module {
+  func.func @f(%o: tensor<4xf32>) -> tensor<4xf32> {
+    // expected-error @below {{'kiln.launch' op names @k, which is no module of a kernel}}
+    %1 = kiln.launch @k ins() outs(%o : tensor<4xf32>) -> tensor<4xf32>
+    return %1 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// CASE: a_launch_that_writes_elsewhere
+module {
+  func.func @f(%o: tensor<4xf32>) -> tensor<5xf32> {
+    // expected-error @below {{writes to (tensor<4xf32>) but has results (tensor<5xf32>)}}
+    %1 = kiln.launch @k ins() outs(%o : tensor<4xf32>) -> tensor<5xf32>
+    return %1 : tensor<5xf32>
+  }
+  module @k {}
+}

@@ -264,6 +264,16 @@ fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Ker
         let size = facts.dims(*v).iter().fold(SymDim::Known(t.dtype.byte_size() as i64), |n, d| n.mul(d));
         bytes = bytes.add(&size);
     }
+    let launches: Vec<Op> = op.block().map(Block::ops).unwrap_or_default().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+    let writer = |mut v: Value| {
+        while let Some(view) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
+            v = view.operand(0);
+        }
+        launches.iter().position(|l| Some(*l) == v.def())
+    };
+    let mut reads: Vec<usize> = launch.inputs.iter().filter_map(|v| writer(*v)).collect();
+    reads.sort_unstable();
+    reads.dedup();
     let elements = launch.outs.first().map_or(SymDim::Known(0), |v| facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d)));
     let flops = elements.mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0)));
     Ok(p::Kernel {
@@ -273,6 +283,7 @@ fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Ker
         kind: text("kind"),
         ops: list("ops"),
         not_fused: list("not_fused"),
+        reads,
         bytes: sizes.dim(&bytes).ok(),
         flops: sizes.dim(&flops).ok(),
         serial: false,

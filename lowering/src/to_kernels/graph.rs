@@ -6,6 +6,7 @@ use crate::{
 use kiln_dialects::{
     ir::{Node as _, *},
     ops::*,
+    rules::tensor_type,
     sym::{Atom, Dim as SymDim},
 };
 use kiln_passes::{Failure, refine_shapes::Facts};
@@ -109,7 +110,7 @@ pub fn heavy(kind: OpKind) -> bool {
 
 /// Most ops of an expression that is computed again by each of its readers.
 const CHEAP_OPS: usize = 16;
-/// Values of at most so many elements are computed again rather than stored.
+/// Positions and masks of at most so many elements are computed again rather than stored.
 const TINY: i64 = 256;
 /// An expression is computed again if what it reads is this much smaller than what it gives.
 const SPREAD: i64 = 8;
@@ -313,7 +314,8 @@ impl Graph<'_> {
         }
         let numel = self.count(&node.dims);
         let spread = |l: &Leaf| self.count(self.facts.dims(l.value)).saturating_mul(SPREAD) <= numel;
-        let small = numel <= TINY || node.leaves.iter().all(spread);
+        let whole = tensor_type(node.value.ty()).is_ok_and(|t| !t.dtype.is_float());
+        let small = (whole && numel <= TINY) || node.leaves.iter().all(spread);
         (small && cost <= CHEAP_OPS && !op.kind().is_some_and(heavy)).then_some(cost)
     }
 

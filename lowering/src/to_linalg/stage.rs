@@ -297,14 +297,7 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
     let known = |s: &Size| s.known().ok_or("pads by an amount that is not known, which has no compiled form yet");
     let low = o.low.iter().map(known).collect::<Result<Vec<_>, _>>()?;
     let high = o.high.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-    let out = k.empty(storage(dtype(op.result(0))?), &sizes)?;
-    let whole = k.generic(Nest {
-        reduction: vec![false; n],
-        sizes: sizes.clone(),
-        outs: vec![(out, (0..n).collect())],
-        reads: vec![(o.value, vec![])],
-        body: &mut |body, _| Ok(vec![body.element(o.value, &[])?]),
-    })?[0];
+    let mut whole = k.empty(storage(dtype(op.result(0))?), &sizes)?;
     // A negative count removes: reading starts that much later.
     let offsets: Vec<Size> = low.iter().map(|l| Size::Static((*l).max(0))).collect();
     let mut inner = vec![];
@@ -312,6 +305,28 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
         inner.push(sum(k, own[i], Size::Static(low[i].min(0) + high[i].min(0)))?);
     }
     let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n).plus(Ix::number(-low[i].min(0), n))).collect();
+    // The border in boxes that do not overlap: in front and behind along one dimension, within the middle of the earlier ones.
+    for d in 0..n {
+        let behind = sum(k, offsets[d], inner[d])?;
+        for (start, count) in [(Size::Static(0), low[d]), (behind, high[d])] {
+            if count <= 0 {
+                continue;
+            }
+            let mut at: Vec<Size> = (0..n).map(|i| if i < d { offsets[i] } else { Size::Static(0) }).collect();
+            let mut size: Vec<Size> = (0..n).map(|i| if i < d { inner[i] } else { sizes[i] }).collect();
+            (at[d], size[d]) = (start, Size::Static(count));
+            whole = piece(k, whole, &at, &size, &mut |part| {
+                let nest = Nest {
+                    reduction: vec![false; n],
+                    sizes: size.clone(),
+                    outs: vec![(part, (0..n).collect())],
+                    reads: vec![(o.value, vec![])],
+                    body: &mut |body, _| Ok(vec![body.element(o.value, &[])?]),
+                };
+                k.generic(nest).map(|r| r[0])
+            })?;
+        }
+    }
     let whole = piece(k, whole, &offsets, &inner, &mut |slice| {
         let nest = Nest {
             reduction: vec![false; n],

@@ -140,6 +140,13 @@ pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     })
 }
 
+/// Whether a stage writes every element of the output's buffer, so that what else is written there lies on top of it.
+fn covers(k: &Kernel, stage: usize, o: &Output) -> bool {
+    let s = &k.stages[stage];
+    let parallel: Vec<Poly> = (0..s.extents.len()).filter(|d| !s.reduction[*d]).map(|d| s.extents[d].clone()).collect();
+    matches!(s.body, Body::Fill(_)) || Poly::product(&parallel) == Poly::product(&k.buffers[o.access.buffer].sizes)
+}
+
 fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
     let mut written: Vec<(usize, bool)> = vec![];
     for n in nests {
@@ -149,8 +156,7 @@ fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
             return true;
         }
         for s in n.all() {
-            let filled = matches!(k.stages[s].body, Body::Fill(_));
-            written.extend(k.stages[s].outputs.iter().map(|o| (o.access.buffer, filled)));
+            written.extend(k.stages[s].outputs.iter().map(|o| (o.access.buffer, covers(k, s, o))));
         }
     }
     false
@@ -181,7 +187,7 @@ fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
                 let others = s.reads().chain(s.outputs.iter().map(|p| &p.access)).filter(|a| a.buffer == b);
                 for a in others {
                     let overlapping =
-                        k.stages.iter().any(|s| matches!(s.body, Body::Fill(_)) && s.outputs.iter().any(|p| p.access.buffer == b));
+                        (0..k.stages.len()).any(|s| k.stages[s].outputs.iter().any(|p| p.access.buffer == b && covers(k, s, p)));
                     let same_start = a.at.constant == o.access.at.constant || (overlapping && k.buffers[b].role != Role::Temporary);
                     if rows > 0 && (key(&a.at).is_none_or(|x| x.0 != mine.0) || !same_start) {
                         return false;

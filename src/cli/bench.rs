@@ -1,0 +1,70 @@
+//! `kiln bench`: times of calls, alone or as one side of a comparison.
+use super::{Common, File, Stop, data, progress};
+use crate::{Exit, load};
+use std::{
+    io::{BufRead, Write},
+    time::{Duration, Instant},
+};
+
+#[derive(clap::Args)]
+pub struct Bench {
+    /// A .pt2 archive, IR (.mlir) or a compiled package (.kpkg)
+    model: File,
+    /// Inputs `input_0`, …; without it they are made up
+    #[arg(long, value_name = "F.safetensors")]
+    inputs: Option<File>,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 1.0, value_name = "S")]
+    seconds: f64,
+    /// Measures whenever a line with a number of seconds arrives on standard input, so that peers can take turns; prints the first call's time
+    /// and then one line of JSON a measurement
+    #[arg(long)]
+    worker: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Times of repeated calls.
+struct Sample {
+    median: Duration,
+    least: Duration,
+    calls: usize,
+}
+
+impl Bench {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let start = Instant::now();
+        let exe = load(&self.model)?.compile_with(&self.common.options()?, &progress())?;
+        let inputs = match &self.inputs {
+            Some(path) => data::read(path)?.0,
+            None => data::random(exe.program())?,
+        };
+        let mut outputs = data::outputs(&exe, &inputs)?;
+        data::call(&exe, &inputs, &mut outputs)?;
+        let first = start.elapsed().as_secs_f64();
+        let mut sample = |seconds: f64| -> Result<Sample, Stop> {
+            let (start, mut times) = (Instant::now(), vec![]);
+            while times.len() < 3 || start.elapsed().as_secs_f64() < seconds {
+                let one = Instant::now();
+                data::call(&exe, &inputs, &mut outputs)?;
+                times.push(one.elapsed());
+            }
+            times.sort_unstable();
+            Ok(Sample { median: times[times.len() / 2], least: times[0], calls: times.len() })
+        };
+        if !self.worker {
+            let s = sample(self.seconds)?;
+            println!("median {:.1} us, least {:.1} us, {} calls", s.median.as_secs_f64() * 1e6, s.least.as_secs_f64() * 1e6, s.calls);
+            return Ok(Exit::Done);
+        }
+        println!("{}", serde_json::json!({ "first_s": first }));
+        for line in std::io::stdin().lock().lines() {
+            let line = line.map_err(|e| Stop::usage(e.to_string()))?;
+            let seconds = line.trim().parse().map_err(|_| Stop::usage(format!("'{line}' is no number of seconds")))?;
+            let s = sample(seconds)?;
+            println!("{}", serde_json::json!({"median_us": s.median.as_secs_f64() * 1e6, "least_us": s.least.as_secs_f64() * 1e6, "calls": s.calls}));
+            std::io::stdout().flush().map_err(|e| Stop::usage(e.to_string()))?;
+        }
+        Ok(Exit::Done)
+    }
+}

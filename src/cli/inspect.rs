@@ -1,0 +1,69 @@
+//! `kiln inspect` and `kiln doctor`: what a package holds, and what this machine has.
+use super::{File, Stop};
+use crate::{
+    Exit,
+    lowering::host::llvm::{Target, version},
+    model::{CachePolicy, Options},
+    runtime::{Package, Store, program::Dim},
+};
+
+#[derive(clap::Args)]
+pub struct Inspect {
+    /// A compiled package (.kpkg)
+    package: File,
+    /// The whole manifest as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Inspect {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let package = Package::load(&self.package).map_err(crate::Error::from)?;
+        let p = &package.program;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(p).unwrap_or_default());
+            return Ok(Exit::Done);
+        }
+        println!("{} for {} {}", p.name, p.target.arch, p.target.cpu);
+        let size = |d: &Dim| match d {
+            Dim::Known(n) => n.to_string(),
+            Dim::Symbol(i) => p.symbols.get(*i).map_or("?".into(), |s| s.name.clone()),
+            Dim::Expr(_) => "…".into(),
+        };
+        for (what, all) in [("input", &p.inputs), ("output", &p.outputs)] {
+            for t in all {
+                println!("{what} {}: {} [{}]", t.name, t.dtype, t.dims.iter().map(size).collect::<Vec<_>>().join(", "));
+            }
+        }
+        for s in &p.symbols {
+            println!("size {}: {} to {}, of dimension {} of {}", s.name, s.min, s.max.map_or("any".into(), |m| m.to_string()), s.dim, p.inputs[s.input].name);
+        }
+        println!("{} launches, {} globals", p.kernels.len(), p.globals.len());
+        for (name, bytes) in &package.objects {
+            println!("object {name}: {} bytes", bytes.len());
+        }
+        Ok(Exit::Done)
+    }
+}
+
+#[derive(clap::Args)]
+pub struct Doctor {}
+
+impl Doctor {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let options = Options::from_env().map_err(Stop::usage)?;
+        println!("kiln {} with LLVM {}", env!("CARGO_PKG_VERSION"), version());
+        match Target::host() {
+            Ok(t) => println!("processor: {} {}, {} threads", t.arch, t.cpu, options.threads),
+            Err(e) => println!("processor: {e}"),
+        }
+        match &options.cache {
+            CachePolicy::Off => println!("cache: off"),
+            CachePolicy::Dir(dir) => match Store::open(dir) {
+                Ok(_) => println!("cache: {}", dir.display()),
+                Err(remark) => println!("cache: {} cannot be used: {remark}", dir.display()),
+            },
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,31 @@
+// RUN: kiln-expand-math,canonicalize,cse
+
+// CASE: exp_of_a_vector
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: math.fma
+// CHECK-NOT: math.exp
+func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
+  %0 = math.exp %x : vector<16xf32>
+  return %0 : vector<16xf32>
+}
+
+// -----
+// A bf16 is widened, computed in f32 and rounded back.
+// CASE: tanh_of_a_bf16
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: arith.extf
+// CHECK-NOT: math.tanh
+func.func @f(%x: bf16) -> bf16 {
+  %0 = math.tanh %x : bf16
+  return %0 : bf16
+}
+
+// -----
+// What has an instruction stays.
+// CASE: square_roots_stay
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: math.sqrt
+func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
+  %0 = math.sqrt %x : vector<16xf32>
+  return %0 : vector<16xf32>
+}

@@ -1,0 +1,112 @@
+// RUN: kiln-fuse
+
+// CASE: epilogue
+// CHECK: kiln.launch @dot_general_add_max
+// CHECK-NOT: kiln.launch @add
+func.func @f(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<4x8xf32>, tensor<8x6xf32>
+  %1 = kiln.broadcast_in_dim %b dims = [1] sizes = [4, 6] : tensor<6xf32>
+  %2 = kiln.add %0, %1 : tensor<4x6xf32>
+  %zero = kiln.splat [4, 6], 0.0 : f32
+  %3 = kiln.max %2, %zero : tensor<4x6xf32>
+  return %3 : tensor<4x6xf32>
+}
+
+// -----
+// Reductions along the last dimension, with what comes before, between and behind, are one kernel.
+// CASE: softmax_of_any_number_of_rows
+// CHECK: kind = "rows"
+func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %s = kiln.sym @s {min = 1 : i64}
+  kiln.bind_shape %x, [%s, 8] : tensor<?x8xf32>
+  %0 = kiln.reduce max %x dims = [1] : tensor<?x8xf32>
+  %1 = kiln.broadcast_in_dim %0 dims = [0] sizes = [%s, 8] : tensor<?xf32>
+  %2 = kiln.sub %x, %1 : tensor<?x8xf32>
+  %3 = kiln.exp %2 : tensor<?x8xf32>
+  %4 = kiln.reduce sum %3 dims = [1] : tensor<?x8xf32>
+  %5 = kiln.broadcast_in_dim %4 dims = [0] sizes = [%s, 8] : tensor<?xf32>
+  %6 = kiln.div %3, %5 : tensor<?x8xf32>
+  return %6 : tensor<?x8xf32>
+}
+
+// -----
+// The second product needs whole rows of the first, so there are two kernels; both have the same text, so there is one module.
+// CASE: identical_kernels_are_one
+// CHECK: kiln.launch @dot_general ins(%arg0, %arg1
+// CHECK-NOT: @dot_general_1
+func.func @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<4x4xf32>, tensor<4x4xf32>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<4x4xf32>, tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}
+
+// -----
+// A reader elsewhere makes a value inside of a kernel a result of it.
+// CASE: several_results
+// CHECK: :2 = kiln.launch @exp_add
+func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = kiln.exp %x : tensor<4xf32>
+  %1 = kiln.add %0, %x : tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+// What one kernel transposes another thread may have written, so the second op is a kernel of its own, and says why.
+// CASE: another_place
+// CHECK: not_fused = ["add not with exp: it reads exp at another place"]
+func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = kiln.exp %x : tensor<4x4xf32>
+  %1 = kiln.transpose %0 permutation = [1, 0] : tensor<4x4xf32>
+  %2 = kiln.add %1, %x : tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
+
+// -----
+// exp feeds the product and the sum; joining the sum to exp would make that kernel wait for the product, which waits for exp.
+// CASE: no_kernel_waits_for_itself
+// CHECK: kiln.launch @dot_general_add
+func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = kiln.exp %x : tensor<4x4xf32>
+  %1 = kiln.dot_general %0, %0 batch = [] x [] contract = [1] x [0] : tensor<4x4xf32>, tensor<4x4xf32>
+  %2 = kiln.add %1, %0 : tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
+
+// -----
+// Masks and positions are computed again by every reader: what they read is much smaller than they are.
+// CASE: cheap_and_spread
+// CHECK-NOT: @compare
+func.func @f(%x: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64xf32>) {
+  %i = kiln.iota [64] axis = 0 : i64
+  %rows = kiln.broadcast_in_dim %i dims = [0] sizes = [64, 64] : tensor<64xi64>
+  %columns = kiln.broadcast_in_dim %i dims = [1] sizes = [64, 64] : tensor<64xi64>
+  %mask = kiln.compare ge %rows, %columns : tensor<64x64xi64>
+  %zero = kiln.splat [64, 64], 0.0 : f32
+  %0 = kiln.select %mask, %x, %zero : tensor<64x64xi1>, tensor<64x64xf32>
+  %1 = kiln.reduce sum %0 dims = [0] : tensor<64x64xf32>
+  return %0, %1 : tensor<64x64xf32>, tensor<64xf32>
+}
+
+// -----
+// A reshape that joins dimensions is another view of memory; what is returned twice, or is an argument, is copied.
+// CASE: views_and_copies
+// CHECK: kiln.reshape
+// CHECK: @copy
+func.func @f(%x: tensor<2x3xf32>) -> (tensor<6xf32>, tensor<2x3xf32>) {
+  %0 = kiln.neg %x : tensor<2x3xf32>
+  %1 = kiln.reshape %0 sizes = [6] : tensor<2x3xf32>
+  return %1, %x : tensor<6xf32>, tensor<2x3xf32>
+}
+
+// -----
+// CASE: data_dependent_control_flow
+// NO-RUN: fails
+func.func @f(%c: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @below {{'kiln.if' op has no compiled form yet}}
+  %0 = kiln.if %c : tensor<i1> -> tensor<2xf32> {
+    kiln.yield %x : tensor<2xf32>
+  } else {
+    kiln.yield %x : tensor<2xf32>
+  }
+  return %0 : tensor<2xf32>
+}

@@ -1,0 +1,61 @@
+// RUN: kiln-host-abi{serial-below=1}
+
+// The second launch reads what the first wrote, so a barrier stands between them; the third reads an argument only.
+// CASE: barriers
+// NO-RUN: the program is calls by now
+// CHECK: omp.barrier
+// CHECK: func.call @kiln_k
+// CHECK-NOT: kiln.launch
+module attributes {kiln.level = "program"} {
+  func.func @main(%x: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+    %c0 = arith.constant 0 : index
+    %c64 = arith.constant 64 : index
+    kiln.arena_size %c64
+    %e0 = kiln.arena %c0 live 0 to 1 : tensor<16xf32>
+    %0 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    %e1 = kiln.output 0 : tensor<16xf32>
+    %1 = kiln.launch @k ins(%0 : tensor<16xf32>) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+    %e2 = kiln.output 1 : tensor<16xf32>
+    %2 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
+    return %1, %2 : tensor<16xf32>, tensor<16xf32>
+  }
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+}
+
+// -----
+// Sizes come from the argument array, weights have slots behind the results, and views are the memory they look at.
+// CASE: sizes_weights_and_views
+// NO-RUN: the program is calls by now
+// CHECK: llvm.load
+module attributes {kiln.level = "program"} {
+  kiln.global @w : tensor<4xf32> from "w.safetensors"
+  func.func @main(%x: tensor<?x4xf32>) -> tensor<?xf32> {
+    %s = kiln.sym @s {min = 1 : i64}
+    kiln.bind_shape %x, [%s, 4] : tensor<?x4xf32>
+    %c4 = arith.constant 4 : index
+    %n = kiln.sym_expr mul %s, %c4
+    %c0 = arith.constant 0 : index
+    kiln.arena_size %c0
+    %w = kiln.get_global @w : tensor<4xf32>
+    %v = kiln.reshape %x sizes = [%n] : tensor<?x4xf32>
+    %e = kiln.output 0 : tensor<?xf32>
+    kiln.bind_shape %e, [%n] : tensor<?xf32>
+    %0 = kiln.launch @k ins(%v, %w : tensor<?xf32>, tensor<4xf32>) sizes(%n) outs(%e : tensor<?xf32>) flops 3 -> tensor<?xf32>
+    return %0 : tensor<?xf32>
+  }
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+}
+
+// -----
+// CASE: memory_without_a_plan
+// NO-RUN: fails
+module attributes {kiln.level = "program"} {
+  // expected-error @below {{has memory made by func.call}}
+  func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
+    %e = func.call @elsewhere() : () -> tensor<16xf32>
+    %0 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e : tensor<16xf32>) -> tensor<16xf32>
+    return %0 : tensor<16xf32>
+  }
+  func.func private @elsewhere() -> tensor<16xf32>
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+}

@@ -1,0 +1,15 @@
+// RUN: kiln-kernel-abi,canonicalize,cse
+
+// Sizes of a memref are numbers or index parameters; the descriptor is rebuilt inside.
+// CASE: dynamic
+// NO-RUN: a function on pointers
+// CHECK: !llvm.ptr {llvm.noalias}
+// CHECK: %arg2: i64
+module attributes {kiln.level = "target"} {
+  func.func @k(%x: memref<?x4xf32> {kiln.sizes = array<i64: -1, 4>}, %out: memref<?x4xf32> {kiln.sizes = array<i64: -1, 4>, kiln.noalias}, %s: index, %tid: index, %nth: index) {
+    %c0 = arith.constant 0 : index
+    %v = vector.load %x[%tid, %c0] : memref<?x4xf32>, vector<4xf32>
+    vector.store %v, %out[%tid, %c0] : memref<?x4xf32>, vector<4xf32>
+    return
+  }
+}

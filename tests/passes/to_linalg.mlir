@@ -1,0 +1,107 @@
+// RUN: kiln-to-linalg
+
+// Movement becomes indexing maps, arithmetic one body.
+// CASE: movement_and_arithmetic
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: math.exp
+// CHECK-NOT: kiln.transpose
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%x: tensor<4x6xf32>, %b: tensor<4xf32>) -> tensor<6x4xf32> {
+    %0 = kiln.transpose %x permutation = [1, 0] : tensor<4x6xf32>
+    %1 = kiln.exp %0 : tensor<6x4xf32>
+    %2 = kiln.broadcast_in_dim %b dims = [1] sizes = [6, 4] : tensor<4xf32>
+    %3 = kiln.mul %1, %2 : tensor<6x4xf32>
+    return %3 : tensor<6x4xf32>
+  }
+}
+}
+
+// -----
+// exp is read by the sum and by the quotient, so it is a stage of its own; the difference is cheap and computed by each.
+// CASE: softmax_row
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: arith.maximumf
+// CHECK: kiln.sizes = array<i64: -1, 8>
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "rows"}} {
+  func.func @k(%x: tensor<?x8xf32>, %s: index) -> tensor<?x8xf32> {
+    kiln.bind_shape %x, [%s, 8] : tensor<?x8xf32>
+    %0 = kiln.reduce max %x dims = [1] : tensor<?x8xf32>
+    %1 = kiln.broadcast_in_dim %0 dims = [0] sizes = [%s, 8] : tensor<?xf32>
+    %2 = kiln.sub %x, %1 : tensor<?x8xf32>
+    %3 = kiln.exp %2 : tensor<?x8xf32>
+    %4 = kiln.reduce sum %3 dims = [1] : tensor<?x8xf32>
+    %5 = kiln.broadcast_in_dim %4 dims = [0] sizes = [%s, 8] : tensor<?xf32>
+    %6 = kiln.div %3, %5 : tensor<?x8xf32>
+    return %6 : tensor<?x8xf32>
+  }
+}
+}
+
+// -----
+// 16-bit floats are computed in f32 and rounded once; an i1 is a byte in memory.
+// CASE: small_types
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: arith.extf
+// CHECK: arith.trunci
+// CHECK-NOT: xi1>
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%c: tensor<4xi1>, %x: tensor<4xbf16>) -> (tensor<4xbf16>, tensor<4xi1>) {
+    %0 = kiln.add %x, %x : tensor<4xbf16>
+    %1 = kiln.select %c, %0, %x : tensor<4xi1>, tensor<4xbf16>
+    %2 = kiln.not %c : tensor<4xi1>
+    return %1, %2 : tensor<4xbf16>, tensor<4xi1>
+  }
+}
+}
+
+// -----
+// A position that is data is kept inside of the tensor.
+// CASE: embedding
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: tensor.extract
+// CHECK: arith.minsi
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%t: tensor<10x4xf32>, %i: tensor<3xi64>) -> tensor<3x4xf32> {
+    %0 = kiln.gather %t[%i] dims = [0] : tensor<10x4xf32>[tensor<3xi64>]
+    return %0 : tensor<3x4xf32>
+  }
+}
+}
+
+// -----
+// CASE: strided_convolution
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: d2 * 2 + d5
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<1x2x7x7xf32>, %w: tensor<3x2x3x3xf32>) -> tensor<1x3x3x3xf32> {
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x7x7xf32>, tensor<3x2x3x3xf32>
+    return %0 : tensor<1x3x3x3xf32>
+  }
+}
+}
+
+// -----
+// The pieces of a join and the border of a pad are boxes of the result.
+// CASE: boxes
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: tensor.insert_slice
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "single"}} {
+  func.func @k(%x: tensor<2x3xf32>, %y: tensor<2x1xf32>) -> tensor<2x4xf32> {
+    %0 = kiln.concat %x, %y axis = 1 : tensor<2x3xf32>, tensor<2x1xf32>
+    return %0 : tensor<2x4xf32>
+  }
+}
+module @p attributes {kiln.kernel = {kind = "single"}} {
+  func.func @p(%x: tensor<2xf32>) -> tensor<4xf32> {
+    %v = kiln.splat [], 1.0 : f32
+    %0 = kiln.pad %x, %v low = [1] high = [1] : tensor<2xf32>, tensor<f32>
+    return %0 : tensor<4xf32>
+  }
+}
+}
