@@ -49,6 +49,7 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "kiln-simplify", "cleans up what the expansions wrote without looking"),
     step(Level::Prims, On::Module, "canonicalize", "drops what became dead"),
     step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),
+    step(Level::Prims, On::Module, "kiln-layout", "for the whole graph, and behind what would undo its transposes"),
     step(Level::Prims, On::Module, "kiln-pack", "behind what would see through the movements of a packed weight"),
     step(Level::Prims, On::Module, "cse", "a weight that several contractions read is packed once"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),

@@ -11,6 +11,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::fuse::Fuse>(),
     PassRow::of::<host::host_abi::HostAbi>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),
+    PassRow::of::<to_kernels::layout::Layout>(),
     PassRow::of::<to_kernels::pack::Pack>(),
     PassRow::of::<host::plan::Plan>(),
     PassRow::of::<host::schedule::SchedulePass>(),

@@ -62,7 +62,10 @@ impl Bench {
             let line = line.map_err(|e| Stop::usage(e.to_string()))?;
             let seconds = line.trim().parse().map_err(|_| Stop::usage(format!("'{line}' is no number of seconds")))?;
             let s = sample(seconds)?;
-            println!("{}", serde_json::json!({"median_us": s.median.as_secs_f64() * 1e6, "least_us": s.least.as_secs_f64() * 1e6, "calls": s.calls}));
+            println!(
+                "{}",
+                serde_json::json!({"median_us": s.median.as_secs_f64() * 1e6, "least_us": s.least.as_secs_f64() * 1e6, "calls": s.calls})
+            );
             std::io::stdout().flush().map_err(|e| Stop::usage(e.to_string()))?;
         }
         Ok(Exit::Done)

@@ -36,7 +36,14 @@ impl Inspect {
             }
         }
         for s in &p.symbols {
-            println!("size {}: {} to {}, of dimension {} of {}", s.name, s.min, s.max.map_or("any".into(), |m| m.to_string()), s.dim, p.inputs[s.input].name);
+            println!(
+                "size {}: {} to {}, of dimension {} of {}",
+                s.name,
+                s.min,
+                s.max.map_or("any".into(), |m| m.to_string()),
+                s.dim,
+                p.inputs[s.input].name
+            );
         }
         println!("{} launches, {} globals", p.kernels.len(), p.globals.len());
         for (name, bytes) in &package.objects {

@@ -264,7 +264,8 @@ fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Ker
         let size = facts.dims(*v).iter().fold(SymDim::Known(t.dtype.byte_size() as i64), |n, d| n.mul(d));
         bytes = bytes.add(&size);
     }
-    let launches: Vec<Op> = op.block().map(Block::ops).unwrap_or_default().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+    let launches: Vec<Op> =
+        op.block().map(Block::ops).unwrap_or_default().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
     let writer = |mut v: Value| {
         while let Some(view) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
             v = view.operand(0);

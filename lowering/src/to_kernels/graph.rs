@@ -383,7 +383,7 @@ pub fn turns(op: Op) -> Option<Op> {
 }
 
 /// Whether a convolution is a plain contraction: not transposed, and all channels or each by itself.
-fn contracts(op: Op) -> bool {
+pub fn contracts(op: Op) -> bool {
     let Some(o) = Convolution::of(op) else { return false };
     let channels = o.input.ty().dims().get(1).and_then(SymDim::known);
     let filters = o.weight.ty().dims().first().and_then(SymDim::known);

@@ -5,5 +5,6 @@ pub(crate) mod frozen;
 pub mod fuse;
 pub(crate) mod graph;
 mod group;
+pub mod layout;
 mod outline;
 pub mod pack;

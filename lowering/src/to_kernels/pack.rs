@@ -14,7 +14,10 @@
 //! after:   %p = kiln.transpose (kiln.reshape (kiln.pad %w)) {kiln.stored}  : [N/32, K, 32]
 //!          %v = kiln.slice (kiln.reshape (kiln.transpose %p)) : [K, N]     %0 = kiln.dot_general %x, %v …
 //! ```
-use super::frozen::{Frozen, STORED};
+use super::{
+    frozen::{Frozen, STORED},
+    graph::turned,
+};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -58,11 +61,15 @@ impl Pass for Pack {
                 if frozen.contains(op.result(0)) {
                     continue;
                 }
-                let said = match self.pays(op.operand(operand), columns) {
+                let w = op.operand(operand);
+                let said = match self.pays(w, columns) {
                     Ok(()) => {
-                        let packed = self.packed(op, op.operand(operand), columns).map_err(fail)?;
-                        op.set_operand(operand, packed);
+                        op.set_operand(operand, self.packed(op, w, columns).map_err(fail)?);
                         format!("in blocks of {} columns", self.block)
+                    }
+                    Err(why) if last_pays(op, columns) => {
+                        op.set_operand(operand, last(op, w, columns).map_err(fail)?);
+                        format!("with columns last: {why}")
                     }
                     Err(why) => format!("as it is: {why}"),
                 };
@@ -73,8 +80,11 @@ impl Pass for Pack {
     }
 }
 
-/// The operand of a contraction that is a matrix of weights, and which of its dimensions is in vectors.
+/// The operand of a contraction that is a weight, and which of its dimensions is in vectors.
 fn weight(op: Op) -> Option<(usize, usize)> {
+    if op.kind() == Some(OpKind::Convolution) {
+        return turned(op).map(|_| (1, 0));
+    }
     let o = DotGeneral::of(op)?;
     let fits = o.rhs_batch.is_empty() && o.rhs_contract.len() == 1 && o.rhs.ty().dims().len() == 2;
     (fits && tensor_type(o.rhs.ty()).is_ok_and(|t| t.dtype.is_float())).then(|| (1, 1 - o.rhs_contract[0] as usize))
@@ -99,7 +109,7 @@ impl Pack {
         let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
         let t = tensor_type(w.ty())?;
         let sizes: Vec<i64> = t.dims.iter().map(|d| d.known()).collect::<Option<_>>().ok_or("has a weight of unknown size")?;
-        let (rank, n) = (sizes.len() as i64, sizes[columns]);
+        let n = sizes[columns];
         let count = (n + self.block - 1) / self.block;
         let mut whole = w;
         if n % self.block != 0 {
@@ -111,15 +121,10 @@ impl Pack {
         let mut split = sizes.clone();
         split.splice(columns..=columns, [count, self.block]);
         let split = b.add(&Reshape { input: whole, sizes: Size::all(&split) })?;
-        // Blocks first, the columns of one last, everything else between in its order.
-        let c = columns as i64;
-        let between = self.order(op, rank, c);
-        let permutation: Vec<i64> = [vec![c], between, vec![c + 1]].concat();
-        let stored = b.create_node(&Transpose { input: split, permutation: permutation.clone() })?;
-        stored.set_attr(STORED, Attr::unit(b.ctx));
-        let mut back = vec![0; permutation.len()];
-        permutation.iter().enumerate().for_each(|(i, p)| back[*p as usize] = i as i64);
-        let apart = b.add(&Transpose { input: stored.result(0), permutation: back })?;
+        // Blocks first, the columns of one last, everything else between in the order of the reduction loops.
+        let between = order(sizes.len(), columns).into_iter().map(|d| if d > columns as i64 { d + 1 } else { d }).collect();
+        let permutation: Vec<i64> = [vec![columns as i64], between, vec![columns as i64 + 1]].concat();
+        let apart = stored(&b, split, permutation)?;
         let mut joined = sizes.clone();
         joined[columns] = count * self.block;
         let joined = b.add(&Reshape { input: apart, sizes: Size::all(&joined) })?;
@@ -129,9 +134,34 @@ impl Pack {
         let zero = Size::all(&vec![0; sizes.len()]);
         b.add(&Slice { input: joined, offsets: zero, sizes: Size::all(&sizes), strides: vec![1; sizes.len()] })
     }
+}
 
-    /// The dimensions of the split weight but its columns, in the order of the reduction loops.
-    fn order(&self, _op: Op, rank: i64, columns: i64) -> Vec<i64> {
-        (0..=rank).filter(|d| *d != columns && *d != columns + 1).collect()
+/// The dimensions of a weight but its columns, in the order of the reduction loops: windows before channels.
+fn order(rank: usize, columns: usize) -> Vec<i64> {
+    let mut all: Vec<i64> = (0..rank as i64).filter(|d| *d != columns as i64).collect();
+    if rank > 2 {
+        all.rotate_left(1);
     }
+    all
+}
+
+/// A value that is stored in another order and read in its own.
+fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value, String> {
+    let mut back = vec![0; permutation.len()];
+    permutation.iter().enumerate().for_each(|(i, p)| back[*p as usize] = i as i64);
+    let op = b.create_node(&Transpose { input, permutation })?;
+    op.set_attr(STORED, Attr::unit(b.ctx));
+    b.add(&Transpose { input: op.result(0), permutation: back })
+}
+
+/// Whether a weight of few columns is better stored with these last: of a matrix, when they are not and several rows read it.
+fn last_pays(op: Op, columns: usize) -> bool {
+    let Some(o) = DotGeneral::of(op) else { return true };
+    let rows: i64 = op.result(0).ty().dims().iter().rev().skip(1).map(|d| d.known().unwrap_or(128)).product();
+    columns + 1 != o.rhs.ty().dims().len() && rows >= 4
+}
+
+fn last(op: Op, w: Value, columns: usize) -> Result<Value, String> {
+    let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
+    stored(&b, w, [order(w.ty().dims().len(), columns), vec![columns as i64]].concat())
 }
