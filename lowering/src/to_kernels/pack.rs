@@ -62,7 +62,7 @@ impl Pass for Pack {
                     continue;
                 }
                 let w = op.operand(operand);
-                let said = match self.pays(w, columns) {
+                let said = match self.pays(op, w, columns) {
                     Ok(()) => {
                         op.set_operand(operand, self.packed(op, w, columns).map_err(fail)?);
                         format!("in blocks of {} columns", self.block)
@@ -91,12 +91,14 @@ fn weight(op: Op) -> Option<(usize, usize)> {
 }
 
 impl Pack {
-    fn pays(&self, w: Value, columns: usize) -> Result<(), String> {
+    fn pays(&self, op: Op, w: Value, columns: usize) -> Result<(), String> {
         let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
         let n = sizes[columns];
         let depth: i64 = sizes.iter().enumerate().filter(|(i, _)| *i != columns).map(|(_, n)| n).product();
         let whole = (n + self.block - 1) / self.block * self.block;
+        let depthwise = Convolution::of(op).is_some_and(|o| o.groups != 1);
         match () {
+            () if depthwise => Err("each channel has a window of its own".into()),
             () if depth < self.depth => Err(format!("{depth} rows are fewer than {}", self.depth)),
             () if n < self.block => Err(format!("{n} columns are fewer than {}", self.block)),
             () if (whole - n) * 100 > n * self.growth => Err(format!("{n} columns would become {whole}")),

@@ -159,15 +159,17 @@ fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     let last = turned(op).is_some();
     let order = if last { [vec![0], (2..spatial + 2).collect(), vec![1]].concat() } else { (0..spatial + 2).collect::<Vec<_>>() };
     let depth = if last { [(2..spatial + 2).collect(), vec![1]].concat() } else { (1..spatial + 2).collect::<Vec<_>>() };
+    // A window of one step is no loop.
+    let depth: Vec<usize> = depth.into_iter().filter(|d| weight[*d].known() != Some(1)).collect();
     let mut sizes: Vec<Size> = order.iter().map(|d| out[*d]).collect();
     let parallel = sizes.len();
     sizes.extend(depth.iter().map(|d| weight[*d]));
     let n = sizes.len();
     // The loops over a dimension of the result, and of the weight.
     let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0), n);
-    let inner = |d: usize| Ix::dim(parallel + depth.iter().position(|o| *o == d).unwrap_or(0), n);
+    let inner = |d: usize| depth.iter().position(|o| *o == d).map_or(Ix::number(0, n), |i| Ix::dim(parallel + i, n));
     let mut lhs = vec![at(0), if depthwise { at(1) } else { inner(1) }];
-    let mut rhs = vec![at(1), if depthwise { Ix::number(0, n) } else { inner(1) }];
+    let mut rhs = vec![at(1), inner(1)];
     for i in 0..spatial {
         let window = inner(2 + i);
         lhs.push(at(2 + i).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
