@@ -3,8 +3,9 @@ mod command;
 mod refused;
 
 use kiln::{
-    Executable, Options, load,
+    Executable, Options,
     dialects::value::Tensor,
+    load,
     model::CachePolicy,
     opt::tensors::{self, Tensors},
     runtime::{CallError, View, ViewMut},
@@ -40,8 +41,14 @@ fn call(exe: &Executable, inputs: &[&Tensor]) -> Result<Vec<Tensor>, CallError> 
     let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
     let views: Vec<View> = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b).expect("a view")).collect();
     let shapes = exe.output_shapes(&inputs.iter().map(|t| t.shape()).collect::<Vec<_>>())?;
-    let dtypes: Vec<_> = exe.program().outputs.iter().map(|t| kiln::dialects::value::DType::ALL.into_iter().find(|d| d.name() == t.dtype).expect("a dtype")).collect();
-    let mut memory: Vec<Vec<u8>> = shapes.iter().zip(&dtypes).map(|(s, d)| vec![0xa5; s.iter().product::<usize>() * d.byte_size()]).collect();
+    let dtypes: Vec<_> = exe
+        .program()
+        .outputs
+        .iter()
+        .map(|t| kiln::dialects::value::DType::ALL.into_iter().find(|d| d.name() == t.dtype).expect("a dtype"))
+        .collect();
+    let mut memory: Vec<Vec<u8>> =
+        shapes.iter().zip(&dtypes).map(|(s, d)| vec![0xa5; s.iter().product::<usize>() * d.byte_size()]).collect();
     let mut outs: Vec<ViewMut> =
         memory.iter_mut().zip(shapes.iter().zip(&dtypes)).map(|(m, (s, d))| ViewMut::new(d.name(), s, m).expect("a view")).collect();
     exe.call(&views, &mut outs)?;
