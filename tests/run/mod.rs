@@ -18,6 +18,8 @@ const MODELS: &[(&str, &[&str])] = &[
     ("mlp", &["mlp", "mlp.other"]),
     ("mlp.core", &["mlp"]),
     ("lenet", &["lenet", "lenet.other"]),
+    ("elementwise", &["elementwise"]),
+    ("gpt2_tiny", &["gpt2_tiny", "gpt2_tiny.other"]),
     ("lenet.core", &["lenet"]),
     ("bert_tiny", &["bert_tiny"]),
     ("bert_tiny.core", &["bert_tiny"]),
