@@ -255,7 +255,8 @@ impl Executable {
         let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
         let views = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b)).collect::<Result<Vec<_>, _>>()?;
         let shapes = self.output_shapes(&inputs.iter().map(|t| t.shape()).collect::<Vec<_>>())?;
-        let known = |name: &str| DType::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| Error::Weight(format!("'{name}' is no dtype")));
+        let known =
+            |name: &str| DType::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| Error::Weight(format!("'{name}' is no dtype")));
         let dtypes = self.program().outputs.iter().map(|t| known(&t.dtype)).collect::<Result<Vec<_>, _>>()?;
         let size = |(s, d): (&Vec<usize>, &DType)| s.iter().product::<usize>() * d.byte_size();
         let mut memory: Vec<Vec<u8>> = shapes.iter().zip(&dtypes).map(|p| vec![0xa5; size(p)]).collect();
