@@ -14,3 +14,7 @@ pub mod capture;
 pub mod cli;
 pub mod docs;
 pub mod model;
+pub mod nn;
+pub mod tensor;
+
+pub use tensor::{trace, trace_all};

@@ -1,5 +1,6 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
 mod capture;
+mod compiled;
 mod composites;
 mod docs;
 mod host;
@@ -10,7 +11,9 @@ mod ops;
 mod passes;
 mod random_graph;
 mod reference;
+mod run;
 mod support;
 mod tolerance;
+mod tracer;
 mod watchdog;
 mod write_a_pass;

@@ -5,7 +5,9 @@ mod layout;
 pub mod pt2;
 mod schema;
 mod srepr;
+pub(crate) use srepr::size_op;
 pub mod storage;
+pub mod weight;
 
 use kiln_dialects::{ir::Module, value::Tensor};
 use std::collections::BTreeMap;

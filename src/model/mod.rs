@@ -205,7 +205,7 @@ fn prepared(program: &Program, package: &Package, folder: &Path, jit: &Arc<Jit>,
 impl Executable {
     fn link(package: Package, folder: &Path, options: &Options, mut times: Times, start: Instant) -> Result<Executable, Error> {
         let linking = Instant::now();
-        let symbols: Vec<(&str, *const c_void)> = runtime::pool::symbols().into_iter().chain(library_symbols()).collect();
+        let symbols: Vec<(&str, *const c_void)> = [runtime::pool::symbols(), runtime::library::symbols(), library_symbols()].concat();
         let jit = Jit::new(&symbols)?;
         package.objects.values().try_for_each(|o| jit.add_object(o))?;
         jit.lookup(&package.program.entry.main)?;

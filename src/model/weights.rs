@@ -1,7 +1,7 @@
 //! The memory of a program's globals: mapped where it lies in the file as the program reads it, copied where not.
 use super::Error;
 use crate::{
-    capture::pt2,
+    capture::{pt2, weight},
     runtime::{
         Buffer, Bytes, Package, Program,
         program::{Global, Role},
@@ -10,6 +10,7 @@ use crate::{
 use memmap2::Mmap;
 use safetensors::SafeTensors;
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::Arc,
@@ -57,10 +58,9 @@ fn global(g: &Global, package: &Package, folder: &Path, files: &mut Files) -> Re
         let found = files.archives.get(&path).and_then(|all| all.get(name));
         let weight = found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?;
         same(g, weight.dtype.name(), &weight.shape)?;
-        return match weight.contiguous() {
-            Some(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Ok(Bytes::part_of(weight.mapping(), bytes)),
-            Some(bytes) => owned(bytes),
-            None => owned(&weight.dtype.encode(&weight.read()?)),
+        return match weight.elements()? {
+            Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Ok(Bytes::part_of(Arc::new(weight.clone()), bytes)),
+            bytes => owned(&bytes),
         };
     }
     if !files.maps.contains_key(&path) {
@@ -72,8 +72,7 @@ fn global(g: &Global, package: &Package, folder: &Path, files: &mut Files) -> Re
     let map = files.maps[&path].clone();
     let all = SafeTensors::deserialize(&map).map_err(|e| format!("{} is no safetensors file: {e}", path.display()))?;
     let view = all.tensor(name).map_err(|_| format!("{} has no tensor '{name}'", path.display()))?;
-    let dtype =
-        crate::opt::tensors::dtype(view.dtype()).ok_or_else(|| format!("has dtype {:?}, which kiln does not know", view.dtype()))?;
+    let dtype = weight::dtype(view.dtype()).ok_or_else(|| format!("has dtype {:?}, which kiln does not know", view.dtype()))?;
     same(g, dtype.name(), view.shape())?;
     let bytes = view.data();
     if bytes.as_ptr().addr().is_multiple_of(8) { Ok(Bytes::part_of(map.clone(), bytes)) } else { owned(bytes) }

@@ -1,47 +1,12 @@
 //! Tensors in safetensors files.
 use super::OptError;
-use crate::dialects::value::{DType, Tensor};
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use crate::capture::weight::{dtype, stored};
+use crate::dialects::value::Tensor;
+use safetensors::{SafeTensors, tensor::TensorView};
 use std::{collections::BTreeMap, path::Path};
 
 /// A file's tensors by name.
 pub type Tensors = BTreeMap<String, Tensor>;
-
-/// The dtype of a safetensors tensor.
-pub fn dtype(d: Dtype) -> Option<DType> {
-    Some(match d {
-        Dtype::F64 => DType::F64,
-        Dtype::F32 => DType::F32,
-        Dtype::F16 => DType::F16,
-        Dtype::BF16 => DType::BF16,
-        Dtype::F8_E4M3 => DType::F8E4M3FN,
-        Dtype::F8_E5M2 => DType::F8E5M2,
-        Dtype::I64 => DType::I64,
-        Dtype::I32 => DType::I32,
-        Dtype::I16 => DType::I16,
-        Dtype::I8 => DType::I8,
-        Dtype::U8 => DType::UI8,
-        Dtype::BOOL => DType::I1,
-        _ => return None,
-    })
-}
-
-fn stored(d: DType) -> Dtype {
-    match d {
-        DType::F64 => Dtype::F64,
-        DType::F32 => Dtype::F32,
-        DType::F16 => Dtype::F16,
-        DType::BF16 => Dtype::BF16,
-        DType::F8E4M3FN => Dtype::F8_E4M3,
-        DType::F8E5M2 => Dtype::F8_E5M2,
-        DType::I64 => Dtype::I64,
-        DType::I32 => Dtype::I32,
-        DType::I16 => Dtype::I16,
-        DType::I8 => Dtype::I8,
-        DType::UI8 => Dtype::U8,
-        DType::I1 => Dtype::BOOL,
-    }
-}
 
 /// Reads those tensors of a file that `wanted` names.
 pub fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Tensors, OptError> {

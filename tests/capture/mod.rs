@@ -17,12 +17,12 @@ use kiln::{
 };
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
 /// Numbered tensors (`input_0`, …) of a safetensors file.
-fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
+pub fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
     use safetensors::Dtype as D;
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let file = safetensors::SafeTensors::deserialize(&bytes).expect("a safetensors file");
@@ -46,12 +46,12 @@ fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
     (0..).map_while(|i| read(&format!("{prefix}_{i}"))).collect()
 }
 
-fn import(c: &Context, path: &Path) -> Captured {
+pub fn import(c: &Context, path: &Path) -> Captured {
     pt2::import(c.ctx(), path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// Runs `main`; the differences from `want`, one line each.
-fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<String> {
+pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<String> {
     let weights = |name: &str, _: &str| captured.weight(name);
     let interpreter = Interpreter { globals: &weights, max_iterations: 1000, ..Interpreter::new(Mode::Exact) };
     let have = match interpreter.run(captured.module.op(), "main", inputs) {
@@ -77,7 +77,7 @@ fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<S
 }
 
 /// Takes the module from `graph` to `prims`.
-fn lower(captured: &Captured) {
+pub fn lower(captured: &Captured) {
     let pipeline = pipeline_text(Level::Graph, Level::Prims).expect("a pipeline");
     run_pipeline(&captured.module, &pipeline, &Default::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{pipeline}: {e}"));
 }

@@ -78,6 +78,10 @@ impl Builder {
     pub fn after(op: Op) -> Option<Builder> {
         Some(Builder { ctx: op.ctx(), loc: op.loc(), block: op.block()?, before: op.next() })
     }
+    /// The block that ops go to.
+    pub fn block(&self) -> Block {
+        self.block
+    }
     /// The same place with another location.
     pub fn at(self, loc: Loc) -> Builder {
         Builder { loc, ..self }
@@ -185,6 +189,10 @@ impl Builder {
     pub fn function(&self, name: &str, inputs: &[Type], results: &[Type], body: &mut RegionFill<'_>) -> Result<Op, String> {
         let attrs = [("sym_name", Attr::string(self.ctx, name)), ("function_type", Attr::ty(Type::function(self.ctx, inputs, results)))];
         self.generic("func.func", &[], &[], &attrs, &mut [(inputs, body)])
+    }
+    /// A further argument of the block that ops go to. For functions whose signature is found while their body is made.
+    pub fn argument(&self, ty: Type, loc: Loc) -> Value {
+        Value::of(unsafe { mlirBlockAddArgument(self.block.raw(), ty.0, loc.0) })
     }
     /// `func.return`.
     pub fn ret(&self, values: &[Value]) -> Result<Op, String> {

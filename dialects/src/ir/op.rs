@@ -62,6 +62,10 @@ impl Op {
     pub fn loc(self) -> Loc {
         Loc(unsafe { mlirOperationGetLocation(self.raw()) })
     }
+    /// Gives it another location.
+    pub fn set_loc(self, loc: Loc) {
+        unsafe { mlirOperationSetLocation(self.raw(), loc.0) }
+    }
     /// How many operands.
     pub fn operand_count(self) -> usize {
         unsafe { mlirOperationGetNumOperands(self.raw()) as usize }
@@ -238,6 +242,10 @@ impl Block {
             next = op.next();
         }
         all
+    }
+    /// Its first op.
+    pub fn first(self) -> Option<Op> {
+        Op::some(unsafe { mlirBlockGetFirstOperation(self.raw()) })
     }
     /// Its arguments.
     pub fn args(self) -> Vec<Value> {

@@ -162,7 +162,8 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         let name = kernel.symbol().unwrap_or_default();
-        let Some(func) = blocks(kernel).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func")) else { continue };
+        // One that is only declared is a function of the runtime.
+        let Some(func) = super::kernels_of(kernel).first().copied() else { continue };
         func.set_attr("sym_name", Attr::string(ctx, "kernel"));
         let mut sha = Sha256::new();
         // Text holds no locations and no names of values, so equal kernels of different models are one.

@@ -75,9 +75,10 @@ pub fn dim_name(input: usize, axis: usize) -> String {
     format!("input_{input}.{axis}")
 }
 
-/// The symbol of a kernel's function in its object.
+/// The symbol of a kernel's function, in its object or in the runtime.
 pub fn kernel_symbol(kernel: Op) -> String {
-    let stated = kernel.attr("kiln.kernel").and_then(|k| k.entry("symbol")).and_then(Attr::as_string);
+    let about = kernel.attr("kiln.kernel");
+    let stated = about.and_then(|k| k.entry("callee").or_else(|| k.entry("symbol"))).and_then(Attr::as_string);
     stated.unwrap_or_else(|| format!("kiln_{}", kernel.symbol().unwrap_or_default()))
 }
 

@@ -38,6 +38,16 @@ impl Facts {
         Ok(facts)
     }
 
+    /// Takes in one more op, behind those that were there: for IR that is still being made, where facts only flow forwards.
+    /// Err: why the op contradicts what is known.
+    pub fn extend(&mut self, op: Op) -> Result<(), String> {
+        op.results().into_iter().for_each(|v| self.start(v));
+        self.visit(op)
+    }
+    /// Takes in an argument of a block.
+    pub fn argument(&mut self, v: Value) {
+        self.start(v);
+    }
     /// The sizes of a tensor; empty for other values.
     pub fn dims(&self, v: Value) -> &[Dim] {
         self.tensors.get(&v).map_or(&[], Vec::as_slice)

@@ -1,0 +1,43 @@
+//! Layers for [`trace`](crate::trace): modules that hold their weights by name, with the names of PyTorch's `state_dict`, so that weights that
+//! `safetensors.torch.save_file(model.state_dict(), …)` wrote load as they are.
+//!
+//! A module is made under a [`Scope`], which gives its weights their names: `Linear::new(&scope.child("fc"), 64, 10)` has `fc.weight` and
+//! `fc.bias`. Weights of a file are frozen in the program; those that were made here or set by the caller are not.
+mod attention;
+mod conv;
+mod embedding;
+mod file;
+mod linear;
+mod norm;
+mod parameter;
+mod sequential;
+
+pub use attention::Attention;
+pub use conv::Conv2d;
+pub use embedding::Embedding;
+pub use file::{WeightsError, load, save};
+pub use linear::Linear;
+pub use norm::{BatchNorm, LayerNorm, RmsNorm};
+pub use parameter::{Init, Parameter, Scope};
+pub use sequential::Sequential;
+
+use crate::tensor::Tensor;
+use std::path::Path;
+
+/// A layer, or a model of layers.
+pub trait Module {
+    /// Adds the layer to the graph of `x`. Errors are the tensor's: see [`tensor`](crate::tensor).
+    #[track_caller]
+    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t>;
+    /// The weights, in the order of PyTorch's `state_dict`.
+    fn parameters(&self) -> Vec<&Parameter>;
+    /// Takes the weights of a safetensors file; they are mapped, not read. Err: all tensors that are missing, unexpected or of another type;
+    /// nothing is changed then.
+    fn load(&self, path: &Path) -> Result<(), WeightsError> {
+        load(&self.parameters(), path)
+    }
+    /// Writes the weights to a safetensors file. Err: the file cannot be written, or two weights have one name.
+    fn save(&self, path: &Path) -> Result<(), WeightsError> {
+        save(&self.parameters(), path)
+    }
+}

@@ -1,0 +1,67 @@
+//! `torch.nn.Sequential`.
+use super::{Module, Parameter, Scope};
+use crate::tensor::Tensor;
+use std::panic::Location;
+
+type Function = dyn for<'t> Fn(Tensor<'t>) -> Tensor<'t> + Send + Sync;
+
+enum Layer {
+    Module(Box<dyn Module + Send + Sync>),
+    Function(Box<Function>),
+}
+
+/// Layers behind one another. They are numbered, functions included, as PyTorch's are.
+pub struct Sequential {
+    scope: Scope,
+    layers: Vec<(&'static Location<'static>, Layer)>,
+}
+
+impl Sequential {
+    /// No layers.
+    pub fn new(scope: &Scope) -> Sequential {
+        Sequential { scope: scope.clone(), layers: vec![] }
+    }
+    /// A further layer, made under its own scope. Its ops have the place of this call.
+    #[track_caller]
+    pub fn layer<M: Module + Send + Sync + 'static>(mut self, make: impl FnOnce(&Scope) -> M) -> Sequential {
+        let made = make(&self.scope.child(self.layers.len()));
+        self.layers.push((Location::caller(), Layer::Module(Box::new(made))));
+        self
+    }
+    /// A function without weights, such as `|x| x.relu()`.
+    #[track_caller]
+    pub fn apply(mut self, f: impl for<'t> Fn(Tensor<'t>) -> Tensor<'t> + Send + Sync + 'static) -> Sequential {
+        self.layers.push((Location::caller(), Layer::Function(Box::new(f))));
+        self
+    }
+}
+
+impl std::fmt::Debug for Sequential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<String> = self.parameters().iter().map(|p| format!("{}: {}", p.name(), p.type_name())).collect();
+        f.debug_struct("Sequential").field("layers", &self.layers.len()).field("parameters", &names).finish()
+    }
+}
+
+impl Module for Sequential {
+    #[track_caller]
+    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+        self.layers.iter().fold(x, |x, (place, layer)| {
+            // A call through a trait object does not say where it comes from.
+            let _frame = x.graph().inner_frame(place);
+            match layer {
+                Layer::Module(m) => m.forward(x),
+                Layer::Function(f) => f(x),
+            }
+        })
+    }
+    fn parameters(&self) -> Vec<&Parameter> {
+        let mut all = vec![];
+        for (_, layer) in &self.layers {
+            if let Layer::Module(m) = layer {
+                all.extend(m.parameters());
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,29 @@
+//! Reads at positions that are data. Positions may be i64 or i32.
+use super::{Tensor, arg::Arg};
+use std::panic::Location;
+
+impl<'t> Tensor<'t> {
+    /// `r[i][j] = x[index[i][j]][j]` for dimension 0, and so on. Error: another rank of the index.
+    #[track_caller]
+    pub fn gather(self, dim: i64, index: Tensor<'t>) -> Tensor<'t> {
+        match (self.rank(), index.rank()) {
+            (Ok(a), Ok(b)) if a != b => self.refuse("gather", format!("has an index of rank {b} for a tensor of rank {a}")),
+            _ => self.call("gather", "aten.gather.default", [("dim", dim.into()), ("index", index.into())]),
+        }
+    }
+    /// Slices along a dimension at the positions of a vector. Error: an index of more than one dimension.
+    #[track_caller]
+    pub fn index_select(self, dim: i64, index: Tensor<'t>) -> Tensor<'t> {
+        match index.rank() {
+            Ok(n) if n > 1 => self.refuse("index_select", format!("wants an index of one dimension, has {n}")),
+            _ => self.call("index_select", "aten.index_select.default", [("dim", dim.into()), ("index", index.into())]),
+        }
+    }
+    /// Rows of this table [V, D] at positions.
+    #[track_caller]
+    pub fn embedding(self, indices: Tensor<'t>) -> Tensor<'t> {
+        let args = vec![("weight", self.into()), ("indices", Arg::from(indices))];
+        let [r] = self.graph.exactly(Location::caller(), "embedding", "aten.embedding.default", args);
+        r
+    }
+}
