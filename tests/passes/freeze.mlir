@@ -85,9 +85,9 @@ module {
     %0 = kiln.transpose %w permutation = [1, 0] : tensor<8x4xf32>
     %1 = kiln.dot_general %x, %0 batch = [] x [] contract = [1] x [0] : tensor<3x4xf32>, tensor<4x8xf32>
     %i = kiln.iota [8] axis = 0 : i64
-    %y = kiln.slice %x [0, 0] [1, 4] [1, 1] : tensor<3x4xf32>
+    %y = kiln.slice %x offsets = [0, 0] sizes = [1, 4] strides = [1, 1] : tensor<3x4xf32>
     %z = kiln.broadcast_in_dim %y dims = [0, 1] sizes = [8, 4] : tensor<1x4xf32>
-    %2 = kiln.gather %w, %i dims = [0] : tensor<8x4xf32>, tensor<8xi64>
+    %2 = kiln.gather %w[%i] dims = [0] : tensor<8x4xf32> [tensor<8xi64>]
     %3 = kiln.add %2, %z : tensor<8x4xf32>
     return %1, %3 : tensor<3x8xf32>, tensor<8x4xf32>
   }

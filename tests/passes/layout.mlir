@@ -14,11 +14,11 @@ module {
     %zero = kiln.splat [], 0.0 : f32
     %zeros = kiln.splat [1, 2, 4, 4], 0.0 : f32
     %bias = kiln.broadcast_in_dim %b dims = [1] sizes = [1, 2, 4, 4] : tensor<2xf32>
-    %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1] : tensor<1x2x4x4xf32>
+    %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1] : tensor<1x2x4x4xf32>, tensor<f32>
     %0 = kiln.convolution %p, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x6x6xf32>, tensor<2x2x3x3xf32>
     %1 = kiln.add %0, %bias : tensor<1x2x4x4xf32>
     %2 = kiln.max %1, %zeros : tensor<1x2x4x4xf32>
-    %q = kiln.pad %2, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1] : tensor<1x2x4x4xf32>
+    %q = kiln.pad %2, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1] : tensor<1x2x4x4xf32>, tensor<f32>
     %3 = kiln.convolution %q, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x6x6xf32>, tensor<2x2x3x3xf32>
     %4 = kiln.add %3, %x : tensor<1x2x4x4xf32>
     return %4 : tensor<1x2x4x4xf32>
@@ -46,14 +46,14 @@ module {
 // -----
 // A gate of one value per channel, as in squeeze and excitation, around a depthwise convolution.
 // CASE: gate
-// CHECK: groups = 4
+// CHECK: groups = 4 : i64
 module {
   kiln.global "private" @d : tensor<4x1x2x2xf32> from "w#d"
   kiln.global "private" @w : tensor<4x4x1x1xf32> from "w#w"
   func.func @main(%x: tensor<2x4x3x3xf32>) -> tensor<2x4x2x2xf32> {
     %d = kiln.get_global @d : tensor<4x1x2x2xf32>
     %w = kiln.get_global @w : tensor<4x4x1x1xf32>
-    %0 = kiln.convolution %x, %d strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] groups = 4 : tensor<2x4x3x3xf32>, tensor<4x1x2x2xf32>
+    %0 = kiln.convolution %x, %d strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 4 : i64} : tensor<2x4x3x3xf32>, tensor<4x1x2x2xf32>
     %1 = kiln.reduce sum %0 dims = [2, 3] : tensor<2x4x2x2xf32>
     %2 = kiln.reshape %1 sizes = [2, 4, 1, 1] : tensor<2x4xf32>
     %3 = kiln.convolution %2, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x4x1x1xf32>, tensor<4x4x1x1xf32>

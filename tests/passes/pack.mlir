@@ -41,7 +41,7 @@ module {
     %low = kiln.splat [2], 0 : i64
     %high = kiln.splat [2], 7 : i64
     %k = kiln.clamp %j, %low, %high : tensor<2xi64>
-    %e = kiln.gather %w, %k dims = [0] : tensor<8x3xf32>, tensor<2xi64>
+    %e = kiln.gather %w[%k] dims = [0] : tensor<8x3xf32> [tensor<2xi64>]
     %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<2x3xf32>, tensor<8x3xf32>
     %1 = kiln.dot_general %e, %w batch = [] x [] contract = [1] x [1] : tensor<2x3xf32>, tensor<8x3xf32>
     return %0, %1, %e : tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x3xf32>
@@ -77,7 +77,7 @@ module {
     %w = kiln.get_global @w : tensor<8x3x2x2xf32>
     %d = kiln.get_global @d : tensor<8x1x2x2xf32>
     %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x4x4xf32>, tensor<8x3x2x2xf32>
-    %1 = kiln.convolution %0, %d strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] groups = 8 : tensor<1x8x3x3xf32>, tensor<8x1x2x2xf32>
+    %1 = kiln.convolution %0, %d strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 8 : i64} : tensor<1x8x3x3xf32>, tensor<8x1x2x2xf32>
     return %1 : tensor<1x8x2x2xf32>
   }
 }

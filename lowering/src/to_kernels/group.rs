@@ -271,7 +271,9 @@ impl Decide<'_> {
             self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
                 node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
                     let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
-                    let full = self.forms[m] == Form::Full || node.class == Class::Reduce;
+                    // A contraction or a whole-tensor op reads all of it for each element.
+                    let whole = matches!(node.class, Class::Contract | Class::Single);
+                    let full = !whole && (self.forms[m] == Form::Full || node.class == Class::Reduce);
                     full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &loops)
                 })
             });
