@@ -8,7 +8,10 @@ pub use options::{CachePolicy, Options};
 
 use crate::{
     capture::pt2,
-    dialects::ir::{Context, Diagnostic, Module},
+    dialects::{
+        ir::{Context, Diagnostic, Module},
+        value::{DType, Tensor},
+    },
     lowering::host::{
         compile::{CompileOptions, CompileReport, compile},
         llvm::{Jit, Target, library_symbols, version},
@@ -75,6 +78,10 @@ pub struct Executable {
 }
 
 impl Model {
+    /// IR in memory; weights are looked for in `folder`.
+    pub fn of_module(module: &Module, folder: &Path) -> Model {
+        Model { path: folder.join("module.mlir"), kind: Kind::Ir(module.bytecode()) }
+    }
     /// The module of a file that holds no compiled program.
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
         match &self.kind {
@@ -242,6 +249,22 @@ impl Executable {
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.loaded.output_shapes(inputs)
+    }
+    /// Runs the program on values; for tests and tools, since values are copied both ways. Memory of results starts out as bytes that none has.
+    pub fn call_values(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
+        let views = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b)).collect::<Result<Vec<_>, _>>()?;
+        let shapes = self.output_shapes(&inputs.iter().map(|t| t.shape()).collect::<Vec<_>>())?;
+        let known = |name: &str| DType::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| Error::Weight(format!("'{name}' is no dtype")));
+        let dtypes = self.program().outputs.iter().map(|t| known(&t.dtype)).collect::<Result<Vec<_>, _>>()?;
+        let size = |(s, d): (&Vec<usize>, &DType)| s.iter().product::<usize>() * d.byte_size();
+        let mut memory: Vec<Vec<u8>> = shapes.iter().zip(&dtypes).map(|p| vec![0xa5; size(p)]).collect();
+        let places = memory.iter_mut().zip(shapes.iter().zip(&dtypes));
+        let mut outs = places.map(|(m, (s, d))| ViewMut::new(d.name(), s, m)).collect::<Result<Vec<_>, _>>()?;
+        self.call(&views, &mut outs)?;
+        drop(outs);
+        let value = |(m, (s, d)): (&Vec<u8>, (&Vec<usize>, &DType))| d.decode(s, m).map_err(Error::Weight);
+        memory.iter().zip(shapes.iter().zip(&dtypes)).map(value).collect()
     }
     /// Runs the program; results are written to `outputs`.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {

@@ -8,7 +8,7 @@ use kiln::{
     load,
     model::CachePolicy,
     opt::tensors::{self, Tensors},
-    runtime::{CallError, View, ViewMut},
+    runtime::{View, ViewMut},
     tolerance,
 };
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ const MODELS: &[(&str, &[&str])] = &[
     ("mlp", &["mlp", "mlp.other"]),
     ("mlp.core", &["mlp"]),
     ("lenet", &["lenet", "lenet.other"]),
+    ("elementwise", &["elementwise"]),
+    ("gpt2_tiny", &["gpt2_tiny", "gpt2_tiny.other"]),
     ("lenet.core", &["lenet"]),
     ("bert_tiny", &["bert_tiny"]),
     ("bert_tiny.core", &["bert_tiny"]),
@@ -36,29 +38,9 @@ fn file(name: &str) -> Tensors {
     tensors::read(&models().join(format!("{name}.safetensors")), |_| true).unwrap_or_else(|e| panic!("{name}: {}", e.message))
 }
 
-/// Runs on tensors; the memory of results is full of bytes that none has.
-fn call(exe: &Executable, inputs: &[&Tensor]) -> Result<Vec<Tensor>, CallError> {
-    let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
-    let views: Vec<View> = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b).expect("a view")).collect();
-    let shapes = exe.output_shapes(&inputs.iter().map(|t| t.shape()).collect::<Vec<_>>())?;
-    let dtypes: Vec<_> = exe
-        .program()
-        .outputs
-        .iter()
-        .map(|t| kiln::dialects::value::DType::ALL.into_iter().find(|d| d.name() == t.dtype).expect("a dtype"))
-        .collect();
-    let mut memory: Vec<Vec<u8>> =
-        shapes.iter().zip(&dtypes).map(|(s, d)| vec![0xa5; s.iter().product::<usize>() * d.byte_size()]).collect();
-    let mut outs: Vec<ViewMut> =
-        memory.iter_mut().zip(shapes.iter().zip(&dtypes)).map(|(m, (s, d))| ViewMut::new(d.name(), s, m).expect("a view")).collect();
-    exe.call(&views, &mut outs)?;
-    drop(outs);
-    Ok(memory.iter().zip(shapes.iter().zip(&dtypes)).map(|(m, (s, d))| d.decode(s, m).expect("a result")).collect())
-}
-
 fn agree(exe: &Executable, data: &Tensors, what: &str) {
     let inputs: Vec<&Tensor> = tensors::numbered(data, "input_").into_iter().map(|(_, t)| t).collect();
-    let results = call(exe, &inputs).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let results = exe.call_values(&inputs).unwrap_or_else(|e| panic!("{what}: {e}"));
     for (i, want) in tensors::numbered(data, "output_") {
         let c = tolerance::compare(&results[i], want).unwrap_or_else(|e| panic!("{what}: output {i} {e}"));
         assert!(c.ok, "{what}: output {i}: {c}");
@@ -84,7 +66,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let inputs: Vec<&Tensor> = tensors::numbered(&data, "input_").into_iter().map(|(_, t)| t).collect();
     let of = |threads| {
         let exe = load(models().join("bert_tiny.pt2")).unwrap().compile(&options(threads)).unwrap();
-        call(&exe, &inputs).unwrap()
+        exe.call_values(&inputs).unwrap()
     };
     let (one, two, three) = (of(1), of(2), of(3));
     assert!(one == two && two == three);
@@ -123,7 +105,8 @@ fn the_second_process_starts_warm_and_a_damaged_cache_is_rebuilt() {
     assert!(rebuilt.times().compile.as_ref().is_some_and(|c| c.cached == 0));
     agree(&rebuilt, &data, "after damage");
     // Kernels survive the loss of the program.
-    let program = walk(dir.path()).into_iter().find(|p| p.file_name().unwrap().to_string_lossy().contains("program_")).unwrap();
+    let is_program = |p: &PathBuf| std::fs::read(p).unwrap().windows(13).any(|w| w == b"manifest.json");
+    let program = walk(dir.path()).into_iter().find(is_program).unwrap();
     std::fs::remove_file(program).unwrap();
     let again = model();
     assert!(again.times().compile.as_ref().is_some_and(|c| c.cached == c.kernel_count));
@@ -157,7 +140,7 @@ fn inputs_of_any_strides_are_right() {
     let exe = load(models().join("mlp.pt2")).unwrap().compile(&options(1)).unwrap();
     let data = file("mlp");
     let x = &data["input_0"];
-    let want = call(&exe, &[x]).unwrap();
+    let want = exe.call_values(&[x]).unwrap();
     let (n, m) = (x.shape()[0], x.shape()[1]);
     let bytes = x.dtype().encode(x);
     let row = |i: usize, j: usize| &bytes[4 * (i * m + j)..4 * (i * m + j) + 4];
@@ -172,5 +155,21 @@ fn inputs_of_any_strides_are_right() {
         let out_shape = [n, 10];
         exe.call(&[view], &mut [ViewMut::new("f32", &out_shape, &mut out).unwrap()]).unwrap();
         assert_eq!(out, want[0].dtype().encode(&want[0]), "{strides:?}");
+    }
+}
+
+/// The passes between two levels on a file's IR, by the tool that people debug with.
+#[test]
+fn every_level_down_to_program_runs() {
+    for level in ["graph", "prims", "kernels", "linalg", "scheduled", "tiled", "program"] {
+        for model in ["mlp", "lenet", "gpt2_tiny"] {
+            let run = |args: &[&str]| {
+                let out = std::process::Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).current_dir(models()).output().expect("it runs");
+                (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+            };
+            let (archive, data) = (format!("{model}.pt2"), format!("{model}.safetensors"));
+            let (code, text) = run(&[&archive, &format!("--to={level}"), "--execute", "--inputs", &data, "--check"]);
+            assert_eq!(code, Some(0), "{model} at {level}: {text}");
+        }
     }
 }

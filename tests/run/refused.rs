@@ -1,5 +1,6 @@
 //! What a call refuses: one sentence that names the thing, and nothing written.
 use super::*;
+use kiln::runtime::CallError;
 
 fn message(r: Result<(), CallError>) -> String {
     r.expect_err("refused").to_string()

@@ -271,9 +271,12 @@ impl Decide<'_> {
             self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
                 node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
                     let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
-                    // A contraction or a whole-tensor op reads all of it for each element.
-                    let whole = matches!(node.class, Class::Contract | Class::Single);
-                    let full = !whole && (self.forms[m] == Form::Full || node.class == Class::Reduce);
+                    // A contraction reads its operands many times, wherever it stands.
+                    let full = match node.class {
+                        Class::Contract | Class::Single => false,
+                        Class::Reduce => true,
+                        Class::Pointwise => self.forms[m] == Form::Full,
+                    };
                     full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &loops)
                 })
             });
