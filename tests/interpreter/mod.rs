@@ -6,7 +6,7 @@ use kiln::dialects::{
     value::{DType, Tensor},
 };
 use serde_json::Value as Json;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 #[test]
 fn programs_agree_with_pytorch() {

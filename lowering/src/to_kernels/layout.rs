@@ -147,6 +147,10 @@ impl Turn {
             self.last.insert(op.result(0), t.input);
             return Ok(());
         }
+        if kind == OpKind::Pad && op.result(0).uses().iter().all(|(user, _)| two_dimensional(*user)) {
+            // The first one of a graph: its kernel reads one order and writes the other.
+            self.last(&b, op.operand(0))?;
+        }
         if !op.operands().iter().any(|v| self.last.contains_key(v)) {
             return Ok(());
         }
