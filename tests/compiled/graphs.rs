@@ -14,7 +14,7 @@ use kiln::{
 use std::collections::HashMap;
 
 /// Graphs checked by every test run: some 60 seconds on two cores.
-const GRAPHS: u32 = 150;
+const GRAPHS: u32 = 250;
 
 const DTYPES: &[DType] =
     &[DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I16, DType::I8, DType::UI8, DType::I1];
