@@ -46,6 +46,7 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "kiln-decompose{keep=none}", "no host kernel takes a composite whole yet"),
     step(Level::Prims, On::Module, "kiln-expose-padding", "padding is written once, by a kernel, not tested in a window loop"),
     step(Level::Prims, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim"),
+    step(Level::Prims, On::Module, "kiln-hoist-reshapes", "over the sizes of what follows a matmul, that can be its epilogue"),
     step(Level::Prims, On::Module, "kiln-simplify", "cleans up what the expansions wrote without looking"),
     step(Level::Prims, On::Module, "canonicalize", "drops what became dead"),
     step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),

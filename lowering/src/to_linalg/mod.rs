@@ -15,6 +15,7 @@
 mod expr;
 mod kernel;
 mod library;
+mod power;
 mod scalar;
 mod stage;
 
