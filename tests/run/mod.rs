@@ -164,7 +164,8 @@ fn every_level_down_to_program_runs() {
     for level in ["graph", "prims", "kernels", "linalg", "scheduled", "tiled", "program"] {
         for model in ["mlp", "lenet", "gpt2_tiny"] {
             let run = |args: &[&str]| {
-                let out = std::process::Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).current_dir(models()).output().expect("it runs");
+                let out =
+                    std::process::Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).current_dir(models()).output().expect("it runs");
                 (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
             };
             let (archive, data) = (format!("{model}.pt2"), format!("{model}.safetensors"));
