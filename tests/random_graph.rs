@@ -375,7 +375,10 @@ fn is_exact(v: Value) -> bool {
     let Some(op) = v.def() else { return true };
     use OpKind::*;
     let copies = matches!(op.kind().map(|k| k.family()), Some(Family::Movement | Family::Create))
-        || matches!(op.kind(), Some(Gather | DynamicSlice | DynamicUpdateSlice | Sort | TopK | Select | Clamp | Neg | Abs | Sign | Max | Min));
+        || matches!(
+            op.kind(),
+            Some(Gather | DynamicSlice | DynamicUpdateSlice | Sort | TopK | Select | Clamp | Neg | Abs | Sign | Max | Min)
+        );
     let whole = !dtype(v).is_float() && op.kind() != Some(RandomBits);
     (copies || whole || op.kind() == Some(RandomBits)) && op.operands().into_iter().filter(|o| o.ty().is_tensor()).all(is_exact)
 }

@@ -38,7 +38,9 @@ fn differences(archive: &str, kept: &[usize]) -> Result<Vec<String>, String> {
         for (i, have) in kept.iter().zip(&have) {
             match tolerance::compare(have, &want[*i]) {
                 Ok(c) if c.ok => {}
-                Ok(c) => wrong.push(format!("{archive} {i}, {threads} threads: {c}\n  have {:?}\n  want {:?}", have.data(), want[*i].data())),
+                Ok(c) => {
+                    wrong.push(format!("{archive} {i}, {threads} threads: {c}\n  have {:?}\n  want {:?}", have.data(), want[*i].data()))
+                }
                 Err(e) => wrong.push(format!("{archive} {i}, {threads} threads: {e}")),
             }
         }

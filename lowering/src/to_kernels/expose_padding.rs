@@ -123,9 +123,8 @@ fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size, String
         Size::Dynamic(v) => v,
     };
     let index = [Type::index(b.ctx)];
-    let apply = |kind, lhs, n| -> Result<Value, String> {
-        Ok(b.create_with(&SymExpr { kind, lhs, rhs: b.index(n)? }, &index, &mut [])?.result(0))
-    };
+    let apply =
+        |kind, lhs, n| -> Result<Value, String> { Ok(b.create_with(&SymExpr { kind, lhs, rhs: b.index(n)? }, &index, &mut [])?.result(0)) };
     let product = apply(SymKind::Mul, v, factor)?;
     if add == 0 { Ok(Size::Dynamic(product)) } else { apply(SymKind::Add, product, add).map(Size::Dynamic) }
 }

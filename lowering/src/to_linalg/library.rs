@@ -42,7 +42,9 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
     let all: Vec<Value> = tensors.iter().chain(&returned).chain(&indices).copied().collect();
     let own = |v: &Value| -> Result<Type, String> {
         match tensor_type(v.ty()) {
-            Ok(t) if matches!(t.dtype, DType::F8E4M3FN | DType::F8E5M2) => Err(format!("is of {}, which has no compiled form yet", t.dtype)),
+            Ok(t) if matches!(t.dtype, DType::F8E4M3FN | DType::F8E5M2) => {
+                Err(format!("is of {}, which has no compiled form yet", t.dtype))
+            }
             Ok(t) => Ok(Type::tensor(c, storage(t.dtype), &t.dims)),
             Err(_) => Ok(v.ty()),
         }

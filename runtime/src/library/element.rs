@@ -180,16 +180,46 @@ impl Combine {
 macro_rules! each_dtype {
     ($code:expr, $e:ident => $body:expr) => {
         match $code {
-            $crate::library::Code::F64 => { type $e = f64; $body }
-            $crate::library::Code::F32 => { type $e = f32; $body }
-            $crate::library::Code::F16 => { type $e = half::f16; $body }
-            $crate::library::Code::Bf16 => { type $e = half::bf16; $body }
-            $crate::library::Code::I64 => { type $e = i64; $body }
-            $crate::library::Code::I32 => { type $e = i32; $body }
-            $crate::library::Code::I16 => { type $e = i16; $body }
-            $crate::library::Code::I8 => { type $e = i8; $body }
-            $crate::library::Code::Ui8 => { type $e = u8; $body }
-            $crate::library::Code::I1 => { type $e = $crate::library::element::Bit; $body }
+            $crate::library::Code::F64 => {
+                type $e = f64;
+                $body
+            }
+            $crate::library::Code::F32 => {
+                type $e = f32;
+                $body
+            }
+            $crate::library::Code::F16 => {
+                type $e = half::f16;
+                $body
+            }
+            $crate::library::Code::Bf16 => {
+                type $e = half::bf16;
+                $body
+            }
+            $crate::library::Code::I64 => {
+                type $e = i64;
+                $body
+            }
+            $crate::library::Code::I32 => {
+                type $e = i32;
+                $body
+            }
+            $crate::library::Code::I16 => {
+                type $e = i16;
+                $body
+            }
+            $crate::library::Code::I8 => {
+                type $e = i8;
+                $body
+            }
+            $crate::library::Code::Ui8 => {
+                type $e = u8;
+                $body
+            }
+            $crate::library::Code::I1 => {
+                type $e = $crate::library::element::Bit;
+                $body
+            }
         }
     };
 }

@@ -5,8 +5,8 @@ use super::{
     tasks,
 };
 use crate::host::{
-    kernel_abi::DERIVED,
     kernel::{Kernel, Plan, Poly, Role, SCRATCH},
+    kernel_abi::DERIVED,
     schedule::Schedule,
 };
 use kiln_dialects::{ir::*, sym::Dim};
