@@ -11,6 +11,7 @@ mod ops;
 mod passes;
 mod random_graph;
 mod reference;
+mod run;
 mod support;
 mod tolerance;
 mod tracer;

@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Changes when an older reader would misread a program.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Program {
     pub entry: Entry,
     /// How it wants to be run.
     pub options: RunOptions,
+    /// What runs once when the program is loaded: its result `n` is the global with role [`Role::Packed`] and a source that ends in `#n`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<Box<Program>>,
 }
 
 /// A processor.

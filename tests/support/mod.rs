@@ -183,7 +183,7 @@ pub fn run(module: &Module, func: Op, mode: Mode, inputs: &[Tensor]) -> Result<V
         let shape: Vec<usize> = t.dims.iter().map(|d| d.known().unwrap_or(0) as usize).collect();
         Ok(Random(name.len() as u64).tensor(t.dtype, &shape))
     };
-    let mut interpreter = Interpreter { mode, globals: &global, custom_calls: HashMap::new(), max_iterations: 1000 };
+    let mut interpreter = Interpreter { globals: &global, max_iterations: 1000, ..Interpreter::new(mode) };
     interpreter.custom_calls.insert("test.identity".into(), Box::new(|inputs, _| Ok(inputs.iter().map(|t| Tensor::clone(t)).collect())));
     interpreter.run(module.op(), &func.symbol().unwrap(), inputs)
 }

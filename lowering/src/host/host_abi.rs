@@ -13,7 +13,7 @@
 //! after:   omp.parallel { func.call @kiln_k(%x, %e, %tid, %nth)   omp.barrier   func.call @kiln_l(%e, %o, %tid, %nth) }
 //! ```
 use super::{
-    interface::{Slots, dim_name, entry_symbol, kernel_symbol},
+    interface::{Slots, dim_name, entry_symbol, facts, kernel_symbol},
     library::{Library, declared_sizes},
     plan::host_functions,
 };
@@ -21,8 +21,9 @@ use kiln_dialects::{
     ir::*,
     ops::{self, Arena, GetGlobal, Launch, OpKind, Output, SymExpr, SymKind},
     rules::{Level, tensor_type},
+    sym::Dim as SymDim,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
 
 kiln_passes::pass_options! {
@@ -84,6 +85,7 @@ struct Host<'a> {
     kernels: &'a HashMap<String, Callee>,
     serial_below: i64,
     args: Vec<Value>,
+    facts: Facts,
 }
 
 /// Loads and arithmetic at one place, each made when it is first needed.
@@ -100,7 +102,7 @@ pub(super) struct Words<'a> {
 impl<'a> Host<'a> {
     fn read(func: Op, kernels: &'a HashMap<String, Callee>, serial_below: i64) -> Result<Host<'a>, Failure> {
         let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
-        Ok(Host { func, ops: block.ops(), slots: Slots::of(func)?, kernels, serial_below, args: block.args() })
+        Ok(Host { func, ops: block.ops(), slots: Slots::of(func)?, kernels, serial_below, args: block.args(), facts: facts(func)? })
     }
 
     fn launches(&self) -> impl Iterator<Item = (Op, Launch)> {
@@ -183,36 +185,15 @@ impl<'a> Host<'a> {
 
     /// Whether there is more than one thread and enough work for them; `None` if it is known that there is not.
     fn worth_threads(&self, w: &mut Words, threads: Value, int: Type) -> Result<Option<Value>, String> {
-        let (mut known, mut sum) = (0i64, None);
+        let mut work = SymDim::Known(0);
         for (_, launch) in self.launches() {
-            let mut add = |v: Value, weight: i64| -> Result<(), String> {
-                let (mut n, mut open) = (weight, vec![]);
-                for (axis, d) in v.ty().dims().iter().enumerate() {
-                    match d.known() {
-                        Some(size) => n = n.saturating_mul(size),
-                        None => open.push(axis),
-                    }
-                }
-                if open.is_empty() {
-                    known = known.saturating_add(n);
-                    return Ok(());
-                }
-                let mut product = w.constant(n, w.word)?;
-                for axis in open {
-                    let size = w.dim(v, axis)?;
-                    product = w.apply("arith.muli", product, size)?;
-                }
-                sum = Some(match sum {
-                    None => product,
-                    Some(s) => w.apply("arith.addi", s, product)?,
-                });
-                Ok(())
-            };
+            let elements = |v: &Value| self.facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d));
             for v in launch.inputs.iter().chain(&launch.outs) {
-                add(*v, tensor_type(v.ty())?.dtype.byte_size() as i64 * 4)?;
+                let bytes = tensor_type(v.ty())?.dtype.byte_size() as i64;
+                work = work.add(&elements(v).mul(&SymDim::Known(bytes * 4)));
             }
             if let Some(out) = launch.outs.first() {
-                add(*out, launch.flops_per_element.unwrap_or(0))?;
+                work = work.add(&elements(out).mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0))));
             }
         }
         let compare = |w: &Words, x: Value, y: Value| -> Result<Value, String> {
@@ -220,18 +201,38 @@ impl<'a> Host<'a> {
             let predicate = [("predicate", Attr::i64(w.b.ctx, 4))];
             Ok(w.b.generic("arith.cmpi", &[x, y], &[i1], &predicate, &mut [])?.result(0))
         };
+        if work.known().is_some_and(|n| n < self.serial_below) {
+            return Ok(None);
+        }
         let one = w.constant(1, int)?;
         let many = compare(w, threads, one)?;
-        match sum {
-            None if known < self.serial_below => Ok(None),
-            None => Ok(Some(many)),
-            Some(sum) => {
-                let least = w.constant(self.serial_below - known, w.word)?;
-                let enough = compare(w, sum, least)?;
-                let both = w.b.generic("arith.andi", &[many, enough], &[many.ty()], &[], &mut [])?;
-                Ok(Some(both.result(0)))
-            }
+        // A sum that no expression holds is work enough.
+        let terms = work.terms();
+        if terms.is_empty() {
+            return Ok(Some(many));
         }
+        let mut sum = w.constant(0, w.word)?;
+        for (factors, n) in terms {
+            let mut product = w.constant(n, w.word)?;
+            for a in factors {
+                let size = match self.named(&SymDim::atom(a)) {
+                    Some(v) => w.number(v)?,
+                    None => w.constant(128, w.word)?,
+                };
+                product = w.apply("arith.muli", product, size)?;
+            }
+            sum = w.apply("arith.addi", sum, product)?;
+        }
+        let least = w.constant(self.serial_below, w.word)?;
+        let enough = compare(w, sum, least)?;
+        let both = w.b.generic("arith.andi", &[many, enough], &[many.ty()], &[], &mut [])?;
+        Ok(Some(both.result(0)))
+    }
+
+    /// The SSA value of a size.
+    fn named(&self, size: &SymDim) -> Option<Value> {
+        let made = |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim));
+        self.ops.iter().filter(made).map(|op| op.result(0)).find(|v| self.facts.size_value(*v) == *size)
     }
 
     /// Every launch as a call, with the barriers that a team needs.
@@ -354,18 +355,6 @@ impl Words<'_> {
         };
         self.pointers.insert(v, made);
         Ok(made)
-    }
-
-    /// The size of a dimension of a result's memory or of an argument.
-    fn dim(&mut self, v: Value, axis: usize) -> Result<Value, String> {
-        let facts = super::interface::facts(self.host.func).map_err(|f| f.message)?;
-        let dim = facts.dims(v).get(axis).cloned().ok_or("has no such dimension")?;
-        let named =
-            |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim)) && facts.size_value(op.result(0)) == dim;
-        match self.host.ops.iter().find(named) {
-            Some(op) => self.number(op.result(0)),
-            None => self.constant(128, self.word),
-        }
     }
 
     /// A size as a word.

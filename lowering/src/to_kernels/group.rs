@@ -3,7 +3,7 @@
 //! Nodes are taken in the order of the text. Each joins the kernel that computes what it reads, if it runs over the same loops, reads it at the
 //! same place, and no kernel would then wait for itself. The gain of a join is the bytes of the values that need not go through memory, so a node
 //! that could join several kernels joins the one that it reads most from.
-use super::graph::{Class, Graph, Leaf};
+use super::graph::{Class, Graph, Leaf, turns};
 use kiln_dialects::{ir::Value, sym::Dim as SymDim};
 use std::collections::BTreeSet;
 
@@ -271,7 +271,12 @@ impl Decide<'_> {
             self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
                 node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
                     let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
-                    let full = self.forms[m] == Form::Full || node.class == Class::Reduce;
+                    // A contraction reads its operands many times, wherever it stands.
+                    let full = match node.class {
+                        Class::Contract | Class::Single => false,
+                        Class::Reduce => true,
+                        Class::Pointwise => self.forms[m] == Form::Full,
+                    };
                     full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &loops)
                 })
             });
@@ -297,7 +302,7 @@ impl Decide<'_> {
     }
 
     fn name(&self, v: Value) -> String {
-        v.def().and_then(|o| o.kind()).map_or("an argument".into(), |k| k.mnemonic().to_string())
+        v.def().map(|o| turns(o).unwrap_or(o)).and_then(|o| o.kind()).map_or("an argument".into(), |k| k.mnemonic().to_string())
     }
     fn first_name(&self, g: usize) -> String {
         self.groups[g].nodes.first().map_or("a kernel".into(), |n| self.name(self.graph.nodes[*n].value))

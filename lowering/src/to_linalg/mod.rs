@@ -19,7 +19,7 @@ mod power;
 mod scalar;
 mod stage;
 
-use crate::to_kernels::graph::heavy;
+use crate::to_kernels::graph::{heavy, turned, turns};
 use crate::{host::kernels_of, sizes::SizeValues};
 use expr::dtype;
 use kernel::Kernel;
@@ -131,8 +131,9 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         k.b = b.at(op.loc());
         if is_stage(kind) {
             let made = stage(&k, op).map_err(fail)?;
-            op.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
-        } else if op.result_count() == 1 && stages.contains(&op.result(0)) {
+            let stored = turned(op).unwrap_or(op);
+            stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
+        } else if op.result_count() == 1 && stages.contains(&op.result(0)) && turns(op).is_none() {
             let v = op.result(0);
             let made = k.pointwise(v, returned.contains(&v)).map_err(fail)?;
             k.keep(v, made);

@@ -4,7 +4,7 @@ use super::{
     kernel::{Kernel, Nest, Slice},
     scalar::{storage, wide},
 };
-use crate::index::Ix;
+use crate::{index::Ix, to_kernels::graph::turned};
 use kiln_dialects::{ir::*, ops::*, sym::Dim as SymDim, value::DType};
 
 type Tensors = Result<Vec<Value>, String>;
@@ -86,21 +86,29 @@ struct Contraction {
     sizes: Vec<Size>,
     /// How many of the loops stay.
     parallel: usize,
+    /// Those in the order of the result.
+    order: Vec<usize>,
     lhs: Vec<Ix>,
     rhs: Vec<Ix>,
+}
+
+/// The order in which a contraction's result is stored, by its dimensions.
+fn stored_order(op: Op) -> Vec<usize> {
+    let rank = op.result(0).ty().dims().len();
+    let permutation = turned(op).and_then(Transpose::of).map(|t| t.permutation.iter().map(|p| *p as usize).collect());
+    permutation.unwrap_or_else(|| (0..rank).collect())
 }
 
 /// Sums the products of two values over the last loops.
 fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
     let d = dtype(lhs)?;
     let n = c.sizes.len();
-    let over: Vec<usize> = (0..c.parallel).collect();
     let acc = if d.is_float() && wide(d) == DType::F32 && result == DType::F64 { DType::F64 } else { wide(d) };
-    let out = k.filled(acc, &c.sizes[..c.parallel], 0.0)?;
+    let out = k.filled(acc, &c.order.iter().map(|d| c.sizes[*d]).collect::<Vec<_>>(), 0.0)?;
     k.generic(Nest {
         reduction: (0..n).map(|i| i >= c.parallel).collect(),
         sizes: c.sizes.clone(),
-        outs: vec![(out, over)],
+        outs: vec![(out, c.order.clone())],
         reads: vec![(lhs, c.lhs.clone()), (rhs, c.rhs.clone())],
         body: &mut |body, sum| {
             let (x, y) = (body.element(lhs, &c.lhs)?, body.element(rhs, &c.rhs)?);
@@ -133,7 +141,7 @@ fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
     for (i, (l, r)) in o.lhs_contract.iter().zip(&o.rhs_contract).enumerate() {
         (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(parallel + i, n), Ix::dim(parallel + i, n));
     }
-    contract(k, o.lhs, o.rhs, dtype(op.result(0))?, &Contraction { sizes, parallel, lhs, rhs })
+    contract(k, o.lhs, o.rhs, dtype(op.result(0))?, &Contraction { sizes, parallel, order: stored_order(op), lhs, rhs })
 }
 
 /// Without padding, which `kiln-expose-padding` has made an op of its own.
@@ -148,19 +156,27 @@ fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     if depthwise && !one_each {
         return grouped(k, op, o, &out, &weight);
     }
-    let mut sizes = out.clone();
+    // Loops in the order of memory: what is stored with channels last is read so as well.
+    let last = turned(op).is_some();
+    let order = if last { [vec![0], (2..spatial + 2).collect(), vec![1]].concat() } else { (0..spatial + 2).collect::<Vec<_>>() };
+    let depth = if last { [(2..spatial + 2).collect(), vec![1]].concat() } else { (1..spatial + 2).collect::<Vec<_>>() };
+    // A window of one step is no loop.
+    let depth: Vec<usize> = depth.into_iter().filter(|d| weight[*d].known() != Some(1)).collect();
+    let mut sizes: Vec<Size> = order.iter().map(|d| out[*d]).collect();
     let parallel = sizes.len();
-    sizes.extend(weight[1..].iter().copied());
+    sizes.extend(depth.iter().map(|d| weight[*d]));
     let n = sizes.len();
-    let channel = if depthwise { Ix::dim(1, n) } else { Ix::dim(parallel, n) };
-    let mut lhs = vec![Ix::dim(0, n), channel];
-    let mut rhs = vec![Ix::dim(1, n), if depthwise { Ix::number(0, n) } else { Ix::dim(parallel, n) }];
+    // The loops over a dimension of the result, and of the weight.
+    let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0), n);
+    let inner = |d: usize| depth.iter().position(|o| *o == d).map_or(Ix::number(0, n), |i| Ix::dim(parallel + i, n));
+    let mut lhs = vec![at(0), if depthwise { at(1) } else { inner(1) }];
+    let mut rhs = vec![at(1), inner(1)];
     for i in 0..spatial {
-        let window = Ix::dim(parallel + 1 + i, n);
-        lhs.push(Ix::dim(2 + i, n).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
+        let window = inner(2 + i);
+        lhs.push(at(2 + i).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
         rhs.push(window);
     }
-    contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, lhs, rhs })
+    contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs })
 }
 
 /// Groups are a loop of their own; the result has them as a dimension until it is seen as `[N, O, ..]` again.
@@ -181,7 +197,7 @@ fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -
         lhs.push(Ix::dim(3 + i, n).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
         rhs.push(window);
     }
-    let made = contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, lhs, rhs })?;
+    let made = contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs })?;
     let c = k.b.ctx;
     let groups = |i: usize| if i == 1 { vec![1, 2] } else { vec![i as i64 + i64::from(i > 1)] };
     let number = |d: i64| Attr::parse(c, &format!("{d} : i64")).ok_or("made a bad attribute");
