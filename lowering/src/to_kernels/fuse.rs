@@ -40,10 +40,10 @@ impl Pass for Fuse {
         let mut kernels = outline::Kernels::of(root)?;
         for func in functions {
             let mut facts = Facts::of(func, self.rounds)?;
-            if let Some(block) = func.regions().first().and_then(|r| r.first()) {
-                if ask_arguments_only(block, &facts)? {
-                    facts = Facts::of(func, self.rounds)?;
-                }
+            if let Some(block) = func.regions().first().and_then(|r| r.first())
+                && ask_arguments_only(block, &facts)?
+            {
+                facts = Facts::of(func, self.rounds)?;
             }
             let graph = Graph::read(func, &facts)?;
             let plan = group::plan(&graph);
