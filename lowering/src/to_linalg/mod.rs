@@ -10,6 +10,7 @@
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  return %1
 //! after:   %1 = linalg.generic {indexing_maps = [(d0, d1) -> (d1, d0), (d0, d1) -> (d0, d1)]} ins(%x) outs(%e) { math.exp … }
 //! ```
+mod attention;
 mod expr;
 mod kernel;
 mod scalar;
@@ -21,6 +22,7 @@ use expr::dtype;
 use kernel::Kernel;
 use kiln_dialects::{
     ir::*,
+    ops::OpKind,
     rules::{Level, tensor_type},
     sym::Dim as SymDim,
 };
@@ -122,7 +124,12 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         let fail = |e: String| Failure::at(op, e);
         let kind = op.kind().ok_or_else(|| Failure::at(op, "is no prim"))?;
         k.b = b.at(op.loc());
-        if is_stage(kind) {
+        if kind == OpKind::Attention {
+            let (v, made) = attention::attention(&k, op).map_err(fail)?;
+            k.keep(v, made);
+        } else if op.results().iter().all(|v| k.stored(*v).is_some()) {
+            // The transposition that an attention has written itself.
+        } else if is_stage(kind) {
             let made = stage(&k, op).map_err(fail)?;
             op.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
         } else if is_library(kind) {
@@ -153,7 +160,7 @@ fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
     let mut readers: HashMap<Value, HashSet<Op>> = HashMap::new();
     for op in ops.iter().rev() {
         let Some(kind) = op.kind() else { continue };
-        let own = is_stage(kind);
+        let own = is_stage(kind) || kind == OpKind::Attention;
         let mut through: HashSet<Op> = HashSet::new();
         for v in op.results() {
             let from = readers.get(&v).cloned().unwrap_or_default();

@@ -82,16 +82,19 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
 }
 
 /// Loops of a contraction, and the position of both operands over them.
-struct Contraction {
-    sizes: Vec<Size>,
+pub struct Contraction {
+    /// Sizes of the loops.
+    pub sizes: Vec<Size>,
     /// How many of the loops stay.
-    parallel: usize,
-    lhs: Vec<Ix>,
-    rhs: Vec<Ix>,
+    pub parallel: usize,
+    /// Where the left operand is read.
+    pub lhs: Vec<Ix>,
+    /// Where the right operand is read.
+    pub rhs: Vec<Ix>,
 }
 
 /// Sums the products of two values over the last loops.
-fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
+pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
     let d = dtype(lhs)?;
     let n = c.sizes.len();
     let over: Vec<usize> = (0..c.parallel).collect();
