@@ -196,7 +196,9 @@ impl Decide<'_> {
         }
         let stay: Vec<SymDim> = (0..group.dims.len()).filter(|d| !group.reduced.contains(d)).map(|d| group.dims[d].clone()).collect();
         let result = match (node.class, group.kind) {
-            (Class::Contract | Class::Attention | Class::Single, _) => return Err("a contraction or a whole-tensor op starts a kernel".into()),
+            (Class::Contract | Class::Attention | Class::Single, _) => {
+                return Err("a contraction or a whole-tensor op starts a kernel".into());
+            }
             (Class::Pointwise, Kind::Attention) if self.moves_result(n, g) => return Ok((Kind::Attention, Form::Full)),
             (_, Kind::Attention) => return Err("only a transposition of the whole result follows in its kernel".into()),
             (_, Kind::Single) => return Err("that is a whole-tensor op".into()),

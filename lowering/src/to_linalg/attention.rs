@@ -26,11 +26,8 @@ impl Heads {
     /// Batch, query head and key head, over `n` loops.
     fn at(&self, n: usize) -> [Ix; 3] {
         let group = Ix::dim(1, n);
-        let head = if self.outer.len() == 3 {
-            group.clone().times(Ix::number(self.per_group, n)).plus(Ix::dim(2, n))
-        } else {
-            group.clone()
-        };
+        let head =
+            if self.outer.len() == 3 { group.clone().times(Ix::number(self.per_group, n)).plus(Ix::dim(2, n)) } else { group.clone() };
         [Ix::dim(0, n), head, group]
     }
     fn sizes(&self, inner: &[Size]) -> Vec<Size> {
@@ -59,7 +56,8 @@ pub fn attention(k: &Kernel, op: Op) -> Result<(Value, Value), String> {
 
     let n = loops + 1;
     let [b, head, group] = heads.at(n);
-    let (query, key) = (vec![b.clone(), head, Ix::dim(outer, n), Ix::dim(n - 1, n)], vec![b, group, Ix::dim(outer + 1, n), Ix::dim(n - 1, n)]);
+    let (query, key) =
+        (vec![b.clone(), head, Ix::dim(outer, n), Ix::dim(n - 1, n)], vec![b, group, Ix::dim(outer + 1, n), Ix::dim(n - 1, n)]);
     let product = Contraction { sizes: heads.sizes(&[q[2], ks[2], q[3]]), parallel: loops, lhs: query, rhs: key };
     let scores = contract(k, o.query, o.key, d, &product).and_then(named)?;
 

@@ -48,7 +48,7 @@ impl Attention {
         }
         let contracts = |s: &Stage| {
             let combine = s.outputs.first()?.combine.filter(|c| c.op.is("arith.addf"))?;
-            combine.other.def().filter(|p| p.is("arith.mulf") && s.inputs.len() == 2 && s.captured.is_empty())
+            combine.other.def().filter(|p| p.is("arith.mulf") && s.inputs.len() >= 2 && s.captured.is_empty())
         };
         let reads = |s: &Stage, from: &Stage| s.inputs.iter().any(|a| from.outputs.iter().any(|o| o.access == *a));
         let chain = reads(seen, scores) && reads(max, seen) && reads(weights, seen) && reads(weights, max) && reads(sum, weights);

@@ -271,13 +271,10 @@ impl Task<'_> {
         let depth = (c.index(0)?, c.index(self.at.depth)?);
         self.groups(c, (lo, hi), most, max, &mut |c, first, count, max| {
             let rows: Vec<Value> = (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Made<_>>()?;
-            let sums = self.products(
-                c,
-                depth,
-                vec![nothing; count * self.n()],
-                &mut |c, d, v| self.load(c, self.query, d, v),
-                &mut |c, d, r| self.shared(c, &key, rows[r], d),
-            )?;
+            let sums =
+                self.products(c, depth, vec![nothing; count * self.n()], &mut |c, d, v| self.load(c, self.query, d, v), &mut |c, d, r| {
+                    self.shared(c, &key, rows[r], d)
+                })?;
             let mut max = max.to_vec();
             for (i, sum) in sums.into_iter().enumerate() {
                 let (r, v) = (i / self.n(), i % self.n());
@@ -305,13 +302,10 @@ impl Task<'_> {
                     start.push(c.op("arith.mulf", &[old, *factor], old.ty(), &[])?);
                 }
             }
-            let sums = self.products(
-                c,
-                (lo, hi),
-                start,
-                &mut |c, key, v| self.load(c, self.scores, c.sub(key, lo)?, v),
-                &mut |c, key, r| self.shared(c, &value, rows[r], key),
-            )?;
+            let sums =
+                self.products(c, (lo, hi), start, &mut |c, key, v| self.load(c, self.scores, c.sub(key, lo)?, v), &mut |c, key, r| {
+                    self.shared(c, &value, rows[r], key)
+                })?;
             for (i, sum) in sums.into_iter().enumerate() {
                 self.save(c, sum, self.total, rows[i / self.n()], i % self.n())?;
             }
