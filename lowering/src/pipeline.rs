@@ -43,7 +43,12 @@ pub const STEPS: &[Step] = &[
     step(Level::Graph, On::Module, "cse", "expansions of neighbours share scalars and broadcasts"),
     step(Level::Graph, On::Module, "symbol-dce", "globals that nothing reads any more need no memory"),
     step(Level::Graph, On::Module, "kiln-verify-level", "a composite that was left behind is found here"),
-    step(Level::Prims, On::Module, "kiln-decompose{keep=none}", "no host kernel takes a composite whole yet"),
+    step(
+        Level::Prims,
+        On::Module,
+        "kiln-decompose{keep=kernels}",
+        "the host has a kernel for attention, of other composites for their parts",
+    ),
     step(Level::Prims, On::Module, "kiln-expose-padding", "padding is written once, by a kernel, not tested in a window loop"),
     step(Level::Prims, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim"),
     step(Level::Prims, On::Module, "kiln-hoist-reshapes", "over the sizes of what follows a matmul, that can be its epilogue"),

@@ -28,12 +28,16 @@ use kiln_dialects::{
     ops::OpKind,
     rules::{GRAPH_LEVELS, Level},
 };
+use std::collections::HashSet;
 use tools::Math;
+
+/// On the products of a composite that was not kept whole: why.
+pub const NOT_FUSED: &str = "kiln.not_fused";
 
 crate::pass_options! {
     /// The pass.
     pub struct Decompose {
-        /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means all that may, `none` none
+        /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means all that may, `none` none, `kernels` those of a form that one kernel computes
         pub keep: Vec<String> = vec!["attention".into()],
     }
 }
@@ -50,7 +54,12 @@ impl Pass for Decompose {
         let keep = self.kept()?;
         // Inner ops first, so that regions hold prims only when their op's turn comes.
         for op in walk(root).into_iter().rev() {
-            let Some(kind) = op.kind().filter(|k| k.is_composite() && !keep.contains(k)) else { continue };
+            let Some(kind) = op.kind().filter(|k| k.is_composite()) else { continue };
+            let why = if self.keep == ["kernels"] && kind == OpKind::Attention { attention::not_whole(op) } else { None };
+            if keep.contains(&kind) && why.is_none() {
+                continue;
+            }
+            let old: HashSet<Op> = if why.is_some() { op.block().iter().flat_map(|b| b.ops()).collect() } else { HashSet::new() };
             let builder = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let values = expand(kind, op, &builder).map_err(|e| Failure::at(op, e))?;
             if values.len() != op.result_count() {
@@ -60,6 +69,12 @@ impl Pass for Decompose {
                 // The composite's type may state sizes that its prims do not, or fewer.
                 let new = Math { b: &builder }.retype(new, old.ty()).map_err(|e| Failure::at(op, e))?;
                 old.replace_uses(new);
+            }
+            if let Some(why) = why {
+                let why = Attr::string(op.ctx(), &format!("{} not whole: {why}", kind.mnemonic()));
+                let all = op.block().map(|b| b.ops()).unwrap_or_default();
+                let new = all.into_iter().filter(|o| !old.contains(o) && o.kind() == Some(OpKind::DotGeneral));
+                new.for_each(|o| o.set_attr(NOT_FUSED, why));
             }
             op.erase();
         }
@@ -71,6 +86,9 @@ impl Pass for Decompose {
 impl Decompose {
     fn kept(&self) -> Result<Vec<OpKind>, Failure> {
         let able: Vec<OpKind> = OpKind::ALL.iter().copied().filter(|k| k.has_strategy()).collect();
+        if self.keep == ["kernels"] {
+            return Ok(vec![OpKind::Attention]);
+        }
         if self.keep == ["none"] {
             return Ok(vec![]);
         }

@@ -110,3 +110,26 @@ func.func @f(%c: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
   }
   return %0 : tensor<2xf32>
 }
+
+// -----
+// The transposition of its result is where attention writes it.
+// CASE: attention_with_moves
+// CHECK: kind = "attention", ops = ["attention", "transpose"]
+func.func @f(%q: tensor<1x4x2x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>, %m: tensor<1x1x4x4xf32>) -> tensor<1x4x16xf32> {
+  %0 = kiln.transpose %q permutation = [0, 2, 1, 3] : tensor<1x4x2x8xf32>
+  %1 = kiln.attention %0, %k, %v bias %m : tensor<1x1x4x4xf32> causal : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
+  %2 = kiln.transpose %1 permutation = [0, 2, 1, 3] : tensor<1x2x4x8xf32>
+  %3 = kiln.reshape %2 sizes = [1, 4, 16] : tensor<1x4x2x8xf32>
+  return %3 : tensor<1x4x16xf32>
+}
+
+// -----
+// What no kernel computes whole says why, on the kernel of its first product.
+// CASE: attention_that_was_decomposed
+// NO-RUN: the decomposition reassociates, and fusion is held to the same bits
+// RUN: kiln-decompose{keep=kernels},kiln-refine-shapes,canonicalize,cse,kiln-fuse
+// CHECK: attention not whole: it drops weights or gives the log-sum-exp
+func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> (tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) {
+  %0, %1 = kiln.attention %q, %k, %v with_lse : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
+  return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
+}

@@ -139,3 +139,17 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 }
 }
+
+// -----
+// CASE: attention
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-to-linalg,kiln-schedule
+// CHECK: #kiln.schedule<"attention"
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+  func.func @k(%q: tensor<4x12x512x64xf32>, %k: tensor<4x12x512x64xf32>, %v: tensor<4x12x512x64xf32>) -> tensor<4x12x512x64xf32> {
+    %0 = kiln.attention %q, %k, %v causal : tensor<4x12x512x64xf32>, tensor<4x12x512x64xf32>, tensor<4x12x512x64xf32>
+    return %0 : tensor<4x12x512x64xf32>
+  }
+}
+}

@@ -180,7 +180,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
-// expected-error @below {{has schedule 'warp', which is none of loops rows reduce contract transpose scalar}}
+// expected-error @below {{has schedule 'warp', which is none of loops rows reduce contract attention transpose scalar}}
 func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor<48xf32> attributes {kiln.schedule = #kiln.schedule<"warp", {}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<48xf32>
@@ -211,5 +211,21 @@ func.func @k0(%x: tensor<32x16xf32> {kiln.sizes = array<i64: 32, 16>}) -> tensor
   } -> tensor<16x32xf32>
   return %r : tensor<16x32xf32>
 }
+}
+}
+
+// -----
+// Blocks of keys up to the last query of a block; maxima, sums and sums of values are rescaled from block to block.
+// CASE: attention
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-to-linalg,kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// CHECK: vector.shuffle
+// CHECK-NOT: vector.gather
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+  func.func @k(%q: tensor<1x2x40x4xf32>, %k: tensor<1x2x40x4xf32>, %v: tensor<1x2x40x4xf32>) -> tensor<1x2x40x4xf32> {
+    %0 = kiln.attention %q, %k, %v causal : tensor<1x2x40x4xf32>, tensor<1x2x40x4xf32>, tensor<1x2x40x4xf32>
+    return %0 : tensor<1x2x40x4xf32>
+  }
 }
 }

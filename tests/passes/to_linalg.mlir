@@ -105,3 +105,23 @@ module @p attributes {kiln.kernel = {kind = "single"}} {
   }
 }
 }
+
+// -----
+// Query heads that share a key head are a loop of their own; the result is written where its transposition belongs.
+// CASE: attention
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: attrs =  {kiln.causal}
+// CHECK: tensor.collapse_shape
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+  func.func @k(%q: tensor<1x4x?x8xbf16>, %k: tensor<1x2x?x8xbf16>, %v: tensor<1x2x?x8xbf16>, %b: tensor<1x1x1x?xbf16>, %n: index) -> tensor<1x?x4x8xbf16> {
+    kiln.bind_shape %q, [1, 4, %n, 8] : tensor<1x4x?x8xbf16>
+    kiln.bind_shape %k, [1, 2, %n, 8] : tensor<1x2x?x8xbf16>
+    kiln.bind_shape %v, [1, 2, %n, 8] : tensor<1x2x?x8xbf16>
+    kiln.bind_shape %b, [1, 1, 1, %n] : tensor<1x1x1x?xbf16>
+    %0 = kiln.attention %q, %k, %v bias %b : tensor<1x1x1x?xbf16> causal : tensor<1x4x?x8xbf16>, tensor<1x2x?x8xbf16>, tensor<1x2x?x8xbf16>
+    %1 = kiln.transpose %0 permutation = [0, 2, 1, 3] : tensor<1x4x?x8xbf16>
+    return %1 : tensor<1x?x4x8xbf16>
+  }
+}
+}

@@ -182,7 +182,10 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
             own.op().set_attr("kiln.kernel", Attr::dictionary(ctx, &[("kind", Attr::string(ctx, &kind))]));
             own.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
             Builder::at_end(ctx, own.body(), func.loc()).clone_op(func, &|v| v)?;
-            jobs.insert(symbol.clone(), Job { name, symbol, bytecode: own.bytecode(), contract: kind == "contract" });
+            jobs.insert(
+                symbol.clone(),
+                Job { name, symbol, bytecode: own.bytecode(), contract: ["contract", "attention"].contains(&kind.as_str()) },
+            );
         }
         func.erase();
     }

@@ -21,6 +21,8 @@ pub enum Class {
     Reduce,
     /// A contraction: reads its operands many times.
     Contract,
+    /// Two contractions with a softmax between them.
+    Attention,
     /// Anything else: a kernel of its own.
     Single,
 }
@@ -180,6 +182,7 @@ impl Graph<'_> {
             Gather | DynamicSlice => Role::Compute(Class::Pointwise),
             Reduce => Role::Compute(Class::Reduce),
             DotGeneral => Role::Compute(Class::Contract),
+            Attention => Role::Compute(Class::Attention),
             Convolution => Role::Compute(if contracts(op) { Class::Contract } else { Class::Single }),
             Pad | Concat | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
             _ if is_library(kind) => Role::Library,
@@ -221,6 +224,8 @@ impl Graph<'_> {
                     must.insert(op.operand(0));
                 }
                 Role::Library => must.extend(op.operands()),
+                // A bias is read once per score, as an element-wise operand is.
+                Role::Compute(Class::Attention) => must.extend(op.operands().into_iter().take(3).map(base)),
                 Role::Compute(Class::Contract) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().map(base)),
                 Role::Compute(Class::Pointwise) if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) => {
                     must.insert(base(op.operand(0)));
@@ -266,7 +271,7 @@ impl Graph<'_> {
                 self.expression(op, &at, at.len(), &mut node.leaves);
             }
             // Contractions and the rest are never computed inside of another's loops; only what they read matters.
-            Class::Contract | Class::Single => {
+            Class::Contract | Class::Attention | Class::Single => {
                 for v in turns(op).unwrap_or(op).operands().into_iter().filter(|v| v.ty().is_tensor()) {
                     let at = id(self.facts.dims(v).len());
                     self.visit(v, &at, at.len(), &mut node.leaves);
@@ -325,6 +330,8 @@ impl Graph<'_> {
         let size = |v: Value, axis: usize| self.count(&self.facts.dims(v)[axis..=axis]);
         let depth = if let Some(o) = DotGeneral::of(op) {
             o.lhs_contract.iter().map(|d| size(o.lhs, *d as usize)).product()
+        } else if let Some(o) = Attention::of(op) {
+            2 * size(o.key, 2)
         } else if let Some(o) = Convolution::of(op) {
             self.count(&self.facts.dims(o.weight)[1..])
         } else if let Some(o) = ReduceWindow::of(op) {

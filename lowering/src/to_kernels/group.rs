@@ -4,7 +4,12 @@
 //! same place, and no kernel would then wait for itself. The gain of a join is the bytes of the values that need not go through memory, so a node
 //! that could join several kernels joins the one that it reads most from.
 use super::graph::{Class, Graph, Leaf, turns};
-use kiln_dialects::{ir::Value, sym::Dim as SymDim};
+use kiln_dialects::{
+    ir::{Attr, Value},
+    ops::OpKind,
+    sym::Dim as SymDim,
+};
+use kiln_passes::decompose::NOT_FUSED;
 use std::collections::BTreeSet;
 
 /// What a kernel is.
@@ -18,6 +23,8 @@ pub enum Kind {
     Reduce,
     /// A contraction with its epilogue.
     Contract,
+    /// Attention, with a transposition of its result.
+    Attention,
     /// One op.
     Single,
 }
@@ -30,6 +37,7 @@ impl Kind {
             Kind::Rows => "rows",
             Kind::Reduce => "reduce",
             Kind::Contract => "contract",
+            Kind::Attention => "attention",
             Kind::Single => "single",
         }
     }
@@ -142,6 +150,7 @@ impl Decide<'_> {
                 let kind = match node.class {
                     Class::Pointwise => Kind::Pointwise,
                     Class::Contract => Kind::Contract,
+                    Class::Attention => Kind::Attention,
                     Class::Single => Kind::Single,
                     Class::Reduce if self.trailing(n) => Kind::Rows,
                     Class::Reduce => Kind::Reduce,
@@ -151,8 +160,10 @@ impl Decide<'_> {
                 (self.groups.len() - 1, if node.class == Class::Reduce { Form::Reduced } else { Form::Full })
             }
         };
+        let whole = node.value.def().and_then(|o| o.attr(NOT_FUSED)).and_then(Attr::as_string);
         let group = &mut self.groups[g];
         group.reasons.extend(reasons);
+        group.reasons.extend(whole);
         group.nodes.push(n);
         group.before.extend(sources.iter().copied().filter(|s| *s != g));
         self.group_of.push(g);
@@ -185,7 +196,11 @@ impl Decide<'_> {
         }
         let stay: Vec<SymDim> = (0..group.dims.len()).filter(|d| !group.reduced.contains(d)).map(|d| group.dims[d].clone()).collect();
         let result = match (node.class, group.kind) {
-            (Class::Contract | Class::Single, _) => return Err("a contraction or a whole-tensor op starts a kernel".into()),
+            (Class::Contract | Class::Attention | Class::Single, _) => {
+                return Err("a contraction or a whole-tensor op starts a kernel".into());
+            }
+            (Class::Pointwise, Kind::Attention) if self.moves_result(n, g) => return Ok((Kind::Attention, Form::Full)),
+            (_, Kind::Attention) => return Err("only a transposition of the whole result follows in its kernel".into()),
             (_, Kind::Single) => return Err("that is a whole-tensor op".into()),
             (Class::Pointwise, Kind::Rows | Kind::Reduce) if dims == stay && stay != group.dims => (group.kind, Form::Reduced),
             (Class::Pointwise, Kind::Pointwise | Kind::Contract | Kind::Rows) if dims == group.dims => (group.kind, Form::Full),
@@ -220,6 +235,14 @@ impl Decide<'_> {
             }
         }
         Ok(result)
+    }
+
+    /// Whether a node is a transposition of an attention that nothing else reads, so that it says only where the result is written.
+    fn moves_result(&self, n: usize, g: usize) -> bool {
+        let op = self.graph.nodes[n].value.def().filter(|o| o.kind() == Some(OpKind::Transpose));
+        let first = self.groups[g].nodes.first().map(|m| self.graph.nodes[*m].value);
+        let alone = |v: Value| v.uses().len() == 1 && self.groups[g].nodes.len() == 1;
+        op.is_some_and(|o| Some(o.operand(0)) == first && alone(o.operand(0)))
     }
 
     /// Whether a leaf's position is the loops `over`, in order.
@@ -273,7 +296,7 @@ impl Decide<'_> {
                     let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
                     // A contraction reads its operands many times, wherever it stands.
                     let full = match node.class {
-                        Class::Contract | Class::Single => false,
+                        Class::Contract | Class::Attention | Class::Single => false,
                         Class::Reduce => true,
                         Class::Pointwise => self.forms[m] == Form::Full,
                     };

@@ -12,6 +12,7 @@
 //! ```
 //!
 //! A kernel of an op that is no loop nest (a sort, a scan) becomes a declaration; its module says which function of the runtime computes it.
+mod attention;
 mod expr;
 mod kernel;
 mod library;
@@ -25,6 +26,7 @@ use expr::dtype;
 use kernel::Kernel;
 use kiln_dialects::{
     ir::*,
+    ops::OpKind,
     rules::{Level, tensor_type},
     sym::Dim as SymDim,
 };
@@ -129,7 +131,12 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         let fail = |e: String| Failure::at(op, e);
         let kind = op.kind().ok_or_else(|| Failure::at(op, "is no prim"))?;
         k.b = b.at(op.loc());
-        if is_stage(kind) {
+        if kind == OpKind::Attention {
+            let (v, made) = attention::attention(&k, op).map_err(fail)?;
+            k.keep(v, made);
+        } else if op.results().iter().all(|v| k.stored(*v).is_some()) {
+            // The transposition that an attention has written itself.
+        } else if is_stage(kind) {
             let made = stage(&k, op).map_err(fail)?;
             let stored = turned(op).unwrap_or(op);
             stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
@@ -159,7 +166,7 @@ fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
     let mut readers: HashMap<Value, HashSet<Op>> = HashMap::new();
     for op in ops.iter().rev() {
         let Some(kind) = op.kind() else { continue };
-        let own = is_stage(kind);
+        let own = is_stage(kind) || kind == OpKind::Attention;
         let mut through: HashSet<Op> = HashSet::new();
         for v in op.results() {
             let from = readers.get(&v).cloned().unwrap_or_default();

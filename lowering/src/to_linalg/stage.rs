@@ -82,14 +82,17 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
 }
 
 /// Loops of a contraction, and the position of both operands over them.
-struct Contraction {
-    sizes: Vec<Size>,
+pub struct Contraction {
+    /// Sizes of the loops.
+    pub sizes: Vec<Size>,
     /// How many of the loops stay.
-    parallel: usize,
+    pub parallel: usize,
     /// Those in the order of the result.
-    order: Vec<usize>,
-    lhs: Vec<Ix>,
-    rhs: Vec<Ix>,
+    pub order: Vec<usize>,
+    /// Where the left operand is read.
+    pub lhs: Vec<Ix>,
+    /// Where the right operand is read.
+    pub rhs: Vec<Ix>,
 }
 
 /// The order in which a contraction's result is stored, by its dimensions.
@@ -100,7 +103,7 @@ fn stored_order(op: Op) -> Vec<usize> {
 }
 
 /// Sums the products of two values over the last loops.
-fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
+pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
     let d = dtype(lhs)?;
     let n = c.sizes.len();
     let acc = if d.is_float() && wide(d) == DType::F32 && result == DType::F64 { DType::F64 } else { wide(d) };

@@ -2,6 +2,30 @@
 use super::{contract::dot, region::Batch, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
+/// Most elements of a query and a value row together of which a kernel keeps a block in scratch.
+const HEAD: i64 = 512;
+
+/// Why no single kernel computes an attention, if it is so.
+pub(super) fn not_whole(op: Op) -> Option<&'static str> {
+    let Some(o) = Attention::of(op) else { return Some("is malformed") };
+    let size = |v: Value, axis: usize| v.ty().dims()[axis].known();
+    if op.regions().iter().any(|r| r.first().is_some()) {
+        return Some("it has a score or a mask of its own");
+    }
+    if o.query_lengths.is_some() || o.key_lengths.is_some() {
+        return Some("it has lengths");
+    }
+    if o.dropout_p > 0.0 || o.with_lse {
+        return Some("it drops weights or gives the log-sum-exp");
+    }
+    let (Some(d), Some(e)) = (size(o.query, 3), size(o.value, 3)) else { return Some("its head size is not known") };
+    if d == 0 || d + e > HEAD {
+        return Some("its head size is too large for scratch, or 0");
+    }
+    let heads = |v: Value| size(v, 1).filter(|n| *n > 0);
+    (grouped(&o) && heads(o.query).zip(heads(o.key)).is_none()).then_some("its numbers of heads are not known")
+}
+
 pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
     let m = Math { b };
     let o = Attention::of(op).ok_or("is malformed")?;

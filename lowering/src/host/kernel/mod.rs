@@ -1,6 +1,7 @@
 //! A kernel on level `linalg` as plain data: buffers, and stages that read and write them at addresses linear in loop dimensions.
 //!
 //! Tensors of a kernel are contiguous, so that every access is an element of a flat buffer and reshapes are nothing at all.
+mod attention;
 mod combine;
 mod homes;
 mod index;
@@ -8,6 +9,7 @@ mod merge;
 mod nest;
 mod read;
 
+pub use attention::{Attention, CAUSAL};
 pub use combine::Combine;
 pub use homes::SCRATCH;
 pub use index::{Div, Lin, Poly, row_major};

@@ -6,7 +6,7 @@ use kiln_dialects::{ir::*, value::DType};
 /// The parameters of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// `loops`, `rows`, `reduce`, `contract`, `transpose` or `scalar`.
+    /// `loops`, `rows`, `reduce`, `contract`, `attention`, `transpose` or `scalar`.
     pub strategy: String,
     /// Parameters in order of their names.
     pub parameters: Vec<(String, i64)>,
@@ -48,8 +48,9 @@ impl Schedule {
             "rows" => Ok(&["bits", "block", "unroll"]),
             "scalar" => Ok(&["block"]),
             "contract" => Ok(&["bits", "m", "m_block", "n", "n_block", "pack"]),
+            "attention" => Ok(&["bits", "columns", "keys", "keys_block", "n"]),
             "transpose" => Ok(&["bits", "m", "m_block", "n", "n_block"]),
-            _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract transpose scalar")),
+            _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract attention transpose scalar")),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `kiln-schedule`: says on each kernel how it is computed.
 //!
 //! Why: strategy and sizes are decisions, so they stand in the IR, where they can be read, edited and searched over. Strategies: `loops` (all
-//! parallel), `rows` (stages that share rows, such as softmax and norms), `reduce`, `contract` (matmuls and convolutions), `transpose`, `scalar`.
+//! parallel), `rows` (stages that share rows, such as softmax and norms), `reduce`, `contract` (matmuls and convolutions), `attention`, `transpose`,
+//! `scalar`.
 //!
 //! Numerics: exact; nothing is computed differently yet.
 //!
@@ -9,9 +10,11 @@
 //! before:  func.func @k0(…)
 //! after:   func.func @k0(…) attributes {kiln.schedule = #kiln.schedule<"rows", {bits = 512, block = 16, unroll = 4}>}
 //! ```
+mod attention;
 mod choose;
 mod contraction;
 
+pub use attention::attention;
 pub use choose::{Machine, Schedule, choose, lanes, vector_dim};
 pub use contraction::{Roles, contract, contraction, transposition};
 
@@ -51,6 +54,10 @@ impl Pass for SchedulePass {
                 continue;
             }
             let mut k = kernel::read(func)?;
+            if let Some(schedule) = kernel::Attention::of(&k).and_then(|a| attention(&k, &a, &machine)) {
+                func.set_attr("kiln.schedule", schedule.attr(func.ctx()));
+                continue;
+            }
             let plan = kernel::nests(&mut k);
             func.set_attr("kiln.schedule", choose(&k, &plan, &machine).attr(func.ctx()));
         }

@@ -10,6 +10,7 @@
 //! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …
 //! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>, %tid: index, %nth: index)  scf.for … vector.load … vector.store
 //! ```
+mod attention;
 mod body;
 mod code;
 mod contract;
@@ -17,6 +18,7 @@ mod function;
 mod lanes;
 mod loops;
 mod tasks;
+mod transposed;
 
 use crate::host::{kernel, kernels_of, schedule::Schedule};
 use kiln_dialects::{ir::*, rules::Level};
@@ -40,7 +42,7 @@ impl Pass for Tile {
         for func in kernels_of(root) {
             let schedule = Schedule::of(func).map_err(|e| Failure::at(func, e))?;
             let mut k = kernel::read(func)?;
-            let plan = kernel::nests(&mut k);
+            let plan = if schedule.strategy == "attention" { attention::plan(&k) } else { kernel::nests(&mut k) };
             function::emit(&mut k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
             func.erase();
         }

@@ -1,5 +1,6 @@
 //! Which part of a kernel a thread computes: balanced blocks of consecutive tasks, from its number and how many there are.
 use super::{
+    attention,
     body::Scope,
     code::{Code, Made, known},
     contract,
@@ -41,6 +42,7 @@ pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
 /// Everything that the thread does.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: Threads) -> Made<()> {
     match schedule.strategy.as_str() {
+        "attention" => attention::emit(c, scope, schedule, threads),
         _ if plan.dependent => rows(c, scope, plan, schedule, threads),
         "contract" | "transpose" => plan.nests.iter().try_for_each(|n| contract::emit(c, scope, plan, n, schedule, threads)),
         _ => plan.nests.iter().try_for_each(|n| independent(c, scope, plan, n, schedule, threads)),

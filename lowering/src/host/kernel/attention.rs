@@ -1,0 +1,80 @@
+//! Attention among kernels: its seven stages, as `kiln-to-linalg` writes them.
+use super::*;
+use kiln_dialects::ir::Attr;
+
+/// On the stage of the scores as they are seen: query i sees keys j <= i only.
+pub const CAUSAL: &str = "kiln.causal";
+
+/// The stages of an attention, and how they read query, key and value.
+#[derive(Clone, Debug)]
+pub struct Attention {
+    /// Sums of products of query and key, over `(outer.., query, key, depth)`.
+    pub scores: usize,
+    /// The scores with scale, bias and masks, over `(outer.., query, key)`.
+    pub seen: usize,
+    /// The maximum of these over keys.
+    pub max: usize,
+    /// Exponentials of the scores over the maximum.
+    pub weights: usize,
+    /// Their sum over keys.
+    pub sum: usize,
+    /// Sums of products of weights and values, over `(outer.., query, column, key)`.
+    pub product: usize,
+    /// The result, over `(outer.., query, column)`.
+    pub result: usize,
+    /// How many loops are around those over queries.
+    pub outer: usize,
+    /// Whether keys behind a query are not seen.
+    pub causal: bool,
+    /// Elements of a query.
+    pub depth: i64,
+    /// Elements of a value.
+    pub columns: i64,
+}
+
+impl Attention {
+    /// The attention that a kernel is.
+    pub fn of(k: &Kernel) -> Option<Attention> {
+        let about = k.func.parent()?.attr("kiln.kernel")?;
+        about.entry("kind").and_then(Attr::as_string).filter(|kind| kind == "attention")?;
+        let [scores, seen, max, weights, sum, product, result] = k.stages.as_slice() else { return None };
+        let loops = seen.extents.len();
+        let outer = loops.checked_sub(2)?;
+        let last = |s: &Stage, n: usize| s.extents.len() == n && s.reduction.iter().position(|r| *r) == Some(n - 1);
+        let all = |s: &Stage| s.extents.len() == loops && !s.reduction.contains(&true);
+        let shapes = last(scores, loops + 1) && all(seen) && last(max, loops) && all(weights) && last(sum, loops);
+        if !shapes || !last(product, loops + 1) || !all(result) {
+            return None;
+        }
+        let contracts = |s: &Stage| {
+            let combine = s.outputs.first()?.combine.filter(|c| c.op.is("arith.addf"))?;
+            combine.other.def().filter(|p| p.is("arith.mulf") && s.inputs.len() >= 2 && s.captured.is_empty())
+        };
+        let reads = |s: &Stage, from: &Stage| s.inputs.iter().any(|a| from.outputs.iter().any(|o| o.access == *a));
+        let chain = reads(seen, scores) && reads(max, seen) && reads(weights, seen) && reads(weights, max) && reads(sum, weights);
+        let ends = product.inputs.first()?.buffer == weights.outputs.first()?.access.buffer && reads(result, product) && reads(result, sum);
+        let plain = [max, weights, sum, result].iter().all(|s| s.captured.is_empty() && s.indexed.is_empty() && s.outputs.len() == 1);
+        if !(chain && ends && plain) || contracts(scores).is_none() || contracts(product).is_none() {
+            return None;
+        }
+        let size = |s: &Stage, d: usize| s.extents.get(d)?.known().filter(|n| *n > 0);
+        Some(Attention {
+            scores: 0,
+            seen: 1,
+            max: 2,
+            weights: 3,
+            sum: 4,
+            product: 5,
+            result: 6,
+            outer,
+            causal: seen.op.attr(CAUSAL).is_some(),
+            depth: size(scores, loops)?,
+            columns: size(result, outer + 1)?,
+        })
+    }
+    /// Sizes: of the loops around, of queries, of keys.
+    pub fn sizes<'a>(&self, k: &'a Kernel) -> Option<(&'a [Poly], &'a Poly, &'a Poly)> {
+        let extents = &k.stages.get(self.seen)?.extents;
+        Some((extents.get(..self.outer)?, extents.get(self.outer)?, extents.get(self.outer + 1)?))
+    }
+}

@@ -1,0 +1,53 @@
+//! Squares of vectors turned around in registers.
+use super::{
+    code::{Code, Made},
+    lanes::{Lanes, Val},
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// `f` of each of `count` rows.
+pub fn vectors_of_rows(c: Code, count: usize, f: &mut dyn FnMut(Code, usize) -> Made<Value>) -> Made<Vec<Value>> {
+    (0..count).map(|i| f(c, i)).collect()
+}
+
+/// As many vectors as lanes, transposed: interleaving the two halves once per bit of an index moves every bit to the other index.
+pub fn shuffled(c: Code, mut rows: Vec<Value>) -> Made<Vec<Value>> {
+    let n = rows.len();
+    let low: Vec<i64> = (0..n).map(|i| (i / 2 + (i % 2) * n) as i64).collect();
+    let high: Vec<i64> = low.iter().map(|i| i + n as i64 / 2).collect();
+    for _ in 0..n.trailing_zeros() {
+        let mut next = vec![];
+        for i in 0..n / 2 {
+            let (a, b) = (rows[i], rows[i + n / 2]);
+            for mask in [&low, &high] {
+                next.push(c.op("vector.shuffle", &[a, b], a.ty(), &[("mask", Attr::i64s(c.ctx(), mask))])?);
+            }
+        }
+        rows = next;
+    }
+    Ok(rows)
+}
+
+/// Writes each row to its place; `bound`: the number of the first, and how many there are at all.
+pub fn store_rows(
+    c: Code,
+    rows: Vec<Value>,
+    bound: Option<(Value, Value)>,
+    place: &mut dyn FnMut(Code, usize) -> Made<(Value, Val)>,
+) -> Made<()> {
+    let n = rows.len();
+    for (i, x) in rows.into_iter().enumerate() {
+        let (memory, at) = place(c, i)?;
+        let mask = match bound {
+            None => None,
+            Some((first, size)) => {
+                // All lanes of a row that exists, none of one that does not.
+                let left = c.sub(size, c.add(first, c.index(i as i64)?)?)?;
+                let lanes = c.mul(left, c.index(n as i64)?)?;
+                Some(c.op("vector.create_mask", &[lanes], Type::vector(Type::scalar(c.ctx(), DType::I1), n), &[])?)
+            }
+        };
+        Lanes { count: n, mask }.store(c, memory, at, Val::Many(x), false)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Attention compiled as one kernel, against the interpreter, with one thread and with two.
+use crate::support::*;
+use kiln::{
+    dialects::{interp::Mode, ir::*, value::Tensor},
+    runtime::{View, ViewMut},
+    tolerance,
+};
+
+/// The results of `@main` for random inputs; they must not depend on the number of threads.
+fn check(name: &str, text: &str, whole: bool) {
+    crate::watchdog::arm();
+    let path = std::env::temp_dir().join(format!("kiln_attention_{}_{name}.mlir", std::process::id()));
+    std::fs::write(&path, text).expect("a file");
+    let model = kiln::load(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let context = Context::new();
+    let (module, _) = model.module(&context).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let func = module.find("main").expect("a function");
+    let inputs = inputs(func, 7);
+    let wanted = run(&module, func, Mode::Exact, &inputs).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut first: Option<Vec<Tensor>> = None;
+    for threads in [1, 2] {
+        let options = kiln::Options { threads, ..Default::default() };
+        let exe = model.compile(&options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let kernels = &exe.program().kernels;
+        let kinds: Vec<&str> = kernels.iter().map(|k| k.kind.as_str()).collect();
+        let reasons = || kernels.iter().flat_map(|k| &k.not_fused).any(|r| r.starts_with("attention not whole"));
+        assert_eq!(kinds.contains(&"attention"), whole, "{name}: {kinds:?}");
+        assert_eq!(reasons(), !whole, "{name}: why it is not whole");
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
+        let views: Vec<View> = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b).expect("a view")).collect();
+        let mut outputs: Vec<Vec<u8>> = wanted.iter().map(|t| vec![0; t.dtype().encode(t).len()]).collect();
+        let mut out: Vec<ViewMut> =
+            wanted.iter().zip(&mut outputs).map(|(t, b)| ViewMut::new(t.dtype().name(), t.shape(), b).expect("a view")).collect();
+        exe.call(&views, &mut out).unwrap_or_else(|e| panic!("{name}: {e}"));
+        drop(out);
+        let found: Vec<Tensor> = wanted.iter().zip(&outputs).map(|(t, b)| t.dtype().decode(t.shape(), b).expect("a result")).collect();
+        for (f, w) in found.iter().zip(&wanted) {
+            tolerance_holds(name, f, w);
+        }
+        match &first {
+            None => first = Some(found),
+            Some(one) => assert!(one.iter().zip(&found).all(|(a, b)| same_bits(a, b)), "{name}: depends on the number of threads"),
+        }
+    }
+    let _ = std::fs::remove_file(&path);
+}
+
+fn tolerance_holds(name: &str, found: &Tensor, wanted: &Tensor) {
+    let one = tolerance::compare(found, wanted).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert!(one.ok, "{name}: {one:?}");
+}
+
+/// A function of query, key and value of these sizes and dtype; `rest`: options of the op and what else it takes.
+fn plain(q: &str, k: &str, v: &str, more: &str, ops: &str, options: &str) -> String {
+    let out = format!("{}x{}", q.rsplit_once('x').map_or("", |s| s.0).rsplit_once('x').map_or("", |s| s.0), tail(v));
+    format!(
+        "func.func @main(%q: tensor<{q}>, %k: tensor<{k}>, %v: tensor<{v}>{more}) -> tensor<{out}> {{
+  {ops}
+  %0 = kiln.attention %q, %k, %v {options} : tensor<{q}>, tensor<{k}>, tensor<{v}>
+  return %0 : tensor<{out}>
+}}"
+    )
+}
+
+/// The last size and the dtype.
+fn tail(ty: &str) -> String {
+    let parts: Vec<&str> = ty.split('x').collect();
+    parts[parts.len() - 2..].join("x")
+}
+
+#[test]
+fn forms_and_sizes() {
+    let case = |name: &str, q: &str, k: &str, v: &str, options: &str| check(name, &plain(q, k, v, "", "", options), true);
+    case("plain", "2x3x32x32xf32", "2x3x64x32xf32", "2x3x64x32xf32", "");
+    case("causal", "1x2x67x16xf32", "1x2x67x16xf32", "1x2x67x16xf32", "causal");
+    case("more_keys_than_queries", "1x2x5x16xf32", "1x2x150x16xf32", "1x2x150x16xf32", "causal");
+    case("fewer_keys_than_queries", "1x2x40x16xf32", "1x2x3x16xf32", "1x2x3x16xf32", "causal");
+    case("odd_sizes", "1x2x19x20xf32", "1x2x133x20xf32", "1x2x133x12xf32", "");
+    case("one_query", "2x2x1x32xf32", "2x2x517x32xf32", "2x2x517x32xf32", "");
+    case("grouped", "2x8x20x16xf32", "2x2x20x16xf32", "2x2x20x16xf32", "causal");
+    case("one_key_head", "1x4x20x16xf32", "1x1x20x16xf32", "1x1x20x16xf32", "");
+    case("bf16", "1x2x33x32xbf16", "1x2x40x32xbf16", "1x2x40x32xbf16", "causal");
+    case("f16", "1x2x33x32xf16", "1x2x40x32xf16", "1x2x40x32xf16", "");
+    case("f64", "1x2x33x32xf64", "1x2x40x32xf64", "1x2x40x32xf64", "causal");
+}
+
+#[test]
+fn scale_is_given() {
+    let text = plain("1x2x33x16xf32", "1x2x40x16xf32", "1x2x40x16xf32", "", "", "")
+        .replace("tensor<1x2x40x16xf32>\n  return", "tensor<1x2x40x16xf32> {scale = 0.7 : f64}\n  return");
+    assert!(text.contains("scale"), "{text}");
+    check("scale", &text, true);
+}
+
+#[test]
+fn masks_and_biases() {
+    let (q, k) = ("2x3x33x16xf32", "2x3x40x16xf32");
+    let case = |name: &str, more: &str, ops: &str, options: &str| check(name, &plain(q, k, k, more, ops, options), true);
+    case("bias", ", %b: tensor<1x3x33x40xf32>", "", "bias %b : tensor<1x3x33x40xf32>");
+    case("bias_of_keys", ", %b: tensor<2x1x1x40xf32>", "", "bias %b : tensor<2x1x1x40xf32> causal");
+    case("bias_of_rank_two", ", %b: tensor<33x40xf32>", "", "bias %b : tensor<33x40xf32>");
+    let mask = "%zero = kiln.splat [2, 1, 33, 40], 0.0 : f32
+  %low = kiln.splat [2, 1, 33, 40], 0xFF800000 : f32
+  %b = kiln.select %m, %zero, %low : tensor<2x1x33x40xi1>, tensor<2x1x33x40xf32>";
+    case("mask", ", %m: tensor<2x1x33x40xi1>", mask, "bias %b : tensor<2x1x33x40xf32>");
+}
+
+#[test]
+fn rows_that_see_nothing_are_zero() {
+    let (q, k) = ("4x2x33x16xf32", "4x2x3x16xf32");
+    let mask = "%zero = kiln.splat [4, 1, 33, 3], 0.0 : f32
+  %low = kiln.splat [4, 1, 33, 3], 0xFF800000 : f32
+  %b = kiln.select %m, %zero, %low : tensor<4x1x33x3xi1>, tensor<4x1x33x3xf32>";
+    let text = plain(q, k, k, ", %m: tensor<4x1x33x3xi1>", mask, "bias %b : tensor<4x1x33x3xf32>");
+    check("nothing", &text, true);
+}
+
+#[test]
+fn dynamic_sizes_and_moves() {
+    let text = "func.func @main(%x: tensor<2x?x384xf32>) -> tensor<2x?x128xf32> {
+  %s = kiln.sym @s {min = 1 : i64, max = 90 : i64}
+  kiln.bind_shape %x, [2, %s, 384] : tensor<2x?x384xf32>
+  %0 = kiln.reshape %x sizes = [2, %s, 3, 4, 32] : tensor<2x?x384xf32>
+  %1 = kiln.transpose %0 permutation = [2, 0, 3, 1, 4] : tensor<2x?x3x4x32xf32>
+  %2 = kiln.slice %1 offsets = [0, 0, 0, 0, 0] sizes = [1, 2, 4, %s, 32] strides = [1, 1, 1, 1, 1] : tensor<3x2x4x?x32xf32>
+  %3 = kiln.slice %1 offsets = [1, 0, 0, 0, 0] sizes = [1, 2, 4, %s, 32] strides = [1, 1, 1, 1, 1] : tensor<3x2x4x?x32xf32>
+  %4 = kiln.slice %1 offsets = [2, 0, 0, 0, 0] sizes = [1, 2, 4, %s, 32] strides = [1, 1, 1, 1, 1] : tensor<3x2x4x?x32xf32>
+  %q = kiln.reshape %2 sizes = [2, 4, %s, 32] : tensor<1x2x4x?x32xf32>
+  %k = kiln.reshape %3 sizes = [2, 4, %s, 32] : tensor<1x2x4x?x32xf32>
+  %v = kiln.reshape %4 sizes = [2, 4, %s, 32] : tensor<1x2x4x?x32xf32>
+  %5 = kiln.attention %q, %k, %v causal : tensor<2x4x?x32xf32>, tensor<2x4x?x32xf32>, tensor<2x4x?x32xf32>
+  %6 = kiln.transpose %5 permutation = [0, 2, 1, 3] : tensor<2x4x?x32xf32>
+  %7 = kiln.reshape %6 sizes = [2, %s, 128] : tensor<2x?x4x32xf32>
+  return %7 : tensor<2x?x128xf32>
+}";
+    check("dynamic", text, true);
+}
+
+#[test]
+fn forms_without_a_kernel_are_decomposed() {
+    let text = "func.func @main(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32> {
+  %0 = kiln.attention %q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32> score {
+  ^bb0(%s: tensor<f32>, %b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>):
+    %1 = kiln.tanh %s : tensor<f32>
+    kiln.yield %1 : tensor<f32>
+  }
+  return %0 : tensor<1x2x8x16xf32>
+}";
+    check("score", text, false);
+}
