@@ -107,7 +107,7 @@ fn excerpt(text: &str, function: &str, most: usize) -> Option<String> {
             .any(|p| l.trim_start().starts_with(p))
             && l.trim_end().ends_with('{')
     };
-    let start = lines.iter().position(|l| is_it(&l))?;
+    let start = lines.iter().position(is_it)?;
     let indent = lines[start].len() - lines[start].trim_start().len();
     let end = (start + 1..lines.len()).find(|i| lines[*i].starts_with(&format!("{}}}", " ".repeat(indent))))?;
     let mut shown: Vec<&str> = lines[start..=end].iter().map(|l| l.get(indent..).unwrap_or("")).collect();

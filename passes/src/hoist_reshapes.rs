@@ -55,7 +55,8 @@ impl HoistReshapes {
         let Some(op) = v.def().filter(|_| v.uses().len() == 1 && depth > 0) else { return false };
         if let Some(dot) = DotGeneral::of(op) {
             // A view of a view costs nothing; a view of something that is moved on the way would be a copy.
-            let stored = dot.lhs.def().is_none_or(|o| !matches!(o.kind(), Some(OpKind::Transpose | OpKind::Slice | OpKind::BroadcastInDim)));
+            let stored =
+                dot.lhs.def().is_none_or(|o| !matches!(o.kind(), Some(OpKind::Transpose | OpKind::Slice | OpKind::BroadcastInDim)));
             let rank = dot.lhs.ty().dims().len();
             return stored && dot.lhs_batch.is_empty() && rank == dot.lhs_contract.len() + 1;
         }
@@ -64,7 +65,8 @@ impl HoistReshapes {
 }
 
 fn elementwise(op: Op) -> bool {
-    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise)) && op.kind() != Some(OpKind::Bitcast)
+    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise))
+        && op.kind() != Some(OpKind::Bitcast)
 }
 
 /// A reshape that takes the first dimension apart and leaves the others as they are.
@@ -90,7 +92,8 @@ impl Split {
     fn apply(&self, b: &Builder, v: Value) -> Result<Value, String> {
         let Some(op) = v.def() else { return self.view(b, v) };
         let b = &b.at(op.loc());
-        if let Some(mut dot) = DotGeneral::of(op).filter(|d| d.lhs_batch.is_empty() && d.lhs.ty().dims().len() == d.lhs_contract.len() + 1) {
+        if let Some(mut dot) = DotGeneral::of(op).filter(|d| d.lhs_batch.is_empty() && d.lhs.ty().dims().len() == d.lhs_contract.len() + 1)
+        {
             let free = (0..=dot.lhs_contract.len() as i64).find(|d| !dot.lhs_contract.contains(d)).ok_or("has no free dimension")?;
             let own = b.sizes_of(dot.lhs)?;
             let (before, behind) = (&own[..free as usize], &own[free as usize + 1..]);

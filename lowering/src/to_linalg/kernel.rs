@@ -22,6 +22,9 @@ pub struct Kernel<'a> {
     pub tensors: RefCell<HashMap<Value, Value>>,
 }
 
+/// From the body so far and the outputs' block arguments to the yielded values.
+type Fill<'n> = &'n mut dyn FnMut(&mut Body, &[Value]) -> Result<Vec<Value>, String>;
+
 /// The iterations of one generic: where it writes and what kind each loop is.
 pub struct Nest<'n> {
     /// Which loops are reductions.
@@ -33,7 +36,7 @@ pub struct Nest<'n> {
     /// What is read, in the order of the inputs.
     pub reads: Vec<(Value, Vec<Ix>)>,
     /// From the body so far and the outputs' block arguments to the yielded values.
-    pub body: &'n mut dyn FnMut(&mut Body, &[Value]) -> Result<Vec<Value>, String>,
+    pub body: Fill<'n>,
 }
 
 impl Kernel<'_> {

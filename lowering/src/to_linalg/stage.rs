@@ -197,7 +197,8 @@ fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -
         lhs.push(Ix::dim(3 + i, n).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
         rhs.push(window);
     }
-    let made = contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs })?;
+    let made =
+        contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs })?;
     let c = k.b.ctx;
     let groups = |i: usize| if i == 1 { vec![1, 2] } else { vec![i as i64 + i64::from(i > 1)] };
     let number = |d: i64| Attr::parse(c, &format!("{d} : i64")).ok_or("made a bad attribute");
