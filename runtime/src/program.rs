@@ -244,6 +244,13 @@ fn floor_div(lhs: i64, rhs: i64) -> Option<i64> {
     Some(quotient - (lhs % rhs != 0 && (lhs < 0) != (rhs < 0)) as i64)
 }
 
+impl Global {
+    /// The result of [`Program::prepare`] that it is, if it is packed.
+    pub fn result(&self) -> Option<usize> {
+        (self.role == Role::Packed).then(|| self.source.rsplit('#').next()?.parse().ok()).flatten()
+    }
+}
+
 impl Program {
     /// The values of all expressions, given those of the symbols.
     pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {

@@ -16,7 +16,7 @@ use crate::{
         compile::{CompileOptions, CompileReport, compile},
         llvm::{Jit, Target, library_symbols, version},
     },
-    runtime::{self, Buffer, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut},
+    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut},
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -197,16 +197,7 @@ fn join(program: &Program, jit: &Arc<Jit>, globals: Vec<Bytes>) -> Result<Loaded
 /// Runs what is computed once from the weights. Files that only this reads are closed behind it.
 fn prepared(program: &Program, package: &Package, folder: &Path, jit: &Arc<Jit>, threads: usize) -> Result<Vec<Bytes>, Error> {
     let loaded = join(program, jit, weights::load(program, &[], package, folder)?)?;
-    let shapes = loaded.output_shapes(&[])?;
-    let width = |t: &runtime::program::Tensor| runtime::call::byte_size(&t.dtype).unwrap_or(1);
-    let sizes = shapes.iter().zip(&program.outputs).map(|(s, t)| s.iter().product::<usize>() * width(t));
-    let mut buffers = sizes.map(|n| Buffer::zeroed(n).map_err(CallError::from)).collect::<Result<Vec<_>, _>>()?;
-    let mut outputs = vec![];
-    for ((buffer, shape), t) in buffers.iter_mut().zip(&shapes).zip(&program.outputs) {
-        outputs.push(ViewMut::new(&t.dtype, shape, buffer.bytes_mut())?);
-    }
-    loaded.call(&[], &mut outputs, threads)?;
-    Ok(buffers.into_iter().map(Bytes::owned).collect())
+    Ok(loaded.results(threads)?)
 }
 
 impl Executable {

@@ -25,14 +25,10 @@ struct Files {
 /// All globals of one of a package's programs, in the program's order; sources are relative to `folder`, and `packed` is what was prepared.
 pub fn load(program: &Program, packed: &[Bytes], package: &Package, folder: &Path) -> Result<Vec<Bytes>, Error> {
     let mut files = Files::default();
-    let one = |g: &Global| match g.role {
-        Role::Packed => {
-            let n = g.source.rsplit('#').next().and_then(|n| n.parse().ok());
-            n.and_then(|n: usize| packed.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string())
-        }
+    let mut one = |g: &Global| match g.role {
+        Role::Packed => g.result().and_then(|n| packed.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string()),
         Role::Frozen | Role::Mutable => global(g, package, folder, &mut files),
     };
-    let mut one = one;
     program.globals.iter().map(|g| one(g).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name)))).collect()
 }
 

@@ -11,7 +11,7 @@ use kiln::{
             llvm::{Jit, Target, library_symbols},
         },
     },
-    runtime::{self, Buffer, Bytes, Loaded, Pool, View, ViewMut},
+    runtime::{self, Buffer, Bytes, Loaded, Pool, Program, View, ViewMut},
 };
 use std::ffi::c_void;
 
@@ -38,23 +38,32 @@ pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<T
     for (_, object) in &made.objects {
         jit.add_object(object).map_err(|e| e.to_string())?;
     }
-    let entry = jit.lookup(&made.program.entry.main).map_err(|e| e.to_string())?;
     let bytes = |b: &[u8]| -> Result<Bytes, String> {
         let mut buffer = Buffer::zeroed(b.len()).map_err(|e| e.to_string())?;
         buffer.bytes_mut().copy_from_slice(b);
         Ok(Bytes::owned(buffer))
     };
-    let memory = made.program.globals.iter().map(|g| match (&g.data, globals.get(&g.name)) {
-        (Some(data), _) => bytes(data),
-        (None, Some(t)) => bytes(&t.dtype().encode(t)),
-        (None, None) => Err(format!("@{} has no value", g.name)),
-    });
-    let memory = memory.collect::<Result<Vec<_>, _>>()?;
-    // SAFETY: the entry is the program's own, and the linker that holds its code goes with it.
-    unsafe {
-        let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
-        Loaded::new(made.program, entry, Box::new(jit), memory).map_err(|e| e.to_string())
-    }
+    let jit = std::sync::Arc::new(jit);
+    let join = |program: Program, packed: &[Bytes]| -> Result<Loaded, String> {
+        let memory = program.globals.iter().map(|g| match (&g.data, g.result(), globals.get(&g.name)) {
+            (Some(data), ..) => bytes(data),
+            (None, Some(n), _) => packed.get(n).cloned().ok_or_else(|| format!("@{} is not prepared", g.name)),
+            (None, None, Some(t)) => bytes(&t.dtype().encode(t)),
+            (None, None, None) => Err(format!("@{} has no value", g.name)),
+        });
+        let memory = memory.collect::<Result<Vec<_>, _>>()?;
+        let entry = jit.lookup(&program.entry.main).map_err(|e| e.to_string())?;
+        // SAFETY: the entry is the program's own, and the linker that holds its code goes with it.
+        unsafe {
+            let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
+            Loaded::new(program, entry, Box::new(jit.clone()), memory).map_err(|e| e.to_string())
+        }
+    };
+    let packed = match &made.program.prepare {
+        Some(prepare) => join(Program::clone(prepare), &[])?.results(2).map_err(|e| e.to_string())?,
+        None => vec![],
+    };
+    join(made.program, &packed)
 }
 
 /// One call. Results start as bytes that show what is not written.
