@@ -141,10 +141,8 @@ impl Graph<'_> {
                 _ => continue,
             };
             let node = g.node(op, class).map_err(|e| Failure::at(op, e))?;
-            if class == Class::Pointwise
-                && !must.contains(&op.result(0))
-                && let Some(cost) = g.cheap(op, &node, &cheap)
-            {
+            let free = class == Class::Pointwise && !must.contains(&op.result(0));
+            if let Some(cost) = free.then(|| g.cheap(op, &node, &cheap)).flatten() {
                 cheap.insert(op.result(0), cost);
                 continue;
             }

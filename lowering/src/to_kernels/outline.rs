@@ -208,10 +208,9 @@ impl Outline<'_> {
         }
         for v in s.leaves.iter().chain(&s.results).copied().collect::<Vec<_>>() {
             for axis in 0..v.ty().dims().len() {
-                if let Size::Dynamic(size) = self.sizes.size(v, axis)?
-                    && !s.sizes.contains(&size)
-                {
-                    s.sizes.push(size);
+                match self.sizes.size(v, axis)? {
+                    Size::Dynamic(size) if !s.sizes.contains(&size) => s.sizes.push(size),
+                    _ => {}
                 }
             }
         }
