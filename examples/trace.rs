@@ -32,7 +32,7 @@ pub fn run() -> Result<String, Box<dyn std::error::Error>> {
     })?;
 
     let weights = |name: &str, _: &str| traced.captured.weight(name);
-    let interpreter = Interpreter { mode: Mode::Rounded, globals: &weights, custom_calls: Default::default(), max_iterations: 1 };
+    let interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Rounded) };
     let x = value::Tensor::floats(DType::F32, vec![2, 4], vec![0.0, 1.0, 2.0, 3.0, -1.0, -2.0, -3.0, -4.0])?;
     let result = interpreter.run(traced.module().op(), "main", &[x])?.remove(0);
 

@@ -17,4 +17,6 @@ pub mod model;
 pub mod nn;
 pub mod tensor;
 
+pub mod walkthrough;
+
 pub use tensor::{trace, trace_all};

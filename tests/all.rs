@@ -1,6 +1,7 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
 mod attention;
 mod capture;
+mod compiled;
 mod composites;
 mod docs;
 mod host;
@@ -11,6 +12,7 @@ mod ops;
 mod passes;
 mod random_graph;
 mod reference;
+mod run;
 mod support;
 mod tolerance;
 mod tracer;

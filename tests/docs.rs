@@ -30,6 +30,11 @@ fn the_aten_reference_is_fresh() {
     fresh("docs/aten.md", &kiln::docs::aten());
 }
 
+#[test]
+fn the_walkthrough_is_fresh() {
+    fresh("docs/walkthrough.md", &kiln::walkthrough::page().expect("every level"));
+}
+
 /// Every path in backticks that looks like one of the project's own exists.
 #[test]
 fn pages_name_files_that_exist() {

@@ -24,21 +24,40 @@ use std::collections::BTreeSet;
 
 /// The numbers that a graph is made of: proptest makes them smaller and fewer until a failure is minimal.
 #[derive(Clone, Debug)]
-struct Recipe {
-    symbolic: bool,
+pub struct Recipe {
+    pub symbolic: bool,
+    /// Picks the sizes.
+    pub sizes: u16,
     steps: Vec<(u16, u64)>,
 }
 
 fn recipes() -> impl Strategy<Value = Recipe> {
     let steps = proptest::collection::vec((proptest::num::u16::ANY, proptest::num::u64::ANY), 4..24);
-    (proptest::bool::ANY, steps).prop_map(|(symbolic, steps)| Recipe { symbolic, steps })
+    (proptest::bool::ANY, proptest::num::u16::ANY, steps).prop_map(|(symbolic, sizes, steps)| Recipe { symbolic, sizes, steps })
 }
+
+/// What graphs are made of.
+pub struct Material {
+    /// Kinds of steps.
+    pub steps: &'static str,
+    /// Dtypes of values.
+    pub dtypes: &'static [DType],
+    /// Sizes of arguments: a recipe takes three in a row.
+    pub sizes: &'static [i64],
+    /// Leaves out what makes a small difference a large one: comparing, rounding and ordering only what is exact.
+    pub continuous: bool,
+}
+
+const EVERYTHING: Material = Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5], continuous: false };
 
 /// A function `@f` that computes every value of the recipe and returns those that nothing uses.
 struct Graph {
     b: Builder,
     values: Vec<Value>,
     random: Random,
+    material: &'static Material,
+    /// Whether a step takes exact values only.
+    exact: bool,
 }
 
 /// Kinds of steps; each makes one or more ops.
@@ -54,7 +73,7 @@ impl Graph {
     }
     /// A value that `fits`, else one made of a number.
     fn value(&mut self, fits: impl Fn(&[Extent], DType) -> bool) -> Option<Value> {
-        let ok = |v: &&Value| fits(&v.ty().dims(), dtype(**v));
+        let ok = |v: &&Value| fits(&v.ty().dims(), dtype(**v)) && (!self.exact || is_exact(**v));
         let all: Vec<Value> = self.values.iter().filter(ok).copied().collect();
         if all.is_empty() { None } else { Some(self.pick(&all)) }
     }
@@ -72,7 +91,8 @@ impl Graph {
         let sizes = Symbolic::of(block)?;
         let (ty, wanted) = (x.ty(), sizes.tensor(x)?);
         let known = wanted.dims.iter().all(|d| *d != Extent::Unknown);
-        let same = |v: &&Value| **v == x || (known && v.ty() == ty && sizes.tensor(**v).is_ok_and(|t| t == wanted));
+        let fits = |v: Value| known && v.ty() == ty && (!self.exact || is_exact(v)) && sizes.tensor(v).is_ok_and(|t| t == wanted);
+        let same = |v: &&Value| **v == x || fits(**v);
         let all: Vec<Value> = self.values.iter().filter(same).copied().collect();
         if self.random.below(3) > 0 {
             return Ok(self.pick(&all));
@@ -99,12 +119,17 @@ impl Graph {
         let one = |v: Result<Value, String>| v.map(|v| vec![v]);
         match kind {
             "unary" => {
-                let (x, kind) = (self.any(), self.pick(UnaryKind::ALL));
+                let kind = self.pick(UnaryKind::ALL);
+                self.exact |= self.material.continuous && !SMOOTH.contains(&kind);
+                let x = self.any();
                 let made = b.generic(kind.op().name(), &[x], &[x.ty()], &[], &mut []);
                 self.checked(made?, matches!(kind, UnaryKind::IsFinite | UnaryKind::IsNan))
             }
             "binary" => {
-                let (x, kind) = (self.any(), self.pick(BinaryKind::ALL));
+                let kind = self.pick(BinaryKind::ALL);
+                let jumps = matches!(kind, BinaryKind::Rem | BinaryKind::FloorDiv | BinaryKind::Div | BinaryKind::Pow | BinaryKind::Atan2);
+                self.exact |= self.material.continuous && jumps;
+                let x = self.any();
                 let divides = matches!(kind, BinaryKind::Div | BinaryKind::Rem | BinaryKind::FloorDiv);
                 // An integer divisor of 0 is an error.
                 let y = if divides && dtype(x).is_int() { b.splat(dtype(x), &b.sizes_of(x)?, 3.0)? } else { self.like(x)? };
@@ -128,26 +153,26 @@ impl Graph {
                 one(b.add(&Clamp { input, low, high }))
             }
             "convert" => {
-                let (input, to) = (self.any(), self.pick(&DType::ALL));
+                let (input, to) = (self.any(), self.pick(self.material.dtypes));
                 one(b.add(&Convert { input, dtype: Type::scalar(b.ctx, to) }))
             }
             "bitcast" => {
                 let input = self.any();
-                let same: Vec<DType> = DType::ALL.into_iter().filter(|d| d.bits() == dtype(input).bits()).collect();
+                let same: Vec<DType> = self.material.dtypes.iter().copied().filter(|d| d.bits() == dtype(input).bits()).collect();
                 let to = self.pick(&same);
                 one(b.add(&Bitcast { input, dtype: Type::scalar(b.ctx, to) }))
             }
             "splat" => {
-                let (like, to) = (self.any(), self.pick(&DType::ALL));
+                let (like, to) = (self.any(), self.pick(self.material.dtypes));
                 one(b.splat(to, &b.sizes_of(like)?, 2.0))
             }
             "iota" => {
                 let Some((like, axis)) = self.shaped() else { return none };
-                let to = self.pick(&DType::ALL[..11]);
+                let to = self.pick(&self.material.dtypes[..self.material.dtypes.len() - 1]);
                 one(b.add(&Iota { sizes: b.sizes_of(like)?, axis, dtype: Type::scalar(b.ctx, to) }))
             }
             "constant" => {
-                let (to, n) = (self.pick(&DType::ALL), 1 + self.random.below(3));
+                let (to, n) = (self.pick(self.material.dtypes), 1 + self.random.below(3));
                 let value = Attr::dense(b.ctx, &self.random.tensor(to, &[n, 2]))?;
                 Ok(b.create_with(&Constant { value }, &[value.type_of()], &mut [])?.results())
             }
@@ -341,13 +366,32 @@ fn dtype(v: Value) -> DType {
     kiln::dialects::rules::tensor_type(v.ty()).unwrap().dtype
 }
 
-fn build(c: Ctx, recipe: &Recipe) -> Result<Module, String> {
+/// Functions under which errors do not grow by much.
+const SMOOTH: &[UnaryKind] =
+    &[UnaryKind::Neg, UnaryKind::Abs, UnaryKind::Sin, UnaryKind::Cos, UnaryKind::Atan, UnaryKind::Tanh, UnaryKind::Erf, UnaryKind::Not];
+
+/// Whether a value is the same in every precision, as far as its ops show.
+fn is_exact(v: Value) -> bool {
+    let Some(op) = v.def() else { return true };
+    use OpKind::*;
+    let copies = matches!(op.kind().map(|k| k.family()), Some(Family::Movement | Family::Create))
+        || matches!(
+            op.kind(),
+            Some(Gather | DynamicSlice | DynamicUpdateSlice | Sort | TopK | Select | Clamp | Neg | Abs | Sign | Max | Min)
+        );
+    let whole = !dtype(v).is_float() && op.kind() != Some(RandomBits);
+    (copies || whole || op.kind() == Some(RandomBits)) && op.operands().into_iter().filter(|o| o.ty().is_tensor()).all(is_exact)
+}
+
+pub fn build(c: Ctx, recipe: &Recipe, material: &'static Material) -> Result<Module, String> {
     let module = Module::new(Loc::unknown(c));
     let top = Builder::at_end(c, module.body(), Loc::unknown(c));
     let known = |n: i64| if recipe.symbolic { Extent::Unknown } else { Extent::Known(n) };
     let mut random = Random(recipe.steps.len() as u64);
-    let mut argument = |dims: &[Extent]| Type::tensor(c, DType::ALL[random.below(DType::ALL.len())], dims);
-    let types = [argument(&[known(4), Extent::Known(3)]), argument(&[known(4)]), argument(&[]), argument(&[Extent::Known(2), known(5)])];
+    let mut argument = |dims: &[Extent]| Type::tensor(c, material.dtypes[random.below(material.dtypes.len())], dims);
+    let size = |i: usize| material.sizes[(recipe.sizes as usize * 3 + i) % material.sizes.len()];
+    let (m, fixed, n) = (size(0), Extent::Known(size(1)), size(2));
+    let types = [argument(&[known(m), fixed.clone()]), argument(&[known(m)]), argument(&[]), argument(&[Extent::Known(2), known(n)])];
     let mut results = vec![];
     let mut body = |b: Builder, args: Vec<Value>| {
         if recipe.symbolic {
@@ -355,15 +399,18 @@ fn build(c: Ctx, recipe: &Recipe) -> Result<Module, String> {
             let sym = |name: &str| Sym { name: name.into(), min: 0, max: None, divisor: 1 };
             let s = Size::Dynamic(b.create_with(&sym("s"), &[index], &mut [])?.result(0));
             let t = Size::Dynamic(b.create_with(&sym("t"), &[index], &mut [])?.result(0));
-            for (value, sizes) in [(args[0], vec![s, Size::Static(3)]), (args[1], vec![s]), (args[3], vec![Size::Static(2), t])] {
+            for (value, sizes) in [(args[0], vec![s, Size::Static(size(1))]), (args[1], vec![s]), (args[3], vec![Size::Static(2), t])] {
                 b.create_with(&BindShape { value, sizes }, &[], &mut [])?;
             }
         }
-        let all: Vec<&str> = STEPS.split_whitespace().collect();
-        let mut graph = Graph { b, values: args, random: Random(0) };
+        let all: Vec<&str> = material.steps.split_whitespace().collect();
+        let mut graph = Graph { b, values: args, random: Random(0), material, exact: false };
         for (kind, seed) in &recipe.steps {
             graph.random = Random(*seed);
-            let made = graph.step(all[*kind as usize % all.len()])?;
+            let kind = all[*kind as usize % all.len()];
+            let jumps = ["compare", "select", "convert", "bitcast", "arg", "sort"];
+            graph.exact = material.continuous && jumps.contains(&kind);
+            let made = graph.step(kind)?;
             graph.values.extend(made);
         }
         let last: Vec<Value> = graph.values.iter().copied().filter(|v| v.uses().is_empty()).collect();
@@ -378,6 +425,11 @@ fn build(c: Ctx, recipe: &Recipe) -> Result<Module, String> {
 
 /// Checks `count` random graphs; a failing one is made as small as it can be.
 fn each_graph(count: u32, check: impl Fn(&Module) -> Result<(), String>) {
+    each_graph_of(&EVERYTHING, count, |m, _| check(m));
+}
+
+/// The same with graphs of some material; `check` is told the recipe as well.
+pub fn each_graph_of(material: &'static Material, count: u32, check: impl Fn(&Module, &Recipe) -> Result<(), String>) {
     crate::watchdog::arm();
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config { cases: count, failure_persistence: None, ..Config::default() }, rng);
@@ -385,7 +437,7 @@ fn each_graph(count: u32, check: impl Fn(&Module) -> Result<(), String>) {
         let mut tree = recipes().new_tree(&mut runner).unwrap();
         let attempt = |recipe: &Recipe| {
             let context = Context::new();
-            build(context.ctx(), recipe).and_then(|m| check(&m).map_err(|e| format!("{e}\n{}", m.op())))
+            build(context.ctx(), recipe, material).and_then(|m| check(&m, recipe).map_err(|e| format!("{e}\n{}", m.op())))
         };
         let Err(mut error) = attempt(&tree.current()) else { continue };
         for _ in 0..500 {

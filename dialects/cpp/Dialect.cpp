@@ -4,6 +4,7 @@
 #include "mlir/CAPI/Rewrite.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/TypeSwitch.h"
 using namespace mlir;
@@ -55,7 +56,9 @@ LogicalResult kiln::KilnDialect::verifyOperationAttribute(Operation *op, NamedAt
 }
 LogicalResult kiln::KilnDialect::verifyRegionArgAttribute(Operation *op, unsigned region, unsigned argument, NamedAttribute a) {
   Region &r = op->getRegion(region);
-  Type type = r.empty() ? Type() : r.getArgument(argument).getType();
+  // A function that is only declared has types, but no arguments.
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  Type type = function ? function.getArgumentTypes()[argument] : r.empty() ? Type() : r.getArgument(argument).getType();
   return success(kilnVerifyArgAttr(wrap(op), wrap(type), wrap(a.getName().strref()), wrap(a.getValue())));
 }
 LogicalResult kiln::KilnDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute a) {

@@ -1,7 +1,7 @@
 //! Index expressions: which element of an operand an element of a result reads, through movement ops.
 //!
-//! An index is linear in the loop dimensions as long as it can be; that is what an `affine_map` of linalg can say, and what a fused access is
-//! compared by. The rest is a small tree over SSA sizes and data.
+//! An index is linear in the loop dimensions as long as it can be: that is what a fused access is compared by. Quotients and remainders by numbers
+//! fit an `affine_map` of linalg as well. The rest is a small tree over SSA sizes and data.
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -42,6 +42,19 @@ pub struct Lin {
     pub coef: Vec<i64>,
     /// The constant.
     pub add: i64,
+}
+
+impl Lin {
+    fn text(&self) -> String {
+        let mut parts: Vec<String> = vec![];
+        for (d, c) in self.coef.iter().enumerate().filter(|(_, c)| **c != 0) {
+            parts.push(if *c == 1 { format!("d{d}") } else { format!("d{d} * {c}") });
+        }
+        if self.add != 0 || parts.is_empty() {
+            parts.push(self.add.to_string());
+        }
+        parts.join(" + ")
+    }
 }
 
 impl Ix {
@@ -110,6 +123,22 @@ impl Ix {
         } else {
             Ix::Mod(Box::new(self), Box::new(other))
         }
+    }
+    /// The text of an affine expression, if it is one: linear forms, and their quotients and remainders by numbers.
+    pub fn affine(&self) -> Option<String> {
+        let number = |n: &Ix| n.known().filter(|n| *n > 0);
+        Some(match self {
+            Ix::Lin(l) => l.text(),
+            Ix::Add(a, b) => format!("{} + {}", a.affine()?, b.affine()?),
+            Ix::Mul(a, b) => match (number(a), number(b)) {
+                (_, Some(n)) => format!("({}) * {n}", a.affine()?),
+                (Some(n), _) => format!("({}) * {n}", b.affine()?),
+                _ => return None,
+            },
+            Ix::FloorDiv(a, b) => format!("({}) floordiv {}", a.affine()?, number(b)?),
+            Ix::Mod(a, b) => format!("({}) mod {}", a.affine()?, number(b)?),
+            Ix::Size(_) | Ix::Data { .. } => return None,
+        })
     }
     /// The linear form, if it is one.
     pub fn lin(&self) -> Option<&Lin> {

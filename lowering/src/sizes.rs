@@ -4,7 +4,7 @@ use kiln_dialects::{
     ops::{self, OpKind, SymExpr, SymKind},
     sym::{Atom, Dim},
 };
-use kiln_passes::refine_shapes::Facts;
+use kiln_passes::{Failure, refine_shapes::Facts};
 
 /// The sizes that have an SSA value, and a builder for those that get one.
 pub struct SizeValues<'a> {
@@ -18,7 +18,7 @@ pub struct SizeValues<'a> {
 impl<'a> SizeValues<'a> {
     /// Reads the sizes of a function's block that are there before `end`, where `builder` inserts new ones.
     pub fn of_host(block: Block, facts: &'a Facts, builder: Builder, end: Op) -> SizeValues<'a> {
-        let made = |op: &Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim));
+        let made = |op: &Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr)) || asks_argument(*op);
         let known =
             block.ops().into_iter().take_while(|op| *op != end).filter(made).map(|op| (facts.size_value(op.result(0)), op.result(0)));
         SizeValues { facts, known: known.filter(|(d, _)| *d != Dim::Unknown).collect(), builder, arith: false }
@@ -114,6 +114,26 @@ impl<'a> SizeValues<'a> {
         };
         Ok(self.builder.generic(name, &[lhs, rhs], &[index], &[], &mut [])?.result(0))
     }
+}
+
+fn asks_argument(op: Op) -> bool {
+    ops::Dim::of(op).is_some_and(|d| d.input.block_arg().is_some())
+}
+
+/// Writes sizes that are asked of computed values as arithmetic on those of arguments: the values go into kernels. Says whether there were any.
+pub fn ask_arguments_only(block: Block, facts: &Facts) -> Result<bool, Failure> {
+    let asked: Vec<Op> = block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Dim) && !asks_argument(*o)).collect();
+    for op in &asked {
+        let b = Builder::before(*op).ok_or_else(|| Failure::at(*op, "is in no block"))?;
+        let size = SizeValues::of_host(block, facts, b, *op).value(&facts.size_value(op.result(0)));
+        let value = size.and_then(|s| match s {
+            Size::Static(n) => b.index(n),
+            Size::Dynamic(v) => Ok(v),
+        });
+        op.result(0).replace_uses(value.map_err(|e| Failure::at(*op, e))?);
+        op.erase();
+    }
+    Ok(!asked.is_empty())
 }
 
 /// The sizes that an op takes as SSA operands.

@@ -7,9 +7,12 @@ use std::sync::OnceLock;
 const LOWERINGS: &[PassRow] = &[
     PassRow::of::<host::expand_math::ExpandMath>(),
     PassRow::of::<to_kernels::expose_padding::ExposePadding>(),
+    PassRow::of::<to_kernels::freeze::Freeze>(),
     PassRow::of::<to_kernels::fuse::Fuse>(),
     PassRow::of::<host::host_abi::HostAbi>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),
+    PassRow::of::<to_kernels::layout::Layout>(),
+    PassRow::of::<to_kernels::pack::Pack>(),
     PassRow::of::<host::plan::Plan>(),
     PassRow::of::<host::schedule::SchedulePass>(),
     PassRow::of::<host::tile::Tile>(),

@@ -10,6 +10,7 @@ pub mod pass;
 pub mod table;
 
 pub mod decompose;
+pub mod hoist_reshapes;
 pub mod refine_shapes;
 pub mod simplify;
 pub mod verify_level;

@@ -223,6 +223,22 @@ impl Loaded {
         self.arenas.lock().unwrap_or_else(|e| e.into_inner()).iter().map(Buffer::len).sum()
     }
 
+    /// Runs a program without inputs, such as [`Program::prepare`], into memory of its own.
+    pub fn results(&self, threads: usize) -> Result<Vec<Bytes>, CallError> {
+        let shapes = self.output_shapes(&[])?;
+        let mut buffers = vec![];
+        for (shape, t) in shapes.iter().zip(&self.program.outputs) {
+            let bytes = byte_size(&t.dtype).and_then(|width| product(shape, width));
+            buffers.push(Buffer::zeroed(bytes.ok_or_else(|| tensor_error("output", &t.name, "is of no known size".into()))?)?);
+        }
+        let mut outputs = vec![];
+        for ((buffer, shape), t) in buffers.iter_mut().zip(&shapes).zip(&self.program.outputs) {
+            outputs.push(ViewMut::new(&t.dtype, shape, buffer.bytes_mut())?);
+        }
+        self.call(&[], &mut outputs, threads)?;
+        Ok(buffers.into_iter().map(Bytes::owned).collect())
+    }
+
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         let (symbols, exprs) = self.sizes(inputs)?;

@@ -1,10 +1,11 @@
 //! What runs a compiled program. Nothing here knows MLIR, so that a program can be loaded and called without the compiler.
 //!
 //! [`Program`] says what was compiled, [`package`] carries it with its object code, [`cache`] keeps object code between processes,
-//! [`pool`] gives it threads, and [`Buffer`] memory.
+//! [`pool`] gives it threads, [`Buffer`] memory, and [`library`] what is no loop nest.
 pub mod buffer;
 pub mod cache;
 pub mod call;
+pub mod library;
 pub mod package;
 pub mod pool;
 pub mod program;

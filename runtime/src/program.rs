@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Changes when an older reader would misread a program.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Program {
     pub entry: Entry,
     /// How it wants to be run.
     pub options: RunOptions,
+    /// What runs once when the program is loaded: its result `n` is the global with role [`Role::Packed`] and a source that ends in `#n`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<Box<Program>>,
 }
 
 /// A processor.
@@ -239,6 +242,13 @@ impl ExprKind {
 fn floor_div(lhs: i64, rhs: i64) -> Option<i64> {
     let quotient = lhs.checked_div(rhs)?;
     Some(quotient - (lhs % rhs != 0 && (lhs < 0) != (rhs < 0)) as i64)
+}
+
+impl Global {
+    /// The result of [`Program::prepare`] that it is, if it is packed.
+    pub fn result(&self) -> Option<usize> {
+        (self.role == Role::Packed).then(|| self.source.rsplit('#').next()?.parse().ok()).flatten()
+    }
 }
 
 impl Program {

@@ -8,17 +8,21 @@ pub use options::{CachePolicy, Options};
 
 use crate::{
     capture::pt2,
-    dialects::ir::{Context, Diagnostic, Module},
+    dialects::{
+        ir::{Context, Diagnostic, Module},
+        value::{DType, Tensor},
+    },
     lowering::host::{
         compile::{CompileOptions, CompileReport, compile},
         llvm::{Jit, Target, library_symbols, version},
     },
-    runtime::{self, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut},
+    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut},
 };
 use sha2::{Digest, Sha256};
 use std::{
     ffi::c_void,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -74,6 +78,10 @@ pub struct Executable {
 }
 
 impl Model {
+    /// IR in memory; weights are looked for in `folder`.
+    pub fn of_module(module: &Module, folder: &Path) -> Model {
+        Model { path: folder.join("module.mlir"), kind: Kind::Ir(module.bytecode()) }
+    }
     /// The module of a file that holds no compiled program.
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
         match &self.kind {
@@ -176,23 +184,40 @@ fn open_store(dir: &Path) -> Option<Store> {
     }
 }
 
+/// A program with its linked code.
+fn join(program: &Program, jit: &Arc<Jit>, globals: Vec<Bytes>) -> Result<Loaded, Error> {
+    let entry = jit.lookup(&program.entry.main)?;
+    // SAFETY: the entry's signature is the host ABI's; the linker goes into the loaded program, so that the code lives as long as it does.
+    Ok(unsafe {
+        let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
+        Loaded::new(program.clone(), entry, Box::new(jit.clone()), globals)?
+    })
+}
+
+/// Runs what is computed once from the weights. Files that only this reads are closed behind it.
+fn prepared(program: &Program, package: &Package, folder: &Path, jit: &Arc<Jit>, threads: usize) -> Result<Vec<Bytes>, Error> {
+    let loaded = join(program, jit, weights::load(program, &[], package, folder)?)?;
+    Ok(loaded.results(threads)?)
+}
+
 impl Executable {
     fn link(package: Package, folder: &Path, options: &Options, mut times: Times, start: Instant) -> Result<Executable, Error> {
         let linking = Instant::now();
-        let symbols: Vec<(&str, *const c_void)> = runtime::pool::symbols().into_iter().chain(library_symbols()).collect();
+        let symbols: Vec<(&str, *const c_void)> = [runtime::pool::symbols(), runtime::library::symbols(), library_symbols()].concat();
         let jit = Jit::new(&symbols)?;
         package.objects.values().try_for_each(|o| jit.add_object(o))?;
-        let entry = jit.lookup(&package.program.entry.main)?;
+        jit.lookup(&package.program.entry.main)?;
         times.link = linking.elapsed();
         let finding = Instant::now();
-        let globals = weights::load(&package, folder)?;
-        times.weights = finding.elapsed();
+        let jit = Arc::new(jit);
         Pool::configure(options.threads);
-        // SAFETY: the entry's signature is the host ABI's; the linker goes into the loaded program, so that the code lives as long as it does.
-        let loaded = unsafe {
-            let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
-            Loaded::new(package.program.clone(), entry, Box::new(jit), globals)?
+        let packed = match &package.program.prepare {
+            Some(prepare) => prepared(prepare, &package, folder, &jit, options.threads)?,
+            None => vec![],
         };
+        let globals = weights::load(&package.program, &packed, &package, folder)?;
+        times.weights = finding.elapsed();
+        let loaded = join(&package.program, &jit, globals)?;
         times.total = start.elapsed();
         Ok(Executable { loaded, package, threads: options.threads, times })
     }
@@ -215,6 +240,23 @@ impl Executable {
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.loaded.output_shapes(inputs)
+    }
+    /// Runs the program on values; for tests and tools, since values are copied both ways. Memory of results starts out as bytes that none has.
+    pub fn call_values(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
+        let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
+        let views = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b)).collect::<Result<Vec<_>, _>>()?;
+        let shapes = self.output_shapes(&inputs.iter().map(|t| t.shape()).collect::<Vec<_>>())?;
+        let known =
+            |name: &str| DType::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| Error::Weight(format!("'{name}' is no dtype")));
+        let dtypes = self.program().outputs.iter().map(|t| known(&t.dtype)).collect::<Result<Vec<_>, _>>()?;
+        let size = |(s, d): (&Vec<usize>, &DType)| s.iter().product::<usize>() * d.byte_size();
+        let mut memory: Vec<Vec<u8>> = shapes.iter().zip(&dtypes).map(|p| vec![0xa5; size(p)]).collect();
+        let places = memory.iter_mut().zip(shapes.iter().zip(&dtypes));
+        let mut outs = places.map(|(m, (s, d))| ViewMut::new(d.name(), s, m)).collect::<Result<Vec<_>, _>>()?;
+        self.call(&views, &mut outs)?;
+        drop(outs);
+        let value = |(m, (s, d)): (&Vec<u8>, (&Vec<usize>, &DType))| d.decode(s, m).map_err(Error::Weight);
+        memory.iter().zip(shapes.iter().zip(&dtypes)).map(value).collect()
     }
     /// Runs the program; results are written to `outputs`.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {

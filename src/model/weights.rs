@@ -2,7 +2,10 @@
 use super::Error;
 use crate::{
     capture::{pt2, weight},
-    runtime::{Buffer, Bytes, Package, program::Global},
+    runtime::{
+        Buffer, Bytes, Package, Program,
+        program::{Global, Role},
+    },
 };
 use memmap2::Mmap;
 use safetensors::SafeTensors;
@@ -19,15 +22,14 @@ struct Files {
     maps: HashMap<PathBuf, Arc<Mmap>>,
 }
 
-/// All globals of a package, in the program's order; sources are relative to `folder`.
-pub fn load(package: &Package, folder: &Path) -> Result<Vec<Bytes>, Error> {
+/// All globals of one of a package's programs, in the program's order; sources are relative to `folder`, and `packed` is what was prepared.
+pub fn load(program: &Program, packed: &[Bytes], package: &Package, folder: &Path) -> Result<Vec<Bytes>, Error> {
     let mut files = Files::default();
-    package
-        .program
-        .globals
-        .iter()
-        .map(|g| global(g, package, folder, &mut files).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name))))
-        .collect()
+    let mut one = |g: &Global| match g.role {
+        Role::Packed => g.result().and_then(|n| packed.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string()),
+        Role::Frozen | Role::Mutable => global(g, package, folder, &mut files),
+    };
+    program.globals.iter().map(|g| one(g).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name)))).collect()
 }
 
 fn owned(bytes: &[u8]) -> Result<Bytes, String> {

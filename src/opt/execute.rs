@@ -1,4 +1,4 @@
-//! `--execute`: the interpreter on a function, with tensors from files.
+//! `--execute`: a function on tensors from files, down to `kernels` by the interpreter, below it as machine code.
 use super::{
     OptError,
     cli::{Cli, Rounding},
@@ -10,8 +10,10 @@ use crate::{
     dialects::{
         interp::{Interpreter, Mode, RunError},
         ir::{Module, blocks},
+        rules::Level,
         value::{Data, Tensor},
     },
+    passes::pass,
     tolerance,
 };
 use std::{
@@ -37,8 +39,12 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
         Rounding::Exact => Mode::Exact,
         Rounding::Rounded => Mode::Rounded,
     };
-    let interpreter = Interpreter { globals: &globals, ..Interpreter::new(mode) };
-    let results = interpreter.run(module.op(), &cli.function, &inputs(&given)).map_err(|e| refuse(module, &cli.function, e))?;
+    let results = if pass::level_of(module.op()).is_some_and(|l| l > Level::Kernels) {
+        native(cli, module, folder, &inputs(&given))?
+    } else {
+        let interpreter = Interpreter { globals: &globals, ..Interpreter::new(mode) };
+        interpreter.run(module.op(), &cli.function, &inputs(&given)).map_err(|e| refuse(module, &cli.function, e))?
+    };
     let mut text = String::new();
     for (i, t) in results.iter().enumerate() {
         let _ = writeln!(text, "output_{i}: {} {:?} = {}", t.dtype(), t.shape(), first_elements(t));
@@ -53,6 +59,14 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
         exit = if ok { Exit::Done } else { Exit::No };
     }
     Ok((exit, text))
+}
+
+/// The rest of the pipeline, machine code, one call.
+fn native(cli: &Cli, module: &Module, folder: &Path, inputs: &[Tensor]) -> Result<Vec<Tensor>, OptError> {
+    let fail = |e: crate::Error| OptError { exit: e.exit(), message: format!("error: {e}") };
+    let options = crate::Options { function: cli.function.clone(), target: None, ..Default::default() };
+    let exe = crate::Model::of_module(module, folder).compile(&options).map_err(fail)?;
+    exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(fail)
 }
 
 /// `input_0`, `input_1`, … if there are such; else everything that is no output, in natural order of names.

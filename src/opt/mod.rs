@@ -9,7 +9,7 @@ mod execute;
 mod isolate;
 mod job;
 mod report;
-pub(crate) mod tensors;
+pub mod tensors;
 
 pub mod passes;
 

@@ -46,14 +46,14 @@ pub fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
     (0..).map_while(|i| read(&format!("{prefix}_{i}"))).collect()
 }
 
-fn import(c: &Context, path: &Path) -> Captured {
+pub fn import(c: &Context, path: &Path) -> Captured {
     pt2::import(c.ctx(), path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// Runs `main`; the differences from `want`, one line each.
 pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<String> {
     let weights = |name: &str, _: &str| captured.weight(name);
-    let interpreter = Interpreter { mode: Mode::Exact, globals: &weights, custom_calls: Default::default(), max_iterations: 1000 };
+    let interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Exact) };
     let have = match interpreter.run(captured.module.op(), "main", inputs) {
         Ok(have) => have,
         Err(e) => return vec![format!("does not run: {e}")],

@@ -6,7 +6,7 @@ use kiln::dialects::{
     value::{DType, Tensor},
 };
 use serde_json::Value as Json;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 #[test]
 fn programs_agree_with_pytorch() {
@@ -151,7 +151,7 @@ fn globals_and_calls_come_from_outside() {
         assert_eq!((name, source), ("w", "layer/w"));
         Ok(floats(&[2], &[3.0, 4.0]))
     };
-    let mut interpreter = Interpreter { mode: Mode::Rounded, globals: &weights, custom_calls: HashMap::new(), max_iterations: 1 };
+    let mut interpreter = Interpreter { globals: &weights, max_iterations: 1, ..Interpreter::new(Mode::Rounded) };
     let error = interpreter.run(module.op(), "f", &[]).unwrap_err();
     assert_eq!(error.to_string(), "model.mlir:5:14: 'kiln.custom_call' calls 'mine.scale', which is not registered");
     let scale = |inputs: &[std::rc::Rc<Tensor>], config: Option<Attr>| {

@@ -151,7 +151,12 @@ pub fn size_value(v: Value, symbols: &HashMap<String, i64>) -> Option<i64> {
 
 /// Random arguments of a function; a dynamic dimension that no fact binds has size 3.
 pub fn inputs(func: Op, seed: u64) -> Vec<Tensor> {
-    let (mut random, symbols) = (Random(seed), symbol_values(func));
+    inputs_of_sizes(func, seed, &symbol_values(func))
+}
+
+/// The same with these values of the symbols.
+pub fn inputs_of_sizes(func: Op, seed: u64, symbols: &HashMap<String, i64>) -> Vec<Tensor> {
+    let mut random = Random(seed);
     let block = func.regions()[0].first().unwrap();
     let facts: Vec<BindShape> = block.ops().into_iter().filter_map(BindShape::of).collect();
     let argument = |v: Value| {
@@ -160,7 +165,7 @@ pub fn inputs(func: Op, seed: u64) -> Vec<Tensor> {
             let fact = facts.iter().find(|f| f.value == v)?;
             match fact.sizes[i] {
                 Size::Static(n) => Some(n),
-                Size::Dynamic(s) => size_value(s, &symbols),
+                Size::Dynamic(s) => size_value(s, symbols),
             }
         };
         let size = |(i, d): (usize, &sym::Dim)| d.known().or_else(|| bound(i)).unwrap_or(3) as usize;
@@ -178,7 +183,7 @@ pub fn run(module: &Module, func: Op, mode: Mode, inputs: &[Tensor]) -> Result<V
         let shape: Vec<usize> = t.dims.iter().map(|d| d.known().unwrap_or(0) as usize).collect();
         Ok(Random(name.len() as u64).tensor(t.dtype, &shape))
     };
-    let mut interpreter = Interpreter { mode, globals: &global, custom_calls: HashMap::new(), max_iterations: 1000 };
+    let mut interpreter = Interpreter { globals: &global, max_iterations: 1000, ..Interpreter::new(mode) };
     interpreter.custom_calls.insert("test.identity".into(), Box::new(|inputs, _| Ok(inputs.iter().map(|t| Tensor::clone(t)).collect())));
     interpreter.run(module.op(), &func.symbol().unwrap(), inputs)
 }

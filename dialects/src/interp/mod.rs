@@ -8,7 +8,7 @@ use crate::{
     value::{DType, Tensor},
 };
 pub use eval::evaluate;
-use std::{collections::HashMap, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 /// How results are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Interpreter<'a> {
     pub custom_calls: HashMap<String, Box<ExternalFn<'a>>>,
     /// Most iterations of one `kiln.while`.
     pub max_iterations: usize,
+    /// Results of functions that give globals their values, as far as they have run.
+    pub prepared: RefCell<HashMap<String, Vec<Rc<Tensor>>>>,
 }
 
 /// An SSA value at run time.
@@ -74,12 +76,14 @@ impl<'b> Interpreter<'b> {
             globals: &|name, source| Err(format!("has no value for @{name} from {source:?}")),
             custom_calls: HashMap::new(),
             max_iterations: 1_000_000,
+            prepared: RefCell::default(),
         }
     }
 
     /// Runs a function of `module` on tensors. Sizes are checked against types and facts, and bind symbols.
     pub fn run(&self, module: Op, function: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, RunError> {
         let inputs = inputs.iter().cloned().map(|t| Bound::Tensor(Rc::new(t))).collect();
+        self.prepared.borrow_mut().clear();
         let results = self.call(module, function, inputs, 0)?;
         results
             .into_iter()
@@ -121,6 +125,10 @@ fn error(op: Op, message: String) -> RunError {
 
 fn unsupported(op: Op, message: String) -> RunError {
     RunError { unsupported: true, ..error(op, message) }
+}
+
+fn has_function(module: Op, name: &str) -> bool {
+    blocks(module).into_iter().flat_map(|b| b.ops()).any(|o| o.is("func.func") && o.symbol().as_deref() == Some(name))
 }
 
 /// Whether a tensor may stand for a value of that type.
@@ -192,6 +200,18 @@ impl Frame<'_, '_> {
         Err(error(block.parent().unwrap_or(self.module), "has a block without an end".into()))
     }
 
+    /// Result `n` of a function that gives globals their values; it runs once.
+    fn prepared(&self, name: &str, n: &str) -> Result<Rc<Tensor>, Option<RunError>> {
+        if !self.interp.prepared.borrow().contains_key(name) {
+            let results = self.interp.call(self.module, name, vec![], self.depth + 1).map_err(Some)?;
+            let tensor = |b| if let Bound::Tensor(t) = b { Some(t) } else { None };
+            let all = results.into_iter().map(tensor).collect::<Option<Vec<_>>>().ok_or(None)?;
+            self.interp.prepared.borrow_mut().insert(name.into(), all);
+        }
+        let prepared = self.interp.prepared.borrow();
+        n.parse().ok().and_then(|n: usize| prepared.get(name)?.get(n).cloned()).ok_or(None)
+    }
+
     /// A block with arguments.
     fn region(&mut self, region: Region, args: Vec<Bound>) -> Result<Vec<Bound>, RunError> {
         let block = region.first().ok_or_else(|| error(self.module, "has an empty region".into()))?;
@@ -243,6 +263,13 @@ impl Frame<'_, '_> {
                 let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
                 let found = all.into_iter().find(|g| g.kind() == Some(OpKind::Global) && g.symbol().as_deref() == Some(&o.global));
                 let global = found.and_then(Global::of).ok_or_else(|| fail(format!("names @{}, which is no global", o.global)))?;
+                let made = global.source.as_deref().and_then(|s| s.split_once('#')).filter(|(name, _)| has_function(self.module, name));
+                if let Some((name, n)) = made {
+                    return self
+                        .prepared(name, n)
+                        .map(|t| vec![Bound::Tensor(t)])
+                        .map_err(|e| e.unwrap_or_else(|| fail(format!("names no result of @{name}"))));
+                }
                 let value = match (global.value, global.source) {
                     (Some(a), _) => a.as_tensor(),
                     (None, Some(source)) => (self.interp.globals)(&o.global, &source),

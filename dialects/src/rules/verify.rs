@@ -219,6 +219,18 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
         }
         "kiln.causal" => return want(value.is_unit() && op.is("linalg.generic"), || "has a kiln.causal that says nothing".into()),
         "kiln.not_fused" => return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into()),
+        "kiln.stored" => {
+            want(value.is_unit(), || "has kiln.stored, which has no value".into())?;
+            return want(op.result_count() == 1, || "has kiln.stored, which belongs on an op with one result".into());
+        }
+        "kiln.pack" => {
+            want(value.as_string().is_some(), || "needs a string as kiln.pack".into())?;
+            return want(op.operand_count() == 2, || "has kiln.pack, which belongs on a contraction".into());
+        }
+        "kiln.memory_format" => {
+            want(value.as_string().is_some(), || "needs a string as kiln.memory_format".into())?;
+            return want(op.is("func.func"), || "has kiln.memory_format, which belongs on a function".into());
+        }
         "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
     }

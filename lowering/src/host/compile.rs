@@ -105,11 +105,9 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
     let level = level_of(module.op()).unwrap_or(Level::Graph);
     let ctx = module.op().ctx();
     module.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
-    if level > Level::Scheduled {
-        return Err(CompileError::Module(format!(
-            "a module on level {} is finished by kiln-opt; the library takes graph to scheduled",
-            level.name()
-        )));
+    if level > Level::Program {
+        let message = format!("a module on level {} no longer says what it takes and gives; graph to program are compiled", level.name());
+        return Err(CompileError::Module(message));
     }
     if level < Level::Linalg {
         let text = pipeline_text(level, Level::Linalg).map_err(CompileError::Module)?;
@@ -127,7 +125,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         }
         // The host function meanwhile, on this thread, since its module lives here.
         let start = Instant::now();
-        (host(module, function, options, &run), start.elapsed())
+        (host(module, function, options, &run, level), start.elapsed())
     });
     report.host = elapsed;
     let (program, object) = host?;
@@ -162,7 +160,8 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         let name = kernel.symbol().unwrap_or_default();
-        let Some(func) = blocks(kernel).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func")) else { continue };
+        // One that is only declared is a function of the runtime.
+        let Some(func) = super::kernels_of(kernel).first().copied() else { continue };
         func.set_attr("sym_name", Attr::string(ctx, "kernel"));
         let mut sha = Sha256::new();
         // Text holds no locations and no names of values, so equal kernels of different models are one.
@@ -193,11 +192,19 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
     Ok(jobs.into_values().collect())
 }
 
-fn host(module: &Module, function: &str, options: &CompileOptions, run: &RunOptions) -> Result<(Program, Vec<u8>), CompileError> {
+fn host(
+    module: &Module,
+    function: &str,
+    options: &CompileOptions,
+    run: &RunOptions,
+    level: Level,
+) -> Result<(Program, Vec<u8>), CompileError> {
     let ctx = module.op().ctx();
     // Without bodies nothing is left to do for kernels.
-    module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
-    run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program), run, &|_, _, _| ())?;
+    if level < Level::Program {
+        module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
+        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program), run, &|_, _, _| ())?;
+    }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     program.target = kiln_runtime::program::Target {
         arch: options.target.arch.clone(),

@@ -4,6 +4,8 @@
 //! one `omp.parallel`; a barrier stands between two launches only if the second needs what the first wrote, or takes over memory that it used.
 //! Work that is too small for threads runs without a region. Kernels keep their own modules; the host function names their symbols.
 //!
+//! A kernel that is a function of the runtime is called with words on the stack, and its declaration goes.
+//!
 //! Numerics: exact.
 //!
 //! ```text
@@ -11,15 +13,17 @@
 //! after:   omp.parallel { func.call @kiln_k(%x, %e, %tid, %nth)   omp.barrier   func.call @kiln_l(%e, %o, %tid, %nth) }
 //! ```
 use super::{
-    interface::{Slots, dim_name, entry_symbol, kernel_symbol},
+    interface::{Slots, dim_name, entry_symbol, facts, kernel_symbol},
+    library::{Library, declared_sizes},
     plan::host_functions,
 };
 use kiln_dialects::{
     ir::*,
     ops::{self, Arena, GetGlobal, Launch, OpKind, Output, SymExpr, SymKind},
     rules::{Level, tensor_type},
+    sym::Dim as SymDim,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
 
 kiln_passes::pass_options! {
@@ -40,21 +44,26 @@ impl Pass for HostAbi {
     const DIALECTS: &'static [&'static str] = &["llvm", "omp", "scf"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let mut kernels = HashMap::new();
+        let (mut kernels, mut declarations) = (HashMap::new(), vec![]);
         for m in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
             let symbol = kernel_symbol(m);
+            let library = Library::of(m).map(|l| (l, declared_sizes(m)));
+            if library.is_some() {
+                declarations.push(m);
+            }
             blocks(m)
                 .into_iter()
                 .flat_map(|b| b.ops())
                 .filter(|o| o.is("func.func"))
                 .for_each(|f| f.set_attr("sym_name", Attr::string(m.ctx(), &symbol)));
-            kernels.insert(m.symbol().unwrap_or_default(), symbol);
+            kernels.insert(m.symbol().unwrap_or_default(), Callee { symbol, library });
         }
         let mut declared = HashSet::new();
         for func in host_functions(root) {
             let host = Host::read(func, &kernels, self.serial_below)?;
             host.apply(root, &mut declared).map_err(|e| Failure::at(func, e))?;
         }
+        declarations.into_iter().for_each(Op::erase);
         let globals = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.kind() == Some(OpKind::Global));
         globals.collect::<Vec<_>>().into_iter().for_each(Op::erase);
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Target.name()));
@@ -62,30 +71,38 @@ impl Pass for HostAbi {
     }
 }
 
+/// What a launch calls.
+struct Callee {
+    symbol: String,
+    /// With the sizes of its tensors.
+    library: Option<(Library, Vec<Vec<i64>>)>,
+}
+
 struct Host<'a> {
     func: Op,
     ops: Vec<Op>,
     slots: Slots,
-    kernels: &'a HashMap<String, String>,
+    kernels: &'a HashMap<String, Callee>,
     serial_below: i64,
     args: Vec<Value>,
+    facts: Facts,
 }
 
 /// Loads and arithmetic at one place, each made when it is first needed.
-struct Words<'a> {
+pub(super) struct Words<'a> {
     host: &'a Host<'a>,
-    b: Builder,
+    pub(super) b: Builder,
     args: Value,
     ptr: Type,
-    word: Type,
+    pub(super) word: Type,
     pointers: HashMap<Value, Value>,
     numbers: HashMap<Value, Value>,
 }
 
 impl<'a> Host<'a> {
-    fn read(func: Op, kernels: &'a HashMap<String, String>, serial_below: i64) -> Result<Host<'a>, Failure> {
+    fn read(func: Op, kernels: &'a HashMap<String, Callee>, serial_below: i64) -> Result<Host<'a>, Failure> {
         let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
-        Ok(Host { func, ops: block.ops(), slots: Slots::of(func)?, kernels, serial_below, args: block.args() })
+        Ok(Host { func, ops: block.ops(), slots: Slots::of(func)?, kernels, serial_below, args: block.args(), facts: facts(func)? })
     }
 
     fn launches(&self) -> impl Iterator<Item = (Op, Launch)> {
@@ -98,12 +115,15 @@ impl<'a> Host<'a> {
         let (ptr, int, word) = (ty("!llvm.ptr")?, ty("i32")?, ty("i64")?);
         let top = Builder::before(self.func).ok_or("is in no block")?;
         for (op, launch) in self.launches() {
-            let symbol = self.kernels.get(&launch.kernel).ok_or_else(|| format!("launches @{}, which is no kernel", launch.kernel))?;
-            if declared.insert(symbol.clone()) {
-                let pointers = launch.inputs.len() + launch.outs.len();
-                let inputs = [vec![ptr; pointers], vec![word; launch.sizes.len() + 2]].concat();
+            let callee = self.kernels.get(&launch.kernel).ok_or_else(|| format!("launches @{}, which is no kernel", launch.kernel))?;
+            if declared.insert(callee.symbol.clone()) {
+                let (pointers, words) = match callee.library {
+                    Some(_) => (1, 2),
+                    None => (launch.inputs.len() + launch.outs.len(), launch.sizes.len() + 2),
+                };
+                let inputs = [vec![ptr; pointers], vec![word; words]].concat();
                 let attrs = [
-                    ("sym_name", Attr::string(c, symbol)),
+                    ("sym_name", Attr::string(c, &callee.symbol)),
                     ("function_type", Attr::ty(Type::function(c, &inputs, &[]))),
                     ("sym_visibility", Attr::string(c, "private")),
                 ];
@@ -165,36 +185,15 @@ impl<'a> Host<'a> {
 
     /// Whether there is more than one thread and enough work for them; `None` if it is known that there is not.
     fn worth_threads(&self, w: &mut Words, threads: Value, int: Type) -> Result<Option<Value>, String> {
-        let (mut known, mut sum) = (0i64, None);
+        let mut work = SymDim::Known(0);
         for (_, launch) in self.launches() {
-            let mut add = |v: Value, weight: i64| -> Result<(), String> {
-                let (mut n, mut open) = (weight, vec![]);
-                for (axis, d) in v.ty().dims().iter().enumerate() {
-                    match d.known() {
-                        Some(size) => n = n.saturating_mul(size),
-                        None => open.push(axis),
-                    }
-                }
-                if open.is_empty() {
-                    known = known.saturating_add(n);
-                    return Ok(());
-                }
-                let mut product = w.constant(n, w.word)?;
-                for axis in open {
-                    let size = w.dim(v, axis)?;
-                    product = w.apply("arith.muli", product, size)?;
-                }
-                sum = Some(match sum {
-                    None => product,
-                    Some(s) => w.apply("arith.addi", s, product)?,
-                });
-                Ok(())
-            };
+            let elements = |v: &Value| self.facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d));
             for v in launch.inputs.iter().chain(&launch.outs) {
-                add(*v, tensor_type(v.ty())?.dtype.byte_size() as i64 * 4)?;
+                let bytes = tensor_type(v.ty())?.dtype.byte_size() as i64;
+                work = work.add(&elements(v).mul(&SymDim::Known(bytes * 4)));
             }
             if let Some(out) = launch.outs.first() {
-                add(*out, launch.flops_per_element.unwrap_or(0))?;
+                work = work.add(&elements(out).mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0))));
             }
         }
         let compare = |w: &Words, x: Value, y: Value| -> Result<Value, String> {
@@ -202,35 +201,69 @@ impl<'a> Host<'a> {
             let predicate = [("predicate", Attr::i64(w.b.ctx, 4))];
             Ok(w.b.generic("arith.cmpi", &[x, y], &[i1], &predicate, &mut [])?.result(0))
         };
+        if work.known().is_some_and(|n| n < self.serial_below) {
+            return Ok(None);
+        }
         let one = w.constant(1, int)?;
         let many = compare(w, threads, one)?;
-        match sum {
-            None if known < self.serial_below => Ok(None),
-            None => Ok(Some(many)),
-            Some(sum) => {
-                let least = w.constant(self.serial_below - known, w.word)?;
-                let enough = compare(w, sum, least)?;
-                let both = w.b.generic("arith.andi", &[many, enough], &[many.ty()], &[], &mut [])?;
-                Ok(Some(both.result(0)))
-            }
+        // A sum that no expression holds is work enough.
+        let terms = work.terms();
+        if terms.is_empty() {
+            return Ok(Some(many));
         }
+        let mut sum = w.constant(0, w.word)?;
+        for (factors, n) in terms {
+            let mut product = w.constant(n, w.word)?;
+            for a in factors {
+                let size = match self.named(&SymDim::atom(a)) {
+                    Some(v) => w.number(v)?,
+                    None => w.constant(128, w.word)?,
+                };
+                product = w.apply("arith.muli", product, size)?;
+            }
+            sum = w.apply("arith.addi", sum, product)?;
+        }
+        let least = w.constant(self.serial_below, w.word)?;
+        let enough = compare(w, sum, least)?;
+        let both = w.b.generic("arith.andi", &[many, enough], &[many.ty()], &[], &mut [])?;
+        Ok(Some(both.result(0)))
+    }
+
+    /// The SSA value of a size.
+    fn named(&self, size: &SymDim) -> Option<Value> {
+        let made = |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim));
+        self.ops.iter().filter(made).map(|op| op.result(0)).find(|v| self.facts.size_value(*v) == *size)
     }
 
     /// Every launch as a call, with the barriers that a team needs.
     fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<(), String> {
         let mut open: Vec<(usize, Op, Launch)> = vec![];
+        // Calls of the runtime come one after the other on a thread, so that they share their memory.
+        let words = self.launches().filter_map(|(_, l)| self.kernels[&l.kernel].library.as_ref().map(|(f, _)| f.words(&l))).max();
+        let memory = match words {
+            None => None,
+            Some(n) => {
+                let element = [("elem_type", Attr::ty(w.word))];
+                Some(w.b.generic("llvm.alloca", &[w.constant(n as i64, w.word)?], &[w.ptr], &element, &mut [])?.result(0))
+            }
+        };
         for (n, (op, launch)) in self.launches().enumerate() {
             if team && open.iter().any(|(m, earlier, other)| self.conflicts(*m, *earlier, other, n, &launch)) {
                 w.b.at(op.loc()).generic("omp.barrier", &[], &[], &[], &mut [])?;
                 open.clear();
             }
-            let symbol = &self.kernels[&launch.kernel];
+            let Callee { symbol, library } = &self.kernels[&launch.kernel];
             let mut operands = vec![];
-            for v in launch.inputs.iter().chain(&launch.outs) {
-                operands.push(w.pointer(*v)?);
-            }
-            for v in &launch.sizes {
-                operands.push(w.number(*v)?);
+            if let (Some((library, sizes)), Some(memory)) = (library, memory) {
+                library.write(w, &launch, sizes, memory)?;
+                operands.push(memory);
+            } else {
+                for v in launch.inputs.iter().chain(&launch.outs) {
+                    operands.push(w.pointer(*v)?);
+                }
+                for v in &launch.sizes {
+                    operands.push(w.number(*v)?);
+                }
             }
             operands.extend([tid, nth]);
             let attrs = [("callee", Attr::symbol(w.b.ctx, symbol))];
@@ -266,14 +299,14 @@ impl<'a> Host<'a> {
 }
 
 impl Words<'_> {
-    fn constant(&self, n: i64, ty: Type) -> Result<Value, String> {
+    pub(super) fn constant(&self, n: i64, ty: Type) -> Result<Value, String> {
         let value = Attr::scalar_int(self.b.ctx, ty.dtype()?, n);
         Ok(self.b.generic("arith.constant", &[], &[ty], &[("value", value)], &mut [])?.result(0))
     }
     fn apply(&self, name: &str, x: Value, y: Value) -> Result<Value, String> {
         Ok(self.b.generic(name, &[x, y], &[self.word], &[], &mut [])?.result(0))
     }
-    fn offset(&self, base: Value, constant: Option<usize>, dynamic: Option<Value>, element: &str) -> Result<Value, String> {
+    pub(super) fn offset(&self, base: Value, constant: Option<usize>, dynamic: Option<Value>, element: &str) -> Result<Value, String> {
         let c = self.b.ctx;
         let element = Type::parse(c, element).ok_or("has no such type")?;
         let index = constant.map_or(i32::MIN, |n| n as i32);
@@ -288,7 +321,7 @@ impl Words<'_> {
     }
 
     /// The memory of a tensor of the host function.
-    fn pointer(&mut self, v: Value) -> Result<Value, String> {
+    pub(super) fn pointer(&mut self, v: Value) -> Result<Value, String> {
         if let Some(p) = self.pointers.get(&v) {
             return Ok(*p);
         }
@@ -324,20 +357,8 @@ impl Words<'_> {
         Ok(made)
     }
 
-    /// The size of a dimension of a result's memory or of an argument.
-    fn dim(&mut self, v: Value, axis: usize) -> Result<Value, String> {
-        let facts = super::interface::facts(self.host.func).map_err(|f| f.message)?;
-        let dim = facts.dims(v).get(axis).cloned().ok_or("has no such dimension")?;
-        let named =
-            |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim)) && facts.size_value(op.result(0)) == dim;
-        match self.host.ops.iter().find(named) {
-            Some(op) => self.number(op.result(0)),
-            None => self.constant(128, self.word),
-        }
-    }
-
     /// A size as a word.
-    fn number(&mut self, v: Value) -> Result<Value, String> {
+    pub(super) fn number(&mut self, v: Value) -> Result<Value, String> {
         if let Some(n) = self.numbers.get(&v) {
             return Ok(*n);
         }

@@ -75,9 +75,10 @@ pub fn dim_name(input: usize, axis: usize) -> String {
     format!("input_{input}.{axis}")
 }
 
-/// The symbol of a kernel's function in its object.
+/// The symbol of a kernel's function, in its object or in the runtime.
 pub fn kernel_symbol(kernel: Op) -> String {
-    let stated = kernel.attr("kiln.kernel").and_then(|k| k.entry("symbol")).and_then(Attr::as_string);
+    let about = kernel.attr("kiln.kernel");
+    let stated = about.and_then(|k| k.entry("callee").or_else(|| k.entry("symbol"))).and_then(Attr::as_string);
     stated.unwrap_or_else(|| format!("kiln_{}", kernel.symbol().unwrap_or_default()))
 }
 
@@ -188,7 +189,18 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         .collect();
     for name in &slots.globals {
         let op = *globals.get(name).ok_or_else(|| Failure::at(func, format!("reads @{name}, which is no global")))?;
-        program.globals.push(global(op).map_err(at(op))?);
+        let mut global = global(op).map_err(at(op))?;
+        let made = global.source.split_once('#').map(|(name, _)| name.to_string());
+        if let Some(name) = made.filter(|name| host_functions(module).iter().any(|f| f.symbol().as_ref() == Some(name))) {
+            global.role = p::Role::Packed;
+            match &program.prepare {
+                Some(one) if one.name != name => return Err(Failure::at(op, "is made by another function than others")),
+                Some(_) => {}
+                None if name == function => return Err(Failure::at(op, "is made by the function that reads it")),
+                None => program.prepare = Some(Box::new(describe(module, &name)?)),
+            }
+        }
+        program.globals.push(global);
     }
     for op in block.ops() {
         if let Some(a) = ArenaSize::of(op) {

@@ -3,7 +3,8 @@
 //! Why: a kernel is compiled, cached and called by itself, so its signature must not depend on how MLIR passes memrefs. Upstream's bare-pointer
 //! convention does this for static shapes only. Runs last before the conversions to the llvm dialect.
 //!
-//! A memref parameter is contiguous and row-major. `kiln.sizes` gives its sizes: a number, or `-1-k` for the k-th `index` parameter.
+//! A memref parameter is contiguous and row-major. `kiln.sizes` gives its sizes: a number, `-1-k` for the k-th `index` parameter, or the least
+//! integer for one that the body computes itself and does not ask the memref for.
 //! `kiln.noalias` promises that nothing else in the kernel reaches its memory.
 //!
 //! Numerics: exact.
@@ -27,6 +28,8 @@ kiln_passes::pass_options! {
 
 /// On a memref parameter: its sizes; entries below 0 name `index` parameters.
 pub const SIZES: &str = "kiln.sizes";
+/// In `kiln.sizes`: a size that the body does not read off the memref.
+pub const DERIVED: i64 = i64::MIN;
 /// On a memref parameter: nothing else in the kernel reaches its memory.
 pub const NOALIAS: &str = "kiln.noalias";
 
@@ -164,6 +167,7 @@ fn extents(ty: Type, attrs: &[(String, Attr)], indices: &[usize]) -> Result<Vec<
         (Some(n), s) if s >= 0 && s != n => Err(format!("of type {ty} has size {n} where {SIZES} says {s}")),
         (Some(n), _) => Ok(Extent::Number(n)),
         (None, s) if s >= 0 => Ok(Extent::Number(s)),
+        (None, DERIVED) => Ok(Extent::Number(0)),
         (None, s) => {
             let k = (-1 - s) as usize;
             let param = indices.get(k).ok_or_else(|| format!("has {SIZES} entry {s}, but there are {} index parameters", indices.len()))?;

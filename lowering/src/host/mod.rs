@@ -5,6 +5,7 @@ pub mod host_abi;
 pub mod interface;
 pub mod kernel;
 pub mod kernel_abi;
+pub mod library;
 pub mod llvm;
 pub mod plan;
 pub mod schedule;
@@ -38,8 +39,9 @@ pub const KERNEL_TO_LLVM: &str = concat!(
 /// From a host function that [`host_abi::HostAbi`] has made to the llvm dialect.
 pub const HOST_TO_LLVM: &str = "convert-scf-to-cf,convert-openmp-to-llvm,convert-arith-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,canonicalize,reconcile-unrealized-casts";
 
-/// The functions of all kernels: of the modules below `root`, itself included, that say `kiln.kernel`.
+/// The functions of all kernels that have a body: of the modules below `root`, itself included, that say `kiln.kernel`.
 pub fn kernels_of(root: Op) -> Vec<Op> {
-    let inside = |f: &Op| f.is("func.func") && f.parent().is_some_and(|m| m.attr("kiln.kernel").is_some());
+    let body = |f: &Op| f.regions().first().is_some_and(|r| !r.is_empty());
+    let inside = |f: &Op| f.is("func.func") && body(f) && f.parent().is_some_and(|m| m.attr("kiln.kernel").is_some());
     walk(root).into_iter().filter(inside).collect()
 }

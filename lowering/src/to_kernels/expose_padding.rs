@@ -73,25 +73,21 @@ fn convolution(b: &Builder, op: Op) -> Result<Option<Value>, String> {
 
 /// A transposed convolution is a plain one of the input with `stride - 1` zeros behind each element, and of the weight turned around.
 fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
-    if o.groups != 1 {
-        return Err("is a transposed convolution with groups, which has no compiled form yet".into());
-    }
     let spatial = o.strides.len();
     let mut x = o.input;
     for (i, stride) in o.strides.iter().enumerate().filter(|(_, s)| **s != 1) {
         // [.., n, ..] as [.., n, 1, ..], padded to [.., n, stride, ..], as [.., n * stride, ..], without the zeros behind the last element.
         let axis = 2 + i;
         let sizes = b.sizes_of(x)?;
-        let n = sizes[axis].known().ok_or("is a transposed convolution over a dynamic size, which has no compiled form yet")?;
         let split = [&sizes[..=axis], &[Size::Static(1)], &sizes[axis + 1..]].concat();
         x = b.add(&Reshape { input: x, sizes: split })?;
         let (low, mut high) = (vec![0; sizes.len() + 1], vec![0; sizes.len() + 1]);
         high[axis + 1] = stride - 1;
         x = padded(b, x, 0.0, &low, &high)?;
         let mut joined = sizes.clone();
-        joined[axis] = Size::Static(n * stride);
+        joined[axis] = linear(b, sizes[axis], *stride, 0)?;
         x = b.add(&Reshape { input: x, sizes: joined.clone() })?;
-        joined[axis] = Size::Static((n - 1) * stride + 1);
+        joined[axis] = linear(b, sizes[axis], *stride, 1 - stride)?;
         let zero = vec![Size::Static(0); sizes.len()];
         x = b.add(&Slice { input: x, offsets: zero, sizes: joined, strides: vec![1; sizes.len()] })?;
     }
@@ -103,8 +99,7 @@ fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
     let high: Vec<i64> = [0, 0].into_iter().chain((0..spatial).map(|i| reach(i) - o.pad_high[i] + extra[i])).collect();
     x = padded(b, x, 0.0, &low, &high)?;
     let turned = b.add(&Reverse { input: o.weight, dims: (2..2 + spatial as i64).collect() })?;
-    let permutation = [1, 0].into_iter().chain(2..2 + spatial as i64).collect();
-    let weight = b.add(&Transpose { input: turned, permutation })?;
+    let weight = swapped(b, turned, o.groups)?;
     let ones = || vec![1; spatial];
     let plain = Convolution {
         input: x,
@@ -113,12 +108,40 @@ fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
         pad_low: vec![0; spatial],
         pad_high: vec![0; spatial],
         dilation: o.dilation.clone(),
-        groups: 1,
+        groups: o.groups,
         transposed: false,
         output_padding: None,
     };
     let v = b.add(&plain)?;
     if v.ty() == op.result(0).ty() { Ok(v) } else { Err(format!("would have type {} as a plain convolution", v.ty())) }
+}
+
+/// `size * factor + add`.
+fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size, String> {
+    let v = match size {
+        Size::Static(n) => return Ok(Size::Static(n * factor + add)),
+        Size::Dynamic(v) => v,
+    };
+    let index = [Type::index(b.ctx)];
+    let apply =
+        |kind, lhs, n| -> Result<Value, String> { Ok(b.create_with(&SymExpr { kind, lhs, rhs: b.index(n)? }, &index, &mut [])?.result(0)) };
+    let product = apply(SymKind::Mul, v, factor)?;
+    if add == 0 { Ok(Size::Dynamic(product)) } else { apply(SymKind::Add, product, add).map(Size::Dynamic) }
+}
+
+/// A weight `[C, O / groups, ..]` as `[O, C / groups, ..]`.
+fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value, String> {
+    let sizes = b.sizes_of(weight)?;
+    let rest = sizes.len() as i64;
+    if groups == 1 {
+        return b.add(&Transpose { input: weight, permutation: [1, 0].into_iter().chain(2..rest).collect() });
+    }
+    let channels = sizes[0].known().ok_or("has a weight of unknown size")? / groups;
+    let filters = sizes[1].known().ok_or("has a weight of unknown size")?;
+    let shape = |front: &[i64]| [&Size::all(front)[..], &sizes[2..]].concat();
+    let split = b.add(&Reshape { input: weight, sizes: shape(&[groups, channels, filters]) })?;
+    let turned = b.add(&Transpose { input: split, permutation: [0, 2, 1].into_iter().chain(3..=rest).collect() })?;
+    b.add(&Reshape { input: turned, sizes: shape(&[groups * filters, channels]) })
 }
 
 fn window(b: &Builder, op: Op) -> Result<Option<Value>, String> {

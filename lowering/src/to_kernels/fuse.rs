@@ -11,6 +11,7 @@
 //!          module @dot_general_add { func.func @dot_general_add(%x, %w, %b) { … } }
 //! ```
 use super::{graph::Graph, group, outline};
+use crate::sizes::ask_arguments_only;
 use kiln_dialects::{
     ir::{Attr, Op, walk},
     rules::Level,
@@ -38,7 +39,12 @@ impl Pass for Fuse {
         let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
         let mut kernels = outline::Kernels::of(root)?;
         for func in functions {
-            let facts = Facts::of(func, self.rounds)?;
+            let mut facts = Facts::of(func, self.rounds)?;
+            if let Some(block) = func.regions().first().and_then(|r| r.first())
+                && ask_arguments_only(block, &facts)?
+            {
+                facts = Facts::of(func, self.rounds)?;
+            }
             let graph = Graph::read(func, &facts)?;
             let plan = group::plan(&graph);
             outline::apply(func, &graph, &plan, &mut kernels)?;

@@ -70,6 +70,8 @@ enum Role {
     Stored,
     Generator,
     Move,
+    /// Computed where its only reader is stored.
+    Inner,
     View,
     Compute(Class),
     Library,
@@ -161,7 +163,12 @@ impl Graph<'_> {
             return Ok(Role::Host);
         }
         let Some(kind) = op.kind() else { return Err("is not supported in a compiled function".into()) };
+        if turned(op).is_some() {
+            return Ok(Role::Inner);
+        }
         Ok(match kind {
+            Transpose if turns(op).is_some_and(|o| o.kind() == Some(Attention)) => Role::Compute(Class::Attention),
+            Transpose if turns(op).is_some() => Role::Compute(Class::Contract),
             GetGlobal => Role::Stored,
             Constant => {
                 if op.attr("value").and_then(Attr::splat_value).is_some() {
@@ -186,10 +193,16 @@ impl Graph<'_> {
         })
     }
 
-    /// Whether a reshape only splits dimensions and adds or drops those of size 1, so that its reader's index stays linear.
+    /// Whether a reshape is for its readers to look through: it only splits dimensions and adds or drops those of size 1, so that an index stays
+    /// linear, or it reads a weight in another order.
     fn is_move(&self, op: Op) -> bool {
         let (from, to) = (self.facts.dims(op.operand(0)), self.facts.dims(op.result(0)));
         let wide = |dims: &[SymDim]| dims.iter().filter(|d| d.known() != Some(1)).count();
+        let fixed = from.iter().chain(to).all(|d| d.known().is_some());
+        if fixed && op.operand(0).def().is_some_and(|o| o.kind() == Some(OpKind::Transpose) && is_weight(o.operand(0))) {
+            // A packed weight: its readers divide by block sizes, which is less than to write it anew in every call.
+            return true;
+        }
         reshape_groups(from, to).into_iter().all(|(a, b)| {
             let inner = &to[b.clone()];
             let first = inner.iter().position(|d| d.known() != Some(1)).unwrap_or(0);
@@ -214,8 +227,8 @@ impl Graph<'_> {
                 }
                 Role::Library => must.extend(op.operands()),
                 // A bias is read once per score, as an element-wise operand is.
-                Role::Compute(Class::Attention) => must.extend(op.operands().into_iter().take(3).map(base)),
-                Role::Compute(Class::Contract) => must.extend(op.operands().into_iter().map(base)),
+                Role::Compute(Class::Attention) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().take(3).map(base)),
+                Role::Compute(Class::Contract) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().map(base)),
                 Role::Compute(Class::Pointwise) if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) => {
                     must.insert(base(op.operand(0)));
                 }
@@ -261,7 +274,7 @@ impl Graph<'_> {
             }
             // Contractions and the rest are never computed inside of another's loops; only what they read matters.
             Class::Contract | Class::Attention | Class::Single => {
-                for v in op.operands().into_iter().filter(|v| v.ty().is_tensor()) {
+                for v in turns(op).unwrap_or(op).operands().into_iter().filter(|v| v.ty().is_tensor()) {
                     let at = id(self.facts.dims(v).len());
                     self.visit(v, &at, at.len(), &mut node.leaves);
                 }
@@ -315,7 +328,7 @@ impl Graph<'_> {
     /// Floating-point operations of a node, with 128 for an open size.
     pub fn flops(&self, node: &Node) -> i64 {
         let elements = self.count(&node.dims);
-        let Some(op) = node.value.def() else { return elements };
+        let Some(op) = node.value.def().map(|op| turns(op).unwrap_or(op)) else { return elements };
         let size = |v: Value, axis: usize| self.count(&self.facts.dims(v)[axis..=axis]);
         let depth = if let Some(o) = DotGeneral::of(op) {
             o.lhs_contract.iter().map(|d| size(o.lhs, *d as usize)).product()
@@ -341,6 +354,10 @@ impl Graph<'_> {
     }
 }
 
+fn is_weight(v: Value) -> bool {
+    v.def().is_some_and(|o| o.kind() == Some(OpKind::GetGlobal))
+}
+
 /// The tensor that a data-dependent index reads, and where.
 fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
     match ix {
@@ -350,8 +367,31 @@ fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
     }
 }
 
+/// The transpose that a contraction, or an attention, writes its result through: its only reader, if whole vectors stay together or channels come last.
+pub fn turned(op: Op) -> Option<Op> {
+    let contracts = match op.kind()? {
+        OpKind::DotGeneral | OpKind::Attention => true,
+        OpKind::Convolution => contracts(op),
+        _ => false,
+    };
+    let [(reader, _)] = op.result(0).uses()[..] else { return None };
+    let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
+    let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
+    let fits = if op.kind() == Some(OpKind::Convolution) { permutation == CHANNELS_LAST } else { last };
+    fits.then_some(reader)
+}
+
+/// From batch, channels, height, width to batch, height, width, channels.
+pub const CHANNELS_LAST: [i64; 4] = [0, 2, 3, 1];
+
+/// The contraction whose result a transpose puts in another order as it is written.
+pub fn turns(op: Op) -> Option<Op> {
+    let from = Transpose::of(op)?.input.def()?;
+    (turned(from)? == op).then_some(from)
+}
+
 /// Whether a convolution is a plain contraction: not transposed, and all channels or each by itself.
-fn contracts(op: Op) -> bool {
+pub fn contracts(op: Op) -> bool {
     let Some(o) = Convolution::of(op) else { return false };
     let channels = o.input.ty().dims().get(1).and_then(SymDim::known);
     let filters = o.weight.ty().dims().first().and_then(SymDim::known);

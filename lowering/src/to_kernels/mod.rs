@@ -1,6 +1,10 @@
 //! From `prims` to `kernels`: which ops are one kernel, and the host function of launches.
 pub mod expose_padding;
+pub mod freeze;
+pub(crate) mod frozen;
 pub mod fuse;
 pub(crate) mod graph;
 mod group;
+pub mod layout;
 mod outline;
+pub mod pack;

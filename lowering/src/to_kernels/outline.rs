@@ -1,5 +1,8 @@
 //! Apply: one module per kernel, and a launch of it in the host function.
-use super::{graph::Graph, group::Plan};
+use super::{
+    graph::{Graph, turns},
+    group::Plan,
+};
 use crate::sizes::{SizeValues, index_operands, makes_sizes};
 use kiln_dialects::{
     ir::*,
@@ -106,7 +109,12 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
         let fail = |e: String| last.def().map_or_else(|| Failure::from(e.clone()), |op| Failure::at(op, e.clone()));
         let results = o.results(plan, g);
-        let ops: Vec<_> = group.nodes.iter().filter_map(|n| graph.nodes[*n].value.def()?.kind()).map(|k| k.mnemonic()).collect();
+        let ops: Vec<_> = group
+            .nodes
+            .iter()
+            .filter_map(|n| graph.nodes[*n].value.def().map(|op| turns(op).unwrap_or(op))?.kind())
+            .map(|k| k.mnemonic())
+            .collect();
         let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
         let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
         let flops: i64 = group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);

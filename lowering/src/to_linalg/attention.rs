@@ -6,7 +6,7 @@ use super::{
     scalar::{storage, wide},
     stage::{Contraction, contract},
 };
-use crate::{host::kernel::CAUSAL, index::Ix};
+use crate::{host::kernel::CAUSAL, index::Ix, to_kernels::graph::turned};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// The loops that all stages share: batch and heads, in two if several query heads share a key head.
@@ -58,7 +58,8 @@ pub fn attention(k: &Kernel, op: Op) -> Result<(Value, Value), String> {
     let [b, head, group] = heads.at(n);
     let (query, key) =
         (vec![b.clone(), head, Ix::dim(outer, n), Ix::dim(n - 1, n)], vec![b, group, Ix::dim(outer + 1, n), Ix::dim(n - 1, n)]);
-    let product = Contraction { sizes: heads.sizes(&[q[2], ks[2], q[3]]), parallel: loops, lhs: query, rhs: key };
+    let product =
+        Contraction { sizes: heads.sizes(&[q[2], ks[2], q[3]]), parallel: loops, order: (0..loops).collect(), lhs: query, rhs: key };
     let scores = contract(k, o.query, o.key, d, &product).and_then(named)?;
 
     let [b, head, _] = heads.at(loops);
@@ -129,7 +130,8 @@ pub fn attention(k: &Kernel, op: Op) -> Result<(Value, Value), String> {
     let mut weight: Vec<Ix> = (0..=outer).map(|i| Ix::dim(i, n)).collect();
     weight.push(Ix::dim(n - 1, n));
     let value = vec![b, group, Ix::dim(n - 1, n), Ix::dim(outer + 1, n)];
-    let product = Contraction { sizes: heads.sizes(&[q[2], v[3], ks[2]]), parallel: loops, lhs: weight, rhs: value };
+    let product =
+        Contraction { sizes: heads.sizes(&[q[2], v[3], ks[2]]), parallel: loops, order: (0..loops).collect(), lhs: weight, rhs: value };
     let total = contract(k, weights, o.value, d, &product).and_then(named)?;
 
     let sizes = heads.sizes(&[q[2], v[3]]);
@@ -171,12 +173,8 @@ fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4], loops: usize) -> Vec<
 
 /// The value to store and the loops that index it in the order of memory.
 fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>), String> {
-    let own = op.result(0);
-    let moved = match own.uses().as_slice() {
-        [(user, _)] => Transpose::of(*user).map(|t| (user.result(0), t.permutation)),
-        _ => None,
-    };
-    let (value, permutation) = moved.unwrap_or((own, vec![0, 1, 2, 3]));
+    let moved = turned(op).and_then(|t| Some((t.result(0), Transpose::of(t)?.permutation)));
+    let (value, permutation) = moved.unwrap_or((op.result(0), vec![0, 1, 2, 3]));
     // Heads are one loop or two.
     let loops = [vec![0], (1..outer).collect(), vec![outer], vec![outer + 1]];
     let order = permutation.iter().map(|p| loops.get(*p as usize).cloned().ok_or("has a transposition of other rank"));

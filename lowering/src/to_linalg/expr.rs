@@ -3,15 +3,15 @@ use super::{
     kernel::Kernel,
     scalar::{Scalars, compute_type},
 };
-use crate::index::{Ix, Lin, through};
+use crate::index::{Ix, through};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 use std::collections::{HashMap, HashSet};
 
 /// What a body reads through indexing maps: tensor and map, in the order of the block arguments.
 #[derive(Default)]
 pub struct Inputs {
-    /// Tensors with one linear index per dimension.
-    pub list: Vec<(Value, Vec<Lin>)>,
+    /// Tensors with one affine index per dimension.
+    pub list: Vec<(Value, Vec<Ix>)>,
     seen: HashSet<(Value, Vec<Ix>)>,
 }
 
@@ -20,8 +20,8 @@ pub fn dtype(v: Value) -> Result<DType, String> {
     tensor_type(v.ty()).map(|t| t.dtype)
 }
 
-fn linear(at: &[Ix]) -> Option<Vec<Lin>> {
-    at.iter().map(|ix| ix.lin().cloned()).collect()
+fn affine(at: &[Ix]) -> bool {
+    at.iter().all(|ix| ix.affine().is_some())
 }
 
 impl Kernel<'_> {
@@ -31,10 +31,12 @@ impl Kernel<'_> {
             return Ok(());
         }
         if let Some(tensor) = self.stored(v) {
-            match linear(at) {
-                Some(map) if !inputs.list.contains(&(tensor, map.clone())) => inputs.list.push((tensor, map)),
-                Some(_) => {}
-                None => at.iter().try_for_each(|ix| self.scan_index(ix, loops, inputs))?,
+            if !affine(at) {
+                return at.iter().try_for_each(|ix| self.scan_index(ix, loops, inputs));
+            }
+            let input = (tensor, at.to_vec());
+            if !inputs.list.contains(&input) {
+                inputs.list.push(input);
             }
             return Ok(());
         }
@@ -98,7 +100,7 @@ impl<'a, 'k> Body<'a, 'k> {
     }
 
     fn read(&mut self, v: Value, tensor: Value, at: &[Ix]) -> Result<Value, String> {
-        let given = linear(at).and_then(|map| self.inputs.list.iter().position(|(t, m)| *t == tensor && *m == map));
+        let given = self.inputs.list.iter().position(|(t, m)| *t == tensor && m == at);
         let raw = match given {
             Some(i) => self.args[i],
             None => {

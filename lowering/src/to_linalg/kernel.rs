@@ -82,13 +82,13 @@ impl Kernel<'_> {
     }
 
     /// The part of a tensor that plain loop indices reach: linalg wants a dimension that a loop alone indexes to have the loop's size.
-    fn narrowed(&self, t: Value, map: &[Lin], loops: &[Size]) -> Result<Value, String> {
+    fn narrowed(&self, t: Value, map: &[Ix], loops: &[Size]) -> Result<Value, String> {
         let plain = |l: &Lin| {
             (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1).then(|| l.coef.iter().position(|c| *c == 1)).flatten()
         };
         let have = t.ty().dims();
-        let shorter = |(l, d): (&Lin, &SymDim)| {
-            let size = plain(l).map(|i| loops[i])?;
+        let shorter = |(l, d): (&Ix, &SymDim)| {
+            let size = l.lin().and_then(plain).map(|i| loops[i])?;
             // Of two dynamic sizes only a fact could say that they differ; a slice of everything costs nothing.
             (size.known() != d.known()).then_some(size)
         };
@@ -129,21 +129,23 @@ impl Kernel<'_> {
         }
         let read = inputs.list.iter().map(|(t, m)| self.narrowed(*t, m, &nest.sizes)).collect::<Result<Vec<_>, _>>()?;
         let single = |l: &Lin, d: usize| l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == d));
-        let stated =
-            |d: usize| inputs.list.iter().flat_map(|(_, m)| m).any(|l| single(l, d)) || nest.outs.iter().any(|(_, over)| over.contains(&d));
+        let stated = |d: usize| {
+            inputs.list.iter().flat_map(|(_, m)| m).any(|l| l.lin().is_some_and(|l| single(l, d)))
+                || nest.outs.iter().any(|(_, over)| over.contains(&d))
+        };
         // A loop whose size no operand states gets an operand that does nothing else.
         let silent: Vec<usize> = (0..loops).filter(|d| !stated(*d)).collect();
         let mut operands = read;
-        let mut maps: Vec<String> = inputs.list.iter().map(|(_, m)| map_text(loops, m)).collect();
+        let mut maps: Vec<String> = inputs.list.iter().map(|(_, m)| map_text(loops, m)).collect::<Result<_, _>>()?;
         if !silent.is_empty() {
             let sizes: Vec<Size> = silent.iter().map(|d| nest.sizes[*d]).collect();
             operands.push(self.empty(DType::I8, &sizes)?);
-            maps.push(map_text(loops, &dims_of(loops, &silent)));
+            maps.push(map_text(loops, &dims_of(loops, &silent))?);
         }
         let ins = operands.len();
         for (t, over) in &nest.outs {
             operands.push(*t);
-            maps.push(map_text(loops, &dims_of(loops, over)));
+            maps.push(map_text(loops, &dims_of(loops, over))?);
         }
         let c = self.b.ctx;
         let parse = |s: &str| Attr::parse(c, s).ok_or_else(|| format!("made a bad attribute {s}"));
@@ -230,23 +232,13 @@ impl Slice {
     }
 }
 
-fn dims_of(loops: usize, over: &[usize]) -> Vec<Lin> {
-    let one = |d: &usize| Lin { coef: (0..loops).map(|k| i64::from(k == *d)).collect(), add: 0 };
-    over.iter().map(one).collect()
+fn dims_of(loops: usize, over: &[usize]) -> Vec<Ix> {
+    over.iter().map(|d| Ix::dim(*d, loops)).collect()
 }
 
 /// The text of an affine map.
-fn map_text(loops: usize, results: &[Lin]) -> String {
-    let term = |l: &Lin| {
-        let mut parts: Vec<String> = vec![];
-        for (d, c) in l.coef.iter().enumerate().filter(|(_, c)| **c != 0) {
-            parts.push(if *c == 1 { format!("d{d}") } else { format!("d{d} * {c}") });
-        }
-        if l.add != 0 || parts.is_empty() {
-            parts.push(l.add.to_string());
-        }
-        parts.join(" + ")
-    };
+fn map_text(loops: usize, results: &[Ix]) -> Result<String, String> {
     let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
-    format!("affine_map<({}) -> ({})>", dims.join(", "), results.iter().map(term).collect::<Vec<_>>().join(", "))
+    let results: Vec<String> = results.iter().map(Ix::affine).collect::<Option<_>>().ok_or("reads at an index that is not affine")?;
+    Ok(format!("affine_map<({}) -> ({})>", dims.join(", "), results.join(", ")))
 }

@@ -10,13 +10,17 @@
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  return %1
 //! after:   %1 = linalg.generic {indexing_maps = [(d0, d1) -> (d1, d0), (d0, d1) -> (d0, d1)]} ins(%x) outs(%e) { math.exp … }
 //! ```
+//!
+//! A kernel of an op that is no loop nest (a sort, a scan) becomes a declaration; its module says which function of the runtime computes it.
 mod attention;
 mod expr;
 mod kernel;
+mod library;
+mod power;
 mod scalar;
 mod stage;
 
-use crate::to_kernels::graph::{heavy, is_library};
+use crate::to_kernels::graph::{heavy, turned, turns};
 use crate::{host::kernels_of, sizes::SizeValues};
 use expr::dtype;
 use kernel::Kernel;
@@ -73,6 +77,9 @@ fn lower(func: Op, rounds: usize) -> Result<(), Failure> {
         }
     };
     let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    if let Some(op) = library::library_op(block) {
+        return library::declare(func, op, end, &block.args(), &facts);
+    }
     let inputs = block.args().iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
     let results = end.operands().iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
     let b = Builder::before(func).ok_or_else(|| Failure::at(func, "is in no block"))?;
@@ -127,14 +134,11 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         if kind == OpKind::Attention {
             let (v, made) = attention::attention(&k, op).map_err(fail)?;
             k.keep(v, made);
-        } else if op.results().iter().all(|v| k.stored(*v).is_some()) {
-            // The transposition that an attention has written itself.
         } else if is_stage(kind) {
             let made = stage(&k, op).map_err(fail)?;
-            op.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
-        } else if is_library(kind) {
-            return Err(Failure::at(op, "has no compiled form yet"));
-        } else if op.result_count() == 1 && stages.contains(&op.result(0)) {
+            let stored = turned(op).unwrap_or(op);
+            stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
+        } else if op.result_count() == 1 && stages.contains(&op.result(0)) && turns(op).is_none() {
             let v = op.result(0);
             let made = k.pointwise(v, returned.contains(&v)).map_err(fail)?;
             k.keep(v, made);

@@ -46,7 +46,8 @@ impl Scalars {
     pub fn op(&self, name: &str, operands: &[Value], ty: Type) -> Made {
         Ok(self.b.generic(name, operands, &[ty], &[], &mut [])?.result(0))
     }
-    fn same(&self, name: &str, operands: &[Value]) -> Made {
+    /// An op whose result is of its operands' type.
+    pub fn same(&self, name: &str, operands: &[Value]) -> Made {
         self.op(name, operands, operands[0].ty())
     }
     /// A constant of a scalar type.
@@ -186,7 +187,7 @@ impl Scalars {
             (K::Xor, false) => "arith.xori",
             (K::Div | K::Rem | K::FloorDiv, false) => return self.int_division(kind, x, y, unsigned),
             (K::Shl | K::Shr, false) => return self.shift(kind, x, y, d),
-            (K::Pow, false) => return Err("is an integer power, which has no compiled form yet".into()),
+            (K::Pow, false) => return super::power::int_pow(self, x, y, d),
             (other, _) => return Err(format!("has no {other:?} on {d}")),
         };
         self.same(name, &[x, y])
@@ -300,6 +301,8 @@ impl Scalars {
                 let own = Type::scalar(c, to);
                 let narrow = if own == x.ty() {
                     x
+                } else if x.ty().dtype()? == DType::F64 && own.dtype()?.bits() < 32 {
+                    self.op("arith.truncf", &[self.round_to_odd(x)?], own)?
                 } else {
                     let name = if own.dtype()?.bits() < x.ty().dtype()?.bits() { "arith.truncf" } else { "arith.extf" };
                     self.op(name, &[x], own)?
@@ -325,6 +328,19 @@ impl Scalars {
                 }
             }
         }
+    }
+
+    /// From f64 to f32 with an odd last bit unless that is exact, so that rounding the result again is as rounding `x` once. A direct
+    /// conversion to 16 bits would be a call of a function that nobody offers.
+    fn round_to_odd(&self, x: Value) -> Made {
+        let (f32, i32) = (Type::scalar(self.b.ctx, DType::F32), Type::scalar(self.b.ctx, DType::I32));
+        let near = self.op("arith.truncf", &[x], f32)?;
+        let back = self.op("arith.extf", &[near], x.ty())?;
+        let bits = self.op("arith.bitcast", &[near], i32)?;
+        let beyond = self.cmpf(2, self.same("math.absf", &[back])?, self.same("math.absf", &[x])?)?;
+        let below = self.select(beyond, self.same("arith.subi", &[bits, self.int(1, bits)?])?, bits)?;
+        let odd = self.op("arith.bitcast", &[self.same("arith.ori", &[below, self.int(1, bits)?])?], f32)?;
+        self.select(self.cmpf(6, back, x)?, odd, near)
     }
 
     /// Truncation; what is out of range becomes the nearest integer, NaN 0.

@@ -4,8 +4,8 @@ use super::{
     kernel::{Kernel, Nest, Slice},
     scalar::{storage, wide},
 };
-use crate::index::Ix;
-use kiln_dialects::{ir::*, ops::*, value::DType};
+use crate::{index::Ix, to_kernels::graph::turned};
+use kiln_dialects::{ir::*, ops::*, sym::Dim as SymDim, value::DType};
 
 type Tensors = Result<Vec<Value>, String>;
 
@@ -87,23 +87,31 @@ pub struct Contraction {
     pub sizes: Vec<Size>,
     /// How many of the loops stay.
     pub parallel: usize,
+    /// Those in the order of the result.
+    pub order: Vec<usize>,
     /// Where the left operand is read.
     pub lhs: Vec<Ix>,
     /// Where the right operand is read.
     pub rhs: Vec<Ix>,
 }
 
+/// The order in which a contraction's result is stored, by its dimensions.
+fn stored_order(op: Op) -> Vec<usize> {
+    let rank = op.result(0).ty().dims().len();
+    let permutation = turned(op).and_then(Transpose::of).map(|t| t.permutation.iter().map(|p| *p as usize).collect());
+    permutation.unwrap_or_else(|| (0..rank).collect())
+}
+
 /// Sums the products of two values over the last loops.
 pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
     let d = dtype(lhs)?;
     let n = c.sizes.len();
-    let over: Vec<usize> = (0..c.parallel).collect();
     let acc = if d.is_float() && wide(d) == DType::F32 && result == DType::F64 { DType::F64 } else { wide(d) };
-    let out = k.filled(acc, &c.sizes[..c.parallel], 0.0)?;
+    let out = k.filled(acc, &c.order.iter().map(|d| c.sizes[*d]).collect::<Vec<_>>(), 0.0)?;
     k.generic(Nest {
         reduction: (0..n).map(|i| i >= c.parallel).collect(),
         sizes: c.sizes.clone(),
-        outs: vec![(out, over)],
+        outs: vec![(out, c.order.clone())],
         reads: vec![(lhs, c.lhs.clone()), (rhs, c.rhs.clone())],
         body: &mut |body, sum| {
             let (x, y) = (body.element(lhs, &c.lhs)?, body.element(rhs, &c.rhs)?);
@@ -136,7 +144,7 @@ fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
     for (i, (l, r)) in o.lhs_contract.iter().zip(&o.rhs_contract).enumerate() {
         (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(parallel + i, n), Ix::dim(parallel + i, n));
     }
-    contract(k, o.lhs, o.rhs, dtype(op.result(0))?, &Contraction { sizes, parallel, lhs, rhs })
+    contract(k, o.lhs, o.rhs, dtype(op.result(0))?, &Contraction { sizes, parallel, order: stored_order(op), lhs, rhs })
 }
 
 /// Without padding, which `kiln-expose-padding` has made an op of its own.
@@ -147,22 +155,65 @@ fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     let (out, weight) = (k.sizes_of(op.result(0))?, k.sizes_of(o.weight)?);
     let spatial = out.len() - 2;
     let depthwise = o.groups != 1;
-    if depthwise && weight[1].known() != Some(1) {
-        return Err("has groups of several channels, which have no compiled form yet".into());
+    let one_each = weight[1].known() == Some(1) && weight[0].known() == Some(o.groups);
+    if depthwise && !one_each {
+        return grouped(k, op, o, &out, &weight);
     }
-    let mut sizes = out.clone();
+    // Loops in the order of memory: what is stored with channels last is read so as well.
+    let last = turned(op).is_some();
+    let order = if last { [vec![0], (2..spatial + 2).collect(), vec![1]].concat() } else { (0..spatial + 2).collect::<Vec<_>>() };
+    let depth = if last { [(2..spatial + 2).collect(), vec![1]].concat() } else { (1..spatial + 2).collect::<Vec<_>>() };
+    // A window of one step is no loop.
+    let depth: Vec<usize> = depth.into_iter().filter(|d| weight[*d].known() != Some(1)).collect();
+    let mut sizes: Vec<Size> = order.iter().map(|d| out[*d]).collect();
     let parallel = sizes.len();
-    sizes.extend(weight[1..].iter().copied());
+    sizes.extend(depth.iter().map(|d| weight[*d]));
     let n = sizes.len();
-    let channel = if depthwise { Ix::dim(1, n) } else { Ix::dim(parallel, n) };
-    let mut lhs = vec![Ix::dim(0, n), channel];
-    let mut rhs = vec![Ix::dim(1, n), if depthwise { Ix::number(0, n) } else { Ix::dim(parallel, n) }];
+    // The loops over a dimension of the result, and of the weight.
+    let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0), n);
+    let inner = |d: usize| depth.iter().position(|o| *o == d).map_or(Ix::number(0, n), |i| Ix::dim(parallel + i, n));
+    let mut lhs = vec![at(0), if depthwise { at(1) } else { inner(1) }];
+    let mut rhs = vec![at(1), inner(1)];
     for i in 0..spatial {
-        let window = Ix::dim(parallel + 1 + i, n);
-        lhs.push(Ix::dim(2 + i, n).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
+        let window = inner(2 + i);
+        lhs.push(at(2 + i).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
         rhs.push(window);
     }
-    contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, lhs, rhs })
+    contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs })
+}
+
+/// Groups are a loop of their own; the result has them as a dimension until it is seen as `[N, O, ..]` again.
+fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -> Tensors {
+    let known = |s: &Size| s.known().ok_or("has groups of an unknown number of channels, which have no compiled form yet");
+    let (filters, channels) = (known(&weight[0])? / o.groups, known(&weight[1])?);
+    let spatial = out.len() - 2;
+    let mut sizes = vec![out[0], Size::Static(o.groups), Size::Static(filters)];
+    sizes.extend(&out[2..]);
+    let parallel = sizes.len();
+    sizes.extend(&weight[1..]);
+    let n = sizes.len();
+    let within = |each: i64, d: usize| Ix::dim(1, n).times(Ix::number(each, n)).plus(Ix::dim(d, n));
+    let mut lhs = vec![Ix::dim(0, n), within(channels, parallel)];
+    let mut rhs = vec![within(filters, 2), Ix::dim(parallel, n)];
+    for i in 0..spatial {
+        let window = Ix::dim(parallel + 1 + i, n);
+        lhs.push(Ix::dim(3 + i, n).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
+        rhs.push(window);
+    }
+    let made =
+        contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs })?;
+    let c = k.b.ctx;
+    let groups = |i: usize| if i == 1 { vec![1, 2] } else { vec![i as i64 + i64::from(i > 1)] };
+    let number = |d: i64| Attr::parse(c, &format!("{d} : i64")).ok_or("made a bad attribute");
+    let mut reassociation = vec![];
+    for i in 0..out.len() {
+        reassociation.push(Attr::array(c, &groups(i).into_iter().map(number).collect::<Result<Vec<_>, _>>()?));
+    }
+    let element = made[0].ty().element().ok_or("is no tensor")?.dtype()?;
+    let dims: Vec<_> = out.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
+    let attrs = [("reassociation", Attr::array(c, &reassociation))];
+    let flat = k.b.generic("tensor.collapse_shape", &[made[0]], &[Type::tensor(c, element, &dims)], &attrs, &mut [])?;
+    Ok(vec![flat.result(0)])
 }
 
 fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
@@ -272,38 +323,58 @@ fn sum(k: &Kernel, a: Size, b: Size) -> Result<Size, String> {
     if let (Some(x), Some(y)) = (a.known(), b.known()) {
         return Ok(Size::Static(x + y));
     }
+    apply(k, "arith.addi", a, b)
+}
+
+fn apply(k: &Kernel, name: &str, a: Size, b: Size) -> Result<Size, String> {
     let ssa = |s: Size| match s {
         Size::Static(n) => k.b.index(n),
         Size::Dynamic(v) => Ok(v),
     };
-    let op = k.b.generic("arith.addi", &[ssa(a)?, ssa(b)?], &[Type::index(k.b.ctx)], &[], &mut [])?;
+    let op = k.b.generic(name, &[ssa(a)?, ssa(b)?], &[Type::index(k.b.ctx)], &[], &mut [])?;
     Ok(Size::Dynamic(op.result(0)))
+}
+
+/// A padding as what it adds and what it removes, of which one is 0.
+fn added_and_removed(k: &Kernel, count: Size) -> Result<(Size, Size), String> {
+    let zero = Size::Static(0);
+    match count {
+        Size::Static(n) => Ok((Size::Static(n.max(0)), Size::Static(-n.min(0)))),
+        Size::Dynamic(v) => {
+            let count = Size::Dynamic(k.new_index(v));
+            Ok((apply(k, "arith.maxsi", count, zero)?, apply(k, "arith.maxsi", apply(k, "arith.subi", zero, count)?, zero)?))
+        }
+    }
 }
 
 fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
     let (sizes, own) = (k.sizes_of(op.result(0))?, k.sizes_of(o.input)?);
     let n = sizes.len();
-    let known = |s: &Size| s.known().ok_or("pads by an amount that is not known, which has no compiled form yet");
-    let low = o.low.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-    let high = o.high.iter().map(known).collect::<Result<Vec<_>, _>>()?;
     let mut whole = k.empty(storage(dtype(op.result(0))?), &sizes)?;
     // A negative count removes: reading starts that much later.
-    let offsets: Vec<Size> = low.iter().map(|l| Size::Static((*l).max(0))).collect();
+    let split = |all: &[Size]| all.iter().map(|s| added_and_removed(k, *s)).collect::<Result<Vec<_>, _>>();
+    let (low, high) = (split(&o.low)?, split(&o.high)?);
+    let offsets: Vec<Size> = low.iter().map(|(added, _)| *added).collect();
     let mut inner = vec![];
     for i in 0..n {
-        inner.push(sum(k, own[i], Size::Static(low[i].min(0) + high[i].min(0)))?);
+        let removed = sum(k, low[i].1, high[i].1)?;
+        inner.push(match (own[i].known(), removed.known()) {
+            (_, Some(0)) => own[i],
+            (Some(size), Some(removed)) => Size::Static(size - removed),
+            _ => apply(k, "arith.subi", own[i], removed)?,
+        });
     }
-    let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n).plus(Ix::number(-low[i].min(0), n))).collect();
+    let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n).plus(Ix::size(low[i].1, n))).collect();
     // The border in boxes that do not overlap: in front and behind along one dimension, within the middle of the earlier ones.
     for d in 0..n {
         let behind = sum(k, offsets[d], inner[d])?;
-        for (start, count) in [(Size::Static(0), low[d]), (behind, high[d])] {
-            if count <= 0 {
+        for (start, count) in [(Size::Static(0), low[d].0), (behind, high[d].0)] {
+            if count.known() == Some(0) {
                 continue;
             }
             let mut at: Vec<Size> = (0..n).map(|i| if i < d { offsets[i] } else { Size::Static(0) }).collect();
             let mut size: Vec<Size> = (0..n).map(|i| if i < d { inner[i] } else { sizes[i] }).collect();
-            (at[d], size[d]) = (start, Size::Static(count));
+            (at[d], size[d]) = (start, count);
             whole = piece(k, whole, &at, &size, &mut |part| {
                 let nest = Nest {
                     reduction: vec![false; n],

@@ -6,13 +6,11 @@ use super::{
 };
 use crate::host::{
     kernel::{Kernel, Plan, Poly, Role, SCRATCH},
+    kernel_abi::DERIVED,
     schedule::Schedule,
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
-
-/// A size in `kiln.sizes` that is neither a number nor an argument.
-const DERIVED: i64 = i64::MIN;
 
 /// Writes the kernel behind its old function.
 pub fn emit(k: &mut Kernel, plan: &Plan, schedule: &Schedule) -> Made<()> {

@@ -1,0 +1,37 @@
+//! Prefix sums, products, maxima and minima.
+use super::{
+    element::{Combine, Element, each_dtype},
+    words::{Call, Lines},
+};
+
+/// Columns that are walked down together, so that a line along an outer axis reads whole cache lines.
+const COLUMNS: usize = 64;
+
+/// `kiln.cumulative`: input; result. Parameters: kind, axis.
+pub fn cumulative(call: &Call) -> Option<()> {
+    let kind = Combine::of(*call.parameters.first()?)?;
+    each_dtype!(call.tensors.first()?.code, E => run::<E>(call, kind))
+}
+
+fn run<E: Element>(call: &Call, kind: Combine) -> Option<()> {
+    let [input, result] = &call.tensors[..] else { return None };
+    let (x, out) = (input.read::<E>()?, result.write::<E>()?);
+    let lines = Lines::of(&input.shape, call.axis(1, &input.shape)?);
+    let mine = call.share(lines.count);
+    let mut line = mine.start;
+    while line < mine.end && lines.size > 0 {
+        // Lines side by side: up to the end of the block that they are columns of.
+        let beside = if lines.step == 1 { 1 } else { (lines.step - line % lines.step).min(COLUMNS).min(mine.end - line) };
+        let mut sums = [kind.identity::<E>(); COLUMNS];
+        let start = lines.start(line);
+        for i in 0..lines.size {
+            let row = start + i * lines.step;
+            for ((k, sum), v) in sums.iter_mut().enumerate().zip(x.get(row..row + beside)?) {
+                *sum = kind.apply(*sum, v.widen());
+                out.set(row + k, E::narrow(*sum));
+            }
+        }
+        line += beside;
+    }
+    Some(())
+}

@@ -1,0 +1,133 @@
+//! Writes at positions that are data. A thread owns a part of the result in row-major order: it copies the input there, and then applies what
+//! falls into its part, in the order of the updates.
+use super::{
+    element::{Combine, Element, each_dtype},
+    words::{Call, Operand, Out},
+};
+use std::ops::Range;
+
+fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut all = vec![1; shape.len()];
+    for i in (1..shape.len()).rev() {
+        all[i - 1] = all[i] * shape[i];
+    }
+    all
+}
+
+/// Row-major positions of the elements of a box, given by sizes and the steps of the whole.
+fn positions(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
+    let mut all = vec![0];
+    for (n, step) in sizes.iter().zip(steps) {
+        all = all.iter().flat_map(|p| (0..*n).map(move |i| p + i * step)).collect();
+    }
+    all
+}
+
+/// Where updates go: an index tuple gives an origin, to which runs of elements are relative.
+struct Targets<'a> {
+    indices: &'a [Operand],
+    /// Size and step of each indexed dimension.
+    dims: Vec<(usize, usize)>,
+    /// Starts of runs, ascending.
+    starts: Vec<usize>,
+    /// Elements of a run.
+    run: usize,
+}
+
+impl Targets<'_> {
+    /// The origin of an index tuple; `None` if it is outside of the tensor.
+    fn origin(&self, i: usize) -> Option<usize> {
+        let mut sum = 0;
+        for (index, (size, step)) in self.indices.iter().zip(&self.dims) {
+            sum += usize::try_from(index.int(i)?).ok().filter(|at| at < size)? * step;
+        }
+        Some(sum)
+    }
+    /// Calls with each piece of an update inside of `part`: position in the result, position in the updates, and how many elements.
+    fn pieces(&self, i: usize, part: &Range<usize>, write: &mut dyn FnMut(usize, usize, usize)) {
+        let Some(origin) = self.origin(i) else { return };
+        let first = self.starts.partition_point(|s| origin + s + self.run <= part.start);
+        for (n, start) in self.starts.iter().enumerate().skip(first) {
+            let at = origin + start;
+            if at >= part.end {
+                break;
+            }
+            let (from, to) = (at.max(part.start), (at + self.run).min(part.end));
+            write(from, (i * self.starts.len() + n) * self.run + (from - at), to - from);
+        }
+    }
+}
+
+/// `kiln.scatter`: input, updates, one index tensor per dimension; result. Parameters: kind, dimensions.
+pub fn scatter(call: &Call) -> Option<()> {
+    each_dtype!(call.tensors.first()?.code, E => scattered::<E>(call))
+}
+
+fn scattered<E: Element>(call: &Call) -> Option<()> {
+    let [input, updates, indices @ .., result] = &call.tensors[..] else { return None };
+    let (kind, dims) = call.parameters.split_first()?;
+    let shape = &input.shape;
+    let dims = dims.iter().map(|d| usize::try_from(*d).ok().filter(|d| *d < shape.len())).collect::<Option<Vec<_>>>()?;
+    let steps = strides(shape);
+    let free: Vec<usize> = (0..shape.len()).filter(|d| !dims.contains(d)).collect();
+    // Free dimensions at the end are one run.
+    let outer = free.iter().zip((0..shape.len()).skip(shape.len() - free.len())).rposition(|(d, at)| *d != at).map_or(0, |i| i + 1);
+    let (sizes, tail): (Vec<usize>, usize) =
+        (free[..outer].iter().map(|d| shape[*d]).collect(), free[outer..].iter().map(|d| shape[*d]).product());
+    let starts = positions(&sizes, &free[..outer].iter().map(|d| steps[*d]).collect::<Vec<_>>());
+    let dims = dims.into_iter().map(|d| (shape[d], steps[d])).collect();
+    let targets = Targets { indices, dims, starts, run: tail };
+    let (x, w, out) = (input.read::<E>()?, updates.read::<E>()?, result.write::<E>()?);
+    let (part, count) = (call.share(x.len()), indices.first()?.len());
+    let mine = x.get(part.clone())?;
+    let combine = if *kind == 0 { None } else { Some(Combine::of(kind - 1)?) };
+    let Some(combine) = combine else {
+        out.copy(part.start, mine);
+        (0..count).for_each(|i| targets.pieces(i, &part, &mut |to, from, n| out.copy(to, w.get(from..from + n).unwrap_or(&[]))));
+        return Some(());
+    };
+    if E::NARROW {
+        // Many sums at one place are rounded once.
+        let mut wide: Vec<E::Wide> = mine.iter().map(|v| v.widen()).collect();
+        (0..count).for_each(|i| {
+            targets.pieces(i, &part, &mut |to, from, n| {
+                wide.iter_mut().skip(to - part.start).zip(w.iter().skip(from).take(n)).for_each(|(a, b)| *a = combine.apply(*a, b.widen()));
+            })
+        });
+        wide.into_iter().enumerate().for_each(|(k, v)| out.set(part.start + k, E::narrow(v)));
+        return Some(());
+    }
+    out.copy(part.start, mine);
+    let add = |out: &Out<E>, to: usize, b: &E| {
+        if let Some(a) = out.get(to) {
+            out.set(to, E::narrow(combine.apply(a.widen(), b.widen())));
+        }
+    };
+    (0..count).for_each(|i| {
+        targets.pieces(i, &part, &mut |to, from, n| w.iter().skip(from).take(n).enumerate().for_each(|(k, b)| add(&out, to + k, b)))
+    });
+    Some(())
+}
+
+/// `kiln.dynamic_update_slice`: input, update, one start per dimension; result.
+pub fn dynamic_update_slice(call: &Call) -> Option<()> {
+    each_dtype!(call.tensors.first()?.code, E => updated::<E>(call))
+}
+
+fn updated<E: Element>(call: &Call) -> Option<()> {
+    let [input, update, starts @ .., result] = &call.tensors[..] else { return None };
+    let (x, w, out) = (input.read::<E>()?, update.read::<E>()?, result.write::<E>()?);
+    let steps = strides(&input.shape);
+    let mut origin = 0;
+    for (((start, n), whole), step) in starts.iter().zip(&update.shape).zip(&input.shape).zip(&steps) {
+        origin += usize::try_from(start.int(0)?).unwrap_or(0).min(whole.checked_sub(*n)?) * step;
+    }
+    let part = call.share(x.len());
+    out.copy(part.start, x.get(part.clone())?);
+    let rank = update.shape.len();
+    let (outer, run) = (rank.saturating_sub(1), update.shape.last().copied().unwrap_or(1));
+    let starts = positions(&update.shape[..outer], &steps[..outer]);
+    let rows = Targets { indices: &[], dims: vec![], starts: starts.into_iter().map(|s| s + origin).collect(), run };
+    rows.pieces(0, &part, &mut |to, from, n| out.copy(to, w.get(from..from + n).unwrap_or(&[])));
+    Some(())
+}

@@ -1,0 +1,191 @@
+//! Reading what compiled code passes, and the views of tensors in it.
+use super::element::Element;
+use std::{marker::PhantomData, ops::Range};
+
+/// Dtypes as compiled code writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i64)]
+pub enum Code {
+    /// `f64`
+    F64,
+    /// `f32`
+    F32,
+    /// `f16`
+    F16,
+    /// `bf16`
+    Bf16,
+    /// `i64`
+    I64,
+    /// `i32`
+    I32,
+    /// `i16`
+    I16,
+    /// `i8`
+    I8,
+    /// `ui8`
+    Ui8,
+    /// `i1`, a byte
+    I1,
+}
+
+impl Code {
+    const ALL: [(Code, &str); 10] = [
+        (Code::F64, "f64"),
+        (Code::F32, "f32"),
+        (Code::F16, "f16"),
+        (Code::Bf16, "bf16"),
+        (Code::I64, "i64"),
+        (Code::I32, "i32"),
+        (Code::I16, "i16"),
+        (Code::I8, "i8"),
+        (Code::Ui8, "ui8"),
+        (Code::I1, "i1"),
+    ];
+    /// The code of MLIR's name of a type; none for dtypes that these functions do not know.
+    pub fn of(name: &str) -> Option<Code> {
+        Code::ALL.iter().find(|(_, n)| *n == name).map(|(c, _)| *c)
+    }
+    fn from_word(word: i64) -> Option<Code> {
+        usize::try_from(word).ok().and_then(|i| Code::ALL.get(i)).map(|(c, _)| *c)
+    }
+}
+
+/// A tensor of a call.
+pub struct Operand {
+    data: *mut u8,
+    /// The dtype.
+    pub code: Code,
+    /// The sizes.
+    pub shape: Vec<usize>,
+}
+
+impl Operand {
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+    /// Whether anybody reads it.
+    pub fn wanted(&self) -> bool {
+        !self.data.is_null()
+    }
+    /// The elements of one that is read.
+    pub fn read<E: Element>(&self) -> Option<&[E]> {
+        let n = self.len();
+        if n == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: the caller of the function promised `n` elements of this dtype, which nobody writes meanwhile.
+        (self.wanted() && E::CODES.contains(&self.code)).then(|| unsafe { std::slice::from_raw_parts(self.data.cast_const().cast(), n) })
+    }
+    /// The elements of one that is written; nothing is written to one that nobody reads.
+    pub fn write<E: Element>(&self) -> Option<Out<'_, E>> {
+        let len = if self.wanted() { self.len() } else { 0 };
+        (len == 0 || E::CODES.contains(&self.code)).then_some(Out { data: self.data.cast(), len, _operand: PhantomData })
+    }
+    /// The integer at a position of an integer tensor.
+    pub fn int(&self, i: usize) -> Option<i64> {
+        Some(match self.code {
+            Code::I64 => *self.read::<i64>()?.get(i)?,
+            Code::I32 => i64::from(*self.read::<i32>()?.get(i)?),
+            Code::I16 => i64::from(*self.read::<i16>()?.get(i)?),
+            Code::I8 => i64::from(*self.read::<i8>()?.get(i)?),
+            Code::Ui8 => i64::from(*self.read::<u8>()?.get(i)?),
+            _ => return None,
+        })
+    }
+}
+
+/// Elements that the threads of a team write together, each its own ones. Positions outside are ignored.
+pub struct Out<'a, E> {
+    data: *mut E,
+    len: usize,
+    _operand: PhantomData<&'a Operand>,
+}
+
+impl<E: Element> Out<'_, E> {
+    /// Writes one element.
+    pub fn set(&self, i: usize, value: E) {
+        if i < self.len {
+            // SAFETY: inside of the tensor, and no other thread reads or writes this element.
+            unsafe { self.data.add(i).write(value) }
+        }
+    }
+    /// One element that this thread has written.
+    pub fn get(&self, i: usize) -> Option<E> {
+        // SAFETY: as in `set`.
+        (i < self.len).then(|| unsafe { self.data.add(i).read() })
+    }
+    /// Writes elements from a position on.
+    pub fn copy(&self, at: usize, from: &[E]) {
+        let n = from.len().min(self.len.saturating_sub(at));
+        // SAFETY: `n` elements from `at` on are inside of the tensor, and they are this thread's.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.data.wrapping_add(at), n) }
+    }
+}
+
+/// The words of a call, and which thread this is.
+pub struct Call {
+    /// Operands, then results.
+    pub tensors: Vec<Operand>,
+    /// What the op's attributes say.
+    pub parameters: Vec<i64>,
+    tid: usize,
+    nth: usize,
+}
+
+impl Call {
+    /// Reads the words; `None` if they make no sense.
+    ///
+    /// # Safety
+    /// They are laid out as the module says, and their tensors live and are written by nobody else while the call does.
+    pub unsafe fn read(words: *const i64, tid: i64, nth: i64) -> Option<Call> {
+        let mut at = words;
+        let mut next = || {
+            // SAFETY: the counts before it say that there is a word.
+            let word = unsafe { at.read() };
+            at = at.wrapping_add(1);
+            word
+        };
+        let mut tensors = vec![];
+        for _ in 0..next() {
+            let data = std::ptr::with_exposed_provenance_mut(next() as usize);
+            let code = Code::from_word(next())?;
+            let shape = (0..next()).map(|_| usize::try_from(next()).ok()).collect::<Option<_>>()?;
+            tensors.push(Operand { data, code, shape });
+        }
+        let parameters = (0..next()).map(|_| next()).collect();
+        Some(Call { tensors, parameters, tid: usize::try_from(tid).ok()?, nth: usize::try_from(nth).ok()?.max(1) })
+    }
+    /// This thread's part of `count` things.
+    pub fn share(&self, count: usize) -> Range<usize> {
+        let part = |t: usize| (count as u128 * t.min(self.nth) as u128 / self.nth as u128) as usize;
+        part(self.tid)..part(self.tid + 1)
+    }
+    /// A parameter that is an axis of a shape.
+    pub fn axis(&self, parameter: usize, shape: &[usize]) -> Option<usize> {
+        let axis = usize::try_from(*self.parameters.get(parameter)?).ok()?;
+        (axis < shape.len()).then_some(axis)
+    }
+}
+
+/// The lines of a shape along an axis.
+pub struct Lines {
+    /// Elements in a line.
+    pub size: usize,
+    /// From an element to the next.
+    pub step: usize,
+    /// How many.
+    pub count: usize,
+}
+
+impl Lines {
+    /// Those of a shape.
+    pub fn of(shape: &[usize], axis: usize) -> Lines {
+        let step = shape[axis + 1..].iter().product();
+        Lines { size: shape[axis], step, count: shape[..axis].iter().product::<usize>() * step }
+    }
+    /// The first element of a line.
+    pub fn start(&self, line: usize) -> usize {
+        line / self.step.max(1) * self.step * self.size + line % self.step.max(1)
+    }
+}

@@ -1,0 +1,99 @@
+//! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter against what was compiled.
+mod aten;
+mod graphs;
+
+use kiln::{
+    dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},
+    lowering::{
+        PassError,
+        host::{
+            compile::{CompileError, CompileOptions, compile},
+            llvm::{Jit, Target, library_symbols},
+        },
+    },
+    runtime::{self, Buffer, Bytes, Loaded, Pool, Program, View, ViewMut},
+};
+use std::ffi::c_void;
+
+/// Compiles a function of a module, which is used up. `weight` gives the globals that have no value in the IR.
+pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Loaded, String> {
+    // Lowering erases globals.
+    let mut globals = std::collections::HashMap::new();
+    for g in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter_map(Global::of) {
+        if g.value.is_none() {
+            globals.insert(g.sym_name.clone(), weight(&g.sym_name)?);
+        }
+    }
+    let target = Target::host()?;
+    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
+    let made = compile(module, function, &options).map_err(|e| match e {
+        CompileError::Pass(PassError::Failed { pass, diagnostics, .. }) => {
+            let all: Vec<String> = diagnostics.iter().map(|d| d.message.clone()).collect();
+            format!("{pass}: {}", all.join("; "))
+        }
+        other => other.to_string(),
+    })?;
+    let symbols: Vec<(&str, *const c_void)> = [runtime::pool::symbols(), runtime::library::symbols(), library_symbols()].concat();
+    let jit = Jit::new(&symbols).map_err(|e| e.to_string())?;
+    for (_, object) in &made.objects {
+        jit.add_object(object).map_err(|e| e.to_string())?;
+    }
+    let bytes = |b: &[u8]| -> Result<Bytes, String> {
+        let mut buffer = Buffer::zeroed(b.len()).map_err(|e| e.to_string())?;
+        buffer.bytes_mut().copy_from_slice(b);
+        Ok(Bytes::owned(buffer))
+    };
+    let jit = std::sync::Arc::new(jit);
+    let join = |program: Program, packed: &[Bytes]| -> Result<Loaded, String> {
+        let memory = program.globals.iter().map(|g| match (&g.data, g.result(), globals.get(&g.name)) {
+            (Some(data), ..) => bytes(data),
+            (None, Some(n), _) => packed.get(n).cloned().ok_or_else(|| format!("@{} is not prepared", g.name)),
+            (None, None, Some(t)) => bytes(&t.dtype().encode(t)),
+            (None, None, None) => Err(format!("@{} has no value", g.name)),
+        });
+        let memory = memory.collect::<Result<Vec<_>, _>>()?;
+        let entry = jit.lookup(&program.entry.main).map_err(|e| e.to_string())?;
+        // SAFETY: the entry is the program's own, and the linker that holds its code goes with it.
+        unsafe {
+            let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
+            Loaded::new(program, entry, Box::new(jit.clone()), memory).map_err(|e| e.to_string())
+        }
+    };
+    let packed = match &made.program.prepare {
+        Some(prepare) => join(Program::clone(prepare), &[])?.results(2).map_err(|e| e.to_string())?,
+        None => vec![],
+    };
+    join(made.program, &packed)
+}
+
+/// One call. Results start as bytes that show what is not written.
+pub fn call(program: &Loaded, inputs: &[Tensor], threads: usize) -> Result<Vec<Tensor>, String> {
+    Pool::configure(threads);
+    let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
+    let views = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b));
+    let views = views.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+    let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
+    let shapes = program.output_shapes(&shapes).map_err(|e| e.to_string())?;
+    let dtypes: Vec<_> = program.program().outputs.iter().map(|o| kiln::dialects::value::DType::from_name(&o.dtype)).collect();
+    let dtypes = dtypes.into_iter().collect::<Option<Vec<_>>>().ok_or("an unknown dtype")?;
+    let size = |(shape, d): (&Vec<usize>, &kiln::dialects::value::DType)| shape.iter().product::<usize>() * d.byte_size();
+    let mut results: Vec<Vec<u8>> = shapes.iter().zip(&dtypes).map(|x| vec![0xa5; size(x)]).collect();
+    let outs = results.iter_mut().zip(&shapes).zip(&dtypes).map(|((b, s), d)| ViewMut::new(d.name(), s, b));
+    let mut outs = outs.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+    program.call(&views, &mut outs, threads).map_err(|e| e.to_string())?;
+    results.iter().zip(&shapes).zip(&dtypes).map(|((b, s), d)| d.decode(s, b)).collect()
+}
+
+/// Makes a function return some of its results only.
+pub fn keep_results(func: Op, kept: &[usize]) {
+    let block = func.regions()[0].first().expect("a body");
+    let end = block.terminator().expect("a return");
+    let all = end.operands();
+    let values: Vec<Value> = kept.iter().map(|i| all[*i]).collect();
+    Builder::before(end).expect("in a block").ret(&values).expect("a return");
+    end.erase();
+    let inputs: Vec<Type> = block.args().iter().map(|v| v.ty()).collect();
+    let results: Vec<Type> = values.iter().map(|v| v.ty()).collect();
+    func.set_attr("function_type", Attr::ty(Type::function(func.ctx(), &inputs, &results)));
+    assert!(results.iter().all(|t| tensor_type(*t).is_ok()));
+}

@@ -1,0 +1,78 @@
+// Functions compiled to machine code against the interpreter.
+
+// CASE: groups of several channels
+func.func @f(%x: tensor<2x6x9xf32>, %w: tensor<4x3x3xf32>) -> tensor<2x4x7xf32> {
+  %0 = kiln.convolution %x, %w strides = [1] pad = [0] x [0] dilation = [1] {groups = 2 : i64} : tensor<2x6x9xf32>, tensor<4x3x3xf32>
+  return %0 : tensor<2x4x7xf32>
+}
+
+// -----
+
+// CASE: groups of one channel with several filters each, and an epilogue
+func.func @f(%x: tensor<2x3x6x5xf16>, %w: tensor<6x1x3x2xf16>) -> tensor<2x6x3x4xf16> {
+  %0 = kiln.convolution %x, %w strides = [2, 1] pad = [1, 0] x [1, 0] dilation = [1, 1] {groups = 3 : i64} : tensor<2x3x6x5xf16>, tensor<6x1x3x2xf16>
+  %1 = kiln.tanh %0 : tensor<2x6x3x4xf16>
+  return %1 : tensor<2x6x3x4xf16>
+}
+
+// -----
+
+// CASE: transposed, with groups, over a dynamic size
+func.func @f(%x: tensor<2x4x?xf32>, %w: tensor<4x3x3xf32>) -> tensor<2x6x?xf32> {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [2, 4, %n] : tensor<2x4x?xf32>
+  %0 = kiln.convolution transposed %x, %w strides = [2] pad = [1] x [1] dilation = [1] {groups = 2 : i64} : tensor<2x4x?xf32>, tensor<4x3x3xf32>
+  return %0 : tensor<2x6x?xf32>
+}
+
+// -----
+
+// CASE: integer powers
+func.func @f(%a: tensor<17xi32>, %b: tensor<17xi8>, %u: tensor<5xui8>, %l: tensor<9xi64>) -> (tensor<17xi32>, tensor<17xi8>, tensor<5xui8>, tensor<9xi64>, tensor<17xi8>) {
+  %n = kiln.constant dense<[-3, -2, -1, 0, 1, 2, 3, 7, -128, 127, 5, 6, 4, 8, 9, 30, 31]> : tensor<17xi8>
+  %m = kiln.convert %n : tensor<17xi8> to i32
+  %0 = kiln.pow %m, %a : tensor<17xi32>
+  %1 = kiln.pow %b, %n : tensor<17xi8>
+  %2 = kiln.pow %u, %u : tensor<5xui8>
+  %e = kiln.splat [9], 63 : i64
+  %3 = kiln.pow %l, %e : tensor<9xi64>
+  %4 = kiln.pow %n, %b : tensor<17xi8>
+  return %0, %1, %2, %3, %4 : tensor<17xi32>, tensor<17xi8>, tensor<5xui8>, tensor<9xi64>, tensor<17xi8>
+}
+
+// -----
+
+// CASE: padding by dynamic amounts
+func.func @f(%y: tensor<2x?xf32>, %z: tensor<?xf32>) -> tensor<2x?xf32> {
+  %n = kiln.sym @n
+  %m = kiln.sym @m
+  kiln.bind_shape %y, [2, %n] : tensor<2x?xf32>
+  kiln.bind_shape %z, [%m] : tensor<?xf32>
+  %four = kiln.splat [], 4.0 : f32
+  %0 = kiln.pad %y, %four low = [0, %m] high = [0, 2] : tensor<2x?xf32>, tensor<f32>
+  return %0 : tensor<2x?xf32>
+}
+
+// -----
+
+// CASE: f64 to 16 bits is rounded once
+func.func @f(%x: tensor<17xf64>) -> (tensor<17xf16>, tensor<17xbf16>) {
+  %0 = kiln.convert %x : tensor<17xf64> to f16
+  %1 = kiln.convert %x : tensor<17xf64> to bf16
+  return %0, %1 : tensor<17xf16>, tensor<17xbf16>
+}
+
+// -----
+
+// CASE: library ops on dynamic sizes, with results that nobody reads
+func.func @f(%x: tensor<?x17xbf16>, %i: tensor<3xi64>, %key: tensor<2xi64>) -> (tensor<?x17xi64>, tensor<?x2xbf16>, tensor<?x17xbf16>, tensor<?x17xbf16>, tensor<?x17xf16>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 17] : tensor<?x17xbf16>
+  %0, %1 = kiln.sort %x axis = 0 : tensor<?x17xbf16>
+  %2, %3 = kiln.top_k %x axis = 1 k = 2 : tensor<?x17xbf16>
+  %4 = kiln.gather %x[%i] dims = [0] : tensor<?x17xbf16>[tensor<3xi64>]
+  %5 = kiln.scatter add %x[%i], %4 dims = [0] : tensor<?x17xbf16>[tensor<3xi64>], tensor<3x17xbf16>
+  %6 = kiln.cumulative sum %x axis = 0 : tensor<?x17xbf16>
+  %7 = kiln.random_normal %key sizes = [%n, 17] : f16
+  return %1, %2, %5, %6, %7 : tensor<?x17xi64>, tensor<?x2xbf16>, tensor<?x17xbf16>, tensor<?x17xbf16>, tensor<?x17xf16>
+}

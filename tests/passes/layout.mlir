@@ -1,0 +1,96 @@
+// RUN: kiln-layout{flops=0}
+
+// One transpose in front, one behind; the residual is added with channels last.
+// CASE: residual_block
+// CHECK: kiln.memory_format = "channels last"
+// CHECK: kiln.pad %
+// CHECK: permutation = [0, 3, 1, 2]
+module {
+  kiln.global "private" @w : tensor<2x2x3x3xf32> from "w#w"
+  kiln.global "private" @b : tensor<2xf32> from "w#b"
+  func.func @main(%x: tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32> {
+    %w = kiln.get_global @w : tensor<2x2x3x3xf32>
+    %b = kiln.get_global @b : tensor<2xf32>
+    %zero = kiln.splat [], 0.0 : f32
+    %zeros = kiln.splat [1, 2, 4, 4], 0.0 : f32
+    %bias = kiln.broadcast_in_dim %b dims = [1] sizes = [1, 2, 4, 4] : tensor<2xf32>
+    %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1] : tensor<1x2x4x4xf32>, tensor<f32>
+    %0 = kiln.convolution %p, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x6x6xf32>, tensor<2x2x3x3xf32>
+    %1 = kiln.add %0, %bias : tensor<1x2x4x4xf32>
+    %2 = kiln.max %1, %zeros : tensor<1x2x4x4xf32>
+    %q = kiln.pad %2, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1] : tensor<1x2x4x4xf32>, tensor<f32>
+    %3 = kiln.convolution %q, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x6x6xf32>, tensor<2x2x3x3xf32>
+    %4 = kiln.add %3, %x : tensor<1x2x4x4xf32>
+    return %4 : tensor<1x2x4x4xf32>
+  }
+}
+
+// -----
+// Pools, concatenation along channels, and a mean over height and width, which nothing need be turned for.
+// CASE: pool_concat_and_mean
+// CHECK: axis = 3
+// CHECK: window = [1, 2, 2, 1]
+// CHECK: kiln.reduce sum
+module {
+  kiln.global "private" @w : tensor<3x2x1x1xf32> from "w#w"
+  func.func @main(%x: tensor<2x2x4x4xf32>) -> tensor<2x5xf32> {
+    %w = kiln.get_global @w : tensor<3x2x1x1xf32>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x2x4x4xf32>, tensor<3x2x1x1xf32>
+    %1 = kiln.concat %0, %x axis = 1 : tensor<2x3x4x4xf32>, tensor<2x2x4x4xf32>
+    %2 = kiln.reduce_window max %1 window = [1, 1, 2, 2] strides = [1, 1, 2, 2] pad = [0, 0, 0, 0] x [0, 0, 0, 0] dilation = [1, 1, 1, 1] : tensor<2x5x4x4xf32>
+    %3 = kiln.reduce sum %2 dims = [2, 3] : tensor<2x5x2x2xf32>
+    return %3 : tensor<2x5xf32>
+  }
+}
+
+// -----
+// A gate of one value per channel, as in squeeze and excitation, around a depthwise convolution.
+// CASE: gate
+// CHECK: groups = 4 : i64
+module {
+  kiln.global "private" @d : tensor<4x1x2x2xf32> from "w#d"
+  kiln.global "private" @w : tensor<4x4x1x1xf32> from "w#w"
+  func.func @main(%x: tensor<2x4x3x3xf32>) -> tensor<2x4x2x2xf32> {
+    %d = kiln.get_global @d : tensor<4x1x2x2xf32>
+    %w = kiln.get_global @w : tensor<4x4x1x1xf32>
+    %0 = kiln.convolution %x, %d strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 4 : i64} : tensor<2x4x3x3xf32>, tensor<4x1x2x2xf32>
+    %1 = kiln.reduce sum %0 dims = [2, 3] : tensor<2x4x2x2xf32>
+    %2 = kiln.reshape %1 sizes = [2, 4, 1, 1] : tensor<2x4xf32>
+    %3 = kiln.convolution %2, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x4x1x1xf32>, tensor<4x4x1x1xf32>
+    %4 = kiln.broadcast_in_dim %3 dims = [0, 1, 2, 3] sizes = [2, 4, 2, 2] : tensor<2x4x1x1xf32>
+    %5 = kiln.mul %0, %4 : tensor<2x4x2x2xf32>
+    return %5 : tensor<2x4x2x2xf32>
+  }
+}
+
+// -----
+// Patches of an image to a sequence: the order of memory is right already.
+// CASE: patches
+// CHECK: kiln.reshape
+// CHECK: permutation = [0, 2, 1]
+module {
+  kiln.global "private" @w : tensor<5x3x2x2xf32> from "w#w"
+  func.func @main(%x: tensor<2x3x4x4xf32>) -> (tensor<2x4x5xf32>, tensor<2x5x4xf32>) {
+    %w = kiln.get_global @w : tensor<5x3x2x2xf32>
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x4x4xf32>, tensor<5x3x2x2xf32>
+    %1 = kiln.reshape %0 sizes = [2, 5, 4] : tensor<2x5x2x2xf32>
+    %2 = kiln.transpose %1 permutation = [0, 2, 1] : tensor<2x5x4xf32>
+    %3 = kiln.reduce sum %0 dims = [3] : tensor<2x5x2x2xf32>
+    %4 = kiln.concat %3, %3 axis = 2 : tensor<2x5x2xf32>, tensor<2x5x2xf32>
+    return %2, %4 : tensor<2x4x5xf32>, tensor<2x5x4xf32>
+  }
+}
+
+// -----
+// CASE: too_little_work
+// RUN: kiln-layout
+// CHECK: kiln.memory_format = "as given: convolutions with frozen weights have 0 flops
+// CHECK-NOT: kiln.transpose
+module {
+  kiln.global "private" mutable @w : tensor<2x2x1x1xf32> from "w#w"
+  func.func @main(%x: tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32> {
+    %w = kiln.get_global mutable @w : tensor<2x2x1x1xf32>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>
+    return %0 : tensor<1x2x2x2xf32>
+  }
+}

@@ -1,0 +1,83 @@
+// RUN: kiln-pack{block=4 depth=2},cse,kiln-freeze
+
+// CASE: whole_blocks
+// CHECK: kiln.pack = "in blocks of 4 columns"
+// CHECK: @frozen_0 : tensor<2x3x4xf32>
+module {
+  kiln.global "private" @w : tensor<3x8xf32> from "w#w"
+  func.func @main(%x: tensor<2x3xf32>) -> tensor<2x8xf32> {
+    %w = kiln.get_global @w : tensor<3x8xf32>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<2x3xf32>, tensor<3x8xf32>
+    return %0 : tensor<2x8xf32>
+  }
+}
+
+// -----
+// The last block is filled up; the reader's slice leaves that out.
+// CASE: columns_left_over
+// CHECK: kiln.pad
+// CHECK: kiln.slice
+module {
+  kiln.global "private" @w : tensor<3x7xf32> from "w#w"
+  func.func @main(%x: tensor<2x3xf32>) -> tensor<2x7xf32> {
+    %w = kiln.get_global @w : tensor<3x7xf32>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<2x3xf32>, tensor<3x7xf32>
+    return %0 : tensor<2x7xf32>
+  }
+}
+
+// -----
+// Tied weights: the table of embeddings is read as it is, the head by blocks; and the head twice from one copy.
+// CASE: transposed_and_tied
+// CHECK: kiln.gather %
+// CHECK: @frozen_0 : tensor<2x3x4xf32>
+// CHECK-NOT: @frozen_1
+module {
+  kiln.global "private" @w : tensor<8x3xf32> from "w#w"
+  func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x3xf32>) {
+    %w = kiln.get_global @w : tensor<8x3xf32>
+    %i = kiln.convert %x : tensor<2x3xf32> to i64
+    %j = kiln.reduce max %i dims = [1] : tensor<2x3xi64>
+    %low = kiln.splat [2], 0 : i64
+    %high = kiln.splat [2], 7 : i64
+    %k = kiln.clamp %j, %low, %high : tensor<2xi64>
+    %e = kiln.gather %w[%k] dims = [0] : tensor<8x3xf32> [tensor<2xi64>]
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<2x3xf32>, tensor<8x3xf32>
+    %1 = kiln.dot_general %e, %w batch = [] x [] contract = [1] x [1] : tensor<2x3xf32>, tensor<8x3xf32>
+    return %0, %1, %e : tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x3xf32>
+  }
+}
+
+// -----
+// CASE: too_small_and_not_frozen
+// CHECK: kiln.pack = "as it is: 2 columns are fewer than 4"
+// CHECK-NOT: @prepare
+module {
+  kiln.global "private" @w : tensor<3x2xf32> from "w#w"
+  kiln.global "private" mutable @m : tensor<3x8xf32> from "w#m"
+  func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x2xf32>, tensor<2x8xf32>) {
+    %w = kiln.get_global @w : tensor<3x2xf32>
+    %m = kiln.get_global mutable @m : tensor<3x8xf32>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<2x3xf32>, tensor<3x2xf32>
+    %1 = kiln.dot_general %x, %m batch = [] x [] contract = [1] x [0] : tensor<2x3xf32>, tensor<3x8xf32>
+    return %0, %1 : tensor<2x2xf32>, tensor<2x8xf32>
+  }
+}
+
+// -----
+// Windows before channels, blocks of output channels last; each channel of the depthwise one lies beside the next.
+// CASE: convolutions_with_channels_last
+// RUN: kiln-layout{flops=0},kiln-pack{block=4 depth=2},cse,kiln-freeze
+// CHECK: @frozen_0 : tensor<2x2x2x3x4xf32>
+// CHECK: @frozen_1 : tensor<2x2x1x8xf32>
+module {
+  kiln.global "private" @w : tensor<8x3x2x2xf32> from "w#w"
+  kiln.global "private" @d : tensor<8x1x2x2xf32> from "w#d"
+  func.func @main(%x: tensor<1x3x4x4xf32>) -> tensor<1x8x2x2xf32> {
+    %w = kiln.get_global @w : tensor<8x3x2x2xf32>
+    %d = kiln.get_global @d : tensor<8x1x2x2xf32>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x4x4xf32>, tensor<8x3x2x2xf32>
+    %1 = kiln.convolution %0, %d strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 8 : i64} : tensor<1x8x3x3xf32>, tensor<8x1x2x2xf32>
+    return %1 : tensor<1x8x2x2xf32>
+  }
+}

@@ -1,0 +1,65 @@
+//! The `kiln` binary.
+use super::models;
+use std::process::{Command, Output};
+
+fn kiln(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).current_dir(models()).env("KILN_CACHE_DIR", "off").output().expect("it runs")
+}
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn run_reports_one_screen_and_compares() {
+    let out = kiln(&["run", "mlp.pt2", "--inputs", "mlp.safetensors", "--expect", "mlp.safetensors", "--repeat", "3"]);
+    let all = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{all}{}", text(&out.stderr));
+    for part in ["launches of", "contract", "compiled in", "median of 3 calls", "output_0: ok", "agrees with PyTorch"] {
+        assert!(all.contains(part), "no '{part}' in\n{all}");
+    }
+    assert!(all.lines().count() < 40, "{all}");
+    // Another model's results are not this one's.
+    let out = kiln(&["run", "mlp.pt2", "--inputs", "mlp.safetensors", "--expect", "lenet.safetensors"]);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stdout));
+}
+
+#[test]
+fn made_up_inputs_json_and_outputs() {
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("out.safetensors");
+    let out = kiln(&["run", "lenet.pt2", "--json", "--repeat", "1", "--threads", "1", "--outputs", to.to_str().unwrap()]);
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert!(json["kernels"].as_array().is_some_and(|k| !k.is_empty()) && json["median_us"].as_f64().is_some_and(|t| t > 0.0), "{json}");
+    assert!(to.exists());
+}
+
+#[test]
+fn packages_and_the_other_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let package = dir.path().join("mlp.kpkg");
+    let (package, svg) = (package.to_str().unwrap(), dir.path().join("g.svg"));
+    assert_eq!(kiln(&["compile", "mlp.pt2", "-o", package]).status.code(), Some(0));
+    assert!(text(&kiln(&["inspect", package]).stdout).contains("input x: f32 [s77, 64]"));
+    let explained = kiln(&["explain", "mlp.pt2", "--svg", svg.to_str().unwrap()]);
+    assert!(text(&explained.stdout).contains("not fused: "), "{}", text(&explained.stdout));
+    assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
+    assert!(text(&kiln(&["doctor"]).stdout).contains("processor: "));
+    assert!(text(&kiln(&["ops", "--coverage"]).stdout).contains("aten.linear.default"));
+    assert!(text(&kiln(&["bench", "mlp.pt2", "--seconds", "0.01"]).stdout).contains("median"));
+}
+
+#[test]
+fn exit_codes() {
+    let code = |args: &[&str]| kiln(args).status.code();
+    assert_eq!(code(&["run", "nothing.pt2"]), Some(2));
+    assert_eq!(code(&["run"]), Some(2));
+    assert_eq!(code(&["run", "mlp.pt2", "--device", "tpu"]), Some(2));
+    assert_eq!(code(&["--version"]), Some(0));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("if.mlir");
+    let source = "func.func @main(%c: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = kiln.if %c : tensor<i1> -> tensor<2xf32> {\n    kiln.yield %x : tensor<2xf32>\n  } else {\n    kiln.yield %x : tensor<2xf32>\n  }\n  return %0 : tensor<2xf32>\n}";
+    std::fs::write(&path, source).unwrap();
+    let out = kiln(&["run", path.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("if.mlir:2:"), "{}", text(&out.stderr));
+}

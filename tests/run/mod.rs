@@ -1,0 +1,176 @@
+//! Models from a file to a call on the host: results against PyTorch's, the cache, packages, refusals, threads, and the command line.
+mod command;
+mod refused;
+
+use kiln::{
+    Executable, Options,
+    dialects::value::Tensor,
+    load,
+    model::CachePolicy,
+    opt::tensors::{self, Tensors},
+    runtime::{View, ViewMut},
+    tolerance,
+};
+use std::path::{Path, PathBuf};
+
+/// The archives with PyTorch's results that the project holds; the second file has other sizes than the exported ones.
+const MODELS: &[(&str, &[&str])] = &[
+    ("mlp", &["mlp", "mlp.other"]),
+    ("mlp.core", &["mlp"]),
+    ("lenet", &["lenet", "lenet.other"]),
+    ("elementwise", &["elementwise"]),
+    ("gpt2_tiny", &["gpt2_tiny", "gpt2_tiny.other"]),
+    ("lenet.core", &["lenet"]),
+    ("bert_tiny", &["bert_tiny"]),
+    ("bert_tiny.core", &["bert_tiny"]),
+    ("mobilenetv3_small", &["mobilenetv3_small"]),
+];
+
+fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
+}
+
+fn options(threads: usize) -> Options {
+    Options { threads, cache: CachePolicy::Off, ..Options::default() }
+}
+
+fn file(name: &str) -> Tensors {
+    tensors::read(&models().join(format!("{name}.safetensors")), |_| true).unwrap_or_else(|e| panic!("{name}: {}", e.message))
+}
+
+fn agree(exe: &Executable, data: &Tensors, what: &str) {
+    let inputs: Vec<&Tensor> = tensors::numbered(data, "input_").into_iter().map(|(_, t)| t).collect();
+    let results = exe.call_values(&inputs).unwrap_or_else(|e| panic!("{what}: {e}"));
+    for (i, want) in tensors::numbered(data, "output_") {
+        let c = tolerance::compare(&results[i], want).unwrap_or_else(|e| panic!("{what}: output {i} {e}"));
+        assert!(c.ok, "{what}: output {i}: {c}");
+    }
+}
+
+#[test]
+fn real_models_give_pytorchs_results() {
+    for (model, inputs) in MODELS {
+        crate::watchdog::arm();
+        let exe = load(models().join(format!("{model}.pt2"))).unwrap().compile(&options(2)).unwrap_or_else(|e| panic!("{model}: {e}"));
+        let alone = load(models().join(format!("{model}.pt2"))).unwrap().compile(&options(1)).unwrap();
+        for data in *inputs {
+            agree(&exe, &file(data), &format!("{model}, {data}, 2 threads"));
+            agree(&alone, &file(data), &format!("{model}, {data}, 1 thread"));
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let data = file("bert_tiny");
+    let inputs: Vec<&Tensor> = tensors::numbered(&data, "input_").into_iter().map(|(_, t)| t).collect();
+    let of = |threads| {
+        let exe = load(models().join("bert_tiny.pt2")).unwrap().compile(&options(threads)).unwrap();
+        exe.call_values(&inputs).unwrap()
+    };
+    let (one, two, three) = (of(1), of(2), of(3));
+    assert!(one == two && two == three);
+}
+
+#[test]
+fn a_program_is_called_from_many_threads() {
+    let exe = load(models().join("mlp.pt2")).unwrap().compile(&options(2)).unwrap();
+    let data = file("mlp");
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| (0..50).for_each(|i| agree(&exe, &data, &format!("call {i}"))));
+        }
+    });
+    assert!(exe.arena_bytes() > 0);
+}
+
+#[test]
+fn the_second_process_starts_warm_and_a_damaged_cache_is_rebuilt() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { cache: CachePolicy::Dir(dir.path().into()), ..options(2) };
+    let model = || load(models().join("mlp.pt2")).unwrap().compile(&options).unwrap();
+    let (cold, data) = (model(), file("mlp"));
+    assert!(cold.times().compile.as_ref().is_some_and(|c| c.cached == 0 && c.kernel_count > 0));
+    let warm = model();
+    assert!(warm.times().compile.is_none());
+    agree(&warm, &data, "from the cache");
+    let entries: Vec<PathBuf> = walk(dir.path());
+    assert!(entries.len() > 3, "{entries:?}");
+    // Every entry is cut in half: nothing is trusted, and the result is right all the same.
+    for e in &entries {
+        let bytes = std::fs::read(e).unwrap();
+        std::fs::write(e, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let rebuilt = model();
+    assert!(rebuilt.times().compile.as_ref().is_some_and(|c| c.cached == 0));
+    agree(&rebuilt, &data, "after damage");
+    // Kernels survive the loss of the program.
+    let is_program = |p: &PathBuf| std::fs::read(p).unwrap().windows(13).any(|w| w == b"manifest.json");
+    let program = walk(dir.path()).into_iter().find(is_program).unwrap();
+    std::fs::remove_file(program).unwrap();
+    let again = model();
+    assert!(again.times().compile.as_ref().is_some_and(|c| c.cached == c.kernel_count));
+    agree(&again, &data, "from cached kernels");
+}
+
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let mut all = vec![];
+    for e in std::fs::read_dir(dir).unwrap().flatten() {
+        if e.path().is_dir() { all.extend(walk(&e.path())) } else { all.push(e.path()) }
+    }
+    all
+}
+
+#[test]
+fn a_package_runs_where_its_weights_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let exe = load(models().join("lenet.pt2")).unwrap().compile(&options(2)).unwrap();
+    let path = dir.path().join("lenet.kpkg");
+    exe.package().save(&path).unwrap();
+    let missing = load(&path).unwrap().compile(&options(2)).err().expect("no weights here").to_string();
+    assert!(missing.contains("lenet.pt2"), "{missing}");
+    std::fs::copy(models().join("lenet.pt2"), dir.path().join("lenet.pt2")).unwrap();
+    let packed = load(&path).unwrap().compile(&options(2)).unwrap();
+    assert!(packed.times().compile.is_none());
+    agree(&packed, &file("lenet"), "a package");
+}
+
+#[test]
+fn inputs_of_any_strides_are_right() {
+    let exe = load(models().join("mlp.pt2")).unwrap().compile(&options(1)).unwrap();
+    let data = file("mlp");
+    let x = &data["input_0"];
+    let want = exe.call_values(&[x]).unwrap();
+    let (n, m) = (x.shape()[0], x.shape()[1]);
+    let bytes = x.dtype().encode(x);
+    let row = |i: usize, j: usize| &bytes[4 * (i * m + j)..4 * (i * m + j) + 4];
+    // Column-major, and row-major with a gap behind each row.
+    let columns: Vec<u8> = (0..m).flat_map(|j| (0..n).flat_map(move |i| row(i, j).to_vec())).collect();
+    let gaps: Vec<u8> = (0..n).flat_map(|i| (0..m + 3).flat_map(move |j| if j < m { row(i, j).to_vec() } else { vec![0xff; 4] })).collect();
+    for (memory, strides) in [(&columns, [1, n as isize]), (&gaps, [m as isize + 3, 1])] {
+        let shape = [n, m];
+        // SAFETY: the strides reach exactly what was written above.
+        let view = unsafe { View::strided("f32", &shape, &strides, memory.as_ptr()) };
+        let mut out = vec![0xa5u8; n * 10 * 4];
+        let out_shape = [n, 10];
+        exe.call(&[view], &mut [ViewMut::new("f32", &out_shape, &mut out).unwrap()]).unwrap();
+        assert_eq!(out, want[0].dtype().encode(&want[0]), "{strides:?}");
+    }
+}
+
+/// The passes between two levels on a file's IR, by the tool that people debug with.
+#[test]
+fn every_level_down_to_program_runs() {
+    for level in ["graph", "prims", "kernels", "linalg", "scheduled", "tiled", "program"] {
+        for model in ["mlp", "lenet", "gpt2_tiny"] {
+            let run = |args: &[&str]| {
+                let out =
+                    std::process::Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).current_dir(models()).output().expect("it runs");
+                (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+            };
+            let (archive, data) = (format!("{model}.pt2"), format!("{model}.safetensors"));
+            let (code, text) = run(&[&archive, &format!("--to={level}"), "--execute", "--inputs", &data, "--check"]);
+            assert_eq!(code, Some(0), "{model} at {level}: {text}");
+        }
+    }
+}
