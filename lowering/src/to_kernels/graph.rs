@@ -166,6 +166,7 @@ impl Graph<'_> {
             return Ok(Role::Inner);
         }
         Ok(match kind {
+            Transpose if turns(op).is_some_and(|o| o.kind() == Some(Attention)) => Role::Compute(Class::Attention),
             Transpose if turns(op).is_some() => Role::Compute(Class::Contract),
             GetGlobal => Role::Stored,
             Constant => {
@@ -225,7 +226,7 @@ impl Graph<'_> {
                 }
                 Role::Library => must.extend(op.operands()),
                 // A bias is read once per score, as an element-wise operand is.
-                Role::Compute(Class::Attention) => must.extend(op.operands().into_iter().take(3).map(base)),
+                Role::Compute(Class::Attention) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().take(3).map(base)),
                 Role::Compute(Class::Contract) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().map(base)),
                 Role::Compute(Class::Pointwise) if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) => {
                     must.insert(base(op.operand(0)));
@@ -365,17 +366,17 @@ fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
     }
 }
 
-/// The transpose that a contraction writes its result through: its only reader, if whole vectors stay together or channels come last.
+/// The transpose that a contraction, or an attention, writes its result through: its only reader, if whole vectors stay together or channels come last.
 pub fn turned(op: Op) -> Option<Op> {
     let contracts = match op.kind()? {
-        OpKind::DotGeneral => true,
+        OpKind::DotGeneral | OpKind::Attention => true,
         OpKind::Convolution => contracts(op),
         _ => false,
     };
     let [(reader, _)] = op.result(0).uses()[..] else { return None };
     let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
     let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
-    let fits = if op.kind() == Some(OpKind::DotGeneral) { last } else { permutation == CHANNELS_LAST };
+    let fits = if op.kind() == Some(OpKind::Convolution) { permutation == CHANNELS_LAST } else { last };
     fits.then_some(reader)
 }
 

@@ -6,7 +6,6 @@
 use super::graph::{Class, Graph, Leaf, turns};
 use kiln_dialects::{
     ir::{Attr, Value},
-    ops::OpKind,
     sym::Dim as SymDim,
 };
 use kiln_passes::decompose::NOT_FUSED;
@@ -23,7 +22,7 @@ pub enum Kind {
     Reduce,
     /// A contraction with its epilogue.
     Contract,
-    /// Attention, with a transposition of its result.
+    /// Attention.
     Attention,
     /// One op.
     Single,
@@ -160,7 +159,7 @@ impl Decide<'_> {
                 (self.groups.len() - 1, if node.class == Class::Reduce { Form::Reduced } else { Form::Full })
             }
         };
-        let whole = node.value.def().and_then(|o| o.attr(NOT_FUSED)).and_then(Attr::as_string);
+        let whole = node.value.def().and_then(|o| turns(o).unwrap_or(o).attr(NOT_FUSED)).and_then(Attr::as_string);
         let group = &mut self.groups[g];
         group.reasons.extend(reasons);
         group.reasons.extend(whole);
@@ -199,8 +198,7 @@ impl Decide<'_> {
             (Class::Contract | Class::Attention | Class::Single, _) => {
                 return Err("a contraction or a whole-tensor op starts a kernel".into());
             }
-            (Class::Pointwise, Kind::Attention) if self.moves_result(n, g) => return Ok((Kind::Attention, Form::Full)),
-            (_, Kind::Attention) => return Err("only a transposition of the whole result follows in its kernel".into()),
+            (_, Kind::Attention) => return Err("rows of its result are finished in pieces".into()),
             (_, Kind::Single) => return Err("that is a whole-tensor op".into()),
             (Class::Pointwise, Kind::Rows | Kind::Reduce) if dims == stay && stay != group.dims => (group.kind, Form::Reduced),
             (Class::Pointwise, Kind::Pointwise | Kind::Contract | Kind::Rows) if dims == group.dims => (group.kind, Form::Full),
@@ -235,14 +233,6 @@ impl Decide<'_> {
             }
         }
         Ok(result)
-    }
-
-    /// Whether a node is a transposition of an attention that nothing else reads, so that it says only where the result is written.
-    fn moves_result(&self, n: usize, g: usize) -> bool {
-        let op = self.graph.nodes[n].value.def().filter(|o| o.kind() == Some(OpKind::Transpose));
-        let first = self.groups[g].nodes.first().map(|m| self.graph.nodes[*m].value);
-        let alone = |v: Value| v.uses().len() == 1 && self.groups[g].nodes.len() == 1;
-        op.is_some_and(|o| Some(o.operand(0)) == first && alone(o.operand(0)))
     }
 
     /// Whether a leaf's position is the loops `over`, in order.

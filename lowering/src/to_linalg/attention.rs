@@ -6,7 +6,7 @@ use super::{
     scalar::{storage, wide},
     stage::{Contraction, contract},
 };
-use crate::{host::kernel::CAUSAL, index::Ix};
+use crate::{host::kernel::CAUSAL, index::Ix, to_kernels::graph::turned};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// The loops that all stages share: batch and heads, in two if several query heads share a key head.
@@ -173,12 +173,8 @@ fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4], loops: usize) -> Vec<
 
 /// The value to store and the loops that index it in the order of memory.
 fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>), String> {
-    let own = op.result(0);
-    let moved = match own.uses().as_slice() {
-        [(user, _)] => Transpose::of(*user).map(|t| (user.result(0), t.permutation)),
-        _ => None,
-    };
-    let (value, permutation) = moved.unwrap_or((own, vec![0, 1, 2, 3]));
+    let moved = turned(op).and_then(|t| Some((t.result(0), Transpose::of(t)?.permutation)));
+    let (value, permutation) = moved.unwrap_or((op.result(0), vec![0, 1, 2, 3]));
     // Heads are one loop or two.
     let loops = [vec![0], (1..outer).collect(), vec![outer], vec![outer + 1]];
     let order = permutation.iter().map(|p| loops.get(*p as usize).cloned().ok_or("has a transposition of other rank"));

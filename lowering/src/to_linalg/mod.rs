@@ -134,8 +134,6 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         if kind == OpKind::Attention {
             let (v, made) = attention::attention(&k, op).map_err(fail)?;
             k.keep(v, made);
-        } else if op.results().iter().all(|v| k.stored(*v).is_some()) {
-            // The transposition that an attention has written itself.
         } else if is_stage(kind) {
             let made = stage(&k, op).map_err(fail)?;
             let stored = turned(op).unwrap_or(op);

@@ -11,6 +11,7 @@ pub fn attention(k: &Kernel, a: &Attention, m: &Machine) -> Option<Schedule> {
     // Few queries fill few vectors.
     let mut n = queries.known().map_or(2, |q| (q + lanes - 1) / lanes).clamp(1, 2);
     let rows = |n: i64, of: Option<i64>| {
+        // Running values take most registers; what is divided evenly leaves no rest.
         let most = (registers - 4) / n - if registers == 32 { 2 } else { 0 };
         let most = most.clamp(1, 12);
         of.and_then(|of| (most.min(8)..=most).rev().find(|t| of % t == 0)).unwrap_or(most.min(8))
@@ -21,7 +22,8 @@ pub fn attention(k: &Kernel, a: &Attention, m: &Machine) -> Option<Schedule> {
         n = 1;
     }
     let (at_once, columns) = (rows(n, keys.known().filter(|k| *k <= 1024)), rows(n, Some(a.columns)));
-    let mut block = (128 / at_once).max(1) * at_once;
+    let most = keys.known().unwrap_or(128).clamp(1, 128);
+    let mut block = (most + at_once - 1) / at_once * at_once;
     while bytes(n, block) > SCRATCH && block > at_once {
         block -= at_once;
     }
