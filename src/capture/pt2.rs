@@ -21,9 +21,7 @@ pub fn graph_bytes(path: &Path) -> Result<Vec<u8>, CaptureError> {
     let mut zip = zip::ZipArchive::new(std::io::BufReader::new(file)).map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
     let json = zip.file_names().find(|n| n.ends_with("models/model.json")).map(str::to_string);
     let json = json.ok_or_else(|| fail("has no models/model.json: is it from torch.export.save?".into()))?;
-    let mut out = vec![];
-    zip.by_name(&json).map_err(|e| fail(e.to_string()))?.read_to_end(&mut out).map_err(|e| fail(e.to_string()))?;
-    Ok(out)
+    unpacked(zip.by_name(&json).map_err(|e| fail(e.to_string()))?, MAX_JSON).map_err(fail)
 }
 
 /// The weights of an archive, by name; only their places are read.
@@ -65,10 +63,17 @@ fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError
 }
 
 fn read(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, name: &str) -> Result<Vec<u8>, String> {
+    unpacked(zip.by_name(name).map_err(|e| format!("{name}: {e}"))?, MAX_JSON).map_err(|e| format!("{name}: {e}"))
+}
+
+/// The most that a graph's JSON may unpack to: a hundred times the largest that has been seen.
+const MAX_JSON: u64 = 256 << 20;
+
+/// All bytes of an entry; what its header says of its size is not believed.
+fn unpacked(entry: impl Read, limit: u64) -> Result<Vec<u8>, String> {
     let mut out = vec![];
-    let mut entry = zip.by_name(name).map_err(|e| format!("{name}: {e}"))?;
-    entry.read_to_end(&mut out).map_err(|e| format!("{name}: {e}"))?;
-    Ok(out)
+    entry.take(limit + 1).read_to_end(&mut out).map_err(|e| e.to_string())?;
+    if out.len() as u64 > limit { Err(format!("unpacks to more than {limit} bytes")) } else { Ok(out) }
 }
 
 fn weight(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, map: &Arc<Mmap>, path: &str, entry: &WeightEntry) -> Result<Weight, String> {
@@ -87,4 +92,15 @@ fn weight(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, map: &Arc<Mmap>, pa
     let shape = ints(&meta.sizes)?.into_iter().map(|n| usize::try_from(n).map_err(|_| "has a negative size")).collect::<Result<_, _>>()?;
     let offset = meta.storage_offset["as_int"].as_u64().ok_or("has a symbolic offset")? as usize;
     Weight::mapped(map, start..start.saturating_add(len), dtype(meta.dtype)?, shape, ints(&meta.strides)?, offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_unpacks_without_end_is_refused() {
+        assert_eq!(unpacked(&b"graph"[..], 5), Ok(b"graph".to_vec()));
+        assert_eq!(unpacked(std::io::repeat(0), 1000), Err("unpacks to more than 1000 bytes".into()));
+    }
 }
