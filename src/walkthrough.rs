@@ -101,13 +101,13 @@ pub fn page() -> Result<String, String> {
 /// A function whose name starts so, without the indentation of its first line, cut behind `most` lines.
 fn excerpt(text: &str, function: &str, most: usize) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
-    let is_it = |l: &&str| {
+    let is_it = |l: &str| {
         [format!("func.func @{function}"), format!("llvm.func @{function}"), format!("func.func @kiln_{function}")]
             .iter()
             .any(|p| l.trim_start().starts_with(p))
             && l.trim_end().ends_with('{')
     };
-    let start = lines.iter().position(|l| is_it(&l))?;
+    let start = lines.iter().position(|l| is_it(l))?;
     let indent = lines[start].len() - lines[start].trim_start().len();
     let end = (start + 1..lines.len()).find(|i| lines[*i].starts_with(&format!("{}}}", " ".repeat(indent))))?;
     let mut shown: Vec<&str> = lines[start..=end].iter().map(|l| l.get(indent..).unwrap_or("")).collect();

@@ -69,6 +69,15 @@ fn elementwise(op: Op) -> bool {
         && op.kind() != Some(OpKind::Bitcast)
 }
 
+/// A view; a flattening that is undone is nothing. With one open size at most, equal types are equal sizes.
+fn viewed(b: &Builder, v: Value, sizes: Vec<Size>) -> Result<Value, String> {
+    let Some(inner) = v.def().and_then(Reshape::of).map(|o| o.input) else { return b.add(&Reshape { input: v, sizes }) };
+    let have = inner.ty().dims();
+    let open = have.iter().filter(|d| d.known().is_none()).count();
+    let same = have.len() == sizes.len() && have.iter().zip(&sizes).all(|(d, s)| d.known() == s.known());
+    if same && open <= 1 { Ok(inner) } else { b.add(&Reshape { input: inner, sizes }) }
+}
+
 /// A reshape that takes the first dimension apart and leaves the others as they are.
 struct Split {
     sizes: Vec<Size>,
@@ -98,7 +107,7 @@ impl Split {
             let own = b.sizes_of(dot.lhs)?;
             let (before, behind) = (&own[..free as usize], &own[free as usize + 1..]);
             let sizes = [before, &self.sizes[..self.front], behind].concat();
-            dot.lhs = b.add(&Reshape { input: dot.lhs, sizes })?;
+            dot.lhs = viewed(b, dot.lhs, sizes)?;
             dot.lhs_contract.iter_mut().filter(|d| **d > free).for_each(|d| *d += self.front as i64 - 1);
             return b.add(&dot);
         }
@@ -122,12 +131,7 @@ impl Split {
     }
 
     fn view(&self, b: &Builder, v: Value) -> Result<Value, String> {
-        // A flattening that is undone is nothing.
-        if let Some(inner) = v.def().and_then(Reshape::of) {
-            let back = b.add(&Reshape { input: inner.input, sizes: self.sizes_for(v) })?;
-            return Ok(if back.ty() == inner.input.ty() { inner.input } else { back });
-        }
-        b.add(&Reshape { input: v, sizes: self.sizes_for(v) })
+        viewed(b, v, self.sizes_for(v))
     }
 
     /// The sizes of a view of `v`, whose other dimensions are its own.

@@ -143,10 +143,9 @@ impl Model {
             tracing::warn!(target: "kiln::cache", "{remark}");
         }
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
-        if let (Some(store), Ok(bytes)) = (store, package.to_bytes()) {
-            if let Err(remark) = store.put(&key, &bytes) {
-                tracing::warn!(target: "kiln::cache", "{remark}");
-            }
+        let kept = store.zip(package.to_bytes().ok()).map(|(store, bytes)| store.put(&key, &bytes));
+        if let Some(Err(remark)) = kept {
+            tracing::warn!(target: "kiln::cache", "{remark}");
         }
         times.compile = Some(made.report);
         Ok(package)

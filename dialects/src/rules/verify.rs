@@ -217,8 +217,6 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             want(known, || format!("needs #kiln.schedule<\"strategy\", {{...}}> as kiln.schedule, has {value}"))?;
             return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.schedule, which belongs on a kernel's function".into());
         }
-        "kiln.causal" => return want(value.is_unit() && op.is("linalg.generic"), || "has a kiln.causal that says nothing".into()),
-        "kiln.not_fused" => return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into()),
         "kiln.stored" => {
             want(value.is_unit(), || "has kiln.stored, which has no value".into())?;
             return want(op.result_count() == 1, || "has kiln.stored, which belongs on an op with one result".into());
@@ -231,6 +229,8 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             want(value.as_string().is_some(), || "needs a string as kiln.memory_format".into())?;
             return want(op.is("func.func"), || "has kiln.memory_format, which belongs on a function".into());
         }
+        "kiln.causal" => return want(value.is_unit() && op.is("linalg.generic"), || "has a kiln.causal that says nothing".into()),
+        "kiln.not_fused" => return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into()),
         "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
     }

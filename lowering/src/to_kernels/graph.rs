@@ -143,11 +143,10 @@ impl Graph<'_> {
                 _ => continue,
             };
             let node = g.node(op, class).map_err(|e| Failure::at(op, e))?;
-            if class == Class::Pointwise && !must.contains(&op.result(0)) {
-                if let Some(cost) = g.cheap(op, &node, &cheap) {
-                    cheap.insert(op.result(0), cost);
-                    continue;
-                }
+            let free = class == Class::Pointwise && !must.contains(&op.result(0));
+            if let Some(cost) = free.then(|| g.cheap(op, &node, &cheap)).flatten() {
+                cheap.insert(op.result(0), cost);
+                continue;
             }
             op.results().into_iter().for_each(|v| {
                 g.node_of.insert(v, g.nodes.len());

@@ -208,15 +208,14 @@ impl Outline<'_> {
         }
         for v in s.leaves.iter().chain(&s.results).copied().collect::<Vec<_>>() {
             for axis in 0..v.ty().dims().len() {
-                if let Size::Dynamic(size) = self.sizes.size(v, axis)? {
-                    if !s.sizes.contains(&size) {
-                        s.sizes.push(size);
-                    }
+                match self.sizes.size(v, axis)? {
+                    Size::Dynamic(size) if !s.sizes.contains(&size) => s.sizes.push(size),
+                    _ => {}
                 }
             }
         }
         let loc = s.results.last().map_or(self.builder.loc, |v| v.loc());
-        let mut make = |b: Builder, name: &str| self.kernel(b, name, attrs, &s, inside);
+        let mut make = |b: Builder, name: &str| self.kernel(b, name, attrs, &s);
         let kernel = kernels.intern(stem, loc, &mut make)?;
         let b = self.builder.at(loc);
         let mut outs = vec![];
@@ -267,7 +266,7 @@ impl Outline<'_> {
     }
 
     /// The module of a kernel: facts on its arguments, then clones of its ops.
-    fn kernel(&mut self, b: Builder, name: &str, attrs: Attr, s: &Signature, inside: &dyn Fn(Value) -> bool) -> Result<Op, String> {
+    fn kernel(&mut self, b: Builder, name: &str, attrs: Attr, s: &Signature) -> Result<Op, String> {
         let index = Type::index(b.ctx);
         let inputs: Vec<Type> = s.leaves.iter().map(|v| v.ty()).chain(s.sizes.iter().map(|_| index)).collect();
         let results: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
@@ -275,7 +274,6 @@ impl Outline<'_> {
         for v in &s.leaves {
             bound.push((0..v.ty().dims().len()).map(|axis| self.sizes.size(*v, axis)).collect::<Result<Vec<_>, _>>()?);
         }
-        let graph = self.graph;
         let mut fill = |b: Builder, args: Vec<Value>| -> Result<(), String> {
             let mut map: HashMap<Value, Value> = s.leaves.iter().chain(&s.sizes).copied().zip(args).collect();
             for (v, sizes) in s.leaves.iter().zip(&bound).filter(|(v, _)| v.ty().dims().contains(&SymDim::Unknown)) {
@@ -286,7 +284,7 @@ impl Outline<'_> {
                 let sizes = sizes.iter().map(own).collect();
                 b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
             }
-            let values = s.results.iter().map(|v| clone(&b, graph, *v, inside, &mut map)).collect::<Result<Vec<_>, _>>()?;
+            let values = s.results.iter().map(|v| clone(&b, *v, &mut map)).collect::<Result<Vec<_>, _>>()?;
             b.ret(&values).map(|_| ())
         };
         let module_attrs = [("sym_name", Attr::string(b.ctx, name)), ("kiln.kernel", attrs)];
@@ -296,14 +294,14 @@ impl Outline<'_> {
 }
 
 /// A value's ops inside of a kernel, operands first.
-fn clone(b: &Builder, graph: &Graph, v: Value, inside: &dyn Fn(Value) -> bool, map: &mut HashMap<Value, Value>) -> Result<Value, String> {
+fn clone(b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value, String> {
     if let Some(m) = map.get(&v) {
         return Ok(*m);
     }
     let op = v.def().ok_or("is no op's result")?;
     for o in op.operands() {
         if o.ty().is_tensor() && !map.contains_key(&o) {
-            clone(b, graph, o, inside, map)?;
+            clone(b, o, map)?;
         }
     }
     let new = b.at(op.loc()).clone_op(op, &|o| map.get(&o).copied().unwrap_or(o))?;

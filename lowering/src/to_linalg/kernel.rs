@@ -33,8 +33,11 @@ pub struct Nest<'n> {
     /// What is read, in the order of the inputs.
     pub reads: Vec<(Value, Vec<Ix>)>,
     /// From the body so far and the outputs' block arguments to the yielded values.
-    pub body: &'n mut dyn FnMut(&mut Body, &[Value]) -> Result<Vec<Value>, String>,
+    pub body: &'n mut Yield<'n>,
 }
+
+/// Computes what an iteration yields.
+pub type Yield<'n> = dyn FnMut(&mut Body, &[Value]) -> Result<Vec<Value>, String> + 'n;
 
 impl Kernel<'_> {
     /// The tensor of a value, if it has one.

@@ -79,6 +79,9 @@ struct Task<'a> {
     total: Value,
 }
 
+/// What happens to a group of a range: its start, how many there are, what is carried.
+type GroupBody<'a> = dyn FnMut(Code, Value, usize, &[Value]) -> Made<Vec<Value>> + 'a;
+
 impl Task<'_> {
     fn n(&self) -> usize {
         self.masks.len()
@@ -244,14 +247,7 @@ impl Task<'_> {
     }
 
     /// Calls `f` for groups of at most `most` of a range, with what it carries.
-    fn groups(
-        &self,
-        c: Code,
-        (lo, hi): (Value, Value),
-        most: usize,
-        carried: &[Value],
-        f: &mut dyn FnMut(Code, Value, usize, &[Value]) -> Made<Vec<Value>>,
-    ) -> Made<Vec<Value>> {
+    fn groups(&self, c: Code, (lo, hi): (Value, Value), most: usize, carried: &[Value], f: &mut GroupBody<'_>) -> Made<Vec<Value>> {
         let (mut at, mut carried) = (lo, carried.to_vec());
         let mut counts = vec![most];
         counts.extend([4, 1].into_iter().filter(|n| *n < most));
