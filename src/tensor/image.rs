@@ -41,12 +41,12 @@ impl<const N: usize> Pool<N> {
 }
 
 impl<'t> Tensor<'t> {
-    /// The convolution of [N, C, L] with a weight [M, C / groups, K] and a bias [M].
+    /// The convolution of [N, C, L] with a weight [M, C / groups, K] and a bias `[M]`.
     #[track_caller]
     pub fn conv1d(self, weight: Tensor<'t>, bias: Option<Tensor<'t>>, options: Convolution<1>) -> Tensor<'t> {
         self.convolution("conv1d", "aten.conv1d.default", weight, bias, options)
     }
-    /// The convolution of [N, C, H, W] with a weight [M, C / groups, K, L] and a bias [M].
+    /// The convolution of [N, C, H, W] with a weight [M, C / groups, K, L] and a bias `[M]`.
     #[track_caller]
     pub fn conv2d(self, weight: Tensor<'t>, bias: Option<Tensor<'t>>, options: Convolution<2>) -> Tensor<'t> {
         self.convolution("conv2d", "aten.conv2d.default", weight, bias, options)

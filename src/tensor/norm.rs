@@ -86,7 +86,7 @@ impl<'t> Tensor<'t> {
         ];
         self.input_row("batch_norm", "aten.batch_norm.default", args)
     }
-    /// As [`Tensor::layer_norm`] over each of `groups` equal parts of dimension 1 with all that follows; weight and bias are [C].
+    /// As [`Tensor::layer_norm`] over each of `groups` equal parts of dimension 1 with all that follows; weight and bias are `[C]`.
     #[track_caller]
     pub fn group_norm(self, groups: i64, weight: Option<Tensor<'t>>, bias: Option<Tensor<'t>>, epsilon: f64) -> Tensor<'t> {
         let args = vec![("num_groups", groups.into()), ("weight", weight.into()), ("bias", bias.into()), ("eps", epsilon.into())];

@@ -37,7 +37,7 @@ impl<'t> Tensor<'t> {
             _ => self.call("bmm", "aten.bmm.default", [("mat2", other.into())]),
         }
     }
-    /// x @ weight^T + bias: weight is [N, K], bias [N].
+    /// x @ weight^T + bias: weight is `[N, K]`, bias `[N]`.
     #[track_caller]
     pub fn linear(self, weight: Tensor<'t>, bias: Option<Tensor<'t>>) -> Tensor<'t> {
         let args = vec![("input", self.into()), ("weight", weight.into()), ("bias", Arg::from(bias))];

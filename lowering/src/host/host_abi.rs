@@ -131,7 +131,7 @@ impl<'a> Host<'a> {
             }
         }
         let name = entry_symbol(&self.func.symbol().unwrap_or_default());
-        let new = top.function(&name, &[ptr, int], &[], &mut |b, args| {
+        top.function(&name, &[ptr, int], &[], &mut |b, args| {
             let mut words = self.words(b, args[0], ptr, word);
             let one = words.constant(1, word)?;
             let zero = words.constant(0, word)?;
@@ -174,7 +174,6 @@ impl<'a> Host<'a> {
                 top.generic_with_empty_region("func.func", &attrs)?;
             }
         }
-        let _ = new;
         self.func.erase();
         Ok(())
     }
@@ -237,7 +236,7 @@ impl<'a> Host<'a> {
 
     /// Every launch as a call, with the barriers that a team needs.
     fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<(), String> {
-        let mut open: Vec<(usize, Op, Launch)> = vec![];
+        let mut open: Vec<(Op, Launch)> = vec![];
         // Calls of the runtime come one after the other on a thread, so that they share their memory.
         let words = self.launches().filter_map(|(_, l)| self.kernels[&l.kernel].library.as_ref().map(|(f, _)| f.words(&l))).max();
         let memory = match words {
@@ -248,7 +247,7 @@ impl<'a> Host<'a> {
             }
         };
         for (n, (op, launch)) in self.launches().enumerate() {
-            if team && open.iter().any(|(m, earlier, other)| self.conflicts(*m, *earlier, other, n, &launch)) {
+            if team && open.iter().any(|(earlier, other)| self.conflicts(*earlier, other, n, &launch)) {
                 w.b.at(op.loc()).generic("omp.barrier", &[], &[], &[], &mut [])?;
                 open.clear();
             }
@@ -268,13 +267,13 @@ impl<'a> Host<'a> {
             operands.extend([tid, nth]);
             let attrs = [("callee", Attr::symbol(w.b.ctx, symbol))];
             w.b.at(op.loc()).generic("func.call", &operands, &[], &attrs, &mut [])?;
-            open.push((n, op, launch));
+            open.push((op, launch));
         }
         Ok(())
     }
 
     /// Whether a launch needs another one to be over on all threads.
-    fn conflicts(&self, m: usize, earlier: Op, other: &Launch, n: usize, launch: &Launch) -> bool {
+    fn conflicts(&self, earlier: Op, other: &Launch, n: usize, launch: &Launch) -> bool {
         let base = |mut v: Value| {
             while let Some(op) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
                 v = op.operand(0);
@@ -293,7 +292,6 @@ impl<'a> Host<'a> {
         };
         let ended = |v: &Value| arena(v).is_some_and(|a| a.last < n as i64);
         let writes = launch.outs.iter().any(|v| arena(v).is_some_and(|a| a.first == n as i64));
-        let _ = m;
         reads || (writes && other.inputs.iter().chain(&other.outs).any(ended))
     }
 }
