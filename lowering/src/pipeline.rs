@@ -53,6 +53,7 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim"),
     step(Level::Prims, On::Module, "kiln-hoist-reshapes", "over the sizes of what follows a matmul, that can be its epilogue"),
     step(Level::Prims, On::Module, "kiln-simplify", "cleans up what the expansions wrote without looking"),
+    step(Level::Prims, On::Module, "kiln-reciprocals", "before reciprocals of weights are frozen"),
     step(Level::Prims, On::Module, "canonicalize", "drops what became dead"),
     step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),
     step(Level::Prims, On::Module, "kiln-layout", "for the whole graph, and behind what would undo its transposes"),

@@ -11,6 +11,7 @@ pub mod table;
 
 pub mod decompose;
 pub mod hoist_reshapes;
+pub mod reciprocals;
 pub mod refine_shapes;
 pub mod simplify;
 pub mod verify_level;

@@ -1,13 +1,14 @@
 //! The rows of this crate's passes. `kiln-lowering` adds its own; registration, `--list-passes`, `--help` and docs/passes.md come from both.
 use crate::{
-    decompose::Decompose, hoist_reshapes::HoistReshapes, pass::PassRow, refine_shapes::RefineShapes, simplify::Simplify,
-    verify_level::VerifyLevel,
+    decompose::Decompose, hoist_reshapes::HoistReshapes, pass::PassRow, reciprocals::Reciprocals, refine_shapes::RefineShapes,
+    simplify::Simplify, verify_level::VerifyLevel,
 };
 
 /// Every pass within a level, sorted by flag.
 pub const PASSES: &[PassRow] = &[
     PassRow::of::<Decompose>(),
     PassRow::of::<HoistReshapes>(),
+    PassRow::of::<Reciprocals>(),
     PassRow::of::<RefineShapes>(),
     PassRow::of::<Simplify>(),
     PassRow::of::<VerifyLevel>(),
