@@ -6,6 +6,78 @@ use kiln_dialects::{
 };
 use kiln_passes::{Failure, refine_shapes::Facts};
 
+/// Makes something of a symbolic size: IR, or plain data.
+pub trait MakeSize {
+    /// What a size becomes.
+    type Made: Copy;
+    /// A number.
+    fn number(&mut self, n: i64) -> Result<Self::Made, String>;
+    /// A symbol, or a size without a name. Operations do not come here.
+    fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made, String>;
+    /// An operation on two sizes.
+    fn apply(&mut self, kind: SymKind, lhs: Self::Made, rhs: Self::Made) -> Result<Self::Made, String>;
+    /// What was made of the size before.
+    fn made(&self, d: &Dim) -> Option<Self::Made>;
+    /// Remembers what was made.
+    fn remember(&mut self, d: &Dim, made: Self::Made);
+
+    /// The size: a number, what was made of it before, or a sum of products.
+    fn make(&mut self, d: &Dim) -> Result<Self::Made, String> {
+        if let Some(n) = d.known() {
+            return self.number(n);
+        }
+        if let Some(made) = self.made(d) {
+            return Ok(made);
+        }
+        let mut sum = None;
+        for (factors, n) in d.terms() {
+            let mut product = None;
+            for a in &factors {
+                let x = self.atom(a, d)?;
+                product = Some(self.joined(SymKind::Mul, product, x)?);
+            }
+            if n != 1 || factors.is_empty() {
+                let x = self.number(n)?;
+                product = Some(self.joined(SymKind::Mul, product, x)?);
+            }
+            let term = product.ok_or("has an empty size")?;
+            sum = Some(self.joined(SymKind::Add, sum, term)?);
+        }
+        let made = sum.ok_or_else(|| format!("has a size that depends on data ({d}), which compiled programs do not support"))?;
+        self.remember(d, made);
+        Ok(made)
+    }
+    /// One factor of a term of `whole`.
+    fn atom(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made, String> {
+        if let Some(made) = self.made(&Dim::atom(a.clone())) {
+            return Ok(made);
+        }
+        let Atom::Op(kind, args) = a else { return self.leaf(a, whole) };
+        let (x, y) = (self.make(&args.0)?, self.make(&args.1)?);
+        self.apply(*kind, x, y)
+    }
+    /// `lhs kind rhs`, or `rhs` alone.
+    fn joined(&mut self, kind: SymKind, lhs: Option<Self::Made>, rhs: Self::Made) -> Result<Self::Made, String> {
+        match lhs {
+            Some(lhs) => self.apply(kind, lhs, rhs),
+            None => Ok(rhs),
+        }
+    }
+}
+
+/// The `arith` op on sizes, which are not negative, so that truncating and flooring agree. There is none for powers.
+pub fn arith_op(kind: SymKind) -> Option<&'static str> {
+    Some(match kind {
+        SymKind::Add => "arith.addi",
+        SymKind::Mul => "arith.muli",
+        SymKind::Floordiv => "arith.divui",
+        SymKind::Mod => "arith.remui",
+        SymKind::Min => "arith.minsi",
+        SymKind::Max => "arith.maxsi",
+        SymKind::Pow => return None,
+    })
+}
+
 /// The sizes that have an SSA value, and a builder for those that get one.
 pub struct SizeValues<'a> {
     facts: &'a Facts,
@@ -54,65 +126,31 @@ impl<'a> SizeValues<'a> {
         if let Some(n) = dim.known() {
             return Ok(Size::Static(n));
         }
-        if let Some((_, v)) = self.known.iter().find(|(d, _)| d == dim) {
-            return Ok(Size::Dynamic(*v));
-        }
-        let mut sum: Option<Value> = None;
-        for (factors, n) in dim.terms() {
-            let mut product: Option<Value> = None;
-            for a in &factors {
-                let v = self.atom(a, dim)?;
-                product = Some(self.apply(SymKind::Mul, product, v)?);
-            }
-            if n != 1 || factors.is_empty() {
-                let number = self.builder.index(n)?;
-                product = Some(self.apply(SymKind::Mul, product, number)?);
-            }
-            let term = product.ok_or("has an empty size")?;
-            sum = Some(self.apply(SymKind::Add, sum, term)?);
-        }
-        let v = sum.ok_or_else(|| format!("has a size that depends on data ({dim}), which compiled programs do not support"))?;
-        self.known.push((dim.clone(), v));
-        Ok(Size::Dynamic(v))
+        self.make(dim).map(Size::Dynamic)
     }
+}
 
-    fn atom(&mut self, a: &Atom, whole: &Dim) -> Result<Value, String> {
-        let one = Dim::atom(a.clone());
-        if let Some((_, v)) = self.known.iter().find(|(d, _)| *d == one) {
-            return Ok(*v);
-        }
-        let Atom::Op(kind, args) = a else {
-            return Err(format!("has a size that no input states ({whole}); kiln.bind_shape on an argument would"));
-        };
-        let (x, y) = (self.value(&args.0)?, self.value(&args.1)?);
-        let (x, y) = (self.ssa(x)?, self.ssa(y)?);
-        self.apply(*kind, Some(x), y)
+impl MakeSize for SizeValues<'_> {
+    type Made = Value;
+    fn number(&mut self, n: i64) -> Result<Value, String> {
+        self.builder.index(n)
     }
-
-    fn ssa(&self, s: Size) -> Result<Value, String> {
-        match s {
-            Size::Static(n) => self.builder.index(n),
-            Size::Dynamic(v) => Ok(v),
-        }
+    fn leaf(&mut self, _: &Atom, whole: &Dim) -> Result<Value, String> {
+        Err(format!("has a size that no input states ({whole}); kiln.bind_shape on an argument would"))
     }
-
-    fn apply(&self, kind: SymKind, lhs: Option<Value>, rhs: Value) -> Result<Value, String> {
-        let Some(lhs) = lhs else { return Ok(rhs) };
+    fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value, String> {
         let index = Type::index(self.builder.ctx);
         if !self.arith {
             return Ok(self.builder.create_with(&SymExpr { kind, lhs, rhs }, &[index], &mut [])?.result(0));
         }
-        // Sizes are not negative, so truncating and flooring agree.
-        let name = match kind {
-            SymKind::Add => "arith.addi",
-            SymKind::Mul => "arith.muli",
-            SymKind::Floordiv => "arith.divui",
-            SymKind::Mod => "arith.remui",
-            SymKind::Min => "arith.minsi",
-            SymKind::Max => "arith.maxsi",
-            SymKind::Pow => return Err("has a size that is a power, which a kernel does not compute".into()),
-        };
+        let name = arith_op(kind).ok_or("has a size that is a power, which a kernel does not compute")?;
         Ok(self.builder.generic(name, &[lhs, rhs], &[index], &[], &mut [])?.result(0))
+    }
+    fn made(&self, d: &Dim) -> Option<Value> {
+        self.known.iter().find(|(k, _)| k == d).map(|(_, v)| *v)
+    }
+    fn remember(&mut self, d: &Dim, made: Value) {
+        self.known.push((d.clone(), made));
     }
 }
 
@@ -145,5 +183,4 @@ pub fn index_operands(op: Op) -> Vec<Value> {
 pub fn makes_sizes(op: Op) -> bool {
     op.is("arith.constant") && op.result(0).ty().is_index()
         || matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape))
-        || ops::Global::of(op).is_some()
 }

@@ -33,7 +33,7 @@ pub struct Remark {
 impl Remark {
     fn new(path: &Path, reason: impl ToString) -> Remark {
         let remark = Remark { path: path.into(), reason: reason.to_string() };
-        tracing::info!(target: "kiln::cache", "{remark}");
+        tracing::warn!(target: "kiln::cache", "{remark}");
         remark
     }
 }

@@ -36,17 +36,17 @@ impl Bench {
         let start = Instant::now();
         let exe = load(&self.model)?.compile_with(&self.common.options()?, &progress())?;
         let inputs = match &self.inputs {
-            Some(path) => data::read(path)?.0,
+            Some(path) => data::read(path)?,
             None => data::random(exe.program())?,
         };
-        let mut outputs = data::outputs(&exe, &inputs)?;
-        data::call(&exe, &inputs, &mut outputs)?;
+        let mut outputs = exe.memory(&inputs)?;
+        exe.call_data(&inputs, &mut outputs)?;
         let first = start.elapsed().as_secs_f64();
         let mut sample = |seconds: f64| -> Result<Sample, Stop> {
             let (start, mut times) = (Instant::now(), vec![]);
             while times.len() < 3 || start.elapsed().as_secs_f64() < seconds {
                 let one = Instant::now();
-                data::call(&exe, &inputs, &mut outputs)?;
+                exe.call_data(&inputs, &mut outputs)?;
                 times.push(one.elapsed());
             }
             times.sort_unstable();

@@ -1,41 +1,26 @@
 //! Tensors of a call: from files, or made up.
 use super::Stop;
 use crate::{
+    capture::weight,
     dialects::value::{DType, Tensor},
-    model::Executable,
-    opt::tensors::{self, Tensors},
+    model::Data,
     runtime::{
-        Program, View, ViewMut,
+        Program,
         program::{Dim, Tensor as Spec},
     },
 };
 use std::path::Path;
 
-/// A tensor as bytes.
-pub struct Data {
-    /// Element type.
-    pub dtype: DType,
-    /// Sizes.
-    pub shape: Vec<usize>,
-    /// Elements in row-major order.
-    pub bytes: Vec<u8>,
-}
-
-impl Data {
-    fn of(t: &Tensor) -> Data {
-        Data { dtype: t.dtype(), shape: t.shape().to_vec(), bytes: t.dtype().encode(t) }
+/// `input_0`, `input_1`, … of a file, as they lie there.
+pub fn read(path: &Path) -> Result<Vec<Data>, Stop> {
+    let fail = |e: String| Stop::usage(format!("{}: {e}", path.display()));
+    let mut found: Vec<(usize, Data)> = vec![];
+    for (name, w) in weight::open(path).map_err(fail)? {
+        let Some(n) = name.strip_prefix("input_").and_then(|n| n.parse().ok()) else { continue };
+        found.push((n, Data { bytes: w.elements().map_err(fail)?.into_owned(), dtype: w.dtype, shape: w.shape }));
     }
-    /// The value.
-    pub fn tensor(&self) -> Result<Tensor, String> {
-        self.dtype.decode(&self.shape, &self.bytes)
-    }
-}
-
-/// `input_0`, `input_1`, … of a file.
-pub fn read(path: &Path) -> Result<(Vec<Data>, Tensors), Stop> {
-    let all = tensors::read(path, |_| true).map_err(|e| Stop { exit: e.exit, message: e.message })?;
-    let inputs = tensors::numbered(&all, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
-    Ok((inputs, all))
+    found.sort_by_key(|(n, _)| *n);
+    Ok(found.into_iter().map(|(_, d)| d).collect())
 }
 
 /// A generator that gives the same numbers every time: splitmix64 (Steele et al., OOPSLA 2014).
@@ -66,7 +51,7 @@ pub fn random(program: &Program) -> Result<Vec<Data>, Stop> {
     let mut one = |t: &Spec| -> Result<Data, Stop> {
         let size = |d: &Dim| d.value(&symbols, &exprs).map_err(|e| Stop::usage(e.to_string())).map(|n| usize::try_from(n).unwrap_or(0));
         let shape = t.dims.iter().map(size).collect::<Result<Vec<_>, _>>()?;
-        let dtype = dtype(&t.dtype)?;
+        let dtype = DType::from_name(&t.dtype).ok_or_else(|| Stop::usage(format!("'{}' is no element type", t.dtype)))?;
         let count: usize = shape.iter().product();
         let tensor = if dtype.is_float() {
             let values = (0..count).map(|_| dtype.round(numbers.unit() * 2.0 - 1.0)).collect();
@@ -77,27 +62,4 @@ pub fn random(program: &Program) -> Result<Vec<Data>, Stop> {
         Ok(Data::of(&tensor.map_err(Stop::usage)?))
     };
     program.inputs.iter().map(&mut one).collect()
-}
-
-fn dtype(name: &str) -> Result<DType, Stop> {
-    DType::ALL.iter().copied().find(|d| d.name() == name).ok_or_else(|| Stop::usage(format!("'{name}' is no element type")))
-}
-
-/// Memory for the results, full of bytes that no result has, so that what is not written shows.
-pub fn outputs(exe: &Executable, inputs: &[Data]) -> Result<Vec<Data>, Stop> {
-    let shapes: Vec<&[usize]> = inputs.iter().map(|d| d.shape.as_slice()).collect();
-    let shapes = exe.output_shapes(&shapes)?;
-    let make = |(shape, t): (Vec<usize>, &Spec)| -> Result<Data, Stop> {
-        let dtype = dtype(&t.dtype)?;
-        let bytes = vec![0xa5; shape.iter().product::<usize>() * dtype.byte_size()];
-        Ok(Data { dtype, shape, bytes })
-    };
-    shapes.into_iter().zip(&exe.program().outputs).map(make).collect()
-}
-
-/// One call.
-pub fn call(exe: &Executable, inputs: &[Data], outputs: &mut [Data]) -> Result<(), Stop> {
-    let views = inputs.iter().map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes)).collect::<Result<Vec<_>, _>>()?;
-    let mut out = outputs.iter_mut().map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes)).collect::<Result<Vec<_>, _>>()?;
-    Ok(exe.call(&views, &mut out)?)
 }

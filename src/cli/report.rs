@@ -1,7 +1,6 @@
 //! What `kiln run` says: one screen.
-use super::data::Data;
 use crate::{
-    model::{Executable, Options},
+    model::{Data, Executable, Options},
     runtime::program::{Dim, Kernel},
     tolerance::Comparison,
 };

@@ -33,23 +33,23 @@ impl Run {
         let model = load(&self.model)?;
         let exe = model.compile_with(&options, &progress())?;
         let inputs = match &self.inputs {
-            Some(path) => data::read(path)?.0,
+            Some(path) => data::read(path)?,
             None => data::random(exe.program())?,
         };
-        let mut outputs = data::outputs(&exe, &inputs)?;
-        data::call(&exe, &inputs, &mut outputs)?;
+        let mut outputs = exe.memory(&inputs)?;
+        exe.call_data(&inputs, &mut outputs)?;
         let first = start.elapsed();
         let mut times = vec![];
         for _ in 0..self.repeat {
             let start = Instant::now();
-            data::call(&exe, &inputs, &mut outputs)?;
+            exe.call_data(&inputs, &mut outputs)?;
             times.push(start.elapsed());
         }
         times.sort_unstable();
         let results = outputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>().map_err(Stop::usage)?;
         let mut checks = vec![];
         if let Some(path) = &self.expect {
-            let (_, all) = data::read(path)?;
+            let all = tensors::read(path, |_| true).map_err(|e| Stop { exit: e.exit, message: e.message })?;
             let wanted = tensors::numbered(&all, "output_");
             if wanted.len() != results.len() {
                 return Err(Stop::usage(format!("{} has {} outputs, the model {}", path.display(), wanted.len(), results.len())));

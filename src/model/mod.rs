@@ -1,8 +1,10 @@
 //! A model from a file to a call: `kiln::load("m.pt2")?.compile(&options)?.call(…)`.
+mod data;
 mod error;
 mod options;
 mod weights;
 
+pub use data::Data;
 pub use error::Error;
 pub use options::{CachePolicy, Options};
 
@@ -16,7 +18,7 @@ use crate::{
         compile::{CompileOptions, CompileReport, compile},
         llvm::{Jit, Target, library_symbols, version},
     },
-    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut},
+    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut, program::Tensor as Spec},
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -106,7 +108,8 @@ impl Model {
         let mut times = Times::default();
         let store = match &options.cache {
             CachePolicy::Off => None,
-            CachePolicy::Dir(dir) => open_store(dir),
+            // A cache that cannot be used has said so, and is not needed.
+            CachePolicy::Dir(dir) => Store::open(dir).ok(),
         };
         let package = match &self.kind {
             Kind::Package(p) => Package::clone(p),
@@ -139,14 +142,9 @@ impl Model {
         let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
-        for remark in &made.report.remarks {
-            tracing::warn!(target: "kiln::cache", "{remark}");
-        }
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
         let kept = store.zip(package.to_bytes().ok()).map(|(store, bytes)| store.put(&key, &bytes));
-        if let Some(Err(remark)) = kept {
-            tracing::warn!(target: "kiln::cache", "{remark}");
-        }
+        made.report.remarks.extend(kept.and_then(Result::err));
         times.compile = Some(made.report);
         Ok(package)
     }
@@ -172,16 +170,6 @@ impl Model {
 
 /// Names the compiler's own sources (`build.rs`), so that a cache never mixes compilers.
 const BUILD: &str = env!("KILN_BUILD");
-
-fn open_store(dir: &Path) -> Option<Store> {
-    match Store::open(dir) {
-        Ok(store) => Some(store),
-        Err(remark) => {
-            tracing::warn!(target: "kiln::cache", "{remark}");
-            None
-        }
-    }
-}
 
 /// A program with its linked code.
 fn join(program: &Program, jit: &Arc<Jit>, globals: Vec<Bytes>) -> Result<Loaded, Error> {
@@ -240,22 +228,27 @@ impl Executable {
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.loaded.output_shapes(inputs)
     }
-    /// Runs the program on values; for tests and tools, since values are copied both ways. Memory of results starts out as bytes that none has.
+    /// Memory for the results of these inputs, full of bytes that no result has, so that what is not written shows.
+    pub fn memory(&self, inputs: &[Data]) -> Result<Vec<Data>, Error> {
+        let shapes = self.output_shapes(&inputs.iter().map(|d| d.shape.as_slice()).collect::<Vec<_>>())?;
+        let make = |(shape, t): (Vec<usize>, &Spec)| {
+            let dtype = DType::from_name(&t.dtype).ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
+            Ok(Data { bytes: vec![0xa5; shape.iter().product::<usize>() * dtype.byte_size()], dtype, shape })
+        };
+        shapes.into_iter().zip(&self.program().outputs).map(make).collect()
+    }
+    /// As [`Executable::call`], on tensors that own their bytes.
+    pub fn call_data(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<(), CallError> {
+        let views = inputs.iter().map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes)).collect::<Result<Vec<_>, _>>()?;
+        let mut out = outputs.iter_mut().map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes)).collect::<Result<Vec<_>, _>>()?;
+        self.call(&views, &mut out)
+    }
+    /// Runs the program on values; for tests and tools, since values are copied both ways.
     pub fn call_values(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
-        let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
-        let views = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b)).collect::<Result<Vec<_>, _>>()?;
-        let shapes = self.output_shapes(&inputs.iter().map(|t| t.shape()).collect::<Vec<_>>())?;
-        let known =
-            |name: &str| DType::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| Error::Weight(format!("'{name}' is no dtype")));
-        let dtypes = self.program().outputs.iter().map(|t| known(&t.dtype)).collect::<Result<Vec<_>, _>>()?;
-        let size = |(s, d): (&Vec<usize>, &DType)| s.iter().product::<usize>() * d.byte_size();
-        let mut memory: Vec<Vec<u8>> = shapes.iter().zip(&dtypes).map(|p| vec![0xa5; size(p)]).collect();
-        let places = memory.iter_mut().zip(shapes.iter().zip(&dtypes));
-        let mut outs = places.map(|(m, (s, d))| ViewMut::new(d.name(), s, m)).collect::<Result<Vec<_>, _>>()?;
-        self.call(&views, &mut outs)?;
-        drop(outs);
-        let value = |(m, (s, d)): (&Vec<u8>, (&Vec<usize>, &DType))| d.decode(s, m).map_err(Error::Weight);
-        memory.iter().zip(shapes.iter().zip(&dtypes)).map(value).collect()
+        let inputs: Vec<Data> = inputs.iter().map(|t| Data::of(t)).collect();
+        let mut outputs = self.memory(&inputs)?;
+        self.call_data(&inputs, &mut outputs)?;
+        outputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect()
     }
     /// Runs the program; results are written to `outputs`.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {

@@ -1,14 +1,15 @@
 //! The memory of a program's globals: mapped where it lies in the file as the program reads it, copied where not.
 use super::Error;
 use crate::{
-    capture::{pt2, weight},
+    capture::{
+        pt2,
+        weight::{self, Weight},
+    },
     runtime::{
         Buffer, Bytes, Package, Program,
         program::{Global, Role},
     },
 };
-use memmap2::Mmap;
-use safetensors::SafeTensors;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
@@ -16,11 +17,8 @@ use std::{
     sync::Arc,
 };
 
-#[derive(Default)]
-struct Files {
-    archives: HashMap<PathBuf, BTreeMap<String, pt2::Weight>>,
-    maps: HashMap<PathBuf, Arc<Mmap>>,
-}
+/// The weights of files, each opened once.
+type Files = HashMap<PathBuf, BTreeMap<String, Weight>>;
 
 /// All globals of one of a package's programs, in the program's order; sources are relative to `folder`, and `packed` is what was prepared.
 pub fn load(program: &Program, packed: &[Bytes], package: &Package, folder: &Path) -> Result<Vec<Bytes>, Error> {
@@ -47,31 +45,21 @@ fn global(g: &Global, package: &Package, folder: &Path, files: &mut Files) -> Re
     }
     let (file, name) = g.source.split_once('#').unwrap_or((&g.source, &g.name));
     let path = folder.join(file);
-    if path.extension().is_some_and(|e| e == "pt2") {
-        if !files.archives.contains_key(&path) {
-            files.archives.insert(path.clone(), pt2::weights(&path).map_err(|e| e.to_string())?);
-        }
-        let found = files.archives.get(&path).and_then(|all| all.get(name));
-        let weight = found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?;
-        same(g, weight.dtype.name(), &weight.shape)?;
-        return match weight.elements()? {
-            Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Ok(Bytes::part_of(Arc::new(weight.clone()), bytes)),
-            bytes => owned(&bytes),
+    if !files.contains_key(&path) {
+        let all = if path.extension().is_some_and(|e| e == "pt2") {
+            pt2::weights(&path).map_err(|e| e.to_string())
+        } else {
+            weight::open(&path).map_err(|e| format!("{}: {e}", path.display()))
         };
+        files.insert(path.clone(), all?);
     }
-    if !files.maps.contains_key(&path) {
-        let file = std::fs::File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        // SAFETY: as for every mapped file, nobody may change it meanwhile.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("{}: {e}", path.display()))?;
-        files.maps.insert(path.clone(), Arc::new(map));
+    let found = files.get(&path).and_then(|all| all.get(name));
+    let weight = found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?;
+    same(g, weight.dtype.name(), &weight.shape)?;
+    match weight.elements()? {
+        Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Ok(Bytes::part_of(Arc::new(weight.clone()), bytes)),
+        bytes => owned(&bytes),
     }
-    let map = files.maps[&path].clone();
-    let all = SafeTensors::deserialize(&map).map_err(|e| format!("{} is no safetensors file: {e}", path.display()))?;
-    let view = all.tensor(name).map_err(|_| format!("{} has no tensor '{name}'", path.display()))?;
-    let dtype = weight::dtype(view.dtype()).ok_or_else(|| format!("has dtype {:?}, which kiln does not know", view.dtype()))?;
-    same(g, dtype.name(), view.shape())?;
-    let bytes = view.data();
-    if bytes.as_ptr().addr().is_multiple_of(8) { Ok(Bytes::part_of(map.clone(), bytes)) } else { owned(bytes) }
 }
 
 fn same(g: &Global, dtype: &str, shape: &[usize]) -> Result<(), String> {

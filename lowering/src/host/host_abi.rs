@@ -17,9 +17,10 @@ use super::{
     library::{Library, declared_sizes},
     plan::host_functions,
 };
+use crate::sizes::arith_op;
 use kiln_dialects::{
     ir::*,
-    ops::{self, Arena, GetGlobal, Launch, OpKind, Output, SymExpr, SymKind},
+    ops::{self, Arena, GetGlobal, Launch, OpKind, Output, SymExpr},
     rules::{Level, tensor_type},
     sym::Dim as SymDim,
 };
@@ -369,16 +370,7 @@ impl Words<'_> {
             self.load(slot(&dim_name(input, d.axis as usize))?, self.word)?
         } else if let Some(e) = SymExpr::of(op) {
             let (x, y) = (self.number(e.lhs)?, self.number(e.rhs)?);
-            // Sizes are not negative, so truncating and flooring agree.
-            let name = match e.kind {
-                SymKind::Add => "arith.addi",
-                SymKind::Mul => "arith.muli",
-                SymKind::Floordiv => "arith.divui",
-                SymKind::Mod => "arith.remui",
-                SymKind::Min => "arith.minsi",
-                SymKind::Max => "arith.maxsi",
-                SymKind::Pow => return Err("has a size that is a power of symbols, which has no compiled form yet".into()),
-            };
+            let name = arith_op(e.kind).ok_or("has a size that is a power of symbols, which has no compiled form yet")?;
             self.apply(name, x, y)?
         } else if op.is("arith.constant") {
             self.constant(op.attr("value").and_then(Attr::as_i64).ok_or("has no integer")?, self.word)?

@@ -1,5 +1,5 @@
 //! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
-use crate::host::plan::host_functions;
+use crate::{host::plan::host_functions, sizes::MakeSize};
 use kiln_dialects::{
     ir::*,
     ops::{self, ArenaSize, BindShape, GetGlobal, Launch, OpKind, SymKind},
@@ -89,48 +89,25 @@ struct Sizes<'a> {
     known: HashMap<SymDim, Dim>,
 }
 
-impl Sizes<'_> {
-    fn dim(&mut self, d: &SymDim) -> Result<Dim, String> {
-        if let Some(n) = d.known() {
-            return Ok(Dim::Known(n));
-        }
-        if let Some(k) = self.known.get(d) {
-            return Ok(*k);
-        }
-        let mut sum: Option<Dim> = None;
-        for (factors, n) in d.terms() {
-            let mut product: Option<Dim> = None;
-            for a in &factors {
-                let x = self.atom(a)?;
-                product = Some(self.apply(p::ExprKind::Mul, product, x));
-            }
-            if n != 1 || factors.is_empty() {
-                product = Some(self.apply(p::ExprKind::Mul, product, Dim::Known(n)));
-            }
-            let term = product.unwrap_or(Dim::Known(0));
-            sum = Some(self.apply(p::ExprKind::Add, sum, term));
-        }
-        let found = sum.ok_or_else(|| "has a size that depends on data, which compiled programs do not support".to_string())?;
-        self.known.insert(d.clone(), found);
-        Ok(found)
+impl MakeSize for Sizes<'_> {
+    type Made = Dim;
+    fn number(&mut self, n: i64) -> Result<Dim, String> {
+        Ok(Dim::Known(n))
     }
-    fn atom(&mut self, a: &Atom) -> Result<Dim, String> {
-        match a {
-            Atom::Sym(name) => {
-                let found = self.slots.symbols.iter().position(|(n, ..)| n == name);
-                found.map(Dim::Symbol).ok_or_else(|| format!("has symbol @{name}, which no argument binds"))
-            }
-            Atom::Opaque(..) => Err("has a size that no argument states".into()),
-            Atom::Op(kind, args) => {
-                let (lhs, rhs) = (self.dim(&args.0)?, self.dim(&args.1)?);
-                Ok(self.apply(expr_kind(*kind), Some(lhs), rhs))
-            }
-        }
+    fn leaf(&mut self, a: &Atom, _: &SymDim) -> Result<Dim, String> {
+        let Atom::Sym(name) = a else { return Err("has a size that no argument states".into()) };
+        let found = self.slots.symbols.iter().position(|(n, ..)| n == name);
+        found.map(Dim::Symbol).ok_or_else(|| format!("has symbol @{name}, which no argument binds"))
     }
-    fn apply(&mut self, kind: p::ExprKind, lhs: Option<Dim>, rhs: Dim) -> Dim {
-        let Some(lhs) = lhs else { return rhs };
-        self.exprs.push(p::Expr { kind, lhs, rhs });
-        Dim::Expr(self.exprs.len() - 1)
+    fn apply(&mut self, kind: SymKind, lhs: Dim, rhs: Dim) -> Result<Dim, String> {
+        self.exprs.push(p::Expr { kind: expr_kind(kind), lhs, rhs });
+        Ok(Dim::Expr(self.exprs.len() - 1))
+    }
+    fn made(&self, d: &SymDim) -> Option<Dim> {
+        self.known.get(d).copied()
+    }
+    fn remember(&mut self, d: &SymDim, made: Dim) {
+        self.known.insert(d.clone(), made);
     }
 }
 
@@ -204,7 +181,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
     }
     for op in block.ops() {
         if let Some(a) = ArenaSize::of(op) {
-            program.arena = sizes.dim(&facts.size_value(a.bytes)).map_err(at(op))?;
+            program.arena = sizes.make(&facts.size_value(a.bytes)).map_err(at(op))?;
         }
         if op.kind() == Some(OpKind::Launch) {
             let kernel = kernel(module, op, &mut sizes, &facts).map_err(at(op))?;
@@ -228,7 +205,7 @@ fn name_of(v: Value) -> Option<String> {
 
 fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p::Tensor, String> {
     let t = tensor_type(v.ty())?;
-    let dims = facts.dims(v).iter().map(|d| sizes.dim(d)).collect::<Result<_, _>>()?;
+    let dims = facts.dims(v).iter().map(|d| sizes.make(d)).collect::<Result<_, _>>()?;
     Ok(p::Tensor { name, dtype: t.dtype.name().into(), dims })
 }
 
@@ -286,8 +263,8 @@ fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Ker
         ops: list("ops"),
         not_fused: list("not_fused"),
         reads,
-        bytes: sizes.dim(&bytes).ok(),
-        flops: sizes.dim(&flops).ok(),
+        bytes: sizes.make(&bytes).ok(),
+        flops: sizes.make(&flops).ok(),
         serial: false,
     })
 }

@@ -49,6 +49,13 @@ pub struct Node {
     pub leaves: Vec<Leaf>,
 }
 
+impl Node {
+    /// The loops of more than one step.
+    pub fn loops(&self) -> Vec<usize> {
+        (0..self.dims.len()).filter(|d| self.dims[*d].known() != Some(1)).collect()
+    }
+}
+
 /// A function as nodes.
 pub struct Graph<'a> {
     /// Sizes.

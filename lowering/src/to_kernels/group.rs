@@ -218,7 +218,7 @@ impl Decide<'_> {
             let Some(m) = self.graph.node_of.get(&leaf.value) else {
                 return Err(format!("it reads {} under other sizes", self.name(self.graph.base(leaf.value))));
             };
-            let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
+            let loops = node.loops();
             let over = match (self.forms[*m], node.class, result.1) {
                 (Form::Full, _, Form::Full) | (Form::Full, Class::Reduce, _) => loops,
                 (Form::Full, ..) => return Err("it reads a whole row".into()),
@@ -283,14 +283,13 @@ impl Decide<'_> {
         let in_place =
             self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
                 node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
-                    let loops: Vec<usize> = (0..node.dims.len()).filter(|d| node.dims[*d].known() != Some(1)).collect();
                     // A contraction reads its operands many times, wherever it stands.
                     let full = match node.class {
                         Class::Contract | Class::Attention | Class::Single => false,
                         Class::Reduce => true,
                         Class::Pointwise => self.forms[m] == Form::Full,
                     };
-                    full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &loops)
+                    full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &node.loops())
                 })
             });
         if !in_place {
