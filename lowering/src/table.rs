@@ -1,5 +1,5 @@
 //! The pass table: one row a pass, those within a level and those between levels. Registration, help and docs/passes.md come from it.
-use crate::{host, to_kernels, to_linalg};
+use crate::{gpu, host, to_kernels, to_linalg};
 use kiln_passes::PassRow;
 use std::sync::OnceLock;
 
@@ -9,6 +9,10 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::expose_padding::ExposePadding>(),
     PassRow::of::<to_kernels::freeze::Freeze>(),
     PassRow::of::<to_kernels::fuse::Fuse>(),
+    PassRow::of::<gpu::gpu_abi::GpuAbi>(),
+    PassRow::of::<gpu::gpu_module::GpuModule>(),
+    PassRow::of::<gpu::gpu_schedule::GpuSchedule>(),
+    PassRow::of::<gpu::gpu_tile::GpuTile>(),
     PassRow::of::<host::host_abi::HostAbi>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),
     PassRow::of::<to_kernels::layout::Layout>(),

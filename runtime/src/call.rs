@@ -12,8 +12,8 @@ pub type Entry = unsafe extern "C" fn(*const u64, i32);
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     data: *const u8,
-    dtype: &'a str,
-    shape: &'a [usize],
+    pub(crate) dtype: &'a str,
+    pub(crate) shape: &'a [usize],
     strides: Option<&'a [isize]>,
     _bytes: PhantomData<&'a [u8]>,
 }
@@ -21,8 +21,8 @@ pub struct View<'a> {
 /// Memory for a result.
 pub struct ViewMut<'a> {
     data: *mut u8,
-    dtype: &'a str,
-    shape: &'a [usize],
+    pub(crate) dtype: &'a str,
+    pub(crate) shape: &'a [usize],
     _bytes: PhantomData<&'a mut [u8]>,
 }
 
@@ -69,6 +69,9 @@ pub enum CallError {
     /// Not enough memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
+    /// The GPU or its driver. Results may have been written in part.
+    #[error(transparent)]
+    Cuda(#[from] crate::cuda::CudaError),
 }
 
 /// The bytes of an element, by MLIR's name of its type; an `i1` is a byte.
@@ -88,6 +91,14 @@ fn product(shape: &[usize], width: usize) -> Option<usize> {
 
 fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
     CallError::Tensor { what, name: name.into(), reason }
+}
+
+/// Whether a tensor has the dtype that the program takes.
+pub(crate) fn same_dtype(what: &'static str, have: &str, t: &Tensor) -> Result<(), CallError> {
+    match have == t.dtype {
+        true => Ok(()),
+        false => Err(tensor_error(what, &t.name, format!("is {have}, the program takes {}", t.dtype))),
+    }
 }
 
 impl<'a> View<'a> {
@@ -114,6 +125,17 @@ impl<'a> View<'a> {
             want *= *n as isize;
         }
         true
+    }
+    /// The elements' bytes in row-major order, in `copy` where they do not lie so.
+    pub(crate) fn bytes<'b>(&'b self, copy: &'b mut Buffer) -> Result<&'b [u8], CallError> {
+        let width = byte_size(self.dtype).unwrap_or(1);
+        if !self.contiguous() {
+            *copy = self.gathered(width)?;
+            return Ok(copy.bytes());
+        }
+        let count = product(self.shape, width).unwrap_or(0);
+        // SAFETY: the maker of the view promised that every element is there.
+        Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, count) } })
     }
     /// A copy of the elements in row-major order.
     fn gathered(&self, width: usize) -> Result<Buffer, CallError> {
@@ -146,12 +168,90 @@ impl<'a> ViewMut<'a> {
     }
 }
 
+impl ViewMut<'_> {
+    /// The bytes to write.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let count = byte_size(self.dtype).and_then(|width| product(self.shape, width)).unwrap_or(0);
+        // SAFETY: made from that many bytes, borrowed mutably for as long as this lives.
+        if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data, count) } }
+    }
+}
+
 fn check_bytes(dtype: &str, shape: &[usize], have: usize) -> Result<(), String> {
     let width = byte_size(dtype).ok_or_else(|| format!("'{dtype}' is no element type"))?;
     match product(shape, width) {
         Some(want) if want == have => Ok(()),
         Some(want) => Err(format!("{dtype} {shape:?} needs {want} bytes, {have} are given")),
         None => Err(format!("{dtype} {shape:?} is larger than any memory")),
+    }
+}
+
+impl Program {
+    /// The results of a call without inputs, in memory of their own.
+    pub(crate) fn results(&self, call: &mut dyn FnMut(&mut [ViewMut]) -> Result<(), CallError>) -> Result<Vec<Bytes>, CallError> {
+        let shapes = self.output_shapes(&[])?;
+        let mut buffers = vec![];
+        for (shape, t) in shapes.iter().zip(&self.outputs) {
+            let bytes = byte_size(&t.dtype).and_then(|width| product(shape, width));
+            buffers.push(Buffer::zeroed(bytes.ok_or_else(|| tensor_error("output", &t.name, "is of no known size".into()))?)?);
+        }
+        let mut outputs = vec![];
+        for ((buffer, shape), t) in buffers.iter_mut().zip(&shapes).zip(&self.outputs) {
+            outputs.push(ViewMut::new(&t.dtype, shape, buffer.bytes_mut())?);
+        }
+        call(&mut outputs)?;
+        Ok(buffers.into_iter().map(Bytes::owned).collect())
+    }
+    /// The sizes of the results for inputs of these sizes.
+    pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
+        let (symbols, exprs) = self.sizes(inputs)?;
+        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0)) };
+        self.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
+    }
+
+    /// Values of symbols and expressions, after every size of every input has been compared with what the program takes.
+    pub(crate) fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {
+        let p = self;
+        if inputs.len() != p.inputs.len() {
+            return Err(CallError::Count { what: "inputs", want: p.inputs.len(), have: inputs.len() });
+        }
+        for (shape, t) in inputs.iter().zip(&p.inputs) {
+            if shape.len() != t.dims.len() {
+                let reason = format!("has {} dimensions, the program takes {}", shape.len(), t.dims.len());
+                return Err(tensor_error("input", &t.name, reason));
+            }
+        }
+        let mut symbols = Vec::with_capacity(p.symbols.len());
+        for s in &p.symbols {
+            let shape = inputs.get(s.input).and_then(|shape| shape.get(s.dim)).copied();
+            let value = shape.and_then(|n| i64::try_from(n).ok()).ok_or(CallError::Size(SizeError::Missing(Dim::Symbol(symbols.len()))))?;
+            if value < s.min || s.max.is_some_and(|max| value > max) || value % s.divisor.max(1) != 0 {
+                let max = s.max.map_or("any".to_string(), |m| m.to_string());
+                let multiples = if s.divisor > 1 { format!(", multiples of {}", s.divisor) } else { String::new() };
+                let range = format!("{} to {max}{multiples}", s.min);
+                let input = p.inputs[s.input].name.clone();
+                return Err(CallError::Range { symbol: s.name.clone(), dim: s.dim, input, value, range });
+            }
+            symbols.push(value);
+        }
+        let exprs = p.expr_values(&symbols)?;
+        for (shape, t) in inputs.iter().zip(&p.inputs) {
+            self.check("input", t, shape, &symbols, &exprs)?;
+        }
+        Ok((symbols, exprs))
+    }
+
+    pub(crate) fn check(&self, what: &'static str, t: &Tensor, shape: &[usize], symbols: &[i64], exprs: &[i64]) -> Result<(), CallError> {
+        for (i, (have, want)) in shape.iter().zip(&t.dims).enumerate() {
+            let want = want.value(symbols, exprs)?;
+            if i64::try_from(*have) != Ok(want) {
+                return Err(tensor_error(what, &t.name, format!("has size {have} in dimension {i}, which is {want} here")));
+            }
+        }
+        if shape.len() == t.dims.len() {
+            return Ok(());
+        }
+        Err(tensor_error(what, &t.name, format!("has {} dimensions, which are {} here", shape.len(), t.dims.len())))
     }
 }
 
@@ -175,6 +275,11 @@ impl Bytes {
     /// A part of something that outlives this.
     pub fn part_of<T: Any + Send + Sync>(keep: Arc<T>, bytes: &[u8]) -> Bytes {
         Bytes { data: bytes.as_ptr(), len: bytes.len(), _keep: keep }
+    }
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes that live as long as what is kept.
+        if self.len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, self.len) } }
     }
     /// How many there are.
     pub fn len(&self) -> usize {
@@ -225,70 +330,12 @@ impl Loaded {
 
     /// Runs a program without inputs, such as [`Program::prepare`], into memory of its own.
     pub fn results(&self, threads: usize) -> Result<Vec<Bytes>, CallError> {
-        let shapes = self.output_shapes(&[])?;
-        let mut buffers = vec![];
-        for (shape, t) in shapes.iter().zip(&self.program.outputs) {
-            let bytes = byte_size(&t.dtype).and_then(|width| product(shape, width));
-            buffers.push(Buffer::zeroed(bytes.ok_or_else(|| tensor_error("output", &t.name, "is of no known size".into()))?)?);
-        }
-        let mut outputs = vec![];
-        for ((buffer, shape), t) in buffers.iter_mut().zip(&shapes).zip(&self.program.outputs) {
-            outputs.push(ViewMut::new(&t.dtype, shape, buffer.bytes_mut())?);
-        }
-        self.call(&[], &mut outputs, threads)?;
-        Ok(buffers.into_iter().map(Bytes::owned).collect())
+        self.program.results(&mut |outputs| self.call(&[], outputs, threads))
     }
 
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
-        let (symbols, exprs) = self.sizes(inputs)?;
-        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0)) };
-        self.program.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
-    }
-
-    /// Values of symbols and expressions, after every size of every input has been compared with what the program takes.
-    fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {
-        let p = &self.program;
-        if inputs.len() != p.inputs.len() {
-            return Err(CallError::Count { what: "inputs", want: p.inputs.len(), have: inputs.len() });
-        }
-        for (shape, t) in inputs.iter().zip(&p.inputs) {
-            if shape.len() != t.dims.len() {
-                let reason = format!("has {} dimensions, the program takes {}", shape.len(), t.dims.len());
-                return Err(tensor_error("input", &t.name, reason));
-            }
-        }
-        let mut symbols = Vec::with_capacity(p.symbols.len());
-        for s in &p.symbols {
-            let shape = inputs.get(s.input).and_then(|shape| shape.get(s.dim)).copied();
-            let value = shape.and_then(|n| i64::try_from(n).ok()).ok_or(CallError::Size(SizeError::Missing(Dim::Symbol(symbols.len()))))?;
-            if value < s.min || s.max.is_some_and(|max| value > max) || value % s.divisor.max(1) != 0 {
-                let max = s.max.map_or("any".to_string(), |m| m.to_string());
-                let multiples = if s.divisor > 1 { format!(", multiples of {}", s.divisor) } else { String::new() };
-                let range = format!("{} to {max}{multiples}", s.min);
-                let input = p.inputs[s.input].name.clone();
-                return Err(CallError::Range { symbol: s.name.clone(), dim: s.dim, input, value, range });
-            }
-            symbols.push(value);
-        }
-        let exprs = p.expr_values(&symbols)?;
-        for (shape, t) in inputs.iter().zip(&p.inputs) {
-            self.check("input", t, shape, &symbols, &exprs)?;
-        }
-        Ok((symbols, exprs))
-    }
-
-    fn check(&self, what: &'static str, t: &Tensor, shape: &[usize], symbols: &[i64], exprs: &[i64]) -> Result<(), CallError> {
-        for (i, (have, want)) in shape.iter().zip(&t.dims).enumerate() {
-            let want = want.value(symbols, exprs)?;
-            if i64::try_from(*have) != Ok(want) {
-                return Err(tensor_error(what, &t.name, format!("has size {have} in dimension {i}, which is {want} here")));
-            }
-        }
-        if shape.len() == t.dims.len() {
-            return Ok(());
-        }
-        Err(tensor_error(what, &t.name, format!("has {} dimensions, which are {} here", shape.len(), t.dims.len())))
+        self.program.output_shapes(inputs)
     }
 
     /// Runs the program on at most `threads` threads of the pool. Inputs that are not contiguous are copied first.
@@ -303,14 +350,10 @@ impl Loaded {
             many = inputs.iter().map(|v| v.shape).collect();
             &many
         };
-        let (symbols, exprs) = self.sizes(shapes)?;
+        let (symbols, exprs) = p.sizes(shapes)?;
         if outputs.len() != p.outputs.len() {
             return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
         }
-        let dtypes = |what, have: &str, t: &Tensor| match have == t.dtype {
-            true => Ok(()),
-            false => Err(tensor_error(what, &t.name, format!("is {have}, the program takes {}", t.dtype))),
-        };
         let mut copies = vec![];
         let (mut few, mut rest);
         let count = 1 + inputs.len() + outputs.len() + self.globals.len() + symbols.len();
@@ -327,7 +370,7 @@ impl Loaded {
             next += 1;
         };
         for (v, t) in inputs.iter().zip(&p.inputs) {
-            dtypes("input", v.dtype, t)?;
+            same_dtype("input", v.dtype, t)?;
             if v.contiguous() {
                 push(v.data as u64);
             } else {
@@ -339,8 +382,8 @@ impl Loaded {
             }
         }
         for (v, t) in outputs.iter().zip(&p.outputs) {
-            dtypes("output", v.dtype, t)?;
-            self.check("output", t, v.shape, &symbols, &exprs)?;
+            same_dtype("output", v.dtype, t)?;
+            p.check("output", t, v.shape, &symbols, &exprs)?;
             push(v.data as u64);
         }
         self.globals.iter().for_each(|g| push(g.data as u64));

@@ -5,6 +5,7 @@
 pub mod buffer;
 pub mod cache;
 pub mod call;
+pub mod cuda;
 pub mod library;
 pub mod package;
 pub mod pool;

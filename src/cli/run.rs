@@ -41,9 +41,7 @@ impl Run {
         let first = start.elapsed();
         let mut times = vec![];
         for _ in 0..self.repeat {
-            let start = Instant::now();
-            exe.call_data(&inputs, &mut outputs)?;
-            times.push(start.elapsed());
+            times.push(exe.timed(&inputs, &mut outputs)?);
         }
         times.sort_unstable();
         let results = outputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>().map_err(Stop::usage)?;

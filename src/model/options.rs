@@ -13,10 +13,36 @@ pub struct Options {
     pub workers: usize,
     /// Where compiled code is kept.
     pub cache: CachePolicy,
-    /// The processor, such as `x86_64:haswell`; this machine's if not given.
+    /// What to compile for, such as `x86_64:haswell` or `cuda:sm_90a`; what the device is if not given.
     pub target: Option<String>,
+    /// Where programs run.
+    pub device: Place,
+    /// Whether each launch on a GPU is waited for, so that a fault names its kernel.
+    pub blocking: bool,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
+}
+
+/// Where programs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// On this machine's processors; a program for a GPU on the first one.
+    #[default]
+    Host,
+    /// On the NVIDIA GPU of this number.
+    Cuda(usize),
+}
+
+impl Place {
+    /// From `cpu`, `cuda` or `cuda:<number>`.
+    pub fn parse(text: &str) -> Result<Place, String> {
+        let number = match text {
+            "cpu" => return Ok(Place::Host),
+            "cuda" => Some(0),
+            other => other.strip_prefix("cuda:").and_then(|n| n.parse().ok()),
+        };
+        number.map(Place::Cuda).ok_or_else(|| format!("'{text}' is no device; there are cpu, cuda and cuda:<number>"))
+    }
 }
 
 /// Whether compiled code is kept between processes.
@@ -33,12 +59,22 @@ impl Default for Options {
     fn default() -> Options {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let verify = cfg!(debug_assertions);
-        Options { function: "main".into(), threads: processors, workers: processors, cache: CachePolicy::Off, target: None, verify }
+        Options {
+            function: "main".into(),
+            threads: processors,
+            workers: processors,
+            cache: CachePolicy::Off,
+            target: None,
+            device: Place::Host,
+            blocking: false,
+            verify,
+        }
     }
 }
 
 impl Options {
-    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise).
+    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise),
+    /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for).
     pub fn from_env() -> Result<Options, String> {
         let mut options = Options::default();
         if let Some(text) = std::env::var_os("KILN_NUM_THREADS") {
@@ -47,6 +83,7 @@ impl Options {
             options.threads =
                 threads.ok_or_else(|| format!("KILN_NUM_THREADS is '{text}', not a number from 1 to {}", runtime::pool::MAX_THREADS))?;
         }
+        options.blocking = std::env::var_os("KILN_CUDA_BLOCKING").is_some_and(|v| v == "1");
         let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
         if dir.as_deref() != Some(std::path::Path::new("off")) {
             options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);

@@ -1,15 +1,15 @@
 //! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values in registers through the reduction loops,
 //! and transpositions.
-use super::{
-    body::{Passed, Scope},
-    code::{Code, Made},
-    lanes::Lanes,
-    loops::{Fixed, Loops},
-    tasks::{Threads, blocks, decode},
-};
-use crate::host::{
+use super::tasks::{Threads, blocks};
+use crate::{
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::Lanes,
+        loops::{Fixed, Loops, decode},
+    },
+    host::schedule::{Schedule, contraction, transposition},
     kernel::{Access, Buffer, Kernel, Lin, Nest, Plan, Poly, Role, row_major},
-    schedule::{Schedule, contraction, transposition},
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;

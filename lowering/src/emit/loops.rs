@@ -1,10 +1,10 @@
 //! The loops of one nest: parallel dimensions outside, one dimension in vectors, reductions inside with their values in registers.
 use super::{
     body::{Passed, Scope},
-    code::{Code, Made},
+    code::{Code, Made, known},
     lanes::{Lanes, Val},
 };
-use crate::host::kernel::{Nest, Output};
+use crate::kernel::{Nest, Output};
 use kiln_dialects::ir::*;
 
 /// How the loops of a nest are made.
@@ -23,6 +23,23 @@ pub struct Loops<'a> {
 
 /// Consecutive indices of a parallel dimension, computed at once: dimension, first, how many.
 pub type Rows = (usize, Value, usize);
+
+/// The indices behind one number, by sizes.
+pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
+    let mut all = vec![];
+    for (n, size) in sizes.iter().enumerate().rev() {
+        if known(*size) == Some(1) {
+            all.push(c.index(0)?);
+        } else if n == 0 {
+            all.push(i);
+        } else {
+            all.push(c.rem(i, *size)?);
+            i = c.div(i, *size)?;
+        }
+    }
+    all.reverse();
+    Ok(all)
+}
 
 /// Fixed loop dimensions.
 pub type Fixed = Vec<Option<Value>>;
@@ -90,7 +107,8 @@ impl Loops<'_> {
         Ok(values)
     }
 
-    fn reducing(&self) -> impl Iterator<Item = &Output> {
+    /// The outputs of the nest that are reduced.
+    pub fn reducing(&self) -> impl Iterator<Item = &Output> {
         self.nest.stages.iter().flat_map(|s| &self.scope.kernel.stages[*s].outputs).filter(|o| o.reduces)
     }
 
@@ -166,7 +184,8 @@ impl Loops<'_> {
         Ok(())
     }
 
-    fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val) -> Made<()> {
+    /// Writes an output's element, if it has memory.
+    pub fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val) -> Made<()> {
         match self.scope.memory.get(o.access.buffer).copied().flatten() {
             Some(memory) => lanes.store(c, memory, self.scope.address(c, &o.access.at, dims, lanes)?, v, false),
             None => Ok(()),

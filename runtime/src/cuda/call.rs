@@ -1,0 +1,234 @@
+//! Calling a program on a card: sizes, memory, launches in a row, results.
+use super::{CudaError, Device, driver, memory::Memory, words};
+use crate::{
+    Buffer, Bytes, CallError, Program, View, ViewMut,
+    call::same_dtype,
+    program::{Arg, Kernel, Launch},
+};
+use cudarc::driver::{result, sys};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::{CString, c_void},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// A program on a card, ready to be called from any thread; calls take turns.
+pub struct Loaded {
+    program: Program,
+    device: Arc<Device>,
+    /// By launch.
+    functions: Vec<sys::CUfunction>,
+    modules: Vec<sys::CUmodule>,
+    globals: Vec<Memory>,
+    state: Mutex<State>,
+    /// Whether each launch is waited for, so that a fault is that launch's.
+    blocking: bool,
+}
+// SAFETY: handles of the driver are tied to no thread; what calls change is behind a mutex.
+unsafe impl Send for Loaded {}
+unsafe impl Sync for Loaded {}
+
+/// Memory that calls use again.
+struct State {
+    arena: Memory,
+    inputs: Vec<Memory>,
+    outputs: Vec<Memory>,
+    /// Around the launches of a call.
+    events: [sys::CUevent; 2],
+}
+
+impl Loaded {
+    /// Joins a program, the code of its kernels by symbol, and its globals, which are copied to the card.
+    pub fn new(
+        device: Arc<Device>,
+        program: Program,
+        code: &BTreeMap<String, Vec<u8>>,
+        globals: &[Bytes],
+        blocking: bool,
+    ) -> Result<Loaded, CudaError> {
+        if !device.runs(&program.target.cpu) {
+            let (card, (major, minor)) = (device.card(), device.card().capability);
+            return Err(CudaError::Chip { chip: program.target.cpu.clone(), index: card.index, name: card.name.clone(), major, minor });
+        }
+        device.bind()?;
+        let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(driver("making an event"));
+        let none = || Memory::none(&device);
+        let state = State {
+            arena: none(),
+            inputs: program.inputs.iter().map(|_| none()).collect(),
+            outputs: program.outputs.iter().map(|_| none()).collect(),
+            events: [event()?, event()?],
+        };
+        let mut loaded =
+            Loaded { functions: vec![], modules: vec![], globals: vec![], state: Mutex::new(state), device: device.clone(), program, blocking };
+        let planned = || loaded.planned(None);
+        let mut memories = vec![];
+        for (global, bytes) in loaded.program.globals.iter().zip(globals) {
+            let mut memory = none();
+            memory.ensure(bytes.len(), &format!("weight @{}", global.name), &planned)?;
+            memory.write(bytes.bytes())?;
+            memories.push(memory);
+        }
+        loaded.globals = memories;
+        device.stream.synchronize().map_err(driver("copying weights to the GPU"))?;
+        let mut found: HashMap<String, sys::CUfunction> = HashMap::new();
+        for k in loaded.program.kernels.clone() {
+            let function = match found.get(&k.symbol) {
+                Some(f) => *f,
+                None => loaded.load(&k, code)?,
+            };
+            found.insert(k.symbol.clone(), function);
+            loaded.functions.push(function);
+        }
+        Ok(loaded)
+    }
+
+    fn load(&mut self, k: &Kernel, code: &BTreeMap<String, Vec<u8>>) -> Result<sys::CUfunction, CudaError> {
+        let link = |reason: String| CudaError::Link { kernel: k.name.clone(), reason };
+        let bytes = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
+        let name = CString::new(k.symbol.as_str()).map_err(|e| link(e.to_string()))?;
+        // SAFETY: an image that the driver's linker made, or one from the cache with a right checksum; the module lives as long as this.
+        unsafe {
+            let module = result::module::load_data(bytes.as_ptr().cast()).map_err(|e| link(words(e)))?;
+            self.modules.push(module);
+            result::module::get_function(module, name).map_err(|e| link(words(e)))
+        }
+    }
+
+    /// What was compiled.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+    /// The card.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+    /// Bytes of memory between kernels.
+    pub fn arena_bytes(&self) -> usize {
+        self.state.lock().unwrap_or_else(|e| e.into_inner()).arena.len()
+    }
+
+    /// The memory that the program needs, in words.
+    fn planned(&self, call: Option<(usize, usize, usize)>) -> String {
+        let weights: usize = self.program.globals.iter().map(|g| g.shape.iter().product::<u64>() as usize * width(&g.dtype)).sum();
+        let call = call.map(|(arena, inputs, outputs)| {
+            format!(", {arena} bytes between kernels, {inputs} bytes of arguments, {outputs} bytes of results")
+        });
+        format!("{weights} bytes of weights{}", call.unwrap_or_default())
+    }
+
+    /// The results of a program without inputs.
+    pub fn results(&self) -> Result<Vec<Bytes>, CallError> {
+        self.program.results(&mut |outputs| self.call(&[], outputs).map(drop))
+    }
+
+    /// Runs the program: copies the inputs to the card, launches its kernels, and copies the results back. Says how long the kernels took, by
+    /// the card's clock.
+    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<Duration, CallError> {
+        let p = &self.program;
+        let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
+        let (symbols, exprs) = p.sizes(&shapes)?;
+        if outputs.len() != p.outputs.len() {
+            return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
+        }
+        for (v, t) in inputs.iter().zip(&p.inputs) {
+            same_dtype("input", v.dtype, t)?;
+        }
+        for (v, t) in outputs.iter().zip(&p.outputs) {
+            same_dtype("output", v.dtype, t)?;
+            p.check("output", t, v.shape, &symbols, &exprs)?;
+        }
+        let value = |d: crate::program::Dim| d.value(&symbols, &exprs);
+        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
+        self.device.bind()?;
+        let arena = usize::try_from(value(p.arena)?).unwrap_or(0);
+        let size = |shape: &[usize], dtype: &str| shape.iter().product::<usize>() * width(dtype);
+        let ins: Vec<usize> = inputs.iter().map(|v| size(v.shape, v.dtype)).collect();
+        let outs: Vec<usize> = outputs.iter().map(|v| size(v.shape, v.dtype)).collect();
+        let planned = || self.planned(Some((arena, ins.iter().sum(), outs.iter().sum())));
+        state.arena.ensure(arena, "memory between kernels", &planned)?;
+        for ((memory, n), t) in state.inputs.iter_mut().zip(&ins).zip(&p.inputs) {
+            memory.ensure(*n, &format!("argument '{}'", t.name), &planned)?;
+        }
+        for ((memory, n), t) in state.outputs.iter_mut().zip(&outs).zip(&p.outputs) {
+            memory.ensure(*n, &format!("result '{}'", t.name), &planned)?;
+        }
+        for (v, memory) in inputs.iter().zip(&state.inputs) {
+            let mut copy = Buffer::new();
+            memory.write(v.bytes(&mut copy)?)?;
+        }
+        let stream = self.device.stream.cu_stream();
+        let record = |e: sys::CUevent| {
+            // SAFETY: this program's own event.
+            unsafe { result::event::record(e, stream) }.map_err(driver("recording an event"))
+        };
+        record(state.events[0])?;
+        for (k, f) in p.kernels.iter().zip(&self.functions) {
+            let Some(l) = &k.launch else {
+                return Err(CudaError::Launch { what: k.name.clone(), reason: "the program does not say how it is launched".into() }.into());
+            };
+            let mut words = Vec::with_capacity(l.args.len());
+            for a in &l.args {
+                let missing = || CudaError::Launch { what: k.name.clone(), reason: format!("there is no {a:?}") };
+                let address = |all: &[Memory], i: usize| all.get(i).map(Memory::address).ok_or_else(missing);
+                words.push(match a {
+                    Arg::Input(i) => address(&state.inputs, *i)?,
+                    Arg::Output(i) => address(&state.outputs, *i)?,
+                    Arg::Global(i) => address(&self.globals, *i)?,
+                    Arg::Arena(d) => state.arena.address() + value(*d)? as u64,
+                    Arg::Size(d) => value(*d)? as u64,
+                });
+            }
+            let blocks = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
+            self.launch(k, l, *f, blocks, &mut words)?;
+        }
+        record(state.events[1])?;
+        let wait = |e: cudarc::driver::DriverError| {
+            let what = format!("one of the {} launches of {} (KILN_CUDA_BLOCKING=1 says which)", p.kernels.len(), p.name);
+            CudaError::Launch { what, reason: words(e) }
+        };
+        self.device.stream.synchronize().map_err(wait)?;
+        for (v, memory) in outputs.iter_mut().zip(&state.outputs) {
+            memory.read(v.bytes_mut())?;
+        }
+        self.device.stream.synchronize().map_err(driver("copying from the GPU"))?;
+        // SAFETY: both events have been recorded on the stream, which has been waited for.
+        let ms = unsafe { result::event::elapsed(state.events[0], state.events[1]) }.map_err(driver("reading the GPU's clock"))?;
+        Ok(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
+    }
+
+    fn launch(&self, k: &Kernel, l: &Launch, f: sys::CUfunction, blocks: u32, words_: &mut [u64]) -> Result<(), CudaError> {
+        let mut params: Vec<*mut c_void> = words_.iter_mut().map(|w| (w as *mut u64).cast()).collect();
+        let stream = self.device.stream.cu_stream();
+        // SAFETY: the kernel takes 64-bit words only, as many as the program says, and the addresses are of memory of the planned sizes.
+        let launched = unsafe { result::launch_kernel(f, (blocks, 1, 1), (l.threads, 1, 1), 0, stream, &mut params) };
+        let over = launched.and_then(|()| if self.blocking { self.device.stream.synchronize() } else { Ok(()) });
+        over.map_err(|e| {
+            let what = format!("kernel {} ({}) with {blocks} blocks of {} threads, parameters {words_:x?}", k.name, k.ops.join(" "), l.threads);
+            CudaError::Launch { what, reason: words(e) }
+        })
+    }
+}
+
+fn width(dtype: &str) -> usize {
+    crate::call::byte_size(dtype).unwrap_or(1)
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if self.device.bind().is_err() {
+            return;
+        }
+        let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
+        // SAFETY: made by `new`, and no call is under way.
+        unsafe {
+            for e in state.events {
+                let _ = result::event::destroy(e);
+            }
+            for m in &self.modules {
+                let _ = result::module::unload(*m);
+            }
+        }
+    }
+}
