@@ -66,7 +66,7 @@ impl GpuAbi {
             return Ok(true);
         }
         match op.name().as_str() {
-            "gpu.barrier" => b.generic("nvvm.barrier", &[], &[], &[("operandSegmentSizes", Attr::i32s(c, &[0, 0, 0]))], &mut []).map(|_| true),
+            "gpu.barrier" => b.generic("nvvm.barrier0", &[], &[], &[], &mut []).map(|_| true),
             "gpu.shuffle" => {
                 let value = shuffled(&b, op.operand(0), op.operand(1))?;
                 op.result(0).replace_uses(value);
@@ -101,7 +101,7 @@ fn shuffled(b: &Builder, value: Value, mask: Value) -> Result<Value, String> {
     };
     let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
     let number = |n: i64, ty: Type| make("arith.constant", &[], ty, &[("value", Attr::scalar_int(c, ty.dtype()?, n))]);
-    let kind = Attr::parse(c, "#nvvm.shfl_kind<bfly>").ok_or("has no nvvm dialect")?;
+    let kind = Attr::parse(c, "#nvvm<shfl_kind bfly>").ok_or("has no nvvm dialect")?;
     let step = |v: Value| make("nvvm.shfl.sync", &[number(-1, i32)?, v, mask, number(31, i32)?], v.ty(), &[("kind", kind)]);
     let ty = value.ty();
     let dtype = ty.dtype()?;

@@ -37,7 +37,7 @@ const OPS: &[&str] = &[
     "mlir.addressof", "mlir.constant", "mlir.global", "mlir.poison", "mlir.undef", "mlir.zero", "mul", "or", "ptrtoint", "return", "sdiv", "select",
     "sext", "shl", "shufflevector", "sitofp", "srem", "store", "sub", "switch", "trunc", "udiv", "uitofp", "unreachable", "urem", "xor", "zext",
 ];
-const NVVM: &[&str] = &["barrier", "read.ptx.sreg.ctaid.x", "read.ptx.sreg.nctaid.x", "read.ptx.sreg.tid.x", "shfl.sync"];
+const NVVM: &[&str] = &["barrier0", "read.ptx.sreg.ctaid.x", "read.ptx.sreg.nctaid.x", "read.ptx.sreg.tid.x", "shfl.sync"];
 
 impl Pass for GpuModule {
     const FLAG: &'static str = "kiln-gpu-module";
