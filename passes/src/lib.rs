@@ -10,6 +10,7 @@ pub mod pass;
 pub mod table;
 
 pub mod decompose;
+pub mod expand_scans;
 pub mod hoist_reshapes;
 pub mod reciprocals;
 pub mod refine_shapes;

@@ -5,11 +5,9 @@ mod graphs;
 use kiln::{
     dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},
     lowering::{
-        PassError,
-        host::{
-            compile::{CompileError, CompileOptions, compile},
-            llvm::{Jit, Target, library_symbols},
-        },
+        PassError, Target,
+        compile::{CompileError, CompileOptions, compile},
+        host::llvm::{Jit, library_symbols},
     },
     runtime::{self, Buffer, Bytes, Loaded, Pool, Program, View, ViewMut},
 };
@@ -24,7 +22,7 @@ pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<T
             globals.insert(g.sym_name.clone(), weight(&g.sym_name)?);
         }
     }
-    let target = Target::host()?;
+    let target = Target::parse("native")?;
     let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
     let made = compile(module, function, &options).map_err(|e| match e {
         CompileError::Pass(PassError::Failed { pass, diagnostics, .. }) => {

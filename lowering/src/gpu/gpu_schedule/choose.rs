@@ -94,5 +94,5 @@ fn contract(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Schedule> {
     let after: usize = nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
     let large = m.is_some_and(|m| m >= LARGE) && n.is_some_and(|n| n >= LARGE) && !wide && after < 24;
     let (tile, each) = if large { (128, 8) } else { (64, 4) };
-    Some(make("contract", &[("depth", 16), ("m", tile), ("m_each", each), ("n", tile), ("n_each", each)]))
+    Some(make("contract", &[("depth", if wide { 8 } else { 16 }), ("m", tile), ("m_each", each), ("n", tile), ("n_each", each)]))
 }
