@@ -10,6 +10,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::freeze::Freeze>(),
     PassRow::of::<to_kernels::fuse::Fuse>(),
     PassRow::of::<gpu::gpu_abi::GpuAbi>(),
+    PassRow::of::<gpu::gpu_math::GpuMath>(),
     PassRow::of::<gpu::gpu_module::GpuModule>(),
     PassRow::of::<gpu::gpu_schedule::GpuSchedule>(),
     PassRow::of::<gpu::gpu_tile::GpuTile>(),

@@ -24,6 +24,11 @@ pub struct Loops<'a> {
 /// Consecutive indices of a parallel dimension, computed at once: dimension, first, how many.
 pub type Rows = (usize, Value, usize);
 
+/// The outputs of a nest that it reduces.
+pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
+    nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces)
+}
+
 /// The indices behind one number, by sizes.
 pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
     let mut all = vec![];
@@ -107,9 +112,8 @@ impl Loops<'_> {
         Ok(values)
     }
 
-    /// The outputs of the nest that are reduced.
-    pub fn reducing(&self) -> impl Iterator<Item = &Output> {
-        self.nest.stages.iter().flat_map(|s| &self.scope.kernel.stages[*s].outputs).filter(|o| o.reduces)
+    fn reducing(&self) -> impl Iterator<Item = &Output> {
+        reducing(self.scope, self.nest)
     }
 
     /// Loop dimensions as values; what is not fixed is 0, for addresses that do not have it.

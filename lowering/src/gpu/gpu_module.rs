@@ -14,6 +14,7 @@ use crate::target::Chip;
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
+    value::DType,
 };
 use kiln_passes::{Failure, Numerics, Pass};
 
@@ -30,10 +31,10 @@ const INTRINSICS: &[&str] = &[
     "abs", "bswap", "ceil", "copysign", "ctlz", "ctpop", "cttz", "fabs", "floor", "fma", "fmuladd", "masked.gather", "masked.scatter", "maximum", "maxnum",
     "minimum", "minnum", "round", "roundeven", "smax", "smin", "sqrt", "trunc", "umax", "umin", "vector.reduce.and", "vector.reduce.or",
 ];
-/// Ops of the llvm dialect without a function of that kind; `frem` is expanded.
+/// Ops of the llvm dialect without a function of that kind. `frem` would be wrong now and then.
 const OPS: &[&str] = &[
     "add", "addrspacecast", "and", "ashr", "bitcast", "br", "cond_br", "extractelement", "extractvalue", "fadd", "fcmp", "fdiv", "fmul", "fneg", "fpext",
-    "fptosi", "fptoui", "fptrunc", "freeze", "frem", "fsub", "func", "getelementptr", "icmp", "insertelement", "insertvalue", "inttoptr", "load", "lshr",
+    "fptosi", "fptoui", "fptrunc", "freeze", "fsub", "func", "getelementptr", "icmp", "insertelement", "insertvalue", "inttoptr", "load", "lshr",
     "mlir.addressof", "mlir.constant", "mlir.global", "mlir.poison", "mlir.undef", "mlir.zero", "mul", "or", "ptrtoint", "return", "sdiv", "select",
     "sext", "shl", "shufflevector", "sitofp", "srem", "store", "sub", "switch", "trunc", "udiv", "uitofp", "unreachable", "urem", "xor", "zext",
 ];
@@ -65,7 +66,9 @@ impl Pass for GpuModule {
 fn known(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("llvm.intr.") {
-        return INTRINSICS.contains(&name);
+        // 2^x is an instruction for f32 only.
+        let narrow = || op.result_count() == 1 && ["f32", "vector<2xf32>", "vector<4xf32>", "vector<8xf32>"].contains(&op.result(0).ty().to_string().as_str());
+        return INTRINSICS.contains(&name) || (name == "exp2" && narrow());
     }
     name.strip_prefix("llvm.").is_some_and(|n| OPS.contains(&n)) || name.strip_prefix("nvvm.").is_some_and(|n| NVVM.contains(&n))
 }
@@ -90,6 +93,8 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
                 copy.set_attr("gpu.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.reqntid", Attr::i32s(c, &[threads as i32]));
+                // The assembler would rather spill than let fewer blocks share a multiprocessor; it need not.
+                copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, 1));
                 for name in [THREADS, GRID, "kiln.schedule"] {
                     copy.remove_attr(name);
                 }

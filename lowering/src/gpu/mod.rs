@@ -1,5 +1,6 @@
 //! NVIDIA GPUs: from kernels on linalg to PTX, without a CUDA toolkit.
 pub mod gpu_abi;
+pub mod gpu_math;
 pub mod gpu_module;
 pub mod gpu_schedule;
 pub mod gpu_tile;

@@ -11,7 +11,7 @@
 //! before:  %y = math.exp %x : vector<16xf32>
 //! after:   %n = … x / ln 2 rounded; %p = math.fma …; %y = arith.mulf %p, 2^n
 //! ```
-mod emit;
+pub(crate) mod emit;
 mod exp;
 mod log;
 mod pow;

@@ -5,17 +5,12 @@ use crate::{
         body::{Passed, Scope},
         code::{Code, Made},
         lanes::{Lanes, Val},
-        loops::{Fixed, Loops, decode},
+        loops::{Fixed, Loops, decode, reducing},
     },
     gpu::gpu_schedule::{fast_dim, width},
     kernel::{Nest, Output, Plan},
 };
 use kiln_dialects::ir::*;
-
-/// The outputs that a nest reduces.
-pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
-    nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces)
-}
 
 /// Whether all of them have partial results that combine.
 pub fn possible(scope: &Scope<'_>, nest: &Nest) -> bool {

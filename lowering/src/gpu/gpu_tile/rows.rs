@@ -8,7 +8,7 @@ use crate::{
     emit::{
         body::Scope,
         code::{Code, Made},
-        loops::{Fixed, decode},
+        loops::{Fixed, decode, reducing},
     },
     gpu::WARP,
     host::schedule::Schedule,
@@ -39,7 +39,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], schedule: 
             let ty = o.combine.as_ref().map(|c| c.op.result(0).ty()).filter(|_| size > WARP);
             ty.map(|ty| shared(c, ty, (size / WARP * groups) as i64)).transpose()
         };
-        let all = if cooperate::possible(scope, n) { cooperate::reducing(scope, n).map(of).collect::<Made<_>>()? } else { vec![] };
+        let all = if cooperate::possible(scope, n) { reducing(scope, n).map(of).collect::<Made<_>>()? } else { vec![] };
         exchange.push(all);
     }
     // Each group has a part of the scratch.

@@ -152,6 +152,10 @@ impl Emit {
     pub fn gt(&self, a: Value, b: Value) -> Res {
         self.cmpf(2, a, b)
     }
+    /// Greater or equal, both numbers.
+    pub fn ge(&self, a: Value, b: Value) -> Res {
+        self.cmpf(3, a, b)
+    }
     /// Less, both numbers.
     pub fn lt(&self, a: Value, b: Value) -> Res {
         self.cmpf(4, a, b)
