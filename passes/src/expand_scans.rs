@@ -45,13 +45,14 @@ fn expanded(b: Builder, scan: &Cumulative) -> Result<Value, String> {
     let dtype = tensor_type(scan.input.ty())?.dtype;
     let own = b.sizes_of(scan.input)?;
     let (rank, axis) = (own.len() as i64, scan.axis);
-    let sizes: Vec<Size> = own.iter().copied().chain(own.get(axis as usize).copied()).collect();
-    // Along the new last dimension the axis; along the axis copies.
-    let dims = (0..rank).map(|d| if d == axis { rank } else { d }).collect();
+    // In front of the axis a dimension of copies, which is what stays.
+    let mut sizes = own.clone();
+    sizes.insert(axis as usize, *own.get(axis as usize).ok_or("has no such axis")?);
+    let dims = (0..rank).map(|d| d + i64::from(d >= axis)).collect();
     let all = b.add(&BroadcastInDim { input: scan.input, dims, sizes: sizes.clone() })?;
     let i64 = Type::scalar(b.ctx, DType::I64);
     let position = |axis: i64| b.add(&Iota { sizes: sizes.clone(), axis, dtype: i64 });
-    let before = b.add(&Compare { kind: CompareKind::Le, lhs: position(rank)?, rhs: position(axis)? })?;
+    let before = b.add(&Compare { kind: CompareKind::Le, lhs: position(axis + 1)?, rhs: position(axis)? })?;
     let (kind, nothing) = match (scan.kind, dtype.is_float()) {
         (CumulativeKind::Sum, _) => (ReduceKind::Sum, Attr::scalar_int(b.ctx, dtype, 0)),
         (CumulativeKind::Prod, _) => (ReduceKind::Prod, Attr::scalar_int(b.ctx, dtype, 1)),
@@ -62,5 +63,5 @@ fn expanded(b: Builder, scan: &Cumulative) -> Result<Value, String> {
     };
     let nothing = b.add(&Splat { value: nothing, sizes })?;
     let masked = b.add(&Select { condition: before, on_true: all, on_false: nothing })?;
-    b.add(&Reduce { kind, input: masked, dims: vec![rank] })
+    b.add(&Reduce { kind, input: masked, dims: vec![axis + 1] })
 }

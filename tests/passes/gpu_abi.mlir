@@ -3,7 +3,7 @@
 // CASE: registers_shuffles_and_shared_memory
 // NO-RUN: a function for a GPU
 // CHECK: nvvm.read.ptx.sreg.tid.x
-// CHECK: nvvm.shfl.sync bfly
+// CHECK: nvvm.shfl.sync
 // CHECK: nvvm.barrier0
 // CHECK: memref.get_global @shared_0
 // CHECK-NOT: gpu.

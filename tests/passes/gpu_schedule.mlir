@@ -27,7 +27,7 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 // -----
 // CASE: softmax
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"rows", {group = 32
+// CHECK: #kiln.schedule<"rows", {group = 32 : i64
 // CHECK: kiln.threads = 128
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -123,7 +123,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // -----
 // CASE: a_sum_of_few_rows
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"reduce", {group = 256, groups = 1, vector = 4}>
+// CHECK: #kiln.schedule<"reduce", {group = 256 : i64, groups = 1 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 module attributes {kiln.level = "linalg"} {
