@@ -1,11 +1,12 @@
 //! Calling a program: checks, sizes, memory, and one function call.
 use crate::{
     Buffer, OutOfMemory,
+    profile::Profile,
     program::{Dim, Program, SizeError, Tensor},
 };
 use std::{any::Any, marker::PhantomData, sync::Arc, sync::Mutex};
 
-/// The entry of a program: words for the arena, arguments, results, globals and symbols, and the number of threads.
+/// The entry of a program: words for the arena, a profile or 0, arguments, results, globals and symbols, and the number of threads.
 pub type Entry = unsafe extern "C" fn(*const u64, i32);
 
 /// An argument in memory.
@@ -293,6 +294,18 @@ impl Loaded {
 
     /// Runs the program on at most `threads` threads of the pool. Inputs that are not contiguous are copied first.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+        self.call_with(inputs, outputs, threads, None)
+    }
+
+    /// As [`Loaded::call`], with the time of each launch of [`Program::kernels`]. The team meets behind every launch, which it otherwise does only
+    /// where it has to.
+    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+        let mut profile = Profile::new(self.program.kernels.len());
+        self.call_with(inputs, outputs, threads, Some(&mut profile))?;
+        Ok(profile)
+    }
+
+    fn call_with(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize, profile: Option<&mut Profile>) -> Result<(), CallError> {
         let p = &self.program;
         let mut shapes = [[].as_slice(); 16];
         let many: Vec<&[usize]>;
@@ -313,7 +326,7 @@ impl Loaded {
         };
         let mut copies = vec![];
         let (mut few, mut rest);
-        let count = 1 + inputs.len() + outputs.len() + self.globals.len() + symbols.len();
+        let count = 2 + inputs.len() + outputs.len() + self.globals.len() + symbols.len();
         let words: &mut [u64] = if count <= WORDS {
             few = [0u64; WORDS];
             &mut few[..count]
@@ -321,7 +334,7 @@ impl Loaded {
             rest = vec![0u64; count];
             &mut rest
         };
-        let mut next = 1;
+        let mut next = 2;
         let mut push = |word: u64| {
             words[next] = word;
             next += 1;
@@ -349,6 +362,7 @@ impl Loaded {
         let mut arena = self.arenas.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
         arena.ensure(bytes)?;
         words[0] = arena.as_mut_ptr() as u64;
+        words[1] = profile.map_or(0, |p| std::ptr::from_mut(p) as u64);
         // SAFETY: the entry is this program's, whose argument array this is; every tensor in it has been checked against the program.
         unsafe { (self.entry)(words.as_ptr(), i32::try_from(threads).unwrap_or(i32::MAX)) };
         self.arenas.lock().unwrap_or_else(|e| e.into_inner()).push(arena);

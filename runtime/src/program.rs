@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Changes when an older reader would misread a program.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

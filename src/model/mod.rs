@@ -18,7 +18,7 @@ use crate::{
         compile::{CompileOptions, CompileReport, compile},
         llvm::{Jit, Target, library_symbols, version},
     },
-    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut, program::Tensor as Spec},
+    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut, profile::Profile, program::Tensor as Spec},
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -187,10 +187,16 @@ fn prepared(program: &Program, package: &Package, folder: &Path, jit: &Arc<Jit>,
     Ok(loaded.results(threads)?)
 }
 
+fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {
+    let read = inputs.iter().map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes)).collect::<Result<_, _>>()?;
+    let written = outputs.iter_mut().map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes)).collect::<Result<_, _>>()?;
+    Ok((read, written))
+}
+
 impl Executable {
     fn link(package: Package, folder: &Path, options: &Options, mut times: Times, start: Instant) -> Result<Executable, Error> {
         let linking = Instant::now();
-        let symbols: Vec<(&str, *const c_void)> = [runtime::pool::symbols(), runtime::library::symbols(), library_symbols()].concat();
+        let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
         let jit = Jit::new(&symbols)?;
         package.objects.values().try_for_each(|o| jit.add_object(o))?;
         jit.lookup(&package.program.entry.main)?;
@@ -237,11 +243,15 @@ impl Executable {
         };
         shapes.into_iter().zip(&self.program().outputs).map(make).collect()
     }
+    /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], a barrier behind it included.
+    pub fn profile(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Profile, CallError> {
+        let (inputs, mut outputs) = views(inputs, outputs)?;
+        self.loaded.profile(&inputs, &mut outputs, self.threads)
+    }
     /// As [`Executable::call`], on tensors that own their bytes.
     pub fn call_data(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<(), CallError> {
-        let views = inputs.iter().map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes)).collect::<Result<Vec<_>, _>>()?;
-        let mut out = outputs.iter_mut().map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes)).collect::<Result<Vec<_>, _>>()?;
-        self.call(&views, &mut out)
+        let (inputs, mut outputs) = views(inputs, outputs)?;
+        self.call(&inputs, &mut outputs)
     }
     /// Runs the program on values; for tests and tools, since values are copied both ways.
     pub fn call_values(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Error> {

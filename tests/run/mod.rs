@@ -6,7 +6,7 @@ use kiln::{
     Executable, Options,
     dialects::value::Tensor,
     load,
-    model::CachePolicy,
+    model::{CachePolicy, Data},
     opt::tensors::{self, Tensors},
     runtime::{View, ViewMut},
     tolerance,
@@ -70,6 +70,24 @@ fn results_do_not_depend_on_the_number_of_threads() {
     };
     let (one, two, three) = (of(1), of(2), of(3));
     assert!(one == two && two == three);
+}
+
+#[test]
+fn a_profile_has_the_time_of_every_launch() {
+    let data = file("gpt2_tiny");
+    let inputs: Vec<Data> = tensors::numbered(&data, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
+    for threads in [1, 2] {
+        let exe = load(models().join("gpt2_tiny.pt2")).unwrap().compile(&options(threads)).unwrap();
+        let (mut plain, mut profiled) = (exe.memory(&inputs).unwrap(), exe.memory(&inputs).unwrap());
+        exe.call_data(&inputs, &mut plain).unwrap();
+        let start = std::time::Instant::now();
+        let profile = exe.profile(&inputs, &mut profiled).unwrap();
+        let whole = start.elapsed();
+        assert_eq!(plain, profiled);
+        assert_eq!(profile.times().len(), exe.program().kernels.len());
+        assert!(profile.times().iter().all(|t| !t.is_zero()), "{profile:?}");
+        assert!(profile.times().iter().sum::<std::time::Duration>() < whole, "{profile:?}");
+    }
 }
 
 #[test]

@@ -52,21 +52,24 @@ impl Slots {
     }
     /// The arena's slot.
     pub const ARENA: usize = 0;
+    /// The slot of the call's [`kiln_runtime::profile::Profile`]; 0 if it has none.
+    pub const PROFILE: usize = 1;
+    const FIRST: usize = 2;
     /// The slot of an argument.
     pub fn input(&self, i: usize) -> usize {
-        1 + i
+        Self::FIRST + i
     }
     /// The slot of a result.
     pub fn output(&self, i: usize) -> usize {
-        1 + self.inputs + i
+        self.input(self.inputs) + i
     }
     /// The slot of a global.
     pub fn global(&self, name: &str) -> Option<usize> {
-        self.globals.iter().position(|g| g == name).map(|i| 1 + self.inputs + self.outputs + i)
+        self.globals.iter().position(|g| g == name).map(|i| self.output(self.outputs) + i)
     }
     /// The slot of a symbol.
     pub fn symbol(&self, name: &str) -> Option<usize> {
-        self.symbols.iter().position(|(n, ..)| n == name).map(|i| 1 + self.inputs + self.outputs + self.globals.len() + i)
+        self.symbols.iter().position(|(n, ..)| n == name).map(|i| self.output(self.outputs) + self.globals.len() + i)
     }
 }
 

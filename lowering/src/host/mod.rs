@@ -10,6 +10,7 @@ pub mod llvm;
 pub mod plan;
 pub mod schedule;
 pub mod tile;
+pub mod words;
 
 pub use expand_math::ExpandMath;
 pub use kernel_abi::KernelAbi;
