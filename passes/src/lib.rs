@@ -9,6 +9,7 @@ pub mod options;
 pub mod pass;
 pub mod table;
 
+pub mod argument_order;
 pub mod decompose;
 pub mod hoist_reshapes;
 pub mod reciprocals;

@@ -1,31 +1,14 @@
 //! Calling a program: checks, sizes, memory, and one function call.
 use crate::{
-    Buffer, OutOfMemory,
+    Buffer, OutOfMemory, View, ViewMut,
     profile::Profile,
     program::{Dim, Program, SizeError, Tensor},
+    view::{byte_size, check_bytes, product},
 };
-use std::{any::Any, marker::PhantomData, sync::Arc, sync::Mutex};
+use std::{any::Any, sync::Arc, sync::Mutex};
 
 /// The entry of a program: words for the arena, a profile or 0, arguments, results, globals and symbols, and the number of threads.
 pub type Entry = unsafe extern "C" fn(*const u64, i32);
-
-/// An argument in memory.
-#[derive(Clone, Copy)]
-pub struct View<'a> {
-    data: *const u8,
-    dtype: &'a str,
-    shape: &'a [usize],
-    strides: Option<&'a [isize]>,
-    _bytes: PhantomData<&'a [u8]>,
-}
-
-/// Memory for a result.
-pub struct ViewMut<'a> {
-    data: *mut u8,
-    dtype: &'a str,
-    shape: &'a [usize],
-    _bytes: PhantomData<&'a mut [u8]>,
-}
 
 /// Why a call did not run. Nothing has been written then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,88 +55,8 @@ pub enum CallError {
     Memory(#[from] OutOfMemory),
 }
 
-/// The bytes of an element, by MLIR's name of its type; an `i1` is a byte.
-pub fn byte_size(dtype: &str) -> Option<usize> {
-    Some(match dtype {
-        "f64" | "i64" => 8,
-        "f32" | "i32" => 4,
-        "f16" | "bf16" | "i16" => 2,
-        "i8" | "ui8" | "i1" | "f8E4M3FN" | "f8E5M2" => 1,
-        _ => return None,
-    })
-}
-
-fn product(shape: &[usize], width: usize) -> Option<usize> {
-    shape.iter().try_fold(width, |n, d| n.checked_mul(*d))
-}
-
-fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
+pub(crate) fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
     CallError::Tensor { what, name: name.into(), reason }
-}
-
-impl<'a> View<'a> {
-    /// Contiguous elements in row-major order.
-    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> Result<View<'a>, CallError> {
-        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
-        Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, _bytes: PhantomData })
-    }
-    /// Elements with strides in elements, of which some may be negative or 0.
-    ///
-    /// # Safety
-    /// Every element that shape and strides reach from `data` lies in memory that lives for `'a`.
-    pub unsafe fn strided(dtype: &'a str, shape: &'a [usize], strides: &'a [isize], data: *const u8) -> View<'a> {
-        View { data, dtype, shape, strides: Some(strides), _bytes: PhantomData }
-    }
-    /// Whether the elements lie in row-major order without gaps.
-    fn contiguous(&self) -> bool {
-        let Some(strides) = self.strides else { return true };
-        let mut want = 1isize;
-        for (n, s) in self.shape.iter().zip(strides).rev() {
-            if *n != 1 && *s != want {
-                return false;
-            }
-            want *= *n as isize;
-        }
-        true
-    }
-    /// A copy of the elements in row-major order.
-    fn gathered(&self, width: usize) -> Result<Buffer, CallError> {
-        let count: usize = self.shape.iter().product();
-        let mut copy = Buffer::new();
-        copy.ensure(count * width)?;
-        let strides = self.strides.unwrap_or(&[]);
-        let mut index = vec![0usize; self.shape.len()];
-        for i in 0..count {
-            let at: isize = index.iter().zip(strides).map(|(i, s)| *i as isize * s).sum();
-            // SAFETY: the maker of the view promised that every element is there; `copy` holds `count` elements.
-            unsafe { std::ptr::copy_nonoverlapping(self.data.offset(at * width as isize), copy.as_mut_ptr().add(i * width), width) };
-            for (i, n) in index.iter_mut().zip(self.shape).rev() {
-                *i += 1;
-                if *i < *n {
-                    break;
-                }
-                *i = 0;
-            }
-        }
-        Ok(copy)
-    }
-}
-
-impl<'a> ViewMut<'a> {
-    /// Contiguous elements in row-major order.
-    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<ViewMut<'a>, CallError> {
-        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("output", "", e))?;
-        Ok(ViewMut { data: bytes.as_mut_ptr(), dtype, shape, _bytes: PhantomData })
-    }
-}
-
-fn check_bytes(dtype: &str, shape: &[usize], have: usize) -> Result<(), String> {
-    let width = byte_size(dtype).ok_or_else(|| format!("'{dtype}' is no element type"))?;
-    match product(shape, width) {
-        Some(want) if want == have => Ok(()),
-        Some(want) => Err(format!("{dtype} {shape:?} needs {want} bytes, {have} are given")),
-        None => Err(format!("{dtype} {shape:?} is larger than any memory")),
-    }
 }
 
 /// The memory of a global: an address, and what keeps it alive.
@@ -208,6 +111,12 @@ impl Loaded {
     pub unsafe fn new(program: Program, entry: Entry, code: Box<dyn Any + Send + Sync>, globals: Vec<Bytes>) -> Result<Loaded, CallError> {
         if globals.len() != program.globals.len() {
             return Err(CallError::Count { what: "globals", want: program.globals.len(), have: globals.len() });
+        }
+        for t in &program.inputs {
+            let rank = t.dims.len();
+            if !t.order.is_empty() && (t.order.len() != rank || (0..rank).any(|d| !t.order.contains(&d))) {
+                return Err(tensor_error("input", &t.name, format!("has {rank} dimensions, and {:?} is no order of them", t.order)));
+            }
         }
         for (have, want) in globals.iter().zip(&program.globals) {
             let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
@@ -292,7 +201,13 @@ impl Loaded {
         Err(tensor_error(what, &t.name, format!("has {} dimensions, which are {} here", shape.len(), t.dims.len())))
     }
 
-    /// Runs the program on at most `threads` threads of the pool. Inputs that are not contiguous are copied first.
+    /// The inputs that a call copies first, since they do not lie in memory as the program reads them (see [`Tensor::order`]).
+    pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
+        let lies = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.lies(&t.order);
+        inputs.iter().zip(&self.program.inputs).enumerate().filter(|(_, pair)| !lies(*pair)).map(|(i, _)| i).collect()
+    }
+
+    /// Runs the program on at most `threads` threads of the pool. The inputs of [`Loaded::copied`] are copied first.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
         self.call_with(inputs, outputs, threads, None)
     }
@@ -340,19 +255,19 @@ impl Loaded {
             next += 1;
         };
         for (v, t) in inputs.iter().zip(&p.inputs) {
-            dtypes("input", v.dtype, t)?;
-            if v.contiguous() {
+            dtypes("input", v.dtype(), t)?;
+            if v.lies(&t.order) {
                 push(v.data as u64);
             } else {
-                let width = byte_size(v.dtype).unwrap_or(1);
-                tracing::debug!(target: "kiln::runtime", input = t.name, "copied, since it is not contiguous");
-                let copy = v.gathered(width)?;
+                let width = byte_size(v.dtype()).unwrap_or(1);
+                tracing::debug!(target: "kiln::runtime", input = t.name, order = ?t.order, "copied, since it does not lie as the program reads it");
+                let copy = v.gathered(width, &t.order)?;
                 push(copy.as_mut_ptr() as u64);
                 copies.push(copy);
             }
         }
         for (v, t) in outputs.iter().zip(&p.outputs) {
-            dtypes("output", v.dtype, t)?;
+            dtypes("output", v.dtype(), t)?;
             self.check("output", t, v.shape, &symbols, &exprs)?;
             push(v.data as u64);
         }

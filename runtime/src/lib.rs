@@ -5,18 +5,21 @@
 pub mod buffer;
 pub mod cache;
 pub mod call;
+pub mod interop;
 pub mod library;
 pub mod package;
 pub mod pool;
 pub mod profile;
 pub mod program;
+pub mod view;
 
 pub use buffer::{Buffer, OutOfMemory};
 pub use cache::{Remark, Store};
-pub use call::{Bytes, CallError, Loaded, View, ViewMut};
+pub use call::{Bytes, CallError, Loaded};
 pub use package::{Package, PackageError};
 pub use pool::Pool;
 pub use program::Program;
+pub use view::{View, ViewMut};
 
 /// Everything that compiled code calls, for a linker.
 pub fn symbols() -> Vec<(&'static str, *const std::ffi::c_void)> {

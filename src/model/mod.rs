@@ -2,6 +2,7 @@
 mod data;
 mod error;
 mod options;
+mod order;
 mod weights;
 
 pub use data::Data;
@@ -138,6 +139,7 @@ impl Model {
         }
         let context = Context::new();
         let (module, diagnostics) = self.module(&context)?;
+        order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
         let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD };
         let mut made = compile(&module, &options.function, &how)?;
@@ -162,6 +164,7 @@ impl Model {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
+        sha.update(format!("{:?}", options.orders));
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
@@ -259,6 +262,10 @@ impl Executable {
         let mut outputs = self.memory(&inputs)?;
         self.call_data(&inputs, &mut outputs)?;
         outputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect()
+    }
+    /// The inputs that a call copies first, since they do not lie as the program reads them; [`Options::orders`] says how they do.
+    pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
+        self.loaded.copied(inputs)
     }
     /// Runs the program; results are written to `outputs`.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {

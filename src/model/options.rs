@@ -1,6 +1,6 @@
 //! Options of the library; environment variables are read here and nowhere else.
 use crate::runtime;
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// How to compile and run.
 #[derive(Clone, Debug)]
@@ -17,6 +17,9 @@ pub struct Options {
     pub target: Option<String>,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
+    /// How arguments lie in memory, if not as the file says: the dimensions of the argument of that number, the outermost first, such as `[0, 2, 3, 1]`
+    /// for channels last. Those that lie so are not copied; others still are right.
+    pub orders: BTreeMap<usize, Vec<usize>>,
 }
 
 /// Whether compiled code is kept between processes.
@@ -33,7 +36,15 @@ impl Default for Options {
     fn default() -> Options {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let verify = cfg!(debug_assertions);
-        Options { function: "main".into(), threads: processors, workers: processors, cache: CachePolicy::Off, target: None, verify }
+        Options {
+            function: "main".into(),
+            threads: processors,
+            workers: processors,
+            cache: CachePolicy::Off,
+            target: None,
+            verify,
+            orders: BTreeMap::new(),
+        }
     }
 }
 
