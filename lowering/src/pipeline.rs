@@ -64,6 +64,7 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
     step(Level::Prims, On::Module, "symbol-dce", "a weight that was only computed with at compile time is gone"),
     step(Level::Kernels, On::Module, "kiln-to-linalg", "what is computed, without how"),
+    step(Level::Kernels, On::Module, "kiln-in-place", "the host function plans memory by it, apart from the kernels' bodies"),
     step(Level::Linalg, On::Kernels, "kiln-schedule", "strategy and sizes, before anything depends on them"),
     step(Level::Scheduled, On::Kernels, "kiln-tile", "loops and vectors on memory, as the schedule says"),
     step(Level::Tiled, On::Kernels, "cse", "stages of a kernel compute the same addresses"),

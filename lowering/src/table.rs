@@ -10,6 +10,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::freeze::Freeze>(),
     PassRow::of::<to_kernels::fuse::Fuse>(),
     PassRow::of::<host::host_abi::HostAbi>(),
+    PassRow::of::<host::in_place::InPlace>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),
     PassRow::of::<to_kernels::layout::Layout>(),
     PassRow::of::<to_kernels::pack::Pack>(),

@@ -2,6 +2,7 @@
 pub mod compile;
 pub mod expand_math;
 pub mod host_abi;
+pub mod in_place;
 pub mod interface;
 pub mod kernel;
 pub mod kernel_abi;
