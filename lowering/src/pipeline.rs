@@ -77,6 +77,7 @@ pub const STEPS: &[Step] = &[
     step(Level::Graph, On::Module, "cse", "expansions of neighbours share scalars and broadcasts"),
     step(Level::Graph, On::Module, "symbol-dce", "globals that nothing reads any more need no memory"),
     step(Level::Graph, On::Module, "kiln-verify-level", "a composite that was left behind is found here"),
+    step(Level::Prims, On::Module, "kiln-argument-order", "before the passes that move transposes and layouts about"),
     host(
         Level::Prims,
         On::Module,
@@ -99,6 +100,7 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
     step(Level::Prims, On::Module, "symbol-dce", "a weight that was only computed with at compile time is gone"),
     step(Level::Kernels, On::Module, "kiln-to-linalg", "what is computed, without how"),
+    host(Level::Kernels, On::Module, "kiln-in-place", "the host function plans memory by it, apart from the kernels' bodies"),
     host(Level::Linalg, On::Kernels, "kiln-schedule", "strategy and sizes, before anything depends on them"),
     cuda(Level::Linalg, On::Kernels, "kiln-gpu-schedule", "strategy and sizes, before anything depends on them"),
     host(Level::Scheduled, On::Kernels, "kiln-tile", "loops and vectors on memory, as the schedule says"),

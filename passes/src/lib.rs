@@ -9,6 +9,7 @@ pub mod options;
 pub mod pass;
 pub mod table;
 
+pub mod argument_order;
 pub mod decompose;
 pub mod expand_scans;
 pub mod hoist_reshapes;

@@ -1,30 +1,14 @@
 //! Calling a program: checks, sizes, memory, and one function call.
 use crate::{
-    Buffer, OutOfMemory,
+    Buffer, OutOfMemory, View, ViewMut,
+    profile::Profile,
     program::{Dim, Program, SizeError, Tensor},
+    view::{byte_size, check_bytes, product},
 };
-use std::{any::Any, marker::PhantomData, sync::Arc, sync::Mutex};
+use std::{any::Any, sync::Arc, sync::Mutex};
 
-/// The entry of a program: words for the arena, arguments, results, globals and symbols, and the number of threads.
+/// The entry of a program: words for the arena, a profile or 0, arguments, results, globals and symbols, and the number of threads.
 pub type Entry = unsafe extern "C" fn(*const u64, i32);
-
-/// An argument in memory.
-#[derive(Clone, Copy)]
-pub struct View<'a> {
-    data: *const u8,
-    pub(crate) dtype: &'a str,
-    pub(crate) shape: &'a [usize],
-    strides: Option<&'a [isize]>,
-    _bytes: PhantomData<&'a [u8]>,
-}
-
-/// Memory for a result.
-pub struct ViewMut<'a> {
-    data: *mut u8,
-    pub(crate) dtype: &'a str,
-    pub(crate) shape: &'a [usize],
-    _bytes: PhantomData<&'a mut [u8]>,
-}
 
 /// Why a call did not run. Nothing has been written then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,22 +58,7 @@ pub enum CallError {
     Cuda(#[from] crate::cuda::CudaError),
 }
 
-/// The bytes of an element, by MLIR's name of its type; an `i1` is a byte.
-pub fn byte_size(dtype: &str) -> Option<usize> {
-    Some(match dtype {
-        "f64" | "i64" => 8,
-        "f32" | "i32" => 4,
-        "f16" | "bf16" | "i16" => 2,
-        "i8" | "ui8" | "i1" | "f8E4M3FN" | "f8E5M2" => 1,
-        _ => return None,
-    })
-}
-
-fn product(shape: &[usize], width: usize) -> Option<usize> {
-    shape.iter().try_fold(width, |n, d| n.checked_mul(*d))
-}
-
-fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
+pub(crate) fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
     CallError::Tensor { what, name: name.into(), reason }
 }
 
@@ -98,91 +67,6 @@ pub(crate) fn same_dtype(what: &'static str, have: &str, t: &Tensor) -> Result<(
     match have == t.dtype {
         true => Ok(()),
         false => Err(tensor_error(what, &t.name, format!("is {have}, the program takes {}", t.dtype))),
-    }
-}
-
-impl<'a> View<'a> {
-    /// Contiguous elements in row-major order.
-    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> Result<View<'a>, CallError> {
-        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
-        Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, _bytes: PhantomData })
-    }
-    /// Elements with strides in elements, of which some may be negative or 0.
-    ///
-    /// # Safety
-    /// Every element that shape and strides reach from `data` lies in memory that lives for `'a`.
-    pub unsafe fn strided(dtype: &'a str, shape: &'a [usize], strides: &'a [isize], data: *const u8) -> View<'a> {
-        View { data, dtype, shape, strides: Some(strides), _bytes: PhantomData }
-    }
-    /// Whether the elements lie in row-major order without gaps.
-    fn contiguous(&self) -> bool {
-        let Some(strides) = self.strides else { return true };
-        let mut want = 1isize;
-        for (n, s) in self.shape.iter().zip(strides).rev() {
-            if *n != 1 && *s != want {
-                return false;
-            }
-            want *= *n as isize;
-        }
-        true
-    }
-    /// The elements' bytes in row-major order, in `copy` where they do not lie so.
-    pub(crate) fn bytes<'b>(&'b self, copy: &'b mut Buffer) -> Result<&'b [u8], CallError> {
-        let width = byte_size(self.dtype).unwrap_or(1);
-        if !self.contiguous() {
-            *copy = self.gathered(width)?;
-            return Ok(copy.bytes());
-        }
-        let count = product(self.shape, width).unwrap_or(0);
-        // SAFETY: the maker of the view promised that every element is there.
-        Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, count) } })
-    }
-    /// A copy of the elements in row-major order.
-    fn gathered(&self, width: usize) -> Result<Buffer, CallError> {
-        let count: usize = self.shape.iter().product();
-        let mut copy = Buffer::new();
-        copy.ensure(count * width)?;
-        let strides = self.strides.unwrap_or(&[]);
-        let mut index = vec![0usize; self.shape.len()];
-        for i in 0..count {
-            let at: isize = index.iter().zip(strides).map(|(i, s)| *i as isize * s).sum();
-            // SAFETY: the maker of the view promised that every element is there; `copy` holds `count` elements.
-            unsafe { std::ptr::copy_nonoverlapping(self.data.offset(at * width as isize), copy.as_mut_ptr().add(i * width), width) };
-            for (i, n) in index.iter_mut().zip(self.shape).rev() {
-                *i += 1;
-                if *i < *n {
-                    break;
-                }
-                *i = 0;
-            }
-        }
-        Ok(copy)
-    }
-}
-
-impl<'a> ViewMut<'a> {
-    /// Contiguous elements in row-major order.
-    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<ViewMut<'a>, CallError> {
-        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("output", "", e))?;
-        Ok(ViewMut { data: bytes.as_mut_ptr(), dtype, shape, _bytes: PhantomData })
-    }
-}
-
-impl ViewMut<'_> {
-    /// The bytes to write.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        let count = byte_size(self.dtype).and_then(|width| product(self.shape, width)).unwrap_or(0);
-        // SAFETY: made from that many bytes, borrowed mutably for as long as this lives.
-        if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data, count) } }
-    }
-}
-
-fn check_bytes(dtype: &str, shape: &[usize], have: usize) -> Result<(), String> {
-    let width = byte_size(dtype).ok_or_else(|| format!("'{dtype}' is no element type"))?;
-    match product(shape, width) {
-        Some(want) if want == have => Ok(()),
-        Some(want) => Err(format!("{dtype} {shape:?} needs {want} bytes, {have} are given")),
-        None => Err(format!("{dtype} {shape:?} is larger than any memory")),
     }
 }
 
@@ -201,6 +85,11 @@ impl Program {
         }
         call(&mut outputs)?;
         Ok(buffers.into_iter().map(Bytes::owned).collect())
+    }
+    /// The inputs that a call copies first, since they do not lie in memory as the program reads them (see [`Tensor::order`]).
+    pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
+        let lies = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.lies(&t.order);
+        inputs.iter().zip(&self.inputs).enumerate().filter(|(_, pair)| !lies(*pair)).map(|(i, _)| i).collect()
     }
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
@@ -313,6 +202,12 @@ impl Loaded {
         if globals.len() != program.globals.len() {
             return Err(CallError::Count { what: "globals", want: program.globals.len(), have: globals.len() });
         }
+        for t in &program.inputs {
+            let rank = t.dims.len();
+            if !t.order.is_empty() && (t.order.len() != rank || (0..rank).any(|d| !t.order.contains(&d))) {
+                return Err(tensor_error("input", &t.name, format!("has {rank} dimensions, and {:?} is no order of them", t.order)));
+            }
+        }
         for (have, want) in globals.iter().zip(&program.globals) {
             let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
             check_bytes(&want.dtype, &shape, have.len()).map_err(|e| tensor_error("global", &want.name, e))?;
@@ -338,8 +233,25 @@ impl Loaded {
         self.program.output_shapes(inputs)
     }
 
-    /// Runs the program on at most `threads` threads of the pool. Inputs that are not contiguous are copied first.
+    /// The inputs that a call copies first, since they do not lie in memory as the program reads them (see [`Tensor::order`]).
+    pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
+        self.program.copied(inputs)
+    }
+
+    /// Runs the program on at most `threads` threads of the pool. The inputs of [`Loaded::copied`] are copied first.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+        self.call_with(inputs, outputs, threads, None)
+    }
+
+    /// As [`Loaded::call`], with the time of each launch of [`Program::kernels`]. The team meets behind every launch, which it otherwise does only
+    /// where it has to.
+    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+        let mut profile = Profile::new(self.program.kernels.len());
+        self.call_with(inputs, outputs, threads, Some(&mut profile))?;
+        Ok(profile)
+    }
+
+    fn call_with(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize, profile: Option<&mut Profile>) -> Result<(), CallError> {
         let p = &self.program;
         let mut shapes = [[].as_slice(); 16];
         let many: Vec<&[usize]>;
@@ -356,7 +268,7 @@ impl Loaded {
         }
         let mut copies = vec![];
         let (mut few, mut rest);
-        let count = 1 + inputs.len() + outputs.len() + self.globals.len() + symbols.len();
+        let count = 2 + inputs.len() + outputs.len() + self.globals.len() + symbols.len();
         let words: &mut [u64] = if count <= WORDS {
             few = [0u64; WORDS];
             &mut few[..count]
@@ -364,25 +276,25 @@ impl Loaded {
             rest = vec![0u64; count];
             &mut rest
         };
-        let mut next = 1;
+        let mut next = 2;
         let mut push = |word: u64| {
             words[next] = word;
             next += 1;
         };
         for (v, t) in inputs.iter().zip(&p.inputs) {
-            same_dtype("input", v.dtype, t)?;
-            if v.contiguous() {
+            same_dtype("input", v.dtype(), t)?;
+            if v.lies(&t.order) {
                 push(v.data as u64);
             } else {
-                let width = byte_size(v.dtype).unwrap_or(1);
-                tracing::debug!(target: "kiln::runtime", input = t.name, "copied, since it is not contiguous");
-                let copy = v.gathered(width)?;
+                let width = byte_size(v.dtype()).unwrap_or(1);
+                tracing::debug!(target: "kiln::runtime", input = t.name, order = ?t.order, "copied, since it does not lie as the program reads it");
+                let copy = v.gathered(width, &t.order)?;
                 push(copy.as_mut_ptr() as u64);
                 copies.push(copy);
             }
         }
         for (v, t) in outputs.iter().zip(&p.outputs) {
-            same_dtype("output", v.dtype, t)?;
+            same_dtype("output", v.dtype(), t)?;
             p.check("output", t, v.shape, &symbols, &exprs)?;
             push(v.data as u64);
         }
@@ -392,6 +304,7 @@ impl Loaded {
         let mut arena = self.arenas.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
         arena.ensure(bytes)?;
         words[0] = arena.as_mut_ptr() as u64;
+        words[1] = profile.map_or(0, |p| std::ptr::from_mut(p) as u64);
         // SAFETY: the entry is this program's, whose argument array this is; every tensor in it has been checked against the program.
         unsafe { (self.entry)(words.as_ptr(), i32::try_from(threads).unwrap_or(i32::MAX)) };
         self.arenas.lock().unwrap_or_else(|e| e.into_inner()).push(arena);

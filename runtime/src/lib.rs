@@ -1,19 +1,28 @@
 //! What runs a compiled program. Nothing here knows MLIR, so that a program can be loaded and called without the compiler.
 //!
 //! [`Program`] says what was compiled, [`package`] carries it with its object code, [`cache`] keeps object code between processes,
-//! [`pool`] gives it threads, [`Buffer`] memory, and [`library`] what is no loop nest.
+//! [`pool`] gives it threads, [`Buffer`] memory, [`library`] what is no loop nest, and [`profile`] the times of its kernels.
 pub mod buffer;
 pub mod cache;
 pub mod call;
 pub mod cuda;
+pub mod interop;
 pub mod library;
 pub mod package;
 pub mod pool;
+pub mod profile;
 pub mod program;
+pub mod view;
 
 pub use buffer::{Buffer, OutOfMemory};
 pub use cache::{Remark, Store};
-pub use call::{Bytes, CallError, Loaded, View, ViewMut};
+pub use call::{Bytes, CallError, Loaded};
 pub use package::{Package, PackageError};
 pub use pool::Pool;
 pub use program::Program;
+pub use view::{View, ViewMut};
+
+/// Everything that compiled code calls, for a linker.
+pub fn symbols() -> Vec<(&'static str, *const std::ffi::c_void)> {
+    [pool::symbols(), library::symbols(), profile::symbols()].concat()
+}

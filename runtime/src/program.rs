@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Changes when an older reader would misread a program.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -56,6 +56,9 @@ pub struct Tensor {
     pub dtype: String,
     /// The sizes.
     pub dims: Vec<Dim>,
+    /// The dimensions as they lie in memory, the outermost first; empty for row-major order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<usize>,
 }
 
 /// One size.
@@ -345,7 +348,7 @@ mod tests {
         let p = Program {
             format: FORMAT,
             name: "mlp".into(),
-            inputs: vec![Tensor { name: "x".into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(64)] }],
+            inputs: vec![Tensor { name: "x".into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(64)], order: vec![1, 0] }],
             symbols: vec![Symbol { name: "s0".into(), min: 1, max: None, divisor: 8, input: 0, dim: 0 }],
             ..Default::default()
         };

@@ -16,6 +16,8 @@ pub struct RunReport<'a> {
     pub first: Duration,
     /// Times of the calls, sorted.
     pub times: &'a [Duration],
+    /// Median time of each launch, over calls that were profiled.
+    pub launches: &'a [Duration],
     /// Comparisons by output.
     pub checks: &'a [(usize, Result<Comparison, String>)],
     /// The inputs.
@@ -24,6 +26,10 @@ pub struct RunReport<'a> {
 
 fn ms(d: Duration) -> String {
     format!("{:.2} ms", d.as_secs_f64() * 1e3)
+}
+
+fn us(d: Duration) -> f64 {
+    d.as_secs_f64() * 1e6
 }
 
 fn scaled(n: i64, unit: &str) -> String {
@@ -42,6 +48,7 @@ struct Row<'a> {
     launches: usize,
     bytes: i64,
     flops: i64,
+    time: Duration,
 }
 
 impl RunReport<'_> {
@@ -53,14 +60,15 @@ impl RunReport<'_> {
         let exprs = p.expr_values(&symbols).unwrap_or_default();
         let number = |d: Option<Dim>| d.and_then(|d| d.value(&symbols, &exprs).ok()).unwrap_or(0);
         let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
-        for k in &p.kernels {
-            let row = rows.entry(&k.symbol).or_insert(Row { kernel: k, launches: 0, bytes: 0, flops: 0 });
+        for (k, time) in p.kernels.iter().zip(self.launches) {
+            let row = rows.entry(&k.symbol).or_insert(Row { kernel: k, launches: 0, bytes: 0, flops: 0, time: Duration::ZERO });
+            row.time += *time;
             row.launches += 1;
             row.bytes += number(k.bytes);
             row.flops += number(k.flops);
         }
         let mut rows: Vec<Row> = rows.into_values().collect();
-        rows.sort_by_key(|r| std::cmp::Reverse((r.flops + 4 * r.bytes, r.kernel.name.as_str())));
+        rows.sort_by_key(|r| std::cmp::Reverse((r.time, r.kernel.name.as_str())));
         rows
     }
 
@@ -75,16 +83,22 @@ impl RunReport<'_> {
         let rows = self.rows();
         let ops: usize = p.kernels.iter().map(|k| k.ops.len()).sum();
         let _ = writeln!(t, "{}: {ops} ops in {} launches of {} kernels", p.name, p.kernels.len(), rows.len());
-        let _ = writeln!(t, "{:<40} {:>8} {:>4} {:>4} {:>10} {:>11}", "kernel", "kind", "runs", "ops", "bytes", "flops");
+        let _ = writeln!(
+            t,
+            "{:<40} {:>8} {:>4} {:>4} {:>10} {:>11} {:>10} {:>6}",
+            "kernel", "kind", "runs", "ops", "bytes", "flops", "time", "share"
+        );
+        let whole: Duration = self.launches.iter().sum();
         const SHOWN: usize = 16;
         for r in rows.iter().take(SHOWN) {
             let name: String = r.kernel.name.chars().take(40).collect();
             let (bytes, flops) = (scaled(r.bytes, "B"), scaled(r.flops, "F"));
-            let _ =
-                writeln!(t, "{name:<40} {:>8} {:>4} {:>4} {bytes:>10} {flops:>11}", short(&r.kernel.kind), r.launches, r.kernel.ops.len());
+            let (kind, ops, time) = (short(&r.kernel.kind), r.kernel.ops.len(), us(r.time));
+            let share = 100.0 * us(r.time) / us(whole).max(f64::MIN_POSITIVE);
+            let _ = writeln!(t, "{name:<40} {kind:>8} {:>4} {ops:>4} {bytes:>10} {flops:>11} {time:>7.1} us {share:>5.1}%", r.launches);
         }
         if rows.len() > SHOWN {
-            let _ = writeln!(t, "… and {} smaller kernels", rows.len() - SHOWN);
+            let _ = writeln!(t, "… and {} kernels that take less time", rows.len() - SHOWN);
         }
         let _ = match &times.compile {
             Some(c) => writeln!(
@@ -127,11 +141,10 @@ impl RunReport<'_> {
     /// The same as JSON.
     pub fn json(&self) -> String {
         let (p, times) = (self.exe.program(), self.exe.times());
-        let us = |d: Duration| d.as_secs_f64() * 1e6;
         let kernel = |r: &Row| {
             serde_json::json!({
                 "name": r.kernel.name, "kind": r.kernel.kind, "launches": r.launches, "ops": r.kernel.ops, "bytes": r.bytes,
-                "flops": r.flops, "not_fused": r.kernel.not_fused,
+                "flops": r.flops, "time_us": us(r.time), "not_fused": r.kernel.not_fused,
             })
         };
         let compile = times.compile.as_ref().map(|c| {

@@ -1,7 +1,12 @@
 //! `kiln run`: compile, call, compare, report.
 use super::{Common, File, Stop, data, progress, report};
-use crate::{Exit, load, opt::tensors, tolerance};
-use std::time::Instant;
+use crate::{
+    Exit, load,
+    model::{Data, Executable},
+    opt::tensors,
+    tolerance,
+};
+use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub struct Run {
@@ -44,6 +49,7 @@ impl Run {
             times.push(exe.timed(&inputs, &mut outputs)?);
         }
         times.sort_unstable();
+        let launches = profile(&exe, &inputs, &mut outputs)?;
         let results = outputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>().map_err(Stop::usage)?;
         let mut checks = vec![];
         if let Some(path) = &self.expect {
@@ -57,9 +63,25 @@ impl Run {
         if let Some(path) = &self.outputs {
             tensors::write(path, &results).map_err(|e| Stop { exit: e.exit, message: e.message })?;
         }
-        let run = report::RunReport { exe: &exe, options: &options, first, times: &times, checks: &checks, inputs: &inputs };
+        let run =
+            report::RunReport { exe: &exe, options: &options, first, times: &times, launches: &launches, checks: &checks, inputs: &inputs };
         print!("{}", if self.json { run.json() } else { run.text() });
         let agrees = checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));
         Ok(if agrees { Exit::Done } else { Exit::No })
     }
+}
+
+/// Median time of each launch over a few calls.
+fn profile(exe: &Executable, inputs: &[Data], outputs: &mut [Data]) -> Result<Vec<Duration>, Stop> {
+    const CALLS: usize = 5;
+    let mut samples = vec![vec![]; exe.program().kernels.len()];
+    for _ in 0..CALLS {
+        let profile = exe.profile(inputs, outputs)?;
+        samples.iter_mut().zip(profile.times()).for_each(|(s, t)| s.push(*t));
+    }
+    let median = |mut s: Vec<Duration>| {
+        s.sort_unstable();
+        s[s.len() / 2]
+    };
+    Ok(samples.into_iter().map(median).collect())
 }

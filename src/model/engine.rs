@@ -2,7 +2,7 @@
 use super::{Error, Options, Place, Times, weights};
 use crate::{
     lowering::host::llvm::{Jit, library_symbols},
-    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut, cuda},
+    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
 };
 use std::{
     ffi::c_void,
@@ -31,7 +31,7 @@ impl Engine {
 
     fn on_host(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
         let linking = Instant::now();
-        let symbols: Vec<(&str, *const c_void)> = [runtime::pool::symbols(), runtime::library::symbols(), library_symbols()].concat();
+        let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
         let jit = Jit::new(&symbols)?;
         package.objects.values().try_for_each(|o| jit.add_object(o))?;
         jit.lookup(&package.program.entry.main)?;
@@ -89,6 +89,13 @@ impl Engine {
     /// The GPU, if it is one.
     pub fn card(&self) -> Option<&cuda::Card> {
         if let Engine::Cuda(l) = self { Some(l.device().card()) } else { None }
+    }
+    /// The time of each launch.
+    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+        match self {
+            Engine::Host(l) => l.profile(inputs, outputs, threads),
+            Engine::Cuda(l) => l.profile(inputs, outputs),
+        }
     }
     /// Runs the program; how long it took, on a GPU its kernels alone.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Duration, CallError> {

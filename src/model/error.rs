@@ -30,6 +30,9 @@ pub enum Error {
     /// The processor is unknown.
     #[error("{0}")]
     Target(String),
+    /// [`crate::Options::orders`] does not fit the function.
+    #[error("{0}")]
+    Order(String),
     /// A pass or LLVM failed.
     #[error("{}", compile_text(.0))]
     Compile(#[from] CompileError),

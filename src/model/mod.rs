@@ -3,6 +3,7 @@ mod data;
 mod engine;
 mod error;
 mod options;
+mod order;
 mod weights;
 
 pub use data::Data;
@@ -20,7 +21,7 @@ use crate::{
         compile::{CompileOptions, CompileReport, compile},
         host::llvm::version,
     },
-    runtime::{self, CallError, Package, Program, Store, View, ViewMut, cuda, program::Tensor as Spec},
+    runtime::{self, CallError, Package, Program, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
 };
 use engine::Engine;
 use sha2::{Digest, Sha256};
@@ -141,6 +142,7 @@ impl Model {
         }
         let context = Context::new();
         let (module, diagnostics) = self.module(&context)?;
+        order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
         let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD };
         let mut made = compile(&module, &options.function, &how)?;
@@ -165,6 +167,7 @@ impl Model {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
+        sha.update(format!("{:?}", options.orders));
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
@@ -186,6 +189,12 @@ fn target(options: &Options) -> Result<Target, Error> {
             chip.map(Target::Cuda).ok_or_else(|| Error::Target(format!("{} has compute capability {major}.{minor}; 8.0 is the least", card.name)))
         }
     }
+}
+
+fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {
+    let read = inputs.iter().map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes)).collect::<Result<_, _>>()?;
+    let written = outputs.iter_mut().map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes)).collect::<Result<_, _>>()?;
+    Ok((read, written))
 }
 
 impl Executable {
@@ -223,15 +232,19 @@ impl Executable {
         };
         shapes.into_iter().zip(&self.program().outputs).map(make).collect()
     }
+    /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], a barrier behind it included.
+    pub fn profile(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Profile, CallError> {
+        let (inputs, mut outputs) = views(inputs, outputs)?;
+        self.engine.profile(&inputs, &mut outputs, self.threads)
+    }
     /// As [`Executable::call`], on tensors that own their bytes.
     pub fn call_data(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<(), CallError> {
         self.timed(inputs, outputs).map(drop)
     }
     /// As [`Executable::call_data`]; says how long it took: on a GPU its kernels alone by its own clock, else all of it.
     pub fn timed(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Duration, CallError> {
-        let views = inputs.iter().map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes)).collect::<Result<Vec<_>, _>>()?;
-        let mut out = outputs.iter_mut().map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes)).collect::<Result<Vec<_>, _>>()?;
-        self.engine.call(&views, &mut out, self.threads)
+        let (inputs, mut outputs) = views(inputs, outputs)?;
+        self.engine.call(&inputs, &mut outputs, self.threads)
     }
     /// The GPU that it runs on, if it is one.
     pub fn card(&self) -> Option<&cuda::Card> {
@@ -243,6 +256,10 @@ impl Executable {
         let mut outputs = self.memory(&inputs)?;
         self.call_data(&inputs, &mut outputs)?;
         outputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect()
+    }
+    /// The inputs that a call copies first, since they do not lie as the program reads them; [`Options::orders`] says how they do.
+    pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
+        self.program().copied(inputs)
     }
     /// Runs the program; results are written to `outputs`.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {

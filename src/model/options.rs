@@ -1,6 +1,6 @@
 //! Options of the library; environment variables are read here and nowhere else.
 use crate::runtime;
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// How to compile and run.
 #[derive(Clone, Debug)]
@@ -21,6 +21,9 @@ pub struct Options {
     pub blocking: bool,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
+    /// How arguments lie in memory, if not as the file says: the dimensions of the argument of that number, the outermost first, such as `[0, 2, 3, 1]`
+    /// for channels last. Those that lie so are not copied; others still are right.
+    pub orders: BTreeMap<usize, Vec<usize>>,
 }
 
 /// Where programs run.
@@ -68,6 +71,7 @@ impl Default for Options {
             device: Place::Host,
             blocking: false,
             verify,
+            orders: BTreeMap::new(),
         }
     }
 }

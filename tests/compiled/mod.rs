@@ -31,7 +31,7 @@ pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<T
         }
         other => other.to_string(),
     })?;
-    let symbols: Vec<(&str, *const c_void)> = [runtime::pool::symbols(), runtime::library::symbols(), library_symbols()].concat();
+    let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
     let jit = Jit::new(&symbols).map_err(|e| e.to_string())?;
     for (_, object) in &made.objects {
         jit.add_object(object).map_err(|e| e.to_string())?;

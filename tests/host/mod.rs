@@ -42,7 +42,7 @@ pub fn link(objects: &[&[u8]]) -> Jit {
 }
 
 pub fn symbols() -> Vec<(&'static str, *const c_void)> {
-    [kiln_runtime::pool::symbols(), kiln_runtime::library::symbols(), library_symbols()].concat()
+    [kiln_runtime::symbols(), library_symbols()].concat()
 }
 
 pub fn address(jit: &Jit, name: &str) -> *const c_void {

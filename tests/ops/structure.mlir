@@ -212,6 +212,18 @@ func.func @f(%x: tensor<4xf32> {kiln.colour = 1}) {
 
 // -----
 
+// expected-error @+1 {{has array<i64: 0, 0> as kiln.order, which is no order of 2 dimensions}}
+func.func @f(%x: tensor<4x3xf32> {kiln.order = array<i64: 0, 0>}) {
+  return
+}
+
+// -----
+// expected-error @+1 {{needs array<i64: …> as kiln.order, has 1}}
+func.func @f(%x: tensor<4x3xf32> {kiln.order = 1 : i64}) {
+  return
+}
+
+// -----
 // expected-error @+1 {{needs #kiln.layout<...> as kiln.layout, has 1}}
 func.func @f(%x: tensor<4xf32> {kiln.layout = 1}) {
   return

@@ -41,3 +41,23 @@ module attributes {kiln.level = "tiled"} {
   }
   module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
 }
+
+// -----
+// %1 lies where %0 lies, which nothing reads afterwards; %2 does not lie where %1 lies, which is read once more.
+// CASE: in_place
+// NO-RUN: kernels are loops by now
+// CHECK: live 0 to 0
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
+    %e0 = tensor.empty() : tensor<16xf32>
+    %0 = kiln.launch @k ins(%x, %x : tensor<16xf32>, tensor<16xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    %e1 = tensor.empty() : tensor<16xf32>
+    %1 = kiln.launch @k ins(%x, %0 : tensor<16xf32>, tensor<16xf32>) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+    %e2 = tensor.empty() : tensor<16xf32>
+    %2 = kiln.launch @k ins(%x, %1 : tensor<16xf32>, tensor<16xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
+    %e3 = tensor.empty() : tensor<16xf32>
+    %3 = kiln.launch @k ins(%1, %2 : tensor<16xf32>, tensor<16xf32>) outs(%e3 : tensor<16xf32>) -> tensor<16xf32>
+    return %3 : tensor<16xf32>
+  }
+  module @k attributes {kiln.kernel = {in_place = array<i64: 0, 1>, kind = "pointwise"}} {}
+}

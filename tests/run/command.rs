@@ -14,7 +14,7 @@ fn run_reports_one_screen_and_compares() {
     let out = kiln(&["run", "mlp.pt2", "--inputs", "mlp.safetensors", "--expect", "mlp.safetensors", "--repeat", "3"]);
     let all = text(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{all}{}", text(&out.stderr));
-    for part in ["launches of", "contract", "compiled in", "median of 3 calls", "output_0: ok", "agrees with PyTorch"] {
+    for part in ["launches of", "contract", "share", "compiled in", "median of 3 calls", "output_0: ok", "agrees with PyTorch"] {
         assert!(all.contains(part), "no '{part}' in\n{all}");
     }
     assert!(all.lines().count() < 40, "{all}");

@@ -1,12 +1,13 @@
 //! Models from a file to a call on the host: results against PyTorch's, the cache, packages, refusals, threads, and the command line.
 mod command;
+mod interop;
 mod refused;
 
 use kiln::{
     Executable, Options,
     dialects::value::Tensor,
     load,
-    model::CachePolicy,
+    model::{CachePolicy, Data},
     opt::tensors::{self, Tensors},
     runtime::{View, ViewMut},
     tolerance,
@@ -70,6 +71,24 @@ fn results_do_not_depend_on_the_number_of_threads() {
     };
     let (one, two, three) = (of(1), of(2), of(3));
     assert!(one == two && two == three);
+}
+
+#[test]
+fn a_profile_has_the_time_of_every_launch() {
+    let data = file("gpt2_tiny");
+    let inputs: Vec<Data> = tensors::numbered(&data, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
+    for threads in [1, 2] {
+        let exe = load(models().join("gpt2_tiny.pt2")).unwrap().compile(&options(threads)).unwrap();
+        let (mut plain, mut profiled) = (exe.memory(&inputs).unwrap(), exe.memory(&inputs).unwrap());
+        exe.call_data(&inputs, &mut plain).unwrap();
+        let start = std::time::Instant::now();
+        let profile = exe.profile(&inputs, &mut profiled).unwrap();
+        let whole = start.elapsed();
+        assert_eq!(plain, profiled);
+        assert_eq!(profile.times().len(), exe.program().kernels.len());
+        assert!(profile.times().iter().all(|t| !t.is_zero()), "{profile:?}");
+        assert!(profile.times().iter().sum::<std::time::Duration>() < whole, "{profile:?}");
+    }
 }
 
 #[test]
@@ -155,6 +174,47 @@ fn inputs_of_any_strides_are_right() {
         let out_shape = [n, 10];
         exe.call(&[view], &mut [ViewMut::new("f32", &out_shape, &mut out).unwrap()]).unwrap();
         assert_eq!(out, want[0].dtype().encode(&want[0]), "{strides:?}");
+    }
+}
+
+/// An input that lies as it was asked for is read where it is; any other is copied, and right.
+#[test]
+fn inputs_that_lie_as_asked_are_not_copied() {
+    let data = file("mobilenetv3_small");
+    let x = &data["input_0"];
+    let shape = x.shape().to_vec();
+    let order = [0, 2, 3, 1];
+    let options = Options { orders: [(0, order.to_vec())].into(), ..options(2) };
+    let exe = load(models().join("mobilenetv3_small.pt2")).unwrap().compile(&options).unwrap();
+    agree(&exe, &data, "rows, copied");
+    // The same elements with channels last.
+    let (c, h, w) = (shape[1], shape[2], shape[3]);
+    let bytes = x.dtype().encode(x);
+    let mut last = vec![];
+    for n in 0..shape[0] {
+        for (i, j, k) in (0..h).flat_map(|i| (0..w).flat_map(move |j| (0..c).map(move |k| (i, j, k)))) {
+            let at = 4 * (((n * c + k) * h + i) * w + j);
+            last.extend_from_slice(&bytes[at..at + 4]);
+        }
+    }
+    let strides = [h * w * c, 1, w * c, c].map(|s| s as isize);
+    // SAFETY: the strides reach exactly what was written above.
+    let view = unsafe { View::strided("f32", &shape, &strides, last.as_ptr()) };
+    assert!(exe.copied(&[view]).is_empty());
+    assert_eq!(exe.copied(&[View::new("f32", &shape, &bytes).unwrap()]), [0]);
+    let want = &data["output_0"];
+    let mut out = exe.memory(&[Data::of(x)]).unwrap();
+    let to = &mut out[0];
+    exe.call(&[view], &mut [ViewMut::new("f32", &to.shape, &mut to.bytes).unwrap()]).unwrap();
+    let c = tolerance::compare(&to.tensor().unwrap(), want).unwrap();
+    assert!(c.ok, "{c}");
+    // Orders that fit nothing are named.
+    for (i, order, reason) in
+        [(3, vec![0], "no argument 3"), (0, vec![0, 1, 1, 2], "no order"), (0, vec![1, 0, 2, 3], "only the outermost")]
+    {
+        let options = Options { orders: [(i, order)].into(), ..options.clone() };
+        let e = load(models().join("lenet.pt2")).unwrap().compile(&options).err().expect("refused").to_string();
+        assert!(e.contains(reason), "{e}");
     }
 }
 

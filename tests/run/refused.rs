@@ -15,7 +15,7 @@ fn wrong_inputs_and_outputs_are_named() {
     let good = view(&[8, 64], &x);
     let before = y.clone();
     let mut call = |inputs: &[View], dtype: &str, shape: &[usize]| {
-        let n = shape.iter().product::<usize>() * kiln::runtime::call::byte_size(dtype).unwrap();
+        let n = shape.iter().product::<usize>() * kiln::runtime::view::byte_size(dtype).unwrap();
         let mut out = [ViewMut::new(dtype, shape, &mut y[..n]).unwrap()];
         message(exe.call(inputs, &mut out))
     };

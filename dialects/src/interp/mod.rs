@@ -82,7 +82,13 @@ impl<'b> Interpreter<'b> {
 
     /// Runs a function of `module` on tensors. Sizes are checked against types and facts, and bind symbols.
     pub fn run(&self, module: Op, function: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, RunError> {
-        let inputs = inputs.iter().cloned().map(|t| Bound::Tensor(Rc::new(t))).collect();
+        let found = func(module, function)?;
+        let orders = found.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+        let ordered = |(i, t): (usize, &Tensor)| match orders.get(i).and_then(|a| a.entry("kiln.order")).and_then(Attr::as_i64s) {
+            Some(order) => reference::transpose(t, &order).map_err(|e| error(found, format!("input {i} {e}"))),
+            None => Ok(t.clone()),
+        };
+        let inputs = inputs.iter().enumerate().map(|i| Ok(Bound::Tensor(Rc::new(ordered(i)?)))).collect::<Result<_, _>>()?;
         self.prepared.borrow_mut().clear();
         let results = self.call(module, function, inputs, 0)?;
         results
@@ -98,8 +104,7 @@ impl<'b> Interpreter<'b> {
         if depth > MAX_CALLS {
             return Err(error(module, format!("calls nest deeper than {MAX_CALLS}")));
         }
-        let found = blocks(module).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func") && o.symbol().as_deref() == Some(function));
-        let func = found.ok_or_else(|| error(module, format!("has no function @{function}")))?;
+        let func = func(module, function)?;
         let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| error(func, "has no body".into()))?;
         let args = block.args();
         if args.len() != inputs.len() {
@@ -117,6 +122,11 @@ impl<'b> Interpreter<'b> {
         frame.bind_symbols(block)?;
         frame.block(block)
     }
+}
+
+fn func(module: Op, name: &str) -> Result<Op, RunError> {
+    let found = blocks(module).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func") && o.symbol().as_deref() == Some(name));
+    found.ok_or_else(|| error(module, format!("has no function @{name}")))
 }
 
 fn error(op: Op, message: String) -> RunError {

@@ -238,6 +238,10 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             want(value.as_string().is_some(), || "needs a string as kiln.memory_format".into())?;
             return want(op.is("func.func"), || "has kiln.memory_format, which belongs on a function".into());
         }
+        "kiln.in_place" => {
+            want(value.as_i64s().is_some(), || format!("needs array<i64: …> as kiln.in_place, has {value}"))?;
+            return want(op.is("func.func"), || "has kiln.in_place, which belongs on a kernel's function".into());
+        }
         "kiln.causal" => return want(value.is_unit() && op.is("linalg.generic"), || "has a kiln.causal that says nothing".into()),
         "kiln.not_fused" => return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into()),
         "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
@@ -246,7 +250,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
     want(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
 
-/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.sizes` and `kiln.noalias` on arguments of kernels.
+/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.order` on arguments of entries; `kiln.sizes` and `kiln.noalias` on arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
     match name {
         "kiln.layout" => {}
@@ -254,6 +258,12 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), 
             let sizes = value.as_i64s().ok_or_else(|| format!("needs array<i64: …> as kiln.sizes, has {value}"))?;
             let rank = ty.ok_or("has kiln.sizes on a result")?.dims().len();
             return want(sizes.len() == rank, || format!("has {} entries in kiln.sizes for {rank} dimensions", sizes.len()));
+        }
+        "kiln.order" => {
+            let order = value.as_i64s().ok_or_else(|| format!("needs array<i64: …> as kiln.order, has {value}"))?;
+            let rank = ty.ok_or("has kiln.order on a result")?.dims().len() as i64;
+            let whole = order.len() as i64 == rank && (0..rank).all(|d| order.contains(&d));
+            return want(whole, || format!("has {value} as kiln.order, which is no order of {rank} dimensions"));
         }
         "kiln.noalias" => return want(value.is_unit(), || format!("needs kiln.noalias without a value, has {value}")),
         _ => return Err(format!("has argument attribute {name}, which the kiln dialect does not know")),

@@ -4,7 +4,7 @@ use super::{
     code::{Code, Made},
 };
 use crate::{
-    host::kernel_abi::DERIVED,
+    host::{in_place, kernel_abi::DERIVED},
     kernel::{Kernel, Plan, Poly, Role},
 };
 use kiln_dialects::{ir::*, sym::Dim};
@@ -75,16 +75,22 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
     let nothing = Attr::dictionary(c, &[]);
     let of = |v: &Value| v.block_arg().and_then(|(_, i)| said.get(i).copied()).unwrap_or(nothing);
     let mut attrs: Vec<Attr> = tensors.iter().map(of).collect();
+    let in_place = func.attr(in_place::ATTR).and_then(|a| a.as_i64s()).unwrap_or_default();
     for n in 0..results.len() {
         let sizes = k.buffers.iter().find(|b| b.role == Role::Output(n)).ok_or("has a result that nothing writes")?;
         let sizes: Vec<i64> = sizes.sizes.iter().map(|p| stated(p, &scalars)).collect();
-        attrs.push(Attr::dictionary(c, &[("kiln.sizes", Attr::i64s(c, &sizes)), ("kiln.noalias", Attr::unit(c))]));
+        let mut about = vec![("kiln.sizes", Attr::i64s(c, &sizes))];
+        // A result that may lie where an input lies promises nothing.
+        if !in_place.contains(&(n as i64)) {
+            about.push(("kiln.noalias", Attr::unit(c)));
+        }
+        attrs.push(Attr::dictionary(c, &about));
     }
     attrs.extend(scalars.iter().map(of));
     attrs.extend(further.iter().map(|_| nothing));
     new.set_attr("arg_attrs", Attr::array(c, &attrs));
     for (name, attr) in func.attrs() {
-        if !["sym_name", "function_type", "arg_attrs", "res_attrs"].contains(&name.as_str()) {
+        if !["sym_name", "function_type", "arg_attrs", "res_attrs", in_place::ATTR].contains(&name.as_str()) {
             new.set_attr(&name, attr);
         }
     }

@@ -6,6 +6,8 @@
 //!
 //! A kernel that is a function of the runtime is called with words on the stack, and its declaration goes.
 //!
+//! Behind each launch the call's profile is told, which returns at once where there is none.
+//!
 //! Numerics: exact.
 //!
 //! ```text
@@ -13,18 +15,19 @@
 //! after:   omp.parallel { func.call @kiln_k(%x, %e, %tid, %nth)   omp.barrier   func.call @kiln_l(%e, %o, %tid, %nth) }
 //! ```
 use super::{
-    interface::{Slots, dim_name, entry_symbol, facts, kernel_symbol},
+    interface::{Slots, entry_symbol, facts, kernel_symbol},
     library::{Library, declared_sizes},
     plan::host_functions,
+    words::Words,
 };
-use crate::sizes::arith_op;
 use kiln_dialects::{
     ir::*,
-    ops::{self, Arena, GetGlobal, Launch, OpKind, Output, SymExpr},
+    ops::{Arena, Launch, OpKind},
     rules::{Level, tensor_type},
     sym::Dim as SymDim,
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_runtime::profile;
 use std::collections::{HashMap, HashSet};
 
 kiln_passes::pass_options! {
@@ -89,17 +92,6 @@ struct Host<'a> {
     facts: Facts,
 }
 
-/// Loads and arithmetic at one place, each made when it is first needed.
-pub(super) struct Words<'a> {
-    host: &'a Host<'a>,
-    pub(super) b: Builder,
-    args: Value,
-    ptr: Type,
-    pub(super) word: Type,
-    pointers: HashMap<Value, Value>,
-    numbers: HashMap<Value, Value>,
-}
-
 impl<'a> Host<'a> {
     fn read(func: Op, kernels: &'a HashMap<String, Callee>, serial_below: i64) -> Result<Host<'a>, Failure> {
         let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
@@ -133,11 +125,11 @@ impl<'a> Host<'a> {
         }
         let name = entry_symbol(&self.func.symbol().unwrap_or_default());
         top.function(&name, &[ptr, int], &[], &mut |b, args| {
-            let mut words = self.words(b, args[0], ptr, word);
+            let mut words = self.words(b, args[0])?;
             let one = words.constant(1, word)?;
             let zero = words.constant(0, word)?;
             let parallel = self.worth_threads(&mut words, args[1], int)?;
-            let alone = |b: Builder| self.calls(&mut self.words(b, args[0], ptr, word), zero, one, false);
+            let alone = |b: Builder| self.calls(&mut self.words(b, args[0])?, zero, one, false);
             match parallel {
                 None => alone(b)?,
                 Some(condition) => {
@@ -149,7 +141,7 @@ impl<'a> Host<'a> {
                                 Ok(b.generic("arith.extsi", &[n], &[word], &[], &mut [])?.result(0))
                             };
                             let (tid, nth) = (call("omp_get_thread_num")?, call("omp_get_num_threads")?);
-                            self.calls(&mut self.words(b, args[0], ptr, word), tid, nth, true)?;
+                            self.calls(&mut self.words(b, args[0])?, tid, nth, true)?;
                             b.generic("omp.terminator", &[], &[], &[], &mut []).map(|_| ())
                         };
                         let segments = [("operandSegmentSizes", Attr::i32s(c, &[0, 0, 0, 1, 0, 0]))];
@@ -165,11 +157,15 @@ impl<'a> Host<'a> {
             }
             b.ret(&[]).map(|_| ())
         })?;
-        for name in ["omp_get_thread_num", "omp_get_num_threads"] {
+        for (name, inputs, results) in [
+            ("omp_get_thread_num", [].as_slice(), [int].as_slice()),
+            ("omp_get_num_threads", &[], &[int]),
+            (profile::SYMBOL, &[ptr, word, word], &[]),
+        ] {
             if declared.insert(name.into()) {
                 let attrs = [
                     ("sym_name", Attr::string(c, name)),
-                    ("function_type", Attr::ty(Type::function(c, &[], &[int]))),
+                    ("function_type", Attr::ty(Type::function(c, inputs, results))),
                     ("sym_visibility", Attr::string(c, "private")),
                 ];
                 top.generic_with_empty_region("func.func", &attrs)?;
@@ -179,8 +175,8 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    fn words(&'a self, b: Builder, args: Value, ptr: Type, word: Type) -> Words<'a> {
-        Words { host: self, b, args, ptr, word, pointers: HashMap::new(), numbers: HashMap::new() }
+    fn words(&self, b: Builder, args: Value) -> Result<Words<'_>, String> {
+        Words::new(&self.slots, &self.args, b, args)
     }
 
     /// Whether there is more than one thread and enough work for them; `None` if it is known that there is not.
@@ -247,6 +243,7 @@ impl<'a> Host<'a> {
                 Some(w.b.generic("llvm.alloca", &[w.constant(n as i64, w.word)?], &[w.ptr], &element, &mut [])?.result(0))
             }
         };
+        w.launches_over(0, tid)?;
         for (n, (op, launch)) in self.launches().enumerate() {
             if team && open.iter().any(|(earlier, other)| self.conflicts(*earlier, other, n, &launch)) {
                 w.b.at(op.loc()).generic("omp.barrier", &[], &[], &[], &mut [])?;
@@ -268,6 +265,7 @@ impl<'a> Host<'a> {
             operands.extend([tid, nth]);
             let attrs = [("callee", Attr::symbol(w.b.ctx, symbol))];
             w.b.at(op.loc()).generic("func.call", &operands, &[], &attrs, &mut [])?;
+            w.launches_over(n as i64 + 1, tid)?;
             open.push((op, launch));
         }
         Ok(())
@@ -294,90 +292,5 @@ impl<'a> Host<'a> {
         let ended = |v: &Value| arena(v).is_some_and(|a| a.last < n as i64);
         let writes = launch.outs.iter().any(|v| arena(v).is_some_and(|a| a.first == n as i64));
         reads || (writes && other.inputs.iter().chain(&other.outs).any(ended))
-    }
-}
-
-impl Words<'_> {
-    pub(super) fn constant(&self, n: i64, ty: Type) -> Result<Value, String> {
-        let value = Attr::scalar_int(self.b.ctx, ty.dtype()?, n);
-        Ok(self.b.generic("arith.constant", &[], &[ty], &[("value", value)], &mut [])?.result(0))
-    }
-    fn apply(&self, name: &str, x: Value, y: Value) -> Result<Value, String> {
-        Ok(self.b.generic(name, &[x, y], &[self.word], &[], &mut [])?.result(0))
-    }
-    pub(super) fn offset(&self, base: Value, constant: Option<usize>, dynamic: Option<Value>, element: &str) -> Result<Value, String> {
-        let c = self.b.ctx;
-        let element = Type::parse(c, element).ok_or("has no such type")?;
-        let index = constant.map_or(i32::MIN, |n| n as i32);
-        let attrs = [("rawConstantIndices", Attr::i32s(c, &[index])), ("elem_type", Attr::ty(element))];
-        let operands = [Some(base), dynamic].into_iter().flatten().collect::<Vec<_>>();
-        Ok(self.b.generic("llvm.getelementptr", &operands, &[self.ptr], &attrs, &mut [])?.result(0))
-    }
-    /// The word in a slot.
-    fn load(&self, slot: usize, ty: Type) -> Result<Value, String> {
-        let place = self.offset(self.args, Some(slot), None, "i64")?;
-        Ok(self.b.generic("llvm.load", &[place], &[ty], &[], &mut [])?.result(0))
-    }
-
-    /// The memory of a tensor of the host function.
-    pub(super) fn pointer(&mut self, v: Value) -> Result<Value, String> {
-        if let Some(p) = self.pointers.get(&v) {
-            return Ok(*p);
-        }
-        let made = match v.def() {
-            None => {
-                let i = self.host.args.iter().position(|a| *a == v).ok_or("reads a value from nowhere")?;
-                self.load(self.host.slots.input(i), self.ptr)?
-            }
-            Some(op) => match op.kind() {
-                Some(OpKind::Reshape) => self.pointer(op.operand(0))?,
-                Some(OpKind::Launch) => {
-                    let launch = Launch::of(op).ok_or("is malformed")?;
-                    let i = op.results().iter().position(|r| *r == v).ok_or("is no result of its launch")?;
-                    self.pointer(launch.outs[i])?
-                }
-                Some(OpKind::GetGlobal) => {
-                    let global = GetGlobal::of(op).ok_or("is malformed")?.global;
-                    self.load(self.host.slots.global(&global).ok_or("reads a global without a slot")?, self.ptr)?
-                }
-                Some(OpKind::Output) => {
-                    let index = Output::of(op).ok_or("is malformed")?.index;
-                    self.load(self.host.slots.output(index as usize), self.ptr)?
-                }
-                Some(OpKind::Arena) => {
-                    let arena = self.load(Slots::ARENA, self.ptr)?;
-                    let offset = self.number(Arena::of(op).ok_or("is malformed")?.offset)?;
-                    self.offset(arena, None, Some(offset), "i8")?
-                }
-                _ => return Err(format!("has memory made by {}", op.name())),
-            },
-        };
-        self.pointers.insert(v, made);
-        Ok(made)
-    }
-
-    /// A size as a word.
-    pub(super) fn number(&mut self, v: Value) -> Result<Value, String> {
-        if let Some(n) = self.numbers.get(&v) {
-            return Ok(*n);
-        }
-        let op = v.def().ok_or("takes a size as an argument")?;
-        let slot = |name: &str| self.host.slots.symbol(name).ok_or_else(|| format!("has symbol @{name}, which no argument binds"));
-        let made = if let Some(sym) = ops::Sym::of(op) {
-            self.load(slot(&sym.name)?, self.word)?
-        } else if let Some(d) = ops::Dim::of(op) {
-            let input = self.host.args.iter().position(|a| *a == d.input).ok_or("asks for the size of what is no argument")?;
-            self.load(slot(&dim_name(input, d.axis as usize))?, self.word)?
-        } else if let Some(e) = SymExpr::of(op) {
-            let (x, y) = (self.number(e.lhs)?, self.number(e.rhs)?);
-            let name = arith_op(e.kind).ok_or("has a size that is a power of symbols, which has no compiled form yet")?;
-            self.apply(name, x, y)?
-        } else if op.is("arith.constant") {
-            self.constant(op.attr("value").and_then(Attr::as_i64).ok_or("has no integer")?, self.word)?
-        } else {
-            return Err(format!("has a size made by {}", op.name()));
-        };
-        self.numbers.insert(v, made);
-        Ok(made)
     }
 }

@@ -56,21 +56,24 @@ impl Slots {
     }
     /// The arena's slot.
     pub const ARENA: usize = 0;
+    /// The slot of the call's [`kiln_runtime::profile::Profile`]; 0 if it has none.
+    pub const PROFILE: usize = 1;
+    const FIRST: usize = 2;
     /// The slot of an argument.
     pub fn input(&self, i: usize) -> usize {
-        1 + i
+        Self::FIRST + i
     }
     /// The slot of a result.
     pub fn output(&self, i: usize) -> usize {
-        1 + self.inputs + i
+        self.input(self.inputs) + i
     }
     /// The slot of a global.
     pub fn global(&self, name: &str) -> Option<usize> {
-        self.globals.iter().position(|g| g == name).map(|i| 1 + self.inputs + self.outputs + i)
+        self.globals.iter().position(|g| g == name).map(|i| self.output(self.outputs) + i)
     }
     /// The slot of a symbol.
     pub fn symbol(&self, name: &str) -> Option<usize> {
-        self.symbols.iter().position(|(n, ..)| n == name).map(|i| 1 + self.inputs + self.outputs + self.globals.len() + i)
+        self.symbols.iter().position(|(n, ..)| n == name).map(|i| self.output(self.outputs) + self.globals.len() + i)
     }
 }
 
@@ -154,10 +157,22 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
     for (i, v) in block.args().into_iter().enumerate() {
         program.inputs.push(tensor(&mut sizes, &facts, v, name_of(v).unwrap_or_else(|| format!("input_{i}"))).map_err(at(func))?);
     }
+    // Callers pass a tensor, whatever the order in which the function takes its dimensions.
+    let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+    let orders: Vec<Option<Vec<usize>>> = (0..program.inputs.len())
+        .map(|i| Some(listed.get(i)?.entry("kiln.order")?.as_i64s()?.into_iter().map(|d| d as usize).collect()))
+        .collect();
+    for (input, order) in program.inputs.iter_mut().zip(&orders) {
+        let Some(order) = order else { continue };
+        let lying = input.dims.clone();
+        order.iter().zip(lying).for_each(|(d, size)| input.dims[*d] = size);
+        input.order = order.clone();
+    }
     let symbols: HashMap<String, ops::Sym> = block.ops().into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
     for (name, input, dim) in &slots.symbols {
         let (min, max, divisor) = symbols.get(name).map_or((0, None, 1), |s| (s.min, s.max, s.divisor));
-        program.symbols.push(p::Symbol { name: name.clone(), min, max, divisor, input: *input, dim: *dim });
+        let dim = orders[*input].as_ref().map_or(*dim, |order| order[*dim]);
+        program.symbols.push(p::Symbol { name: name.clone(), min, max, divisor, input: *input, dim });
     }
     for (i, v) in end.operands().into_iter().enumerate() {
         program.outputs.push(tensor(&mut sizes, &facts, v, format!("output_{i}")).map_err(at(end))?);
@@ -280,7 +295,7 @@ fn name_of(v: Value) -> Option<String> {
 fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p::Tensor, String> {
     let t = tensor_type(v.ty())?;
     let dims = facts.dims(v).iter().map(|d| sizes.make(d)).collect::<Result<_, _>>()?;
-    Ok(p::Tensor { name, dtype: t.dtype.name().into(), dims })
+    Ok(p::Tensor { name, dtype: t.dtype.name().into(), dims, order: vec![] })
 }
 
 fn global(op: Op) -> Result<p::Global, String> {

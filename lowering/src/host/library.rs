@@ -1,5 +1,5 @@
 //! Launches that are no compiled code: calls of the functions in `kiln_runtime::library`, with what they take as words on the stack.
-use super::{host_abi::Words, kernel_abi::SIZES};
+use super::{kernel_abi::SIZES, words::Words};
 use kiln_dialects::{ir::*, ops::Launch, rules::tensor_type};
 use kiln_runtime::library::Code;
 

@@ -1,6 +1,7 @@
 //! Host code: from kernels on memrefs to objects, and objects into this process.
 pub mod expand_math;
 pub mod host_abi;
+pub mod in_place;
 pub mod interface;
 pub mod kernel_abi;
 pub mod library;
@@ -8,6 +9,7 @@ pub mod llvm;
 pub mod plan;
 pub mod schedule;
 pub mod tile;
+pub mod words;
 
 pub use expand_math::ExpandMath;
 pub use kernel_abi::KernelAbi;

@@ -4,7 +4,8 @@
 //! deallocation frees each buffer, which costs a malloc per launch and fresh pages for large ones.
 //!
 //! Static programs place the largest value first, each at the least offset that is free for its lifetime. Where sizes depend on symbols, a value
-//! takes over the memory of one that is no longer needed and provably as large for every size.
+//! takes over the memory of one that is no longer needed and provably as large for every size. A result that may be written over an input
+//! (`kiln-in-place`) that nothing reads afterwards lies where the input lies.
 //!
 //! Numerics: exact.
 //!
@@ -12,6 +13,7 @@
 //! before:  %e = tensor.empty() : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)
 //! after:   %e = kiln.arena %c0 live 0 to 1 : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)   kiln.arena_size %c64
 //! ```
+use super::in_place;
 use crate::sizes::SizeValues;
 use kiln_dialects::{
     ir::*,
@@ -42,7 +44,7 @@ impl Pass for Plan {
             return Err(format!("alignment is at least 1, not {}", self.alignment).into());
         }
         for func in host_functions(root) {
-            self.function(func)?;
+            self.function(root, func)?;
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Program.name()));
         Ok(())
@@ -57,21 +59,26 @@ pub fn host_functions(root: Op) -> Vec<Op> {
 /// A value in the arena.
 struct Slot {
     empty: Op,
+    /// What the launch gives.
+    result: Value,
     bytes: SymDim,
     first: i64,
     last: i64,
+    /// The slot whose memory it takes over while it is still read.
+    over: Option<usize>,
 }
 
 impl Plan {
-    fn function(&self, func: Op) -> Result<(), Failure> {
+    fn function(&self, root: Op, func: Op) -> Result<(), Failure> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
         let launches: Vec<Op> = block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
         let facts = Facts::of(func, 2)?;
-        let (mut slots, mut outputs) = (vec![], vec![]);
+        let (mut slots, mut outputs): (Vec<Slot>, _) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
             let launch = Launch::of(*op).ok_or_else(|| Failure::at(*op, "is malformed"))?;
-            for (out, result) in launch.outs.iter().zip(op.results()) {
+            let allowed = in_place(root, &launch.kernel);
+            for (r, (out, result)) in launch.outs.iter().zip(op.results()).enumerate() {
                 let empty = out.def().filter(|o| o.is("tensor.empty"));
                 let empty = empty.ok_or_else(|| Failure::at(*op, "writes to memory that is not a tensor.empty"))?;
                 let (last, returned) = last_use(result, &launches, end, n);
@@ -79,7 +86,9 @@ impl Plan {
                     Some(i) => outputs.push((empty, i)),
                     None => {
                         let bytes = bytes(empty, &facts).map_err(|e| Failure::at(*op, e))?;
-                        slots.push(Slot { empty, bytes, first: n as i64, last: last as i64 });
+                        let over =
+                            allowed.iter().filter(|(result, _)| *result == r).find_map(|(_, i)| taken_over(&slots, &launch, *i, n, &bytes));
+                        slots.push(Slot { empty, result, bytes, first: n as i64, last: last as i64, over });
                     }
                 }
             }
@@ -98,7 +107,7 @@ impl Plan {
         };
         let mut made = vec![];
         for (slot, offset) in slots.iter().zip(&offsets) {
-            let node = Arena { offset: ssa(offset).map_err(at)?, first: slot.first, last: slot.last };
+            let node = Arena { offset: ssa(offset).map_err(at)?, first: slot.first, last: slot.last.min(until(&slots, slot)) };
             let b = Builder::before(slot.empty).ok_or_else(|| Failure::at(slot.empty, "is in no block"))?;
             made.push((slot.empty, b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).map_err(at)?));
         }
@@ -165,16 +174,66 @@ fn aligned(d: &SymDim, to: i64) -> SymDim {
     }
 }
 
-/// Offsets of the slots, and the size of the arena.
-fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
-    let sizes: Vec<SymDim> = slots.iter().map(|s| aligned(&s.bytes, alignment)).collect();
-    match sizes.iter().map(SymDim::known).collect::<Option<Vec<i64>>>() {
-        Some(known) => place_static(slots, &known),
-        None => place_symbolic(slots, &sizes),
-    }
+/// Which results of a kernel may be written over which of its inputs.
+fn in_place(root: Op, kernel: &str) -> Vec<(usize, usize)> {
+    let module = blocks(root).into_iter().flat_map(|b| b.ops()).find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(kernel));
+    let flat = module.and_then(|m| m.attr("kiln.kernel")?.entry(in_place::ENTRY)?.as_i64s()).unwrap_or_default();
+    flat.chunks_exact(2).map(|p| (p[0] as usize, p[1] as usize)).collect()
 }
 
-fn place_static(slots: &[Slot], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
+/// The slot of an input that launch `n` reads last, and that one of its results may take over.
+fn taken_over(slots: &[Slot], launch: &Launch, input: usize, n: usize, bytes: &SymDim) -> Option<usize> {
+    let value = base(*launch.inputs.get(input)?);
+    let once = launch.inputs.iter().filter(|v| base(**v) == value).count() == 1;
+    let i = slots.iter().position(|s| s.result == value)?;
+    let free = slots[i].last == n as i64 && slots[i].first < n as i64 && slots.iter().all(|s| s.over != Some(i));
+    (once && free && slots[i].bytes == *bytes).then_some(i)
+}
+
+/// What a value is a view of.
+fn base(mut v: Value) -> Value {
+    while let Some(view) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
+        v = view.operand(0);
+    }
+    v
+}
+
+/// The last launch before another slot takes over a slot's memory.
+fn until(slots: &[Slot], slot: &Slot) -> i64 {
+    let taker = slots.iter().find(|s| s.over.is_some_and(|i| slots[i].empty == slot.empty));
+    taker.map_or(i64::MAX, |s| s.first - 1)
+}
+
+/// Offsets of the slots, and the size of the arena. Slots that take over each other's memory are placed as one.
+fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
+    let mut pieces: Vec<Piece> = vec![];
+    let mut piece_of: Vec<usize> = vec![];
+    for slot in slots {
+        let piece = match slot.over {
+            Some(i) => piece_of[i],
+            None => {
+                pieces.push(Piece { bytes: aligned(&slot.bytes, alignment), first: slot.first, last: slot.last });
+                pieces.len() - 1
+            }
+        };
+        pieces[piece].last = pieces[piece].last.max(slot.last);
+        piece_of.push(piece);
+    }
+    let (offsets, total) = match pieces.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
+        Some(known) => place_static(&pieces, &known),
+        None => place_symbolic(&pieces),
+    };
+    (piece_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
+}
+
+/// Memory that is needed from one launch to another.
+struct Piece {
+    bytes: SymDim,
+    first: i64,
+    last: i64,
+}
+
+fn place_static(slots: &[Piece], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), slots[*i].first));
     let (mut offsets, mut done, mut total) = (vec![0; slots.len()], vec![], 0);
@@ -196,11 +255,12 @@ fn place_static(slots: &[Slot], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     (offsets.into_iter().map(SymDim::Known).collect(), SymDim::Known(total))
 }
 
-fn place_symbolic(slots: &[Slot], sizes: &[SymDim]) -> (Vec<SymDim>, SymDim) {
+fn place_symbolic(slots: &[Piece]) -> (Vec<SymDim>, SymDim) {
     // Each piece of memory: its size, and the launch after which it is free.
     let mut pieces: Vec<(SymDim, i64)> = vec![];
     let mut piece_of = vec![];
-    for (slot, size) in slots.iter().zip(sizes) {
+    for slot in slots {
+        let size = &slot.bytes;
         let free = |p: &(SymDim, i64)| p.1 < slot.first;
         let found = pieces.iter().position(|p| free(p) && p.0 == *size);
         let found = found.or_else(|| pieces.iter().position(|p| free(p) && (at_most(size, &p.0) || at_most(&p.0, size))));

@@ -3,6 +3,7 @@ use super::{CudaError, Device, driver, memory::Memory, words};
 use crate::{
     Buffer, Bytes, CallError, Program, View, ViewMut,
     call::same_dtype,
+    profile::Profile,
     program::{Arg, Kernel, Launch},
 };
 use cudarc::driver::{result, sys};
@@ -35,7 +36,7 @@ struct State {
     inputs: Vec<Memory>,
     outputs: Vec<Memory>,
     /// Around the launches of a call.
-    events: [sys::CUevent; 2],
+    events: [Event; 2],
 }
 
 impl Loaded {
@@ -52,13 +53,12 @@ impl Loaded {
             return Err(CudaError::Chip { chip: program.target.cpu.clone(), index: card.index, name: card.name.clone(), major, minor });
         }
         device.bind()?;
-        let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(driver("making an event"));
         let none = || Memory::none(&device);
         let state = State {
             arena: none(),
             inputs: program.inputs.iter().map(|_| none()).collect(),
             outputs: program.outputs.iter().map(|_| none()).collect(),
-            events: [event()?, event()?],
+            events: [Event::new()?, Event::new()?],
         };
         let mut loaded =
             Loaded { functions: vec![], modules: vec![], globals: vec![], state: Mutex::new(state), device: device.clone(), program, blocking };
@@ -126,6 +126,35 @@ impl Loaded {
     /// Runs the program: copies the inputs to the card, launches its kernels, and copies the results back. Says how long the kernels took, by
     /// the card's clock.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<Duration, CallError> {
+        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
+        self.device.bind()?;
+        let State { arena, inputs: ins, outputs: outs, events } = &mut *state;
+        let events = [events[0].0, events[1].0];
+        self.run(inputs, outputs, arena, ins, outs, &events)?;
+        Ok(between(events[0], events[1])?)
+    }
+
+    /// As [`Loaded::call`], with the time of each launch by the card's clock.
+    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<Profile, CallError> {
+        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
+        self.device.bind()?;
+        let events: Vec<Event> = (0..self.program.kernels.len() + 1).map(|_| Event::new()).collect::<Result<_, _>>()?;
+        let all: Vec<sys::CUevent> = events.iter().map(|e| e.0).collect();
+        let State { arena, inputs: ins, outputs: outs, .. } = &mut *state;
+        self.run(inputs, outputs, arena, ins, outs, &all)?;
+        Ok(Profile::of(all.windows(2).map(|e| between(e[0], e[1])).collect::<Result<_, _>>()?))
+    }
+
+    /// A call. Two events are recorded around all launches, more behind each.
+    fn run(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        arena: &mut Memory,
+        in_memory: &mut [Memory],
+        out_memory: &mut [Memory],
+        events: &[sys::CUevent],
+    ) -> Result<(), CallError> {
         let p = &self.program;
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
         let (symbols, exprs) = p.sizes(&shapes)?;
@@ -133,38 +162,39 @@ impl Loaded {
             return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
         }
         for (v, t) in inputs.iter().zip(&p.inputs) {
-            same_dtype("input", v.dtype, t)?;
+            same_dtype("input", v.dtype(), t)?;
         }
         for (v, t) in outputs.iter().zip(&p.outputs) {
-            same_dtype("output", v.dtype, t)?;
+            same_dtype("output", v.dtype(), t)?;
             p.check("output", t, v.shape, &symbols, &exprs)?;
         }
         let value = |d: crate::program::Dim| d.value(&symbols, &exprs);
-        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        self.device.bind()?;
-        let arena = usize::try_from(value(p.arena)?).unwrap_or(0);
+        let between_kernels = usize::try_from(value(p.arena)?).unwrap_or(0);
         let size = |shape: &[usize], dtype: &str| shape.iter().product::<usize>() * width(dtype);
-        let ins: Vec<usize> = inputs.iter().map(|v| size(v.shape, v.dtype)).collect();
-        let outs: Vec<usize> = outputs.iter().map(|v| size(v.shape, v.dtype)).collect();
-        let planned = || self.planned(Some((arena, ins.iter().sum(), outs.iter().sum())));
-        state.arena.ensure(arena, "memory between kernels", &planned)?;
-        for ((memory, n), t) in state.inputs.iter_mut().zip(&ins).zip(&p.inputs) {
+        let ins: Vec<usize> = inputs.iter().map(|v| size(v.shape, v.dtype())).collect();
+        let outs: Vec<usize> = outputs.iter().map(|v| size(v.shape, v.dtype())).collect();
+        let planned = || self.planned(Some((between_kernels, ins.iter().sum(), outs.iter().sum())));
+        arena.ensure(between_kernels, "memory between kernels", &planned)?;
+        for ((memory, n), t) in in_memory.iter_mut().zip(&ins).zip(&p.inputs) {
             memory.ensure(*n, &format!("argument '{}'", t.name), &planned)?;
         }
-        for ((memory, n), t) in state.outputs.iter_mut().zip(&outs).zip(&p.outputs) {
+        for ((memory, n), t) in out_memory.iter_mut().zip(&outs).zip(&p.outputs) {
             memory.ensure(*n, &format!("result '{}'", t.name), &planned)?;
         }
-        for (v, memory) in inputs.iter().zip(&state.inputs) {
+        for ((v, memory), t) in inputs.iter().zip(in_memory.iter()).zip(&p.inputs) {
             let mut copy = Buffer::new();
-            memory.write(v.bytes(&mut copy)?)?;
+            memory.write(v.bytes(&t.order, &mut copy)?)?;
         }
         let stream = self.device.stream.cu_stream();
         let record = |e: sys::CUevent| {
             // SAFETY: this program's own event.
             unsafe { result::event::record(e, stream) }.map_err(driver("recording an event"))
         };
-        record(state.events[0])?;
-        for (k, f) in p.kernels.iter().zip(&self.functions) {
+        let marks = events.len();
+        let mut events = events.iter().copied();
+        let mut mark = || events.next().map_or(Ok(()), record);
+        mark()?;
+        for (n, (k, f)) in p.kernels.iter().zip(&self.functions).enumerate() {
             let Some(l) = &k.launch else {
                 return Err(CudaError::Launch { what: k.name.clone(), reason: "the program does not say how it is launched".into() }.into());
             };
@@ -173,29 +203,32 @@ impl Loaded {
                 let missing = || CudaError::Launch { what: k.name.clone(), reason: format!("there is no {a:?}") };
                 let address = |all: &[Memory], i: usize| all.get(i).map(Memory::address).ok_or_else(missing);
                 words.push(match a {
-                    Arg::Input(i) => address(&state.inputs, *i)?,
-                    Arg::Output(i) => address(&state.outputs, *i)?,
+                    Arg::Input(i) => address(in_memory, *i)?,
+                    Arg::Output(i) => address(out_memory, *i)?,
                     Arg::Global(i) => address(&self.globals, *i)?,
-                    Arg::Arena(d) => state.arena.address() + value(*d)? as u64,
+                    Arg::Arena(d) => arena.address() + value(*d)? as u64,
                     Arg::Size(d) => value(*d)? as u64,
                 });
             }
             let blocks = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
             self.launch(k, l, *f, blocks, &mut words)?;
+            if marks > 2 || n + 1 == p.kernels.len() {
+                mark()?;
+            }
         }
-        record(state.events[1])?;
+        if p.kernels.is_empty() {
+            mark()?;
+        }
         let wait = |e: cudarc::driver::DriverError| {
             let what = format!("one of the {} launches of {} (KILN_CUDA_BLOCKING=1 says which)", p.kernels.len(), p.name);
             CudaError::Launch { what, reason: words(e) }
         };
         self.device.stream.synchronize().map_err(wait)?;
-        for (v, memory) in outputs.iter_mut().zip(&state.outputs) {
+        for (v, memory) in outputs.iter_mut().zip(out_memory.iter()) {
             memory.read(v.bytes_mut())?;
         }
         self.device.stream.synchronize().map_err(driver("copying from the GPU"))?;
-        // SAFETY: both events have been recorded on the stream, which has been waited for.
-        let ms = unsafe { result::event::elapsed(state.events[0], state.events[1]) }.map_err(driver("reading the GPU's clock"))?;
-        Ok(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
+        Ok(())
     }
 
     fn launch(&self, k: &Kernel, l: &Launch, f: sys::CUfunction, blocks: u32, words_: &mut [u64]) -> Result<(), CudaError> {
@@ -211,8 +244,31 @@ impl Loaded {
     }
 }
 
+/// An event of the driver.
+struct Event(sys::CUevent);
+
+impl Event {
+    fn new() -> Result<Event, CudaError> {
+        result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Event).map_err(driver("making an event"))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by the driver, and destroyed once.
+        let _ = unsafe { result::event::destroy(self.0) };
+    }
+}
+
+/// The time between two events that have been waited for.
+fn between(from: sys::CUevent, to: sys::CUevent) -> Result<Duration, CudaError> {
+    // SAFETY: live events, recorded on one stream.
+    let ms = unsafe { result::event::elapsed(from, to) }.map_err(driver("reading the GPU's clock"))?;
+    Ok(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
+}
+
 fn width(dtype: &str) -> usize {
-    crate::call::byte_size(dtype).unwrap_or(1)
+    crate::view::byte_size(dtype).unwrap_or(1)
 }
 
 impl Drop for Loaded {
@@ -220,15 +276,9 @@ impl Drop for Loaded {
         if self.device.bind().is_err() {
             return;
         }
-        let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
-        // SAFETY: made by `new`, and no call is under way.
-        unsafe {
-            for e in state.events {
-                let _ = result::event::destroy(e);
-            }
-            for m in &self.modules {
-                let _ = result::module::unload(*m);
-            }
+        for m in &self.modules {
+            // SAFETY: loaded by `new`, and no call is under way.
+            let _ = unsafe { result::module::unload(*m) };
         }
     }
 }

@@ -1,0 +1,149 @@
+//! Tensors of other libraries as views, without a copy: slices of numbers, ndarray's arrays, DLPack's tensors.
+use crate::{CallError, View, ViewMut};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type whose values are elements of tensors.
+pub trait Element: Copy + sealed::Sealed + 'static {
+    /// MLIR's name of the type.
+    const DTYPE: &'static str;
+}
+
+macro_rules! elements {
+    ($($rust:ty: $mlir:literal;)*) => {
+        $(impl sealed::Sealed for $rust {}
+        impl Element for $rust {
+            const DTYPE: &'static str = $mlir;
+        })*
+    };
+}
+
+elements! {
+    f64: "f64";
+    f32: "f32";
+    half::f16: "f16";
+    half::bf16: "bf16";
+    i64: "i64";
+    i32: "i32";
+    i16: "i16";
+    i8: "i8";
+    u8: "ui8";
+    bool: "i1";
+}
+
+fn bytes<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: elements have no padding, and every byte of theirs may be read.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+impl<'a> View<'a> {
+    /// Elements in row-major order. Err: another number of elements than the shape says.
+    pub fn of<T: Element>(shape: &'a [usize], values: &'a [T]) -> Result<View<'a>, CallError> {
+        View::new(T::DTYPE, shape, bytes(values))
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// Memory for elements in row-major order. Err: another number of elements than the shape says. A program writes 0 or 1 for a `bool`.
+    pub fn of<T: Element>(shape: &'a [usize], values: &'a mut [T]) -> Result<ViewMut<'a>, CallError> {
+        // SAFETY: elements have no padding, and a program writes values of the type.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) };
+        ViewMut::new(T::DTYPE, shape, bytes)
+    }
+}
+
+#[cfg(feature = "ndarray")]
+mod arrays {
+    use super::{CallError, Element, View, ViewMut};
+    use crate::call::tensor_error;
+    use ndarray::{ArrayBase, Data, DataMut, Dimension};
+
+    impl<'a> View<'a> {
+        /// An array of any strides.
+        pub fn of_array<S: Data<Elem: Element>, D: Dimension>(array: &'a ArrayBase<S, D>) -> View<'a> {
+            // SAFETY: an array's strides reach its own elements only.
+            unsafe { View::strided(S::Elem::DTYPE, array.shape(), array.strides(), array.as_ptr().cast()) }
+        }
+    }
+
+    impl<'a> ViewMut<'a> {
+        /// An array in row-major order. Err: it has other strides.
+        pub fn of_array<S: DataMut<Elem: Element>, D: Dimension>(array: &'a mut ArrayBase<S, D>) -> Result<ViewMut<'a>, CallError> {
+            if !array.is_standard_layout() {
+                return Err(tensor_error("output", "", format!("is not in row-major order: its strides are {:?}", array.strides())));
+            }
+            // SAFETY: a standard layout has no gaps, and the array stays borrowed.
+            let parts = unsafe { (std::slice::from_raw_parts(array.shape().as_ptr(), array.ndim()), array.as_mut_ptr(), array.len()) };
+            // SAFETY: as above; shape and elements are different memory.
+            ViewMut::of(parts.0, unsafe { std::slice::from_raw_parts_mut(parts.1, parts.2) })
+        }
+    }
+}
+
+// DLPack's 64-bit sizes and strides are read as this machine's.
+#[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
+mod dlpack {
+    use super::View;
+    use crate::{CallError, call::tensor_error};
+    use dlpark::ffi::{DLDataTypeCode as Code, DLDeviceType, DLTensor};
+
+    /// MLIR's name of a DLPack type.
+    fn dtype(t: &DLTensor) -> Option<&'static str> {
+        Some(match (t.dtype.code, t.dtype.bits, t.dtype.lanes) {
+            (Code::FLOAT, 64, 1) => "f64",
+            (Code::FLOAT, 32, 1) => "f32",
+            (Code::FLOAT, 16, 1) => "f16",
+            (Code::BFLOAT, 16, 1) => "bf16",
+            (Code::INT, 64, 1) => "i64",
+            (Code::INT, 32, 1) => "i32",
+            (Code::INT, 16, 1) => "i16",
+            (Code::INT, 8, 1) => "i8",
+            (Code::UINT, 8, 1) => "ui8",
+            (Code::BOOL, 8, 1) => "i1",
+            (Code::FLOAT8_E4M3FN, 8, 1) => "f8E4M3FN",
+            (Code::FLOAT8_E5M2, 8, 1) => "f8E5M2",
+            _ => return None,
+        })
+    }
+
+    impl<'a> View<'a> {
+        /// A tensor of any strides in the host's memory. Err: a device's memory, a type that kiln does not have, a negative size.
+        ///
+        /// # Safety
+        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for `'a` and are not written to.
+        pub unsafe fn of_dlpack(t: &'a DLTensor) -> Result<View<'a>, CallError> {
+            let refuse = |reason: String| tensor_error("input", "", reason);
+            if ![DLDeviceType::CPU, DLDeviceType::CUDAHOST].contains(&t.device.device_type) {
+                return Err(refuse(format!("lies on a device of DLPack's type {}", t.device.device_type.0)));
+            }
+            let name = dtype(t).ok_or_else(|| {
+                refuse(format!("has DLPack's type code {} with {} bits and {} lanes", t.dtype.code.0, t.dtype.bits, t.dtype.lanes))
+            })?;
+            let rank = usize::try_from(t.ndim).map_err(|_| refuse(format!("has {} dimensions", t.ndim)))?;
+            if rank == 0 {
+                // SAFETY: the caller's promise.
+                return Ok(unsafe { View::strided(name, &[], &[], t.data.cast::<u8>().add(t.byte_offset as usize)) });
+            }
+            if t.shape.is_null() {
+                return Err(refuse("has no shape".into()));
+            }
+            // SAFETY: the caller's promise; on 64-bit machines these are the same numbers.
+            let (shape, strides) = unsafe {
+                let strides = (!t.strides.is_null()).then(|| std::slice::from_raw_parts(t.strides.cast::<isize>().cast_const(), rank));
+                (std::slice::from_raw_parts(t.shape.cast_const(), rank), strides)
+            };
+            if let Some(d) = shape.iter().position(|n| *n < 0) {
+                return Err(refuse(format!("has size {} in dimension {d}", shape[d])));
+            }
+            // SAFETY: sizes are not negative, and the caller's promise.
+            unsafe {
+                let shape = std::slice::from_raw_parts(t.shape.cast::<usize>().cast_const(), rank);
+                let data =
+                    if t.data.is_null() { std::ptr::NonNull::dangling().as_ptr() } else { t.data.cast::<u8>().add(t.byte_offset as usize) };
+                Ok(View::at(name, shape, strides, data))
+            }
+        }
+    }
+}

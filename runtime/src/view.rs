@@ -1,0 +1,156 @@
+//! Tensors of a caller: where their elements are.
+use crate::{Buffer, CallError, call::tensor_error};
+use std::marker::PhantomData;
+
+/// An argument in memory.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub(crate) data: *const u8,
+    dtype: &'a str,
+    pub(crate) shape: &'a [usize],
+    strides: Option<&'a [isize]>,
+    _bytes: PhantomData<&'a [u8]>,
+}
+
+/// Memory for a result.
+pub struct ViewMut<'a> {
+    pub(crate) data: *mut u8,
+    dtype: &'a str,
+    pub(crate) shape: &'a [usize],
+    _bytes: PhantomData<&'a mut [u8]>,
+}
+
+/// The bytes of an element, by MLIR's name of its type; an `i1` is a byte.
+pub fn byte_size(dtype: &str) -> Option<usize> {
+    Some(match dtype {
+        "f64" | "i64" => 8,
+        "f32" | "i32" => 4,
+        "f16" | "bf16" | "i16" => 2,
+        "i8" | "ui8" | "i1" | "f8E4M3FN" | "f8E5M2" => 1,
+        _ => return None,
+    })
+}
+
+pub(crate) fn product(shape: &[usize], width: usize) -> Option<usize> {
+    shape.iter().try_fold(width, |n, d| n.checked_mul(*d))
+}
+
+impl<'a> View<'a> {
+    /// MLIR's name of the element type.
+    pub fn dtype(&self) -> &'a str {
+        self.dtype
+    }
+    /// Contiguous elements in row-major order.
+    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> Result<View<'a>, CallError> {
+        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
+        Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, _bytes: PhantomData })
+    }
+    /// Elements with strides in elements, of which some may be negative or 0.
+    ///
+    /// # Safety
+    /// Every element that shape and strides reach from `data` lies in memory that lives for `'a`.
+    pub unsafe fn strided(dtype: &'a str, shape: &'a [usize], strides: &'a [isize], data: *const u8) -> View<'a> {
+        // SAFETY: the caller's promise.
+        unsafe { View::at(dtype, shape, Some(strides), data) }
+    }
+    /// Elements with strides, or in row-major order without.
+    ///
+    /// # Safety
+    /// As for [`View::strided`].
+    pub(crate) unsafe fn at(dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, data: *const u8) -> View<'a> {
+        View { data, dtype, shape, strides, _bytes: PhantomData }
+    }
+    /// Whether the elements lie without gaps and with the dimensions in this order, the outermost first; row-major if it is empty.
+    pub(crate) fn lies(&self, order: &[usize]) -> bool {
+        let mut want = 1isize;
+        let mut fits = |n: usize, s: isize| {
+            let fits = n == 1 || s == want;
+            want = want.saturating_mul(n as isize);
+            fits
+        };
+        match self.strides {
+            None if order.is_empty() => true,
+            Some(strides) if order.is_empty() => self.shape.iter().zip(strides).rev().all(|(n, s)| fits(*n, *s)),
+            strides => {
+                let rows;
+                let strides = match strides {
+                    Some(s) => s,
+                    None => {
+                        rows = row_major(self.shape);
+                        &rows
+                    }
+                };
+                order.iter().rev().all(|d| fits(self.shape[*d], strides[*d]))
+            }
+        }
+    }
+    /// The elements' bytes with the dimensions in this order, in `copy` where they do not lie so.
+    pub(crate) fn bytes<'b>(&'b self, order: &[usize], copy: &'b mut Buffer) -> Result<&'b [u8], CallError> {
+        let width = byte_size(self.dtype).unwrap_or(1);
+        if !self.lies(order) {
+            *copy = self.gathered(width, order)?;
+            return Ok(copy.bytes());
+        }
+        let count = product(self.shape, width).unwrap_or(0);
+        // SAFETY: the maker of the view promised that every element is there.
+        Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, count) } })
+    }
+    /// A copy of the elements with the dimensions in this order, the outermost first; in row-major order if it is empty.
+    pub(crate) fn gathered(&self, width: usize, order: &[usize]) -> Result<Buffer, CallError> {
+        let count: usize = self.shape.iter().product();
+        let mut copy = Buffer::new();
+        copy.ensure(count * width)?;
+        let rows = row_major(self.shape);
+        let strides = self.strides.unwrap_or(&rows);
+        let order: Vec<usize> = if order.is_empty() { (0..self.shape.len()).collect() } else { order.to_vec() };
+        let mut index = vec![0usize; order.len()];
+        for i in 0..count {
+            let at: isize = index.iter().zip(&order).map(|(i, d)| *i as isize * strides[*d]).sum();
+            // SAFETY: the maker of the view promised that every element is there; `copy` holds `count` elements.
+            unsafe { std::ptr::copy_nonoverlapping(self.data.offset(at * width as isize), copy.as_mut_ptr().add(i * width), width) };
+            for (i, d) in index.iter_mut().zip(&order).rev() {
+                *i += 1;
+                if *i < self.shape[*d] {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        Ok(copy)
+    }
+}
+
+fn row_major(shape: &[usize]) -> Vec<isize> {
+    let mut strides = vec![1isize; shape.len()];
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d].saturating_mul(shape[d] as isize);
+    }
+    strides
+}
+
+impl<'a> ViewMut<'a> {
+    /// MLIR's name of the element type.
+    pub fn dtype(&self) -> &'a str {
+        self.dtype
+    }
+    /// Contiguous elements in row-major order.
+    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<ViewMut<'a>, CallError> {
+        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("output", "", e))?;
+        Ok(ViewMut { data: bytes.as_mut_ptr(), dtype, shape, _bytes: PhantomData })
+    }
+    /// The bytes to write.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let count = byte_size(self.dtype).and_then(|width| product(self.shape, width)).unwrap_or(0);
+        // SAFETY: made from that many bytes, borrowed mutably for as long as this lives.
+        if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data, count) } }
+    }
+}
+
+pub(crate) fn check_bytes(dtype: &str, shape: &[usize], have: usize) -> Result<(), String> {
+    let width = byte_size(dtype).ok_or_else(|| format!("'{dtype}' is no element type"))?;
+    match product(shape, width) {
+        Some(want) if want == have => Ok(()),
+        Some(want) => Err(format!("{dtype} {shape:?} needs {want} bytes, {have} are given")),
+        None => Err(format!("{dtype} {shape:?} is larger than any memory")),
+    }
+}

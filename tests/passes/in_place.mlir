@@ -1,0 +1,87 @@
+// RUN: kiln-in-place
+
+// Both inputs are read where the result is written.
+// CASE: elementwise
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: in_place = array<i64: 0, 0, 0, 1>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %s0: index) -> tensor<?x128xf32> {
+  %e = tensor.empty(%s0) : tensor<?x128xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y : tensor<?x128xf32>, tensor<?x128xf32>) outs(%e : tensor<?x128xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<?x128xf32>
+  return %r : tensor<?x128xf32>
+}
+}
+}
+
+// -----
+// The first result may not be written over %x, which the second needs; the second may, since it comes last. %y is of another width, %z is
+// repeated in each row.
+// CASE: read_behind_the_write
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: in_place = array<i64: 1, 0>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<4x4xf32> {kiln.sizes = array<i64: 4, 4>}, %y: tensor<4x4xf16> {kiln.sizes = array<i64: 4, 4>}, %z: tensor<4xf32> {kiln.sizes = array<i64: 4>}) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %e = tensor.empty() : tensor<4x4xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y, %z : tensor<4x4xf32>, tensor<4x4xf16>, tensor<4xf32>) outs(%e : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %b: f16, %c: f32, %o: f32):
+    %w = arith.extf %b : f16 to f32
+    %p = arith.mulf %a, %w : f32
+    %q = arith.addf %p, %c : f32
+    linalg.yield %q : f32
+  } -> tensor<4x4xf32>
+  %f = tensor.empty() : tensor<4x4xf32>
+  %s = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x4xf32>) outs(%f : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<4x4xf32>
+  return %r, %s : tensor<4x4xf32>, tensor<4x4xf32>
+}
+}
+}
+
+// -----
+// A residual that a matmul's epilogue adds, but not what the matmul itself reads.
+// CASE: residual
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: in_place = array<i64: 0, 2>
+#a = affine_map<(d0, d1, d2) -> (d0, d2)>
+#b = affine_map<(d0, d1, d2) -> (d2, d1)>
+#c = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<64x64xf32> {kiln.sizes = array<i64: 64, 64>}, %w: tensor<64x64xf32> {kiln.sizes = array<i64: 64, 64>}, %y: tensor<64x64xf32> {kiln.sizes = array<i64: 64, 64>}) -> tensor<64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x64xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %m = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<64x64xf32>, tensor<64x64xf32>) outs(%i : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  } -> tensor<64x64xf32>
+  %f = tensor.empty() : tensor<64x64xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m, %y : tensor<64x64xf32>, tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.addf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<64x64xf32>
+  return %r : tensor<64x64xf32>
+}
+}
+}
