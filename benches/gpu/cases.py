@@ -82,16 +82,26 @@ CASES = {
       %r0 = kiln.reduce sum %0 dims = [1] : T<3,N f64>"""),
     "any": (["x: 3,N i1"], ["3 i1"], """
       %r0 = kiln.reduce any %x dims = [1] : T<3,N i1>"""),
+    "cumulative": (["x: 3,N f32", "y: N,4 i64"], ["3,N f32", "N,4 i64"], """
+      %r0 = kiln.cumulative sum %x axis = 1 : T<3,N f32>
+      %r1 = kiln.cumulative max %y axis = 0 : T<N,4 i64>"""),
+    "remainder": (["x: N f32", "y: N f32", "z: N f64", "w: N f64"], ["N f32", "N f64"], """
+      %0 = kiln.abs %y : T<N f32>
+      %1 = kiln.exp %0 : T<N f32>
+      %r0 = kiln.rem %x, %1 : T<N f32>
+      %r1 = kiln.rem %z, %w : T<N f64>"""),
     "arg_max": (["x: 5,N f32"], ["5 i64"], """
       %r0 = kiln.arg_max %x axis = 1 : T<5,N f32>"""),
-    "matmul": (["x: N,17 f32", "y: 17,N f32"], ["N,N f32"], """
-      %r0 = kiln.dot_general %x, %y batch = [] x [] contract = [1] x [0] : T<N,17 f32>, T<17,N f32>"""),
+    "matmul": (["x: N,17 f32", "y: 17,70 f32"], ["N,70 f32"], """
+      %r0 = kiln.dot_general %x, %y batch = [] x [] contract = [1] x [0] : T<N,17 f32>, T<17,70 f32>"""),
+    "matmul_wide": (["x: 9,17 f32", "y: 17,N f32"], ["9,N f32"], """
+      %r0 = kiln.dot_general %x, %y batch = [] x [] contract = [1] x [0] : T<9,17 f32>, T<17,N f32>"""),
     "matmul_deep": (["x: 20,N f32", "y: N,24 f32"], ["20,24 f32"], """
       %r0 = kiln.dot_general %x, %y batch = [] x [] contract = [1] x [0] : T<20,N f32>, T<N,24 f32>"""),
     "matmul_f64": (["x: N,17 f64", "y: 12,17 f64"], ["N,12 f64"], """
       %r0 = kiln.dot_general %x, %y batch = [] x [] contract = [1] x [1] : T<N,17 f64>, T<12,17 f64>"""),
-    "batched_bf16": (["x: 3,N,16 bf16", "y: 3,16,N bf16"], ["3,N,N bf16"], """
-      %r0 = kiln.dot_general %x, %y batch = [0] x [0] contract = [2] x [1] : T<3,N,16 bf16>, T<3,16,N bf16>"""),
+    "batched_bf16": (["x: 3,N,16 bf16", "y: 3,16,40 bf16"], ["3,N,40 bf16"], """
+      %r0 = kiln.dot_general %x, %y batch = [0] x [0] contract = [2] x [1] : T<3,N,16 bf16>, T<3,16,40 bf16>"""),
     "linear_gelu": (["x: N,32 f32", "w: 48,32 f32", "b: 48 f32"], ["N,48 f32"], """
       %0 = kiln.linear %x, %w bias %b : T<48 f32> : T<N,32 f32>, T<48,32 f32>
       %r0 = kiln.gelu %0 : T<N,48 f32>"""),

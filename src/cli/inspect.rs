@@ -72,7 +72,8 @@ impl Doctor {
                 println!("NVIDIA driver: CUDA {}.{}, {} GPUs", driver / 1000, driver % 1000 / 10, cards.len());
                 for c in cards {
                     let (major, minor) = c.capability;
-                    let chip = Chip::of_capability(major, minor).map_or("older than kiln compiles for".into(), |c| format!("cuda:{}", c.name()));
+                    let chip =
+                        Chip::of_capability(major, minor).map_or("older than kiln compiles for".into(), |c| format!("cuda:{}", c.name()));
                     println!("cuda:{}: {}, compute capability {major}.{minor} ({chip}), {} MiB", c.index, c.name, c.memory >> 20);
                 }
             }

@@ -97,15 +97,23 @@ impl Engine {
             Engine::Cuda(l) => l.profile(inputs, outputs),
         }
     }
-    /// Runs the program; how long it took, on a GPU its kernels alone.
-    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Duration, CallError> {
+    /// Runs the program.
+    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
         match self {
-            Engine::Host(l) => {
-                let start = Instant::now();
-                l.call(inputs, outputs, threads)?;
-                Ok(start.elapsed())
-            }
+            Engine::Host(l) => l.call(inputs, outputs, threads),
             Engine::Cuda(l) => l.call(inputs, outputs),
+        }
+    }
+    /// Runs the program so many times; how long each took, on a GPU its kernels alone.
+    pub fn measure(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize, rounds: usize) -> Result<Vec<Duration>, CallError> {
+        let mut one = |l: &Loaded| -> Result<Duration, CallError> {
+            let start = Instant::now();
+            l.call(inputs, outputs, threads)?;
+            Ok(start.elapsed())
+        };
+        match self {
+            Engine::Host(l) => (0..rounds).map(|_| one(l)).collect(),
+            Engine::Cuda(l) => l.measure(inputs, outputs, rounds),
         }
     }
 }

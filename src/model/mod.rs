@@ -186,7 +186,8 @@ fn target(options: &Options) -> Result<Target, Error> {
             let device = cuda::Device::cuda(index)?;
             let (card, (major, minor)) = (device.card(), device.card().capability);
             let chip = Chip::of_capability(major, minor);
-            chip.map(Target::Cuda).ok_or_else(|| Error::Target(format!("{} has compute capability {major}.{minor}; 8.0 is the least", card.name)))
+            chip.map(Target::Cuda)
+                .ok_or_else(|| Error::Target(format!("{} has compute capability {major}.{minor}; 8.0 is the least", card.name)))
         }
     }
 }
@@ -239,12 +240,13 @@ impl Executable {
     }
     /// As [`Executable::call`], on tensors that own their bytes.
     pub fn call_data(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<(), CallError> {
-        self.timed(inputs, outputs).map(drop)
-    }
-    /// As [`Executable::call_data`]; says how long it took: on a GPU its kernels alone by its own clock, else all of it.
-    pub fn timed(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Duration, CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
-        self.engine.call(&inputs, &mut outputs, self.threads)
+        self.call(&inputs, &mut outputs)
+    }
+    /// As [`Executable::call_data`], so many times; says how long each took: on a GPU its kernels alone by its own clock, else all of it.
+    pub fn measure(&self, inputs: &[Data], outputs: &mut [Data], rounds: usize) -> Result<Vec<Duration>, CallError> {
+        let (inputs, mut outputs) = views(inputs, outputs)?;
+        self.engine.measure(&inputs, &mut outputs, self.threads, rounds)
     }
     /// The GPU that it runs on, if it is one.
     pub fn card(&self) -> Option<&cuda::Card> {
@@ -263,6 +265,6 @@ impl Executable {
     }
     /// Runs the program; results are written to `outputs`.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
-        self.engine.call(inputs, outputs, self.threads).map(drop)
+        self.engine.call(inputs, outputs, self.threads)
     }
 }

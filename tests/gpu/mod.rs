@@ -63,7 +63,9 @@ fn every_model_becomes_ptx() {
             let launch = k.launch.as_ref().unwrap_or_else(|| panic!("{} has no launch", k.name));
             let text = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
             let params = text.matches(&format!("{}_param_", k.symbol)).filter(|_| true).count();
-            assert!(text.contains(".target sm_90a") && text.contains(&format!(".reqntid {}", launch.threads)) && params >= launch.args.len());
+            assert!(
+                text.contains(".target sm_90a") && text.contains(&format!(".reqntid {}", launch.threads)) && params >= launch.args.len()
+            );
         }
         let wrong = assembled(&package, "sm_90a");
         assert!(wrong.is_empty(), "{}:\n{}", entry.display(), wrong.join("\n"));
@@ -98,7 +100,8 @@ fn launches_are_plain_data_over_sizes() {
 }
 
 fn kiln(args: &[&str]) -> (Option<i32>, String) {
-    let out = Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).env("KILN_CACHE_DIR", "off").current_dir(models()).output().expect("it runs");
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).env("KILN_CACHE_DIR", "off").current_dir(models()).output().expect("it runs");
     (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
 }
 

@@ -100,7 +100,9 @@ impl Level {
             Level::Linalg | Level::Scheduled => KERNEL.contains(&dialect),
             Level::Tiled | Level::Program => CODE.contains(&dialect) || dialect == "tensor",
             Level::Target => CODE.contains(&dialect) || ["omp", "llvm", "nvvm"].contains(&dialect) || (dialect == "tensor" && for_gpu(op)),
-            Level::Llvm => ["builtin", "llvm", "omp"].contains(&dialect) || (["gpu", "func", "arith", "nvvm"].contains(&dialect) && for_gpu(op)),
+            Level::Llvm => {
+                ["builtin", "llvm", "omp"].contains(&dialect) || (["gpu", "func", "arith", "nvvm"].contains(&dialect) && for_gpu(op))
+            }
         }
     }
 }

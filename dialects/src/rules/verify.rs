@@ -223,7 +223,9 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             } else {
                 value.as_i64().is_some_and(|n| (1..=1024).contains(&n))
             };
-            want(fits, || format!("needs a map of symbols to one number as kiln.grid and 1 to 1024 as kiln.threads, has {name} = {value}"))?;
+            want(fits, || {
+                format!("needs a map of symbols to one number as kiln.grid and 1 to 1024 as kiln.threads, has {name} = {value}")
+            })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
         "kiln.stored" => {

@@ -28,15 +28,91 @@ kiln_passes::pass_options! {
 
 /// Functions of LLVM that the code generator has instructions or an expansion for.
 const INTRINSICS: &[&str] = &[
-    "abs", "bswap", "ceil", "copysign", "ctlz", "ctpop", "cttz", "fabs", "floor", "fma", "fmuladd", "masked.gather", "masked.scatter", "maximum", "maxnum",
-    "minimum", "minnum", "round", "roundeven", "smax", "smin", "sqrt", "trunc", "umax", "umin", "vector.reduce.and", "vector.reduce.or",
+    "abs",
+    "bswap",
+    "ceil",
+    "copysign",
+    "ctlz",
+    "ctpop",
+    "cttz",
+    "fabs",
+    "floor",
+    "fma",
+    "fmuladd",
+    "masked.gather",
+    "masked.scatter",
+    "maximum",
+    "maxnum",
+    "minimum",
+    "minnum",
+    "round",
+    "roundeven",
+    "smax",
+    "smin",
+    "sqrt",
+    "trunc",
+    "umax",
+    "umin",
+    "vector.reduce.and",
+    "vector.reduce.or",
 ];
 /// Ops of the llvm dialect without a function of that kind. `frem` would be wrong now and then.
 const OPS: &[&str] = &[
-    "add", "addrspacecast", "and", "ashr", "bitcast", "br", "cond_br", "extractelement", "extractvalue", "fadd", "fcmp", "fdiv", "fmul", "fneg", "fpext",
-    "fptosi", "fptoui", "fptrunc", "freeze", "fsub", "func", "getelementptr", "icmp", "insertelement", "insertvalue", "inttoptr", "load", "lshr",
-    "mlir.addressof", "mlir.constant", "mlir.global", "mlir.poison", "mlir.undef", "mlir.zero", "mul", "or", "ptrtoint", "return", "sdiv", "select",
-    "sext", "shl", "shufflevector", "sitofp", "srem", "store", "sub", "switch", "trunc", "udiv", "uitofp", "unreachable", "urem", "xor", "zext",
+    "add",
+    "addrspacecast",
+    "and",
+    "ashr",
+    "bitcast",
+    "br",
+    "cond_br",
+    "extractelement",
+    "extractvalue",
+    "fadd",
+    "fcmp",
+    "fdiv",
+    "fmul",
+    "fneg",
+    "fpext",
+    "fptosi",
+    "fptoui",
+    "fptrunc",
+    "freeze",
+    "fsub",
+    "func",
+    "getelementptr",
+    "icmp",
+    "insertelement",
+    "insertvalue",
+    "inttoptr",
+    "load",
+    "lshr",
+    "mlir.addressof",
+    "mlir.constant",
+    "mlir.global",
+    "mlir.poison",
+    "mlir.undef",
+    "mlir.zero",
+    "mul",
+    "or",
+    "ptrtoint",
+    "return",
+    "sdiv",
+    "select",
+    "sext",
+    "shl",
+    "shufflevector",
+    "sitofp",
+    "srem",
+    "store",
+    "sub",
+    "switch",
+    "trunc",
+    "udiv",
+    "uitofp",
+    "unreachable",
+    "urem",
+    "xor",
+    "zext",
 ];
 const NVVM: &[&str] = &["barrier0", "read.ptx.sreg.ctaid.x", "read.ptx.sreg.nctaid.x", "read.ptx.sreg.tid.x", "shfl.sync"];
 
@@ -67,7 +143,10 @@ fn known(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("llvm.intr.") {
         // 2^x is an instruction for f32 only.
-        let narrow = || op.result_count() == 1 && ["f32", "vector<2xf32>", "vector<4xf32>", "vector<8xf32>"].contains(&op.result(0).ty().to_string().as_str());
+        let narrow = || {
+            op.result_count() == 1
+                && ["f32", "vector<2xf32>", "vector<4xf32>", "vector<8xf32>"].contains(&op.result(0).ty().to_string().as_str())
+        };
         return INTRINSICS.contains(&name) || (name == "exp2" && narrow());
     }
     name.strip_prefix("llvm.").is_some_and(|n| OPS.contains(&n)) || name.strip_prefix("nvvm.").is_some_and(|n| NVVM.contains(&n))

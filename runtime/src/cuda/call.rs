@@ -35,8 +35,8 @@ struct State {
     arena: Memory,
     inputs: Vec<Memory>,
     outputs: Vec<Memory>,
-    /// Around the launches of a call.
-    events: [Event; 2],
+    /// Recorded around launches.
+    events: Vec<Event>,
 }
 
 impl Loaded {
@@ -58,10 +58,17 @@ impl Loaded {
             arena: none(),
             inputs: program.inputs.iter().map(|_| none()).collect(),
             outputs: program.outputs.iter().map(|_| none()).collect(),
-            events: [Event::new()?, Event::new()?],
+            events: vec![],
         };
-        let mut loaded =
-            Loaded { functions: vec![], modules: vec![], globals: vec![], state: Mutex::new(state), device: device.clone(), program, blocking };
+        let mut loaded = Loaded {
+            functions: vec![],
+            modules: vec![],
+            globals: vec![],
+            state: Mutex::new(state),
+            device: device.clone(),
+            program,
+            blocking,
+        };
         let planned = || loaded.planned(None);
         let mut memories = vec![];
         for (global, bytes) in loaded.program.globals.iter().zip(globals) {
@@ -120,18 +127,25 @@ impl Loaded {
 
     /// The results of a program without inputs.
     pub fn results(&self) -> Result<Vec<Bytes>, CallError> {
-        self.program.results(&mut |outputs| self.call(&[], outputs).map(drop))
+        self.program.results(&mut |outputs| self.call(&[], outputs))
     }
 
-    /// Runs the program: copies the inputs to the card, launches its kernels, and copies the results back. Says how long the kernels took, by
-    /// the card's clock.
-    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<Duration, CallError> {
+    /// Runs the program: copies the inputs to the card, launches its kernels, and copies the results back.
+    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
+        self.measure(inputs, outputs, 1).map(drop)
+    }
+
+    /// As [`Loaded::call`], with all kernels launched that many times in a row between the copies. The time of each round, by the card's clock.
+    pub fn measure(&self, inputs: &[View], outputs: &mut [ViewMut], rounds: usize) -> Result<Vec<Duration>, CallError> {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
         self.device.bind()?;
+        while state.events.len() <= rounds {
+            state.events.push(Event::new()?);
+        }
         let State { arena, inputs: ins, outputs: outs, events } = &mut *state;
-        let events = [events[0].0, events[1].0];
-        self.run(inputs, outputs, arena, ins, outs, &events)?;
-        Ok(between(events[0], events[1])?)
+        let events: Vec<sys::CUevent> = events.iter().take(rounds + 1).map(|e| e.0).collect();
+        self.run(inputs, outputs, arena, ins, outs, &events, false)?;
+        Ok(events.windows(2).map(|e| between(e[0], e[1])).collect::<Result<_, _>>()?)
     }
 
     /// As [`Loaded::call`], with the time of each launch by the card's clock.
@@ -141,11 +155,11 @@ impl Loaded {
         let events: Vec<Event> = (0..self.program.kernels.len() + 1).map(|_| Event::new()).collect::<Result<_, _>>()?;
         let all: Vec<sys::CUevent> = events.iter().map(|e| e.0).collect();
         let State { arena, inputs: ins, outputs: outs, .. } = &mut *state;
-        self.run(inputs, outputs, arena, ins, outs, &all)?;
+        self.run(inputs, outputs, arena, ins, outs, &all, true)?;
         Ok(Profile::of(all.windows(2).map(|e| between(e[0], e[1])).collect::<Result<_, _>>()?))
     }
 
-    /// A call. Two events are recorded around all launches, more behind each.
+    /// A call. The first event is recorded before the launches, the others behind each launch, or each behind a round of all launches.
     fn run(
         &self,
         inputs: &[View],
@@ -154,6 +168,7 @@ impl Loaded {
         in_memory: &mut [Memory],
         out_memory: &mut [Memory],
         events: &[sys::CUevent],
+        each_launch: bool,
     ) -> Result<(), CallError> {
         let p = &self.program;
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
@@ -190,11 +205,8 @@ impl Loaded {
             // SAFETY: this program's own event.
             unsafe { result::event::record(e, stream) }.map_err(driver("recording an event"))
         };
-        let marks = events.len();
-        let mut events = events.iter().copied();
-        let mut mark = || events.next().map_or(Ok(()), record);
-        mark()?;
-        for (n, (k, f)) in p.kernels.iter().zip(&self.functions).enumerate() {
+        let mut ready = vec![];
+        for (k, f) in p.kernels.iter().zip(&self.functions) {
             let Some(l) = &k.launch else {
                 return Err(CudaError::Launch { what: k.name.clone(), reason: "the program does not say how it is launched".into() }.into());
             };
@@ -211,13 +223,21 @@ impl Loaded {
                 });
             }
             let blocks = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
-            self.launch(k, l, *f, blocks, &mut words)?;
-            if marks > 2 || n + 1 == p.kernels.len() {
+            ready.push((k, l, *f, blocks, words));
+        }
+        let mut marks = events.iter().copied();
+        let mut mark = || marks.next().map_or(Ok(()), record);
+        mark()?;
+        for _ in 0..if each_launch { 1 } else { events.len().saturating_sub(1) } {
+            for (k, l, f, blocks, words) in &mut ready {
+                self.launch(k, l, *f, *blocks, words)?;
+                if each_launch {
+                    mark()?;
+                }
+            }
+            if !each_launch {
                 mark()?;
             }
-        }
-        if p.kernels.is_empty() {
-            mark()?;
         }
         let wait = |e: cudarc::driver::DriverError| {
             let what = format!("one of the {} launches of {} (KILN_CUDA_BLOCKING=1 says which)", p.kernels.len(), p.name);
@@ -238,7 +258,8 @@ impl Loaded {
         let launched = unsafe { result::launch_kernel(f, (blocks, 1, 1), (l.threads, 1, 1), 0, stream, &mut params) };
         let over = launched.and_then(|()| if self.blocking { self.device.stream.synchronize() } else { Ok(()) });
         over.map_err(|e| {
-            let what = format!("kernel {} ({}) with {blocks} blocks of {} threads, parameters {words_:x?}", k.name, k.ops.join(" "), l.threads);
+            let what =
+                format!("kernel {} ({}) with {blocks} blocks of {} threads, parameters {words_:x?}", k.name, k.ops.join(" "), l.threads);
             CudaError::Launch { what, reason: words(e) }
         })
     }

@@ -37,7 +37,9 @@ fn start() -> Result<usize, CudaError> {
 }
 
 fn card(index: usize) -> Result<Card, CudaError> {
-    use sys::CUdevice_attribute::{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR};
+    use sys::CUdevice_attribute::{
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+    };
     let of = driver("asking a GPU what it is");
     let device = result::device::get(i32::try_from(index).unwrap_or(i32::MAX)).map_err(&of)?;
     let name = result::device::get_name(device).map_err(&of)?;

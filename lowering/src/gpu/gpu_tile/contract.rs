@@ -127,10 +127,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
         let batch: Vec<(usize, Value)> = roles.batch.iter().copied().zip(at.iter().copied()).collect();
         let (row0, column0) = (c.mul(at[batch.len()], c.index(m as i64)?)?, c.mul(at[batch.len() + 1], c.index(n as i64)?)?);
         let place = |c: Code, base: Value, t: Value, i: usize, step: usize| c.add(c.add(base, t)?, c.index((i * step) as i64)?);
-        let rows: Vec<At> =
-            (0..m_each).map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?)).collect::<Made<_>>()?;
-        let columns: Vec<At> =
-            (0..n_each).map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?)).collect::<Made<_>>()?;
+        let rows: Vec<At> = (0..m_each).map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?)).collect::<Made<_>>()?;
+        let columns: Vec<At> = (0..n_each).map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?)).collect::<Made<_>>()?;
         let mut running = vec![];
         for r in &rows {
             for o in &columns {

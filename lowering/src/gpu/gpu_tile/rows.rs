@@ -1,7 +1,8 @@
 //! Rows: a group of threads goes through all nests for its row; what it passes on to itself is in shared memory.
 use super::{
-    cooperate, shared,
+    cooperate,
     items::{Share, items},
+    shared,
     team::{self, Group},
 };
 use crate::{
@@ -44,8 +45,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], schedule: 
     }
     // Each group has a part of the scratch.
     let kernel = with_groups(scope, plan, number);
-    let mut scope =
-        Scope { kernel: &kernel, scalars: scope.scalars.clone(), memory: scope.memory.clone(), nontemporal: scope.nontemporal };
+    let mut scope = Scope { kernel: &kernel, scalars: scope.scalars.clone(), memory: scope.memory.clone(), nontemporal: scope.nontemporal };
     scope.scalars.insert(number, number);
     let sizes: Vec<Value> = rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Made<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
@@ -111,9 +111,8 @@ fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::kernel::
     let mut k = scope.kernel.clone();
     let span = |b: usize| (k.span(b, 0).unwrap_or(0) + 15) / 16 * 16;
     let temporary = |b: usize| k.buffers[b].role == Role::Temporary && !plan.passed[b];
-    let before: Vec<Option<Lin>> = (0..k.buffers.len())
-        .map(|b| temporary(b).then(|| Lin::fixed(Poly::symbol(number).times(&Poly::number(span(b))))))
-        .collect();
+    let before: Vec<Option<Lin>> =
+        (0..k.buffers.len()).map(|b| temporary(b).then(|| Lin::fixed(Poly::symbol(number).times(&Poly::number(span(b)))))).collect();
     if only(number) {
         return k;
     }
