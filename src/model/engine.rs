@@ -14,7 +14,7 @@ use std::{
 /// A program with its code and its weights.
 pub enum Engine {
     /// On this machine's processors.
-    Host(Loaded),
+    Host(Box<Loaded>),
     /// On a GPU.
     Cuda(Box<cuda::Loaded>),
 }
@@ -45,7 +45,7 @@ impl Engine {
         };
         let globals = weights::load(&package.program, &packed, package, folder)?;
         times.weights = finding.elapsed();
-        Ok(Engine::Host(join(&package.program, &jit, globals)?))
+        Ok(Engine::Host(Box::new(join(&package.program, &jit, globals)?)))
     }
 
     fn on_gpu(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {

@@ -142,9 +142,8 @@ impl Loaded {
         while state.events.len() <= rounds {
             state.events.push(Event::new()?);
         }
-        let State { arena, inputs: ins, outputs: outs, events } = &mut *state;
-        let events: Vec<sys::CUevent> = events.iter().take(rounds + 1).map(|e| e.0).collect();
-        self.run(inputs, outputs, arena, ins, outs, &events, false)?;
+        let events: Vec<sys::CUevent> = state.events.iter().take(rounds + 1).map(|e| e.0).collect();
+        self.run(inputs, outputs, &mut state, &events, false)?;
         Ok(events.windows(2).map(|e| between(e[0], e[1])).collect::<Result<_, _>>()?)
     }
 
@@ -154,8 +153,7 @@ impl Loaded {
         self.device.bind()?;
         let events: Vec<Event> = (0..self.program.kernels.len() + 1).map(|_| Event::new()).collect::<Result<_, _>>()?;
         let all: Vec<sys::CUevent> = events.iter().map(|e| e.0).collect();
-        let State { arena, inputs: ins, outputs: outs, .. } = &mut *state;
-        self.run(inputs, outputs, arena, ins, outs, &all, true)?;
+        self.run(inputs, outputs, &mut state, &all, true)?;
         Ok(Profile::of(all.windows(2).map(|e| between(e[0], e[1])).collect::<Result<_, _>>()?))
     }
 
@@ -164,9 +162,7 @@ impl Loaded {
         &self,
         inputs: &[View],
         outputs: &mut [ViewMut],
-        arena: &mut Memory,
-        in_memory: &mut [Memory],
-        out_memory: &mut [Memory],
+        state: &mut State,
         events: &[sys::CUevent],
         each_launch: bool,
     ) -> Result<(), CallError> {
@@ -189,14 +185,14 @@ impl Loaded {
         let ins: Vec<usize> = inputs.iter().map(|v| size(v.shape, v.dtype())).collect();
         let outs: Vec<usize> = outputs.iter().map(|v| size(v.shape, v.dtype())).collect();
         let planned = || self.planned(Some((between_kernels, ins.iter().sum(), outs.iter().sum())));
-        arena.ensure(between_kernels, "memory between kernels", &planned)?;
-        for ((memory, n), t) in in_memory.iter_mut().zip(&ins).zip(&p.inputs) {
+        state.arena.ensure(between_kernels, "memory between kernels", &planned)?;
+        for ((memory, n), t) in state.inputs.iter_mut().zip(&ins).zip(&p.inputs) {
             memory.ensure(*n, &format!("argument '{}'", t.name), &planned)?;
         }
-        for ((memory, n), t) in out_memory.iter_mut().zip(&outs).zip(&p.outputs) {
+        for ((memory, n), t) in state.outputs.iter_mut().zip(&outs).zip(&p.outputs) {
             memory.ensure(*n, &format!("result '{}'", t.name), &planned)?;
         }
-        for ((v, memory), t) in inputs.iter().zip(in_memory.iter()).zip(&p.inputs) {
+        for ((v, memory), t) in inputs.iter().zip(&state.inputs).zip(&p.inputs) {
             let mut copy = Buffer::new();
             memory.write(v.bytes(&t.order, &mut copy)?)?;
         }
@@ -215,10 +211,10 @@ impl Loaded {
                 let missing = || CudaError::Launch { what: k.name.clone(), reason: format!("there is no {a:?}") };
                 let address = |all: &[Memory], i: usize| all.get(i).map(Memory::address).ok_or_else(missing);
                 words.push(match a {
-                    Arg::Input(i) => address(in_memory, *i)?,
-                    Arg::Output(i) => address(out_memory, *i)?,
+                    Arg::Input(i) => address(&state.inputs, *i)?,
+                    Arg::Output(i) => address(&state.outputs, *i)?,
                     Arg::Global(i) => address(&self.globals, *i)?,
-                    Arg::Arena(d) => arena.address() + value(*d)? as u64,
+                    Arg::Arena(d) => state.arena.address() + value(*d)? as u64,
                     Arg::Size(d) => value(*d)? as u64,
                 });
             }
@@ -244,7 +240,7 @@ impl Loaded {
             CudaError::Launch { what, reason: words(e) }
         };
         self.device.stream.synchronize().map_err(wait)?;
-        for (v, memory) in outputs.iter_mut().zip(out_memory.iter()) {
+        for (v, memory) in outputs.iter_mut().zip(&state.outputs) {
             memory.read(v.bytes_mut())?;
         }
         self.device.stream.synchronize().map_err(driver("copying from the GPU"))?;

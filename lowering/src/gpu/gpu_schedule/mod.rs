@@ -81,9 +81,12 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         let fits = n.is_power_of_two() && (least..=most).contains(&n);
         if fits { Ok(n) } else { Err(format!("has a schedule whose {name} is {n}, not a power of two from {least} to {most}")) }
     };
+    if s.strategy != "contract" {
+        power("vector", 1, 16)?;
+    }
     let all = match s.strategy.as_str() {
-        "loops" => power("threads", 32, 1024)? + 0 * power("vector", 1, 16)?,
-        "rows" | "reduce" => power("group", 32, 1024)? * power("groups", 1, 32)? + 0 * power("vector", 1, 16)?,
+        "loops" => power("threads", 32, 1024)?,
+        "rows" | "reduce" => power("group", 32, 1024)? * power("groups", 1, 32)?,
         _ => {
             let (m, n) = (power("m", 1, 256)?, power("n", 1, 256)?);
             power("depth", 1, 64)?;

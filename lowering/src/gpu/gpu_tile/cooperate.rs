@@ -18,22 +18,26 @@ pub fn possible(scope: &Scope<'_>, nest: &Nest) -> bool {
     nest.reduction.contains(&true) && nest.split.is_none() && reducing(scope, nest).all(identity)
 }
 
+/// What is the same for all nests of a row.
+pub struct Row<'a> {
+    /// What code refers to.
+    pub scope: &'a Scope<'a>,
+    /// The kernel's nests.
+    pub plan: &'a Plan,
+    /// The threads.
+    pub group: Group,
+    /// Most elements of one access.
+    pub most: usize,
+}
+
 /// All reduction dimensions of a nest whose parallel ones are fixed, then what follows on the results, by the group's first thread.
 /// `exchange`: memory for each output.
-pub fn reduce(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    nest: &Nest,
-    fixed: &Fixed,
-    group: &Group,
-    exchange: &[Option<Value>],
-    most: usize,
-) -> Made<()> {
+pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Option<Value>]) -> Made<()> {
+    let Row { scope, plan, group, most } = row;
     let depth: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &depth).ok_or("has nothing to reduce")?;
     let length = nest.extents[fast].known();
-    let mut lanes = width(scope.kernel, plan, nest, fast).min(most.max(1));
+    let mut lanes = width(scope.kernel, plan, nest, fast).min((*most).max(1));
     while lanes > 1 && length.is_none_or(|n| n % lanes as i64 != 0) {
         lanes /= 2;
     }

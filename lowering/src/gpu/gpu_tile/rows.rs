@@ -1,6 +1,6 @@
 //! Rows: a group of threads goes through all nests for its row; what it passes on to itself is in shared memory.
 use super::{
-    cooperate,
+    cooperate::{self, Row},
     items::{Share, items},
     shared,
     team::{self, Group},
@@ -62,11 +62,12 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], schedule: 
             }
         };
         let group = Group { size, thread: mine, number, active };
+        let all = Row { scope: &scope, plan, group, most: schedule.get("vector") };
         let at = decode(c, row, &sizes)?;
         for (n, exchange) in nests.iter().zip(&exchange) {
             let mut fixed: Fixed = vec![None; n.extents.len()];
             rows.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
-            nest(c, &scope, plan, n, &fixed, &group, exchange, schedule.get("vector"))?;
+            nest(c, &all, n, &fixed, exchange)?;
             team::barrier(c)?;
         }
         Ok(vec![])
@@ -75,31 +76,23 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], schedule: 
 }
 
 /// One nest of a row.
-fn nest(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    nest: &Nest,
-    fixed: &Fixed,
-    group: &Group,
-    exchange: &[Option<Value>],
-    most: usize,
-) -> Made<()> {
+fn nest(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Option<Value>]) -> Made<()> {
+    let Row { scope, plan, group, most } = row;
     let free: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let results = Poly::product(free.iter().map(|d| &nest.extents[*d])).known();
-    if !cooperate::possible(scope, nest) || !results.is_some_and(|n| n < ONE_BY_ONE) {
-        let share = Share { first: group.thread, step: c.index(group.size as i64)?, active: group.active, most };
+    if !cooperate::possible(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
+        let share = Share { first: group.thread, step: c.index(group.size as i64)?, active: group.active, most: *most };
         return items(c, scope, plan, nest, fixed, &share);
     }
     if free.is_empty() {
-        return cooperate::reduce(c, scope, plan, nest, fixed, group, exchange, most);
+        return cooperate::reduce(c, row, nest, fixed, exchange);
     }
     let sizes: Vec<Value> = free.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     c.each(c.index(0)?, total, 1, &[], &mut |c, i, _| {
         let mut fixed = fixed.clone();
         free.iter().zip(decode(c, i, &sizes)?).for_each(|(d, i)| fixed[*d] = Some(i));
-        cooperate::reduce(c, scope, plan, nest, &fixed, group, exchange, most)?;
+        cooperate::reduce(c, row, nest, &fixed, exchange)?;
         team::barrier(c)?;
         Ok(vec![])
     })?;
