@@ -2,6 +2,7 @@
 mod aten;
 mod errors;
 mod models;
+mod mutation;
 
 use kiln::{
     capture::{Captured, Output, pt2},
