@@ -1,5 +1,6 @@
 //! Capture of exported PyTorch programs: every row of the ATen table and whole models against PyTorch's numbers, writes through views, broken files.
 mod aten;
+mod conditions;
 mod errors;
 mod models;
 mod mutation;
