@@ -19,12 +19,22 @@ impl Kernels {
         let mut y = vec![0.0; x.len()];
         if NAMES.contains(&name) {
             // SAFETY: the signature of the kernels in the text; both have that many elements.
-            unsafe { std::mem::transmute::<_, Unary64>(address(&self.unary, name))(x.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1) };
+            unsafe {
+                std::mem::transmute::<*const std::ffi::c_void, Unary64>(address(&self.unary, name))(
+                    x.as_ptr(),
+                    y.as_mut_ptr(),
+                    x.len() as i64,
+                    0,
+                    1,
+                )
+            };
         } else {
             assert_eq!(x.len(), z.len());
             let f = address(&self.binary, name);
             // SAFETY: as above, for three.
-            unsafe { std::mem::transmute::<_, Binary64>(f)(x.as_ptr(), z.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1) };
+            unsafe {
+                std::mem::transmute::<*const std::ffi::c_void, Binary64>(f)(x.as_ptr(), z.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1)
+            };
         }
         y
     }
@@ -126,7 +136,7 @@ fn inputs(mantissas: u64) -> Vec<f64> {
         709.782712893384,
         709.7827128933841,
         710.4758600739439,
-        710.47586007394398,
+        710.475860073944,
         -745.1332191019411,
         -745.1332191019412,
         1024.0,
