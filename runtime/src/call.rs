@@ -47,6 +47,16 @@ pub enum CallError {
         /// What would be right.
         range: String,
     },
+    /// The sizes do not meet a condition that the model states.
+    #[error("the sizes of the inputs do not meet a condition of the model: {text} (the left side is {lhs}, the right side {rhs})")]
+    Condition {
+        /// The condition, and where it stands.
+        text: String,
+        /// The value of its left side.
+        lhs: i64,
+        /// The value of its right side.
+        rhs: i64,
+    },
     /// A size of the program has no value.
     #[error(transparent)]
     Size(#[from] SizeError),
@@ -184,6 +194,12 @@ impl Loaded {
         let exprs = p.expr_values(&symbols)?;
         for (shape, t) in inputs.iter().zip(&p.inputs) {
             self.check("input", t, shape, &symbols, &exprs)?;
+        }
+        for c in &p.conditions {
+            let (lhs, rhs) = (c.lhs.value(&symbols, &exprs)?, c.rhs.value(&symbols, &exprs)?);
+            if !c.kind.holds(lhs, rhs) {
+                return Err(CallError::Condition { text: c.text.clone(), lhs, rhs });
+            }
         }
         Ok((symbols, exprs))
     }

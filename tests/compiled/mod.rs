@@ -17,6 +17,18 @@ use std::ffi::c_void;
 
 /// Compiles a function of a module, which is used up. `weight` gives the globals that have no value in the IR.
 pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Loaded, String> {
+    let target = Target::host()?;
+    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
+    native_with(module, function, weight, &options)
+}
+
+/// The same with other options.
+pub fn native_with(
+    module: &Module,
+    function: &str,
+    weight: &dyn Fn(&str) -> Result<Tensor, String>,
+    options: &CompileOptions,
+) -> Result<Loaded, String> {
     // Lowering erases globals.
     let mut globals = std::collections::HashMap::new();
     for g in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter_map(Global::of) {
@@ -24,9 +36,7 @@ pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<T
             globals.insert(g.sym_name.clone(), weight(&g.sym_name)?);
         }
     }
-    let target = Target::host()?;
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
-    let made = compile(module, function, &options).map_err(|e| match e {
+    let made = compile(module, function, options).map_err(|e| match e {
         CompileError::Pass(PassError::Failed { pass, diagnostics, .. }) => {
             let all: Vec<String> = diagnostics.iter().map(|d| d.message.clone()).collect();
             format!("{pass}: {}", all.join("; "))
