@@ -95,7 +95,9 @@ pub fn pipeline_text(from: Level, to: Level) -> Result<String, String> {
 }
 
 /// The pipeline of one part alone: of a module that holds one kernel, or of a module whose kernels are compiled elsewhere.
-pub fn part_text(on: On, from: Level, to: Level) -> String {
-    let all: Vec<_> = steps(from, to).iter().filter(|s| s.on == on).map(|s| s.pass).collect();
+/// `schedule`: options of `kiln-schedule`.
+pub fn part_text(on: On, from: Level, to: Level, schedule: &str) -> String {
+    let text = |s: &Step| if s.pass == "kiln-schedule" { format!("{}{{{schedule}}}", s.pass) } else { s.pass.to_string() };
+    let all: Vec<_> = steps(from, to).iter().filter(|s| s.on == on).map(text).collect();
     format!("builtin.module({})", all.join(","))
 }

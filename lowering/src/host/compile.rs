@@ -203,7 +203,7 @@ fn host(
     // Without bodies nothing is left to do for kernels.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
-        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program), run, &|_, _, _| ())?;
+        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, ""), run, &|_, _, _| ())?;
     }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     program.target = kiln_runtime::program::Target {
@@ -211,7 +211,7 @@ fn host(
         cpu: options.target.cpu.clone(),
         features: options.target.features.clone(),
     };
-    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm), run, &|_, _, _| ())?;
+    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, ""), run, &|_, _, _| ())?;
     // A module without a body is nothing to LLVM, but the translation does not know it.
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         kernel.erase();
@@ -267,7 +267,9 @@ impl Kernels<'_> {
         let parsed = Module::parse(context.ctx(), &job.bytecode, &job.name);
         let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
         let run = RunOptions { skip_verifier: !self.options.verify, ..Default::default() };
-        let (first, rest) = (part_text(On::Kernels, self.level, Level::Program), part_text(On::Kernels, Level::Target, Level::Llvm));
+        let sizes = self.options.target.schedule_options();
+        let part = |from, to| part_text(On::Kernels, from, to, &sizes);
+        let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {
                 CompileError::Pass(PassError::Failed { pass: format!("{pass} (kernel {})", job.name), diagnostics, reproducer })

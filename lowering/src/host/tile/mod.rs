@@ -14,9 +14,12 @@ mod attention;
 mod body;
 mod code;
 mod contract;
+mod copies;
 mod function;
 mod lanes;
 mod loops;
+mod multiply;
+mod product;
 mod tasks;
 mod transposed;
 
@@ -36,7 +39,7 @@ impl Pass for Tile {
     const LOWERS_TO: Option<Level> = Some(Level::Tiled);
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Reassociates;
-    const DIALECTS: &'static [&'static str] = &["arith", "math", "memref", "scf", "vector"];
+    const DIALECTS: &'static [&'static str] = &["amx", "arith", "math", "memref", "scf", "vector", "x86vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for func in kernels_of(root) {
