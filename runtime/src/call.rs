@@ -1,6 +1,7 @@
 //! Calling a program: checks, sizes, memory, and one function call.
 use crate::{
     Buffer, OutOfMemory,
+    amx::NoTiles,
     program::{Dim, Program, SizeError, Tensor},
 };
 use std::{any::Any, marker::PhantomData, sync::Arc, sync::Mutex};
@@ -69,6 +70,9 @@ pub enum CallError {
     /// Not enough memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
+    /// No tile registers for a program that needs them.
+    #[error(transparent)]
+    Tiles(#[from] NoTiles),
 }
 
 /// The bytes of an element, by MLIR's name of its type; an `i1` is a byte.
@@ -207,6 +211,9 @@ impl Loaded {
     pub unsafe fn new(program: Program, entry: Entry, code: Box<dyn Any + Send + Sync>, globals: Vec<Bytes>) -> Result<Loaded, CallError> {
         if globals.len() != program.globals.len() {
             return Err(CallError::Count { what: "globals", want: program.globals.len(), have: globals.len() });
+        }
+        if program.amx {
+            crate::amx::request()?;
         }
         for (have, want) in globals.iter().zip(&program.globals) {
             let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();

@@ -4,7 +4,7 @@ use super::{
     llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, Target, UNROLLING_KERNEL_PASSES, version},
 };
 use crate::{PassError, RunOptions, part_text, pipeline::On, pipeline_text, run_pipeline};
-use kiln_dialects::{ir::*, rules::Level};
+use kiln_dialects::{ir::*, rules::Level, value::DType};
 use kiln_passes::pass::level_of;
 use kiln_runtime::{
     cache::{Remark, Store},
@@ -95,6 +95,8 @@ struct Job {
     bytecode: Vec<u8>,
     /// A contraction's loops are unrolled by its schedule.
     contract: bool,
+    /// It may multiply with AMX.
+    amx: bool,
 }
 
 /// Compiles the function of that name.
@@ -128,7 +130,10 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         (host(module, function, options, &run, level), start.elapsed())
     });
     report.host = elapsed;
-    let (program, object) = host?;
+    let (mut program, object) = host?;
+    program.amx = jobs.iter().any(|j| j.amx);
+    let tiles = program.amx;
+    program.prepare.iter_mut().for_each(|p| p.amx = tiles);
     let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
@@ -157,6 +162,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
 /// Takes the bodies of all kernels out of a module, one job for each different one, and gives each kernel its symbol.
 fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result<Vec<Job>, String> {
     let ctx = module.op().ctx();
+    let tiles = options.target.schedule_options().contains("bf16=amx");
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         let name = kernel.symbol().unwrap_or_default();
@@ -184,12 +190,25 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
             Builder::at_end(ctx, own.body(), func.loc()).clone_op(func, &|v| v)?;
             jobs.insert(
                 symbol.clone(),
-                Job { name, symbol, bytecode: own.bytecode(), contract: ["contract", "attention"].contains(&kind.as_str()) },
+                Job {
+                    name,
+                    symbol,
+                    bytecode: own.bytecode(),
+                    contract: ["contract", "attention"].contains(&kind.as_str()),
+                    amx: tiles && sums_bf16(func),
+                },
             );
         }
         func.erase();
     }
     Ok(jobs.into_values().collect())
+}
+
+/// Whether a kernel reduces over two inputs of bf16, which is all that the schedule may give to AMX.
+fn sums_bf16(func: Op) -> bool {
+    let narrow = |v: &Value| v.ty().element().is_some_and(|t| t.dtype() == Ok(DType::BF16));
+    let reduces = |o: &Op| o.attr("iterator_types").is_some_and(|a| a.to_string().contains("reduction"));
+    walk(func).iter().any(|o| reduces(o) && o.operands().iter().filter(|v| narrow(v)).count() >= 2)
 }
 
 fn host(

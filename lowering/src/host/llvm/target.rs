@@ -68,7 +68,11 @@ impl Target {
         }
         // SAFETY: both calls return a string that the caller frees.
         let (cpu, features) = unsafe { (message(LLVMGetHostCPUName()), message(LLVMGetHostCPUFeatures())) };
-        Ok(Target { arch: ARCH.into(), cpu, features })
+        let mut target = Target { arch: ARCH.into(), cpu, features };
+        if target.has("amx-bf16") && kiln_runtime::amx::request().is_err() {
+            target.features.push_str(",-amx-bf16");
+        }
+        Ok(target)
     }
     /// From `native`, or from `arch:cpu` or `arch:cpu:features`.
     pub fn parse(text: &str) -> Result<Target, String> {
