@@ -1,6 +1,7 @@
 //! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter against what was compiled.
 mod aten;
 mod graphs;
+mod products;
 
 use kiln::{
     dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},
@@ -17,6 +18,16 @@ use std::ffi::c_void;
 
 /// Compiles a function of a module, which is used up. `weight` gives the globals that have no value in the IR.
 pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Loaded, String> {
+    native_for(module, function, weight, Target::host()?)
+}
+
+/// As [`native`], for a processor that this one can stand for.
+pub fn native_for(
+    module: &Module,
+    function: &str,
+    weight: &dyn Fn(&str) -> Result<Tensor, String>,
+    target: Target,
+) -> Result<Loaded, String> {
     // Lowering erases globals.
     let mut globals = std::collections::HashMap::new();
     for g in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter_map(Global::of) {
@@ -24,7 +35,6 @@ pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<T
             globals.insert(g.sym_name.clone(), weight(&g.sym_name)?);
         }
     }
-    let target = Target::host()?;
     let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
     let made = compile(module, function, &options).map_err(|e| match e {
         CompileError::Pass(PassError::Failed { pass, diagnostics, .. }) => {

@@ -3,7 +3,7 @@ use super::{
     interface::{describe, entry_symbol},
     llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, Target, UNROLLING_KERNEL_PASSES, version},
 };
-use crate::{PassError, RunOptions, part_text, pipeline::On, pipeline_text, run_pipeline};
+use crate::{PassError, RunOptions, part_text, pipeline::On, pipeline_text_with, run_pipeline};
 use kiln_dialects::{ir::*, rules::Level, value::DType};
 use kiln_passes::pass::level_of;
 use kiln_runtime::{
@@ -112,7 +112,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         return Err(CompileError::Module(message));
     }
     if level < Level::Linalg {
-        let text = pipeline_text(level, Level::Linalg).map_err(CompileError::Module)?;
+        let text = pipeline_text_with(level, Level::Linalg, &options.target.pass_options()).map_err(CompileError::Module)?;
         report.diagnostics.extend(run_pipeline(module, &text, &run, &|_, _, _| ())?.diagnostics);
     }
     let level = level.max(Level::Linalg);
@@ -162,7 +162,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
 /// Takes the bodies of all kernels out of a module, one job for each different one, and gives each kernel its symbol.
 fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result<Vec<Job>, String> {
     let ctx = module.op().ctx();
-    let tiles = options.target.schedule_options().contains("bf16=amx");
+    let tiles = options.target.bf16() == "amx";
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         let name = kernel.symbol().unwrap_or_default();
@@ -222,7 +222,7 @@ fn host(
     // Without bodies nothing is left to do for kernels.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
-        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, ""), run, &|_, _, _| ())?;
+        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, &vec![]), run, &|_, _, _| ())?;
     }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     program.target = kiln_runtime::program::Target {
@@ -230,7 +230,7 @@ fn host(
         cpu: options.target.cpu.clone(),
         features: options.target.features.clone(),
     };
-    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, ""), run, &|_, _, _| ())?;
+    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, &vec![]), run, &|_, _, _| ())?;
     // A module without a body is nothing to LLVM, but the translation does not know it.
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         kernel.erase();
@@ -286,8 +286,8 @@ impl Kernels<'_> {
         let parsed = Module::parse(context.ctx(), &job.bytecode, &job.name);
         let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
         let run = RunOptions { skip_verifier: !self.options.verify, ..Default::default() };
-        let sizes = self.options.target.schedule_options();
-        let part = |from, to| part_text(On::Kernels, from, to, &sizes);
+        let choices = self.options.target.pass_options();
+        let part = |from, to| part_text(On::Kernels, from, to, &choices);
         let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {

@@ -1,5 +1,6 @@
 //! Which processor code is made for.
 use super::{api::*, init, message};
+use crate::PassOptions;
 use std::ffi::CStr;
 
 /// An architecture, a processor and features, in LLVM's words.
@@ -101,21 +102,28 @@ impl Target {
         let of_cpu = CPUS.iter().find(|(name, _)| *name == self.cpu).is_some_and(|(_, n)| FEATURES[..*n].contains(&feature));
         stated.map_or(of_cpu, |f| f.starts_with('+'))
     }
-    /// The options of `kiln-schedule` for it.
-    pub fn schedule_options(&self) -> String {
-        let bits = if self.has("avx512f") {
+    /// Bits of its vectors.
+    fn vector_bits(&self) -> i64 {
+        if self.has("avx512f") {
             512
         } else if self.has("avx2") {
             256
         } else {
             128
-        };
-        let bf16 = match bits {
+        }
+    }
+    /// What multiplies bf16, in the words of `kiln-schedule`.
+    pub fn bf16(&self) -> &'static str {
+        match self.vector_bits() {
             512 if self.has("amx-bf16") => "amx",
             512 if self.has("avx512bf16") => "dot",
             _ => "widen",
-        };
-        format!("bf16={bf16} vector-bits={bits}")
+        }
+    }
+    /// Options of passes whose decisions depend on the processor.
+    pub fn pass_options(&self) -> PassOptions {
+        let (bf16, bits) = (self.bf16(), self.vector_bits());
+        vec![("kiln-schedule", format!("bf16={bf16} vector-bits={bits}")), ("kiln-pack", format!("pairs={}", bf16 != "widen"))]
     }
     /// LLVM's triple: the build's system, with this architecture.
     pub(super) fn triple() -> std::ffi::CString {

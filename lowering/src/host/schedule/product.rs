@@ -48,8 +48,8 @@ pub struct Product {
     pub vector: usize,
     /// One outside of it, if the right matrix is stored in panels of columns.
     pub panels: Option<usize>,
-    /// The one that only the left matrix and the result have.
-    pub rows: usize,
+    /// The one that only the left matrix and the result have; none if it has one row.
+    pub rows: Option<usize>,
     /// The reduction.
     pub depth: usize,
     /// The inner part of it, of size 2, if the right matrix is stored in pairs of rows.
@@ -102,7 +102,8 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         _ => return None,
     };
     let (l, r) = (&s.inputs[left], &s.inputs[right]);
-    let rows = parallel.iter().copied().filter(|d| l.at.uses(*d) && !r.at.uses(*d)).max_by_key(|d| (size(*d).unwrap_or(1024).min(64), *d))?;
+    let rows = parallel.iter().copied().filter(|d| l.at.uses(*d) && !r.at.uses(*d));
+    let rows = rows.max_by_key(|d| (size(*d).unwrap_or(1024).min(64), *d));
     let split = nest.split.as_ref().map(|(outer, inner, _)| (*outer, *inner));
     let panels = parallel.iter().copied().filter(|d| *d != vector && r.at.uses(*d) && !l.at.uses(*d)).max();
     // Columns in panels lie side by side in the result.
@@ -126,7 +127,11 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     if !steps(l) || (pair.is_some() && !(bf16 && stored)) || (panels.is_some() && !stored) {
         return None;
     }
-    let outer = parallel.into_iter().filter(|d| *d != rows && *d != vector && Some(*d) != panels).collect();
+    let outer: Vec<usize> = parallel.into_iter().filter(|d| Some(*d) != rows && *d != vector && Some(*d) != panels).collect();
+    // Rows would be copied once for each step of a dimension that only the columns have.
+    if !bf16 && outer.iter().any(|d| !l.at.uses(*d)) {
+        return None;
+    }
     Some(Product { vector, panels, rows, depth, pair, outer, left, right, bf16, start, stored })
 }
 
@@ -163,7 +168,7 @@ const COPY: i64 = 384 << 10;
 pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Unit, [(&'static str, i64); 7])> {
     let nest = plan.nests.first()?;
     let known = |d: usize| nest.extents[d].known();
-    let rows = known(p.rows);
+    let rows = p.rows.map_or(Some(1), known);
     let columns = match p.panels {
         Some(d) => nest.split.as_ref().map_or_else(|| Some(known(d)? * known(p.vector)?), |s| s.2.known()),
         None => known(p.vector),
@@ -177,7 +182,7 @@ pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Uni
         (true, Bf16::Widen) => return None,
     };
     let lanes = m.bits / 32;
-    let few = rows.is_some_and(|r| r < 8) || columns.is_some_and(|c| c < lanes) || depth.is_some_and(|d| d < 16);
+    let few = rows.is_some_and(|r| r < 16) || columns.is_some_and(|c| c < lanes) || depth.is_some_and(|d| d < 16);
     if unit == Unit::Fma && few {
         return None;
     }
@@ -217,7 +222,6 @@ pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Uni
     while tasks(m_block, n_block) < 2 * m.threads && m_block > tile {
         m_block = up(m_block / 2, tile);
     }
-    let _ = k;
     // A copy of columns is worth it when many rows read it, or when no vector can be read without.
     let contiguous = k.stages.get(*nest.stages.first()?)?.inputs[p.right].at.coefficient(p.vector).known() == Some(1);
     let pack = !p.stored && (unit != Unit::Fma || !contiguous || rows >= 32);

@@ -23,8 +23,7 @@ impl Blocks<'_> {
         // As many elements as a vector of the result has bits.
         let count = self.loops.lanes * 4 / self.unit.size() as usize;
         c.each(rows.0, rows.1, 1, &[], &mut |c, row, _| {
-            let mut fixed = fixed.clone();
-            fixed[self.product.rows] = Some(row);
+            let fixed = self.at_row(fixed, row);
             let one = Lanes { count: 1, mask: None };
             let base = scope.address(c, &access.at, &self.loops.dims(c, &fixed, None)?, one)?;
             let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_row)?)?;

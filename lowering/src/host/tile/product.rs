@@ -98,7 +98,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
         (Some(d), None) => c.mul(size(*d)?, c.index(width as i64)?)?,
         (None, _) => size(p.vector)?,
     };
-    let rows = size(p.rows)?;
+    let rows = p.rows.map_or_else(|| c.index(1), size)?;
     let (m_size, n_size) = (c.index(m_block as i64)?, c.index(n_block as i64)?);
     let mut sizes: Vec<Value> = p.outer.iter().map(|d| size(*d)).collect::<Made<_>>()?;
     sizes.extend([c.ceil_div(columns, n_size)?, c.ceil_div(rows, m_size)?]);
@@ -190,6 +190,13 @@ impl Blocks<'_> {
         .map(drop)
     }
 
+    /// The loops with the one over rows fixed, if there is one.
+    pub fn at_row(&self, fixed: &Fixed, row: Value) -> Fixed {
+        let mut fixed = fixed.clone();
+        self.product.rows.iter().for_each(|d| fixed[*d] = Some(row));
+        fixed
+    }
+
     /// Where a row of the sums starts that belongs to a group.
     pub fn sum_at(&self, c: Code, g: &Group, row: Value, rows: Range) -> Made<Value> {
         c.add(c.mul(c.sub(row, rows.0)?, c.index(self.sums_row)?)?, g.column)
@@ -229,8 +236,7 @@ impl Blocks<'_> {
     }
 
     fn finish(&self, c: Code, g: &Group, row: Value, sums: &[Value]) -> Made<()> {
-        let mut fixed = g.fixed.clone();
-        fixed[self.product.rows] = Some(row);
+        let fixed = self.at_row(&g.fixed, row);
         let lanes = Lanes { count: self.loops.lanes, mask: g.mask };
         sums.iter().enumerate().try_for_each(|(n, v)| {
             let dims = self.loops.dims(c, &fixed, Some(self.loops.lane(c, g.start, n)?))?;
