@@ -29,29 +29,15 @@ fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
 }
 
 /// A schedule with blocks so small that every loop runs more than once, on the only kernel of a module on level scheduled.
-fn small_blocks(module: &Module, strategy: &str) -> bool {
+fn small_blocks(module: &Module, strategy: &str, bits: i64, pack: i64) {
     let kernel = kiln::lowering::host::kernels_of(module.op())[0];
-    let (name, entries) = kernel.attr("kiln.schedule").and_then(|a| a.as_schedule()).expect("a schedule");
-    if name != strategy {
-        return false;
-    }
-    let entries = entries.entries().expect("parameters");
-    let small = |n: &str, old: i64| match n {
-        "k_block" => 32,
-        "m_block" => 24,
-        "n_block" => 64,
-        "m" if strategy == "amx" => 16,
-        "m" => 12,
-        _ => old,
-    };
-    let parameters: Vec<(String, Attr)> =
-        entries.iter().map(|(n, a)| (n.clone(), Attr::i64(kernel.ctx(), small(n, a.as_i64().expect("a number"))))).collect();
-    let parameters: Vec<(&str, Attr)> = parameters.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+    let m = if strategy == "amx" { 16 } else { 6 };
+    let sizes = [("bits", bits), ("k_block", 32), ("m", m), ("m_block", 2 * m), ("n", 2), ("n_block", bits / 8), ("pack", pack)];
+    let parameters = sizes.map(|(n, v)| (n, Attr::i64(kernel.ctx(), v)));
     kernel.set_attr("kiln.schedule", Attr::schedule(kernel.ctx(), strategy, &parameters));
-    true
 }
 
-fn check(text: &str, target: &Target, strategy: &str) -> Result<(), String> {
+fn check(text: &str, target: &Target, strategy: &str, packs: &[i64]) -> Result<(), String> {
     let c = Context::new();
     let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "product.mlir").map_err(|e| e.to_string())?;
     let func = functions(&module)[0];
@@ -65,10 +51,15 @@ fn check(text: &str, target: &Target, strategy: &str) -> Result<(), String> {
     };
     use kiln::dialects::rules::Level;
     lower(Level::Graph, Level::Scheduled)?;
-    for small in [false, true] {
+    let chosen = module.print(PrintOptions::default()).contains(&format!("#kiln.schedule<\"{strategy}\""));
+    if strategy != "blocked" && !chosen {
+        return Err(format!("is not computed as '{strategy}'"));
+    }
+    let bits = if options[0].1.contains("=512") { 512 } else { 256 };
+    for small in std::iter::once(None).chain(packs.iter().copied().map(Some)) {
         let module = module.duplicate();
-        if small && !small_blocks(&module, strategy) {
-            return Err(format!("is not computed as '{strategy}'"));
+        if let Some(pack) = small {
+            small_blocks(&module, strategy, bits, pack);
         }
         let program = native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target.clone())?;
         for threads in [1, 2] {
@@ -76,7 +67,7 @@ fn check(text: &str, target: &Target, strategy: &str) -> Result<(), String> {
             let allowed = (2.0 * relative_error(rounded, exact)).max(tolerance::of(exact.dtype()));
             let error = relative_error(have, exact);
             if error > allowed || error.is_nan() {
-                return Err(format!("small blocks {small}, {threads} threads: off by {error:e}, {allowed:e} is allowed"));
+                return Err(format!("small blocks, packed {small:?}, {threads} threads: off by {error:e}, {allowed:e} is allowed"));
             }
         }
     }
@@ -84,7 +75,7 @@ fn check(text: &str, target: &Target, strategy: &str) -> Result<(), String> {
 }
 
 const SIZES: &[[usize; 3]] =
-    &[[16, 32, 32], [19, 33, 17], [17, 64, 33], [40, 101, 65], [30, 67, 100], [0, 67, 40], [18, 0, 48], [33, 70, 0]];
+    &[[16, 32, 32], [19, 33, 17], [17, 64, 33], [40, 101, 65], [30, 67, 100], [0, 67, 40], [18, 0, 48], [33, 70, 0], [17, 1024, 20]];
 /// Few rows; f32 has another strategy for them.
 const FEW: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];
 
@@ -93,7 +84,8 @@ fn all(strategy: &str, t: &str, target: &Target, few: &[[usize; 3]]) {
     for sizes in SIZES.iter().chain(few) {
         for transposed in [false, true] {
             let text = product(t, *sizes, transposed);
-            wrong.extend(check(&text, target, strategy).err().map(|e| format!("{sizes:?} transposed {transposed}: {e}")));
+            let packs: &[i64] = if transposed || t == "bf16" { &[1] } else { &[0, 1] };
+            wrong.extend(check(&text, target, strategy, packs).err().map(|e| format!("{sizes:?} transposed {transposed}: {e}")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -108,6 +100,20 @@ fn blocked_as_interpreted() {
 fn blocked_with_narrow_vectors_as_interpreted() {
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
         all("blocked", "f32", &Target::parse("x86_64:haswell").expect("a processor"), &[]);
+    }
+}
+
+#[test]
+fn bf16_is_widened_where_nothing_multiplies_it() {
+    let c = Context::new();
+    let (module, _) = Module::parse(c.ctx(), product("bf16", [17, 31, 33], false).as_bytes(), "product.mlir").expect("IR");
+    let given = inputs(functions(&module)[0], 1);
+    let want = run(&module, functions(&module)[0], Mode::Exact, &given).expect("runs");
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        let target = Target::parse("x86_64:haswell").expect("a processor");
+        let program = native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target).expect("compiles");
+        let have = call(&program, &given, 1).expect("runs");
+        assert!(relative_error(&have[0], &want[0]) <= tolerance::of(want[0].dtype()));
     }
 }
 

@@ -164,6 +164,11 @@ fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
 /// Bytes of the copies that a thread has on its stack: of rows, and of sums.
 const COPY: i64 = 384 << 10;
 
+/// Bytes after which the sets of a first level cache come again: 64 lines.
+const LINES: i64 = 4096;
+/// Steps of the reduction beyond which a panel of columns leaves the second level cache.
+const DEEP: i64 = 4096;
+
 /// The schedule of a product: strategy, parameters. None if another strategy is better.
 pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Unit, [(&'static str, i64); 7])> {
     let nest = plan.nests.first()?;
@@ -183,7 +188,10 @@ pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Uni
     };
     let lanes = m.bits / 32;
     let few = rows.is_some_and(|r| r < 16) || columns.is_some_and(|c| c < lanes) || depth.is_some_and(|d| d < 16);
-    if unit == Unit::Fma && few {
+    // Rows that lie in a few sets of the first level cache put each other out; others are as well read where they are.
+    let apart = p.rows.and_then(|d| k.stages.get(*nest.stages.first()?)?.inputs[p.left].at.coefficient(d).known());
+    let crowded = apart.is_none_or(|a| a * 4 % LINES == 0) || depth.is_none_or(|d| d > DEEP);
+    if unit == Unit::Fma && (few || !crowded) {
         return None;
     }
     let (rows, columns, outer) = (rows.unwrap_or(1024), columns.unwrap_or(1024), Poly::product(p.outer.iter().map(|d| &nest.extents[*d])));

@@ -82,14 +82,15 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
     let loops = Loops { scope, nest, vector: Some(p.vector), lanes, unroll: schedule.get("n").max(1) };
     let depth = nest.extents[p.depth].times(&Poly::number(if p.pair.is_some() { 2 } else { 1 }));
     let single = depth.known().is_some_and(|k| k <= k_block as i64);
-    let element = |input: usize| -> Made<Type> {
-        let stage = nest.stages.first().and_then(|s| scope.kernel.stages.get(*s)).ok_or("has no stage")?;
-        Ok(scope.kernel.buffers[stage.inputs[input].buffer].element)
-    };
+    let stage = nest.stages.first().and_then(|s| scope.kernel.stages.get(*s)).ok_or("has no stage")?;
+    let element = |input: usize| -> Made<Type> { Ok(scope.kernel.buffers[stage.inputs[input].buffer].element) };
     // A line more, so that rows do not share sets of the cache.
     let (left_row, sums_row) = (k_block as i64 + 64 / unit.size(), up(n_block, lanes) as i64);
     let left = local(c, element(p.left)?, m_block as i64 * left_row)?;
     let pack = schedule.get("pack") == 1 || (unit != Unit::Fma && !p.stored);
+    if !pack && !p.stored && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
+        return Err("has a schedule that does not pack, but columns that do not lie side by side".into());
+    }
     let right = if pack { Some(local(c, element(p.right)?, (k_block * loops.unroll * lanes) as i64)?) } else { None };
     let f32 = Type::scalar(c.ctx(), kiln_dialects::value::DType::F32);
     let sums = if single && unit != Unit::Amx { None } else { Some(local(c, f32, m_block as i64 * sums_row)?) };
