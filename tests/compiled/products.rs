@@ -143,6 +143,7 @@ fn tiles_of_bf16_are_multiplied_by_amx() {
     let options = CompileOptions { target, workers: 1, cache: None, verify: true, salt: "test", progress: &|_, _| () };
     let made = compile(&module, "main", &options).expect("code");
     // tdpbf16ps is VEX.128.F3.0F38.W0 5C.
-    let multiplies = |code: &[u8]| code.windows(5).any(|w| w[0] == 0xc4 && w[1] & 0x1f == 2 && w[2] & 0x87 == 2 && w[3] == 0x5c && w[4] >= 0xc0);
+    let multiplies =
+        |code: &[u8]| code.windows(5).any(|w| w[0] == 0xc4 && w[1] & 0x1f == 2 && w[2] & 0x87 == 2 && w[3] == 0x5c && w[4] >= 0xc0);
     assert!(made.program.amx && made.objects.iter().any(|(_, o)| multiplies(o)));
 }

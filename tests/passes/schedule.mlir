@@ -165,18 +165,18 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 #id = affine_map<(d0, d1) -> (d0, d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<40x2048xf32>, %w: tensor<2048x64xf32>) -> tensor<40x64xf32> {
+func.func @k0(%x: tensor<40x4096xf32>, %w: tensor<4096x256xf32>) -> tensor<40x256xf32> {
   %zero = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<40x64xf32>
-  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
+  %e = tensor.empty() : tensor<40x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x256xf32>) -> tensor<40x256xf32>
   %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x, %w : tensor<40x2048xf32>, tensor<2048x64xf32>) outs(%f : tensor<40x64xf32>) {
+      ins(%x, %w : tensor<40x4096xf32>, tensor<4096x256xf32>) outs(%f : tensor<40x256xf32>) {
   ^bb0(%a: f32, %b: f32, %o: f32):
     %p = arith.mulf %a, %b : f32
     %s = arith.addf %o, %p : f32
     linalg.yield %s : f32
-  } -> tensor<40x64xf32>
-  return %m : tensor<40x64xf32>
+  } -> tensor<40x256xf32>
+  return %m : tensor<40x256xf32>
 }
 }
 }

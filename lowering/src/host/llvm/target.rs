@@ -87,7 +87,10 @@ impl Target {
         }
         let host = || Target::host().is_ok_and(|h| h.cpu == cpu);
         if !CPUS.iter().any(|(name, _)| *name == cpu) && !host() {
-            return Err(format!("there is no processor '{cpu}' of {ARCH}{}", kiln_passes::names::hint(cpu, CPUS.iter().map(|(name, _)| *name))));
+            return Err(format!(
+                "there is no processor '{cpu}' of {ARCH}{}",
+                kiln_passes::names::hint(cpu, CPUS.iter().map(|(name, _)| *name))
+            ));
         }
         for feature in features.split(',').filter(|f| !f.is_empty()) {
             if !feature.starts_with(['+', '-']) {

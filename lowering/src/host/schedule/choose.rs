@@ -51,7 +51,9 @@ impl Schedule {
             s if Unit::of(s).is_some() => Ok(&["bits", "k_block", "m", "m_block", "n", "n_block", "pack"]),
             "attention" => Ok(&["bits", "columns", "keys", "keys_block", "n"]),
             "transpose" => Ok(&["bits", "m", "m_block", "n", "n_block"]),
-            _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract blocked dot amx attention transpose scalar")),
+            _ => Err(format!(
+                "has schedule '{strategy}', which is none of loops rows reduce contract blocked dot amx attention transpose scalar"
+            )),
         }
     }
 }

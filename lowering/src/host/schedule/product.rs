@@ -164,10 +164,8 @@ fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
 /// Bytes of the copies that a thread has on its stack: of rows, and of sums.
 const COPY: i64 = 384 << 10;
 
-/// Bytes after which the sets of a first level cache come again: 64 lines.
-const LINES: i64 = 4096;
-/// Steps of the reduction beyond which a panel of columns leaves the second level cache.
-const DEEP: i64 = 4096;
+/// Steps of the reduction beyond which `contract` copies no panel of columns.
+const DEEP: i64 = 2048;
 
 /// The schedule of a product: strategy, parameters. None if another strategy is better.
 pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Unit, [(&'static str, i64); 7])> {
@@ -188,10 +186,9 @@ pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Uni
     };
     let lanes = m.bits / 32;
     let few = rows.is_some_and(|r| r < 16) || columns.is_some_and(|c| c < lanes) || depth.is_some_and(|d| d < 16);
-    // Rows that lie in a few sets of the first level cache put each other out; others are as well read where they are.
-    let apart = p.rows.and_then(|d| k.stages.get(*nest.stages.first()?)?.inputs[p.left].at.coefficient(d).known());
-    let crowded = apart.is_none_or(|a| a * 4 % LINES == 0) || depth.is_none_or(|d| d > DEEP);
-    if unit == Unit::Fma && (few || !crowded) {
+    // Where all of the reduction fits into the copy of a panel, `contract` makes fewer copies.
+    let deep = !p.stored && depth.is_none_or(|d| d > DEEP);
+    if unit == Unit::Fma && (few || !deep) {
         return None;
     }
     let (rows, columns, outer) = (rows.unwrap_or(1024), columns.unwrap_or(1024), Poly::product(p.outer.iter().map(|d| &nest.extents[*d])));
@@ -216,11 +213,13 @@ pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Uni
     let parts = if depth <= near + near / 2 { 1 } else { (depth + near - 1) / near };
     let k_block = up((depth + parts - 1) / parts, 32.max(unit.depth()));
     let k_block = if whole.is_none() { near } else { k_block };
-    let mut m_block = (COPY / (k_block * unit.size()) / tile).max(1) * tile;
+    // Copies of columns cost most beside tiles, which multiply the fastest: more rows read each.
+    let copy = if unit == Unit::Amx { COPY * 4 / 3 } else { COPY };
+    let mut m_block = (copy / (k_block * unit.size()) / tile).max(1) * tile;
     m_block = m_block.min(up(rows, tile));
     let group = n * lanes;
     let n_step = width.unwrap_or(group);
-    let mut n_block = (COPY / 2 / 4 / m_block / n_step).max(1) * n_step;
+    let mut n_block = (copy / if unit == Unit::Amx { 4 } else { 8 } / m_block / n_step).max(1) * n_step;
     n_block = n_block.min(up(columns, n_step));
     // Enough tasks for all threads, as long as each has work; rows are divided last, since columns are copied for each block of them.
     let tasks = |m_block: i64, n_block: i64| outer * ((rows + m_block - 1) / m_block) * ((columns + n_block - 1) / n_block);
@@ -233,15 +232,8 @@ pub fn blocked(k: &Kernel, plan: &Plan, p: &Product, m: &Machine) -> Option<(Uni
     // A copy of columns is worth it when many rows read it, or when no vector can be read without.
     let contiguous = k.stages.get(*nest.stages.first()?)?.inputs[p.right].at.coefficient(p.vector).known() == Some(1);
     let pack = !p.stored && (unit != Unit::Fma || !contiguous || rows >= 32);
-    let all = [
-        ("bits", m.bits),
-        ("k_block", k_block),
-        ("m", tile),
-        ("m_block", m_block),
-        ("n", n),
-        ("n_block", n_block),
-        ("pack", pack as i64),
-    ];
+    let all =
+        [("bits", m.bits), ("k_block", k_block), ("m", tile), ("m_block", m_block), ("n", n), ("n_block", n_block), ("pack", pack as i64)];
     Some((unit, all))
 }
 

@@ -70,7 +70,9 @@ impl Tile<'_> {
             Ok(Val::Steps(c.add(b.sum_at(c, g, row, self.rows)?, c.index((n * b.loops.lanes) as i64)?)?, 1))
         };
         let start = match b.sums {
-            Some(sums) => places.iter().map(|x| lanes.load(c, sums, place(c, *x)?).and_then(|v| lanes.many(c, v))).collect::<Made<Vec<_>>>()?,
+            Some(sums) => {
+                places.iter().map(|x| lanes.load(c, sums, place(c, *x)?).and_then(|v| lanes.many(c, v))).collect::<Made<Vec<_>>>()?
+            }
             None => vec![lanes.many(c, Val::One(b.loops.scope.scalar(b.product.start)?))?; places.len()],
         };
         let left: Vec<Value> = (0..self.count).map(|r| self.left(c, r)).collect::<Made<_>>()?;
