@@ -11,5 +11,5 @@ pub mod to_kernels;
 pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
-pub use pipeline::{On, Step, part_text, pipeline_text, steps};
+pub use pipeline::{On, PassOptions, Step, part_text, pipeline_text, pipeline_text_with, steps};
 pub use table::passes;

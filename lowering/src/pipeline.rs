@@ -83,21 +83,36 @@ pub fn steps(from: Level, to: Level) -> Vec<Step> {
     STEPS.iter().filter(|s| s.from >= from && s.from < to).copied().collect()
 }
 
+/// Options of passes, by their flags.
+pub type PassOptions = Vec<(&'static str, String)>;
+
+fn with(step: &Step, options: &PassOptions) -> String {
+    match options.iter().find(|(flag, _)| *flag == step.pass) {
+        Some((flag, options)) => format!("{flag}{{{options}}}"),
+        None => step.pass.to_string(),
+    }
+}
+
 /// The textual pipeline from one level to another; an error if it would go backwards.
 pub fn pipeline_text(from: Level, to: Level) -> Result<String, String> {
+    pipeline_text_with(from, to, &vec![])
+}
+
+/// As [`pipeline_text`], with options for passes.
+pub fn pipeline_text_with(from: Level, to: Level, options: &PassOptions) -> Result<String, String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()));
     }
     // Kiln's own passes find the kernels; upstream's are nested on the kernels' modules.
     let text = |s: &Step| match s.on {
         On::Kernels if !s.pass.starts_with("kiln-") => format!("builtin.module({})", s.pass),
-        _ => s.pass.to_string(),
+        _ => with(s, options),
     };
     Ok(format!("builtin.module({})", steps(from, to).iter().map(text).collect::<Vec<_>>().join(",")))
 }
 
 /// The pipeline of one part alone: of a module that holds one kernel, or of a module whose kernels are compiled elsewhere.
-pub fn part_text(on: On, from: Level, to: Level) -> String {
-    let all: Vec<_> = steps(from, to).iter().filter(|s| s.on == on).map(|s| s.pass).collect();
+pub fn part_text(on: On, from: Level, to: Level, options: &PassOptions) -> String {
+    let all: Vec<_> = steps(from, to).iter().filter(|s| s.on == on).map(|s| with(s, options)).collect();
     format!("builtin.module({})", all.join(","))
 }

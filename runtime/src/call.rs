@@ -1,6 +1,7 @@
 //! Calling a program: checks, sizes, memory, and one function call.
 use crate::{
     Buffer, OutOfMemory, View, ViewMut,
+    amx::NoTiles,
     profile::Profile,
     program::{Dim, Program, SizeError, Tensor},
     view::{byte_size, check_bytes, product},
@@ -63,6 +64,9 @@ pub enum CallError {
     /// Not enough memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
+    /// No tile registers for a program that needs them.
+    #[error(transparent)]
+    Tiles(#[from] NoTiles),
 }
 
 pub(crate) fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
@@ -127,6 +131,9 @@ impl Loaded {
             if !t.order.is_empty() && (t.order.len() != rank || (0..rank).any(|d| !t.order.contains(&d))) {
                 return Err(tensor_error("input", &t.name, format!("has {rank} dimensions, and {:?} is no order of them", t.order)));
             }
+        }
+        if program.amx {
+            crate::amx::request()?;
         }
         for (have, want) in globals.iter().zip(&program.globals) {
             let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();

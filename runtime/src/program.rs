@@ -13,6 +13,9 @@ pub struct Program {
     pub name: String,
     /// The processor that the code is for.
     pub target: Target,
+    /// Whether kernels may use the tile registers of AMX, which the process has to ask for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub amx: bool,
     /// What a call passes, in order.
     pub inputs: Vec<Tensor>,
     /// What a call writes, in order.

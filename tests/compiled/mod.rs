@@ -1,6 +1,7 @@
 //! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter against what was compiled.
 mod aten;
 mod graphs;
+mod products;
 
 use kiln::{
     dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},
@@ -17,7 +18,16 @@ use std::ffi::c_void;
 
 /// Compiles a function of a module, which is used up. `weight` gives the globals that have no value in the IR.
 pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Loaded, String> {
-    let target = Target::host()?;
+    native_for(module, function, weight, Target::host()?)
+}
+
+/// As [`native`], for a processor that this one can stand for.
+pub fn native_for(
+    module: &Module,
+    function: &str,
+    weight: &dyn Fn(&str) -> Result<Tensor, String>,
+    target: Target,
+) -> Result<Loaded, String> {
     let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
     native_with(module, function, weight, &options)
 }

@@ -5,6 +5,7 @@ use super::{
     code::{Code, Made, known},
     contract,
     loops::{Fixed, Loops},
+    product,
 };
 use crate::host::{
     kernel::{Nest, Plan, Poly},
@@ -44,6 +45,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
     match schedule.strategy.as_str() {
         "attention" => attention::emit(c, scope, schedule, threads),
         _ if plan.dependent => rows(c, scope, plan, schedule, threads),
+        "blocked" | "dot" | "amx" => plan.nests.iter().try_for_each(|n| product::emit(c, scope, plan, n, schedule, threads)),
         "contract" | "transpose" => plan.nests.iter().try_for_each(|n| contract::emit(c, scope, plan, n, schedule, threads)),
         _ => plan.nests.iter().try_for_each(|n| independent(c, scope, plan, n, schedule, threads)),
     }
