@@ -7,7 +7,7 @@ Every workload is exported once to a .pt2 archive with its inputs and PyTorch's 
 first call (timed from the start of the process's own work), checks its result against the reference, and then sleeps on a pipe. Rounds wake one
 worker after the other for a burst; a ratio is kiln's median of a round over the peer's in the same round, and the table holds the median of the
 ratios with their range. Peers write to outputs that they keep (eager: out= where torch has it, else its allocator's); kiln writes to memory of
-the caller. Frozen is compared with frozen: kiln packs weights at load, inductor-frz, onnxruntime and OpenVINO do the same.
+the caller. Frozen is compared with frozen: kiln packs weights at load, inductor-frz, onnxruntime, OpenVINO and IREE do the same.
 A peer whose package is missing is skipped. --python PEER=PATH gives a peer another interpreter.
 """
 import argparse
@@ -19,7 +19,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PEERS = ["eager", "inductor", "inductor-frz", "jax", "ort", "openvino"]
+PEERS = ["eager", "inductor", "inductor-frz", "jax", "ort", "openvino", "iree"]
 
 
 def prepare(folder, name):
@@ -131,13 +131,32 @@ def openvino_side(name, threads, folder):
     return call, lambda r: r.data
 
 
+def iree_side(name, threads, folder):
+    import iree.compiler as compiler
+    import iree.runtime as rt
+    import numpy as np
+
+    path = os.path.join(folder, name + ".onnx")
+    subprocess.run([sys.executable, "-m", "iree.compiler.tools.import_onnx", path, "-o", path + ".mlir"], check=True)
+    options = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-data-tiling", "--iree-opt-const-eval"]
+    code = compiler.compile_file(path + ".mlir", target_backends=["llvm-cpu"], extra_args=options)
+    rt.flags.parse_flags(f"--task_topology_group_count={threads}")
+    config = rt.Config("local-task")
+    module = rt.VmModule.copy_buffer(config.vm_instance, code)
+    context = rt.SystemContext(vm_modules=[rt.create_hal_module(config.vm_instance, config.device), module], config=config)
+    f = context.modules.module["main_graph"]
+    data = dict(np.load(os.path.join(folder, name + ".npz")))
+    x = [rt.asdevicearray(config.device, data[f"input_{i}"]) for i in range(len([k for k in data if k.startswith("input_")]))]
+    return lambda: f(*x), lambda r: r.to_host()
+
+
 def worker(peer, name, threads, folder):
     sys.path.insert(0, HERE)
     start = time.perf_counter()
     if peer in ("eager", "inductor", "inductor-frz"):
         call, numbers = torch_side(peer, name, threads)
     else:
-        call, numbers = {"jax": jax_side, "ort": ort_side, "openvino": openvino_side}[peer](name, threads, folder)
+        call, numbers = {"jax": jax_side, "ort": ort_side, "openvino": openvino_side, "iree": iree_side}[peer](name, threads, folder)
     result = call()
     first = time.perf_counter() - start
     import numpy as np
@@ -226,7 +245,7 @@ def measure(args, name):
     for peer in args.peers:
         python = args.python.get(peer, sys.executable)
         try:
-            if peer in ("ort", "openvino"):
+            if peer in ("ort", "openvino", "iree"):
                 onnx(args.folder, name)
             sides[peer] = Side([python, os.path.abspath(__file__), "--worker", peer, name, str(args.threads), args.folder], env)
             row["peers"][peer] = {"first_s": sides[peer].first["first_s"], "error": compare(args.folder, name, np.load(os.path.join(args.folder, f"{name}.{peer}.npy")))}

@@ -1,5 +1,5 @@
 //! Sizes as integers, symbolic expressions, or unknowns. Expressions are kept as polynomials, so equal sums and products are equal data.
-use crate::ops::SymKind;
+use crate::ops::{CompareKind, SymKind};
 use std::{collections::BTreeMap, rc::Rc};
 
 /// One size.
@@ -167,6 +167,18 @@ pub fn evaluate(kind: SymKind, a: i64, b: i64) -> Option<i64> {
         SymKind::Min => Some(a.min(b)),
         SymKind::Max => Some(a.max(b)),
         SymKind::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
+    }
+}
+
+/// Integer semantics of `kiln.require`.
+pub fn holds(kind: CompareKind, a: i64, b: i64) -> bool {
+    match kind {
+        CompareKind::Eq => a == b,
+        CompareKind::Ne => a != b,
+        CompareKind::Lt => a < b,
+        CompareKind::Le => a <= b,
+        CompareKind::Gt => a > b,
+        CompareKind::Ge => a >= b,
     }
 }
 

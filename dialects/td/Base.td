@@ -77,4 +77,9 @@ defvar keyType = "::mlir::RankedTensorType::get({2}, ::mlir::IntegerType::get($_
 /// The key of the random ops: seed and offset.
 def Kiln_Key : Type<CPred<!strconcat("$_self == ", keyType)>, "tensor<2xi64> (seed, offset)", "::mlir::RankedTensorType">,
     BuildableType<"::mlir::RankedTensorType::get({2}, $_builder.getI64Type())">;
+// Of elements and of sizes.
+def Kiln_CompareKind : I64EnumAttr<"CompareKind", "", [I64EnumAttrCase<"eq", 0>, I64EnumAttrCase<"ne", 1>,
+    I64EnumAttrCase<"lt", 2>, I64EnumAttrCase<"le", 3>, I64EnumAttrCase<"gt", 4>, I64EnumAttrCase<"ge", 5>]> {
+  let cppNamespace = "::kiln";
+}
 #endif

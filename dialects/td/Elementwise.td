@@ -73,10 +73,6 @@ def Kiln_ShlOp : Kiln_Binary<"shl", "x * 2^y", "Left shift; 0 when y is negative
 def Kiln_ShrOp : Kiln_Binary<"shr", "floor(x / 2^y)", "Right shift, arithmetic (logical on ui8); all sign bits when y is negative or not below the width">;
 
 // ---- the others
-def Kiln_CompareKind : I64EnumAttr<"CompareKind", "", [I64EnumAttrCase<"eq", 0>, I64EnumAttrCase<"ne", 1>,
-    I64EnumAttrCase<"lt", 2>, I64EnumAttrCase<"le", 3>, I64EnumAttrCase<"gt", 4>, I64EnumAttrCase<"ge", 5>]> {
-  let cppNamespace = "::kiln";
-}
 def Kiln_CompareOp : Kiln_Elementwise<"compare", [AllTypesMatch<["lhs", "rhs"]>]> {
   let family = "elementwise";
   let summary = "Comparison, as i1; with NaN only `ne` holds";

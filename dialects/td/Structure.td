@@ -37,6 +37,12 @@ def Kiln_BindShapeOp : Kiln_Op<"bind_shape", [MemoryEffects<[MemAlloc<FactResour
   let arguments = (ins Tensor:$value, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
   let assemblyFormat = "$value `,` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($value)";
 }
+def Kiln_RequireOp : Kiln_Op<"require", [MemoryEffects<[MemAlloc<FactResource>]>]> {
+  let summary = "A condition on sizes that every call has to meet; what comes after may count on it";
+  let formula = "lhs kind rhs, on 64-bit integers";
+  let arguments = (ins Kiln_CompareKind:$kind, Index:$lhs, Index:$rhs, StrAttr:$message);
+  let assemblyFormat = "$kind $lhs `,` $rhs $message attr-dict";
+}
 def Kiln_GlobalOp : Kiln_Op<"global", [Symbol]> {
   let summary = "A weight, buffer or large constant: by name of its source, or by value up to 4 KiB";
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, UnitAttr:$is_mutable,

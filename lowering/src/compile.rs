@@ -8,9 +8,9 @@ use crate::{
     },
     part_text,
     pipeline::On,
-    pipeline_text, run_pipeline,
+    pipeline_text_for, run_pipeline,
 };
-use kiln_dialects::{ir::*, rules::Level};
+use kiln_dialects::{ir::*, rules::Level, value::DType};
 use kiln_passes::pass::level_of;
 use kiln_runtime::{
     cache::{Remark, Store},
@@ -104,6 +104,8 @@ struct Job {
     bytecode: Vec<u8>,
     /// A contraction's loops are unrolled by its schedule.
     contract: bool,
+    /// It may multiply with AMX.
+    amx: bool,
 }
 
 /// Compiles the function of that name.
@@ -119,7 +121,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         return Err(CompileError::Module(message));
     }
     if level < Level::Linalg {
-        let text = pipeline_text(level, Level::Linalg, options.target.chip()).map_err(CompileError::Module)?;
+        let text = pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?;
         report.diagnostics.extend(run_pipeline(module, &text, &run, &|_, _, _| ())?.diagnostics);
     }
     let mut level = level.max(Level::Linalg);
@@ -148,7 +150,10 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         (host(module, function, options, &run, level), start.elapsed())
     });
     report.host = elapsed;
-    let (program, object) = host?;
+    let (mut program, object) = host?;
+    program.amx = jobs.iter().any(|j| j.amx);
+    let tiles = program.amx;
+    program.prepare.iter_mut().for_each(|p| p.amx = tiles);
     let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
@@ -177,6 +182,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
 /// Takes the bodies of all kernels out of a module, one job for each different one, and gives each kernel its symbol.
 fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result<Vec<Job>, String> {
     let ctx = module.op().ctx();
+    let tiles = matches!(&options.target, Target::Host(t) if t.bf16() == "amx");
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         let name = kernel.symbol().unwrap_or_default();
@@ -206,12 +212,25 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
             Builder::at_end(ctx, own.body(), func.loc()).clone_op(func, &|v| v)?;
             jobs.insert(
                 symbol.clone(),
-                Job { name, symbol, bytecode: own.bytecode(), contract: ["contract", "attention"].contains(&kind.as_str()) },
+                Job {
+                    name,
+                    symbol,
+                    bytecode: own.bytecode(),
+                    contract: ["contract", "attention"].contains(&kind.as_str()),
+                    amx: tiles && sums_bf16(func),
+                },
             );
         }
         func.erase();
     }
     Ok(jobs.into_values().collect())
+}
+
+/// Whether a kernel reduces over two inputs of bf16, which is all that the schedule may give to AMX.
+fn sums_bf16(func: Op) -> bool {
+    let narrow = |v: &Value| v.ty().element().is_some_and(|t| t.dtype() == Ok(DType::BF16));
+    let reduces = |o: &Op| o.attr("iterator_types").is_some_and(|a| a.to_string().contains("reduction"));
+    walk(func).iter().any(|o| reduces(o) && o.operands().iter().filter(|v| narrow(v)).count() >= 2)
 }
 
 fn host(
@@ -225,7 +244,7 @@ fn host(
     // Without bodies nothing is left to do for kernels.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
-        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, options.target.chip()), run, &|_, _, _| ())?;
+        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, &options.target), run, &|_, _, _| ())?;
     }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     let target = match &options.target {
@@ -239,7 +258,7 @@ fn host(
         Target::Host(target) => target,
     };
     program.target = p::Target { arch: target.arch.clone(), cpu: target.cpu.clone(), features: target.features.clone() };
-    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, None), run, &|_, _, _| ())?;
+    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, &options.target), run, &|_, _, _| ())?;
     // A module without a body is nothing to LLVM, but the translation does not know it.
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         kernel.erase();
@@ -302,9 +321,8 @@ impl Kernels<'_> {
         let parsed = Module::parse(context.ctx(), &job.bytecode, &job.name);
         let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
         let run = RunOptions { skip_verifier: !self.options.verify, ..Default::default() };
-        let chip = self.options.target.chip();
-        let first = part_text(On::Kernels, self.level, Level::Program, chip);
-        let rest = part_text(On::Kernels, Level::Target, Level::Llvm, chip);
+        let part = |from, to| part_text(On::Kernels, from, to, &self.options.target);
+        let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {
                 CompileError::Pass(PassError::Failed { pass: format!("{pass} (kernel {})", job.name), diagnostics, reproducer })

@@ -16,6 +16,6 @@ pub mod to_kernels;
 pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
-pub use pipeline::{For, On, Step, part_text, pipeline_text, steps};
+pub use pipeline::{For, On, PassOptions, Step, part_text, pipeline_text, pipeline_text_for, steps};
 pub use table::passes;
 pub use target::{Chip, Target};

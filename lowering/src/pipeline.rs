@@ -2,7 +2,7 @@
 use crate::{
     gpu::KERNEL_TO_NVVM,
     host::{HOST_TO_LLVM, KERNEL_TO_LLVM},
-    target::Chip,
+    target::{Chip, Target},
 };
 use kiln_dialects::rules::Level;
 
@@ -48,7 +48,7 @@ pub struct Step {
     pub target: For,
     /// What it runs on.
     pub on: On,
-    /// The pass with its options, as it stands in a textual pipeline; `CHIP` is a GPU's name.
+    /// The pass with its options, as it stands in a textual pipeline.
     pub pass: &'static str,
     /// Why here.
     pub why: &'static str,
@@ -117,7 +117,7 @@ pub const STEPS: &[Step] = &[
     cuda(Level::Target, On::Kernels, "kiln-gpu-abi", "upstream's conversion would call a library for math"),
     host(Level::Target, On::Kernels, KERNEL_TO_LLVM, "upstream's conversions"),
     cuda(Level::Target, On::Kernels, KERNEL_TO_NVVM, "upstream's conversions"),
-    cuda(Level::Target, On::Kernels, "kiln-gpu-module{chip=CHIP}", "all that could end the process in LLVM is refused here"),
+    cuda(Level::Target, On::Kernels, "kiln-gpu-module", "all that could end the process in LLVM is refused here"),
     cuda(Level::Target, On::Kernels, "gpu-module-to-binary{format=isa}", "PTX; the driver makes code for the card of it"),
     host(Level::Target, On::Host, HOST_TO_LLVM, "control flow first, since regions of omp change their types with it"),
     step(Level::Target, On::Module, "kiln-verify-level{level=llvm}", "what no conversion took is found here"),
@@ -128,25 +128,46 @@ pub fn steps(from: Level, to: Level, chip: Option<Chip>) -> Vec<Step> {
     STEPS.iter().filter(|s| s.from >= from && s.from < to && s.target.has(chip)).copied().collect()
 }
 
-fn text(s: &Step, chip: Option<Chip>) -> String {
-    chip.map_or_else(|| s.pass.to_string(), |chip| s.pass.replace("CHIP", chip.name()))
+/// Options of passes, by their flags.
+pub type PassOptions = Vec<(&'static str, String)>;
+
+fn with(step: &Step, options: &PassOptions) -> String {
+    match options.iter().find(|(flag, _)| *flag == step.pass) {
+        Some((flag, options)) => format!("{flag}{{{options}}}"),
+        None => step.pass.to_string(),
+    }
 }
 
 /// The textual pipeline from one level to another; an error if it would go backwards.
 pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String, String> {
+    whole(from, to, chip, &chip.map_or(vec![], chip_options))
+}
+
+/// As [`pipeline_text`], with what passes are told about this target.
+pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<String, String> {
+    whole(from, to, target.chip(), &target.pass_options())
+}
+
+/// What passes are told about a GPU.
+pub fn chip_options(chip: Chip) -> PassOptions {
+    vec![("kiln-gpu-module", format!("chip={}", chip.name()))]
+}
+
+fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String, String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()));
     }
     // Kiln's own passes find the kernels; upstream's are nested on the kernels' modules.
     let text = |s: &Step| match s.on {
         On::Kernels if !s.pass.starts_with("kiln-") => format!("builtin.module({})", s.pass),
-        _ => text(s, chip),
+        _ => with(s, options),
     };
     Ok(format!("builtin.module({})", steps(from, to, chip).iter().map(text).collect::<Vec<_>>().join(",")))
 }
 
 /// The pipeline of one part alone: of a module that holds one kernel, or of a module whose kernels are compiled elsewhere.
-pub fn part_text(on: On, from: Level, to: Level, chip: Option<Chip>) -> String {
-    let all: Vec<_> = steps(from, to, chip).iter().filter(|s| s.on == on).map(|s| text(s, chip)).collect();
+pub fn part_text(on: On, from: Level, to: Level, target: &Target) -> String {
+    let options = target.pass_options();
+    let all: Vec<_> = steps(from, to, target.chip()).iter().filter(|s| s.on == on).map(|s| with(s, &options)).collect();
     format!("builtin.module({})", all.join(","))
 }

@@ -182,5 +182,5 @@ pub fn index_operands(op: Op) -> Vec<Value> {
 /// Whether the op states or makes sizes, so that it stays in the host function.
 pub fn makes_sizes(op: Op) -> bool {
     op.is("arith.constant") && op.result(0).ty().is_index()
-        || matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape))
+        || matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Require))
 }

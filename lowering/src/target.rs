@@ -1,5 +1,8 @@
 //! What code is made for: this machine's processor or another, or an NVIDIA GPU.
-use crate::host::llvm;
+use crate::{
+    host::llvm,
+    pipeline::{PassOptions, chip_options},
+};
 use kiln_passes::names;
 
 /// What a program is compiled for.
@@ -50,6 +53,10 @@ impl Chip {
 }
 
 impl Target {
+    /// This machine's processor.
+    pub fn host() -> Result<Target, String> {
+        llvm::Target::host().map(Target::Host)
+    }
     /// From `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>`.
     pub fn parse(text: &str) -> Result<Target, String> {
         let Some(chip) = text.strip_prefix("cuda:") else { return Ok(Target::Host(llvm::Target::parse(text)?)) };
@@ -58,6 +65,13 @@ impl Target {
         found.map(Target::Cuda).ok_or_else(|| {
             format!("there is no chip '{chip}'{} (chips: {})", names::hint(chip, known()), known().collect::<Vec<_>>().join(", "))
         })
+    }
+    /// Options of passes whose decisions depend on the target.
+    pub fn pass_options(&self) -> PassOptions {
+        match self {
+            Target::Host(t) => t.pass_options(),
+            Target::Cuda(chip) => chip_options(*chip),
+        }
     }
     /// The GPU, if it is one.
     pub fn chip(&self) -> Option<Chip> {

@@ -1,6 +1,7 @@
 //! Calling a program: checks, sizes, memory, and one function call.
 use crate::{
     Buffer, OutOfMemory, View, ViewMut,
+    amx::NoTiles,
     profile::Profile,
     program::{Dim, Program, SizeError, Tensor},
     view::{byte_size, check_bytes, product},
@@ -47,6 +48,16 @@ pub enum CallError {
         /// What would be right.
         range: String,
     },
+    /// The sizes do not meet a condition that the model states.
+    #[error("the sizes of the inputs do not meet a condition of the model: {text} (the left side is {lhs}, the right side {rhs})")]
+    Condition {
+        /// The condition, and where it stands.
+        text: String,
+        /// The value of its left side.
+        lhs: i64,
+        /// The value of its right side.
+        rhs: i64,
+    },
     /// A size of the program has no value.
     #[error(transparent)]
     Size(#[from] SizeError),
@@ -56,6 +67,9 @@ pub enum CallError {
     /// The GPU or its driver. Results may have been written in part.
     #[error(transparent)]
     Cuda(#[from] crate::cuda::CudaError),
+    /// No tile registers for a program that needs them.
+    #[error(transparent)]
+    Tiles(#[from] NoTiles),
 }
 
 pub(crate) fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
@@ -126,6 +140,12 @@ impl Program {
         let exprs = p.expr_values(&symbols)?;
         for (shape, t) in inputs.iter().zip(&p.inputs) {
             self.check("input", t, shape, &symbols, &exprs)?;
+        }
+        for c in &p.conditions {
+            let (lhs, rhs) = (c.lhs.value(&symbols, &exprs)?, c.rhs.value(&symbols, &exprs)?);
+            if !c.kind.holds(lhs, rhs) {
+                return Err(CallError::Condition { text: c.text.clone(), lhs, rhs });
+            }
         }
         Ok((symbols, exprs))
     }
@@ -207,6 +227,9 @@ impl Loaded {
             if !t.order.is_empty() && (t.order.len() != rank || (0..rank).any(|d| !t.order.contains(&d))) {
                 return Err(tensor_error("input", &t.name, format!("has {rank} dimensions, and {:?} is no order of them", t.order)));
             }
+        }
+        if program.amx {
+            crate::amx::request()?;
         }
         for (have, want) in globals.iter().zip(&program.globals) {
             let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();

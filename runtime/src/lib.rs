@@ -2,6 +2,7 @@
 //!
 //! [`Program`] says what was compiled, [`package`] carries it with its object code, [`cache`] keeps object code between processes,
 //! [`pool`] gives it threads, [`Buffer`] memory, [`library`] what is no loop nest, and [`profile`] the times of its kernels.
+pub mod amx;
 pub mod buffer;
 pub mod cache;
 pub mod call;

@@ -13,6 +13,9 @@ pub struct Program {
     pub name: String,
     /// The processor that the code is for.
     pub target: Target,
+    /// Whether kernels may use the tile registers of AMX, which the process has to ask for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub amx: bool,
     /// What a call passes, in order.
     pub inputs: Vec<Tensor>,
     /// What a call writes, in order.
@@ -21,6 +24,9 @@ pub struct Program {
     pub symbols: Vec<Symbol>,
     /// Sizes that are computed from symbols; [`Dim::Expr`] counts in this list.
     pub exprs: Vec<Expr>,
+    /// What the sizes of every call have to meet beyond the ranges of symbols.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
     /// Weights and other values that are not arguments.
     pub globals: Vec<Global>,
     /// The kernels that the entry calls, one for each launch, in order.
@@ -125,6 +131,51 @@ pub enum ExprKind {
     Max,
     /// Power; the exponent is not negative.
     Pow,
+}
+
+/// A condition on sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// What holds between both sides.
+    pub kind: Relation,
+    /// The left side.
+    pub lhs: Dim,
+    /// The right side.
+    pub rhs: Dim,
+    /// The condition in the model's words, and where it stands there.
+    pub text: String,
+}
+
+/// A comparison of sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// Equal.
+    Eq,
+    /// Different.
+    Ne,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Le,
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Ge,
+}
+
+impl Relation {
+    /// Whether it holds.
+    pub fn holds(self, lhs: i64, rhs: i64) -> bool {
+        match self {
+            Relation::Eq => lhs == rhs,
+            Relation::Ne => lhs != rhs,
+            Relation::Lt => lhs < rhs,
+            Relation::Le => lhs <= rhs,
+            Relation::Gt => lhs > rhs,
+            Relation::Ge => lhs >= rhs,
+        }
+    }
 }
 
 /// A value that the program reads and that is no argument.

@@ -2,7 +2,7 @@
 use super::{
     CaptureError, Captured, Output, Unsupported,
     aten::{self, Args, Cx, Outcome, Val},
-    layout,
+    guards, layout,
     pt2::Weight,
     schema::*,
     srepr::{Expr, Symbols},
@@ -183,6 +183,7 @@ fn body(
         }
         cx.bind(name, value);
     }
+    guards::emit(&mut cx, &program.guards_code).map_err(plain)?;
     for (name, global, ty) in globals {
         let node = GetGlobal { is_mutable: false, global: global.clone() };
         let value = b.at(b.loc.named(name)).create_with(&node, &[*ty], &mut []).map_err(plain)?.result(0);
@@ -193,6 +194,7 @@ fn body(
         let names = outputs(node);
         let op_error = |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
         cx.b.loc = location(b.ctx, node, names.first().map_or(target, String::as_str));
+        cx.place = place(node);
         let row = aten::find(target).ok_or_else(|| op_error("has no row in the ATen table".into()))?;
         let mut values = HashMap::new();
         for input in &node.inputs {

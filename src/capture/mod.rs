@@ -1,6 +1,7 @@
 //! Capture: from a framework's graph to the `graph` level.
 pub mod aten;
 pub mod graph;
+mod guards;
 mod layout;
 pub mod pt2;
 mod schema;

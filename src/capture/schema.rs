@@ -9,6 +9,9 @@ pub struct Program {
     pub graph_module: GraphModule,
     #[serde(default)]
     pub range_constraints: BTreeMap<String, Range>,
+    /// Conditions on inputs, in Python.
+    #[serde(default)]
+    pub guards_code: Vec<String>,
     pub schema_version: Version,
 }
 #[derive(Deserialize)]

@@ -1,7 +1,9 @@
 //! Capture of exported PyTorch programs: every row of the ATen table and whole models against PyTorch's numbers, writes through views, broken files.
 mod aten;
+mod conditions;
 mod errors;
 mod models;
+mod mutation;
 
 use kiln::{
     capture::{Captured, Output, pt2},

@@ -1,6 +1,7 @@
 //! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter against what was compiled.
 mod aten;
 mod graphs;
+mod products;
 
 use kiln::{
     dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},
@@ -15,6 +16,27 @@ use std::ffi::c_void;
 
 /// Compiles a function of a module, which is used up. `weight` gives the globals that have no value in the IR.
 pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Loaded, String> {
+    native_for(module, function, weight, Target::host()?)
+}
+
+/// As [`native`], for a processor that this one can stand for.
+pub fn native_for(
+    module: &Module,
+    function: &str,
+    weight: &dyn Fn(&str) -> Result<Tensor, String>,
+    target: Target,
+) -> Result<Loaded, String> {
+    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
+    native_with(module, function, weight, &options)
+}
+
+/// The same with other options.
+pub fn native_with(
+    module: &Module,
+    function: &str,
+    weight: &dyn Fn(&str) -> Result<Tensor, String>,
+    options: &CompileOptions,
+) -> Result<Loaded, String> {
     // Lowering erases globals.
     let mut globals = std::collections::HashMap::new();
     for g in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter_map(Global::of) {
@@ -22,9 +44,7 @@ pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<T
             globals.insert(g.sym_name.clone(), weight(&g.sym_name)?);
         }
     }
-    let target = Target::parse("native")?;
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
-    let made = compile(module, function, &options).map_err(|e| match e {
+    let made = compile(module, function, options).map_err(|e| match e {
         CompileError::Pass(PassError::Failed { pass, diagnostics, .. }) => {
             let all: Vec<String> = diagnostics.iter().map(|d| d.message.clone()).collect();
             format!("{pass}: {}", all.join("; "))

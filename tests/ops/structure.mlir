@@ -6,6 +6,7 @@ func.func @f(%x: tensor<?x?xf32>) -> (tensor<?xi64>, tensor<?xi64>, tensor<?xi64
   %t = kiln.sym @s1
   %two = arith.constant 2 : index
   kiln.bind_shape %x, [%s, %t] : tensor<?x?xf32>
+  kiln.require ge %s, %two "s0 >= 2 (model.py:3)"
   %add = kiln.sym_expr add %s, %two
   %mul = kiln.sym_expr mul %s, %two
   %floordiv = kiln.sym_expr floordiv %s, %two
@@ -43,6 +44,14 @@ module attributes {kiln.level = "graph", kiln.target = "host", kiln.options = {f
   func.func @f(%x: tensor<2x3xf32> {kiln.layout = #kiln.layout<[3, 1], offset = 0, alignment = 16>}) -> (tensor<2x3xf32> {kiln.layout = #kiln.layout<[1, 2], offset = 4, alignment = 0>}) {
     return %x : tensor<2x3xf32>
   }
+}
+
+// -----
+
+func.func @f(%a: index) {
+  // expected-error @+1 {{says nothing to who does not meet it}}
+  kiln.require eq %a, %a ""
+  return
 }
 
 // -----

@@ -21,6 +21,17 @@ func.func @f(%x: bf16) -> bf16 {
 }
 
 // -----
+// f64 has its own polynomials.
+// CASE: log_of_f64
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: vector<8xi64>
+// CHECK-NOT: math.log
+func.func @f(%x: vector<8xf64>) -> vector<8xf64> {
+  %0 = math.log %x : vector<8xf64>
+  return %0 : vector<8xf64>
+}
+
+// -----
 // What has an instruction stays.
 // CASE: square_roots_stay
 // NO-RUN: the interpreter runs kiln ops

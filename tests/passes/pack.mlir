@@ -81,3 +81,32 @@ module {
     return %1 : tensor<1x8x2x2xf32>
   }
 }
+
+// -----
+// Units that multiply pairs of bf16 read two rows side by side.
+// CASE: rows_in_pairs
+// RUN: kiln-pack{block=4 depth=2 pairs=true},cse,kiln-freeze
+// CHECK: kiln.pack = "in blocks of 4 columns, rows in pairs"
+// CHECK: @frozen_0 : tensor<2x3x4x2xbf16>
+module {
+  kiln.global "private" @w : tensor<6x7xbf16> from "w#w"
+  func.func @main(%x: tensor<2x6xbf16>) -> tensor<2x7xbf16> {
+    %w = kiln.get_global @w : tensor<6x7xbf16>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<2x6xbf16>, tensor<6x7xbf16>
+    return %0 : tensor<2x7xbf16>
+  }
+}
+
+// -----
+// An odd number of rows has no pairs.
+// CASE: odd_rows
+// RUN: kiln-pack{block=4 depth=2 pairs=true},cse,kiln-freeze
+// CHECK: kiln.pack = "in blocks of 4 columns"
+module {
+  kiln.global "private" @w : tensor<5x8xbf16> from "w#w"
+  func.func @main(%x: tensor<2x5xbf16>) -> tensor<2x8xbf16> {
+    %w = kiln.get_global @w : tensor<5x8xbf16>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<2x5xbf16>, tensor<5x8xbf16>
+    return %0 : tensor<2x8xbf16>
+  }
+}

@@ -153,3 +153,138 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
   }
 }
 }
+
+// -----
+// CASE: product_in_blocks
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-schedule
+// CHECK: #kiln.schedule<"blocked"
+#left = affine_map<(d0, d1, d2) -> (d0, d2)>
+#right = affine_map<(d0, d1, d2) -> (d2, d1)>
+#out = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<40x4096xf32>, %w: tensor<4096x256xf32>) -> tensor<40x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<40x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x256xf32>) -> tensor<40x256xf32>
+  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<40x4096xf32>, tensor<4096x256xf32>) outs(%f : tensor<40x256xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<40x256xf32>
+  return %m : tensor<40x256xf32>
+}
+}
+}
+
+// -----
+// CASE: pairs
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-schedule{bf16=dot}
+// CHECK: #kiln.schedule<"dot"
+#left = affine_map<(d0, d1, d2) -> (d0, d2)>
+#right = affine_map<(d0, d1, d2) -> (d2, d1)>
+#out = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<40x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
+  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %x0 = arith.extf %a : bf16 to f32
+    %x1 = arith.extf %b : bf16 to f32
+    %p = arith.mulf %x0, %x1 : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<40x64xf32>
+  %h = tensor.empty() : tensor<40x64xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<40x64xf32>) outs(%h : tensor<40x64xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %t = arith.truncf %a : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<40x64xbf16>
+  return %r : tensor<40x64xbf16>
+}
+}
+}
+
+// -----
+// CASE: tiles
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-schedule{bf16=amx}
+// CHECK: #kiln.schedule<"amx"
+#left = affine_map<(d0, d1, d2) -> (d0, d2)>
+#right = affine_map<(d0, d1, d2) -> (d2, d1)>
+#out = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<40x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
+  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %x0 = arith.extf %a : bf16 to f32
+    %x1 = arith.extf %b : bf16 to f32
+    %p = arith.mulf %x0, %x1 : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<40x64xf32>
+  %h = tensor.empty() : tensor<40x64xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<40x64xf32>) outs(%h : tensor<40x64xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %t = arith.truncf %a : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<40x64xbf16>
+  return %r : tensor<40x64xbf16>
+}
+}
+}
+
+// -----
+// CASE: widened
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-schedule
+// CHECK: #kiln.schedule<"contract"
+#left = affine_map<(d0, d1, d2) -> (d0, d2)>
+#right = affine_map<(d0, d1, d2) -> (d2, d1)>
+#out = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<40x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
+  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %x0 = arith.extf %a : bf16 to f32
+    %x1 = arith.extf %b : bf16 to f32
+    %p = arith.mulf %x0, %x1 : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<40x64xf32>
+  %h = tensor.empty() : tensor<40x64xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<40x64xf32>) outs(%h : tensor<40x64xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %t = arith.truncf %a : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<40x64xbf16>
+  return %r : tensor<40x64xbf16>
+}
+}
+}

@@ -180,7 +180,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
-// expected-error @below {{has schedule 'warp', which is none of loops rows reduce contract attention transpose scalar}}
+// expected-error @below {{has schedule 'warp', which is none of loops rows reduce contract blocked dot amx attention transpose scalar}}
 func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor<48xf32> attributes {kiln.schedule = #kiln.schedule<"warp", {}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<48xf32>
@@ -227,5 +227,105 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
     %0 = kiln.attention %q, %k, %v causal : tensor<1x2x40x4xf32>, tensor<1x2x40x4xf32>, tensor<1x2x40x4xf32>
     return %0 : tensor<1x2x40x4xf32>
   }
+}
+}
+
+// -----
+// CASE: blocked
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-tile
+// CHECK: math.fma
+#left = affine_map<(d0, d1, d2) -> (d0, d2)>
+#right = affine_map<(d0, d1, d2) -> (d2, d1)>
+#out = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "scheduled"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32> attributes {kiln.schedule = #kiln.schedule<"blocked", {bits = 512, k_block = 64, m = 2, m_block = 40, n = 2, n_block = 64, pack = 1}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<40x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
+  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<40x96xf32>, tensor<96x64xf32>) outs(%f : tensor<40x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<40x64xf32>
+  return %m : tensor<40x64xf32>
+}
+}
+}
+
+// -----
+// CASE: pairs
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-tile
+// CHECK: x86vector.avx512.dot
+// CHECK: vector.interleave
+#left = affine_map<(d0, d1, d2) -> (d0, d2)>
+#right = affine_map<(d0, d1, d2) -> (d2, d1)>
+#out = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "scheduled"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf16> attributes {kiln.schedule = #kiln.schedule<"dot", {bits = 512, k_block = 96, m = 2, m_block = 40, n = 2, n_block = 64, pack = 1}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<40x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
+  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<40x71xbf16>, tensor<71x64xbf16>) outs(%f : tensor<40x64xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %x0 = arith.extf %a : bf16 to f32
+    %x1 = arith.extf %b : bf16 to f32
+    %p = arith.mulf %x0, %x1 : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<40x64xf32>
+  %h = tensor.empty() : tensor<40x64xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<40x64xf32>) outs(%h : tensor<40x64xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %t = arith.truncf %a : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<40x64xbf16>
+  return %r : tensor<40x64xbf16>
+}
+}
+}
+
+// -----
+// CASE: tiles
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-tile
+// CHECK: amx.tile_mulf
+#left = affine_map<(d0, d1, d2) -> (d0, d2)>
+#right = affine_map<(d0, d1, d2) -> (d2, d1)>
+#out = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "scheduled"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf16> attributes {kiln.schedule = #kiln.schedule<"amx", {bits = 512, k_block = 96, m = 32, m_block = 64, n = 2, n_block = 64, pack = 1}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<40x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
+  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<40x71xbf16>, tensor<71x64xbf16>) outs(%f : tensor<40x64xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %x0 = arith.extf %a : bf16 to f32
+    %x1 = arith.extf %b : bf16 to f32
+    %p = arith.mulf %x0, %x1 : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<40x64xf32>
+  %h = tensor.empty() : tensor<40x64xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<40x64xf32>) outs(%h : tensor<40x64xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %t = arith.truncf %a : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<40x64xbf16>
+  return %r : tensor<40x64xbf16>
+}
 }
 }

@@ -219,7 +219,9 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             r::std(&*get(o.input)?, &o.dims, o.keep_dims, o.correction)
         }
 
-        OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape => Err("makes a size or states one, not a tensor".into()),
+        OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Require => {
+            Err("makes a size or states one, not a tensor".into())
+        }
         OpKind::Global | OpKind::GetGlobal => Err("needs the module's globals".into()),
         OpKind::Launch => Err("needs the module's kernels".into()),
         OpKind::Arena | OpKind::ArenaSize | OpKind::Output => Err("plans memory, which the interpreter does not".into()),

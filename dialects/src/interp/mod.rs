@@ -327,6 +327,11 @@ impl Frame<'_, '_> {
                 }
                 Ok(vec![])
             }
+            OpKind::Require => {
+                let o = Require::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
+                if sym::holds(o.kind, a, b) { Ok(vec![]) } else { Err(fail(format!("is not met: {}: {a} and {b}", o.message))) }
+            }
             _ => {
                 let view = View::of(op).ok_or_else(|| fail("is malformed".into()))?;
                 let run = eval::eval(&view, &|v| self.tensor(v), &|s| self.size(s));

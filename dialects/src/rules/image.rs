@@ -30,7 +30,7 @@ fn pooled(size: &Dim, padding: i64, window: i64, stride: i64, dilation: i64, cei
     }
     let ceil = windows(&size.add(&Dim::Known(stride - 1)), padding, padding, &Dim::Known(window), stride, dilation)?;
     // As many windows start there as strides fit into it.
-    let starts = size.add(&Dim::Known(padding + stride - 1)).floordiv(&Dim::Known(stride));
+    let starts = size.add(&Dim::Known(padding)).add(&Dim::Known(stride - 1)).floordiv(&Dim::Known(stride));
     Ok(Dim::apply(SymKind::Min, &ceil, &starts))
 }
 
@@ -99,7 +99,7 @@ fn pool(x: &TensorType, [window, strides, padding, dilation]: [&Vec<i64>; 4], ce
         want_len(list, n, name)?;
         all(list, least, name)?;
     }
-    if let Some(i) = (0..n).find(|i| padding[*i] * 2 > window[*i]) {
+    if let Some(i) = (0..n).find(|i| padding[*i] > window[*i] / 2) {
         return Err(format!("has padding {} of more than half of its window {}", padding[i], window[i]));
     }
     let size = |i: usize| pooled(&x.dims[i + 2], padding[i], window[i], strides[i], dilation[i], ceil_mode);
@@ -144,8 +144,9 @@ fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String
             return windows(d, o.pad_low[i], o.pad_high[i], k, o.strides[i], o.dilation[i]);
         }
         let reach = k.sub(&Dim::Known(1)).mul(&Dim::Known(o.dilation[i]));
-        let size =
-            d.sub(&Dim::Known(1)).mul(&Dim::Known(o.strides[i])).add(&reach).add(&Dim::Known(extra[i] + 1 - o.pad_low[i] - o.pad_high[i]));
+        let steps = d.sub(&Dim::Known(1)).mul(&Dim::Known(o.strides[i]));
+        let padding = Dim::Known(o.pad_low[i]).add(&Dim::Known(o.pad_high[i]));
+        let size = steps.add(&reach).add(&Dim::Known(extra[i])).add(&Dim::Known(1)).sub(&padding);
         want(size.known().is_none_or(|n| n >= 1), || format!("gives {size} elements in spatial dimension {i}"))?;
         Ok(size)
     };

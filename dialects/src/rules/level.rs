@@ -132,6 +132,6 @@ impl OpKind {
     /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views and launches.
     pub fn is_host_structure(self) -> bool {
         use OpKind::*;
-        matches!(self, Sym | SymExpr | Dim | BindShape | Global | GetGlobal | Reshape) || self.is_launch()
+        matches!(self, Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Reshape) || self.is_launch()
     }
 }

@@ -21,6 +21,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::SymExpr
         | OpKind::Dim
         | OpKind::BindShape
+        | OpKind::Require
         | OpKind::Global
         | OpKind::GetGlobal
         | OpKind::Launch

@@ -382,6 +382,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         | OpKind::SymExpr
         | OpKind::Dim
         | OpKind::BindShape
+        | OpKind::Require
         | OpKind::Global
         | OpKind::GetGlobal
         | OpKind::Launch

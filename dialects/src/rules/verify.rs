@@ -45,6 +45,7 @@ pub fn verify(op: Op) -> Result<(), String> {
             }
             Ok(())
         }
+        OpKind::Require => want(!crate::ops::Require::read(&view)?.message.is_empty(), || "says nothing to who does not meet it".into()),
         OpKind::Global => {
             let o = Global::read(&view)?;
             let t = tensor_type(o.r#type)?;

@@ -177,19 +177,23 @@ impl Loops<'_> {
             Ok(running)
         })?;
         for (n, x) in at.iter().enumerate() {
-            let (dims, mut passed) = (dims(c, fixed, *x)?, Passed::new());
-            for (o, v) in self.reducing().zip(&results[n * each..]) {
-                let v = if lanes.count == 1 { Val::One(*v) } else { Val::Many(*v) };
-                self.write(c, o, &dims, lanes, v)?;
-                passed.insert(o.access.clone(), v);
-            }
-            self.scope.iteration(c, &self.nest.after, &dims, lanes, &mut [], &mut passed)?;
+            self.finish(c, &dims(c, fixed, *x)?, lanes, &results[n * each..])?;
         }
         Ok(())
     }
 
-    /// Writes an output's element, if it has memory.
-    pub fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val) -> Made<()> {
+    /// Writes finished values of the reductions, and does what follows on them.
+    pub fn finish(&self, c: Code, dims: &[Val], lanes: Lanes, results: &[Value]) -> Made<()> {
+        let mut passed = Passed::new();
+        for (o, v) in self.reducing().zip(results) {
+            let v = if lanes.count == 1 { Val::One(*v) } else { Val::Many(*v) };
+            self.write(c, o, dims, lanes, v)?;
+            passed.insert(o.access.clone(), v);
+        }
+        self.scope.iteration(c, &self.nest.after, dims, lanes, &mut [], &mut passed)
+    }
+
+    fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val) -> Made<()> {
         match self.scope.memory.get(o.access.buffer).copied().flatten() {
             Some(memory) => lanes.store(c, memory, self.scope.address(c, &o.access.at, dims, lanes)?, v, false),
             None => Ok(()),

@@ -130,6 +130,17 @@ fn expr_kind(kind: SymKind) -> p::ExprKind {
     }
 }
 
+fn relation(kind: ops::CompareKind) -> p::Relation {
+    match kind {
+        ops::CompareKind::Eq => p::Relation::Eq,
+        ops::CompareKind::Ne => p::Relation::Ne,
+        ops::CompareKind::Lt => p::Relation::Lt,
+        ops::CompareKind::Le => p::Relation::Le,
+        ops::CompareKind::Gt => p::Relation::Gt,
+        ops::CompareKind::Ge => p::Relation::Ge,
+    }
+}
+
 /// Facts in which an argument's size that only `kiln.dim` names is a symbol.
 pub fn facts(func: Op) -> Result<Facts, Failure> {
     Facts::of(func, 2)
@@ -201,6 +212,14 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
     for op in block.ops() {
         if let Some(a) = ArenaSize::of(op) {
             program.arena = sizes.make(&facts.size_value(a.bytes)).map_err(at(op))?;
+        }
+        if let Some(r) = ops::Require::of(op) {
+            let mut size = |v: Value| sizes.make(&facts.size_value(v)).map_err(at(op));
+            let (lhs, rhs) = (size(r.lhs)?, size(r.rhs)?);
+            let decided = matches!((lhs, rhs), (Dim::Known(a), Dim::Known(b)) if kiln_dialects::sym::holds(r.kind, a, b));
+            if !decided {
+                program.conditions.push(p::Condition { kind: relation(r.kind), lhs, rhs, text: r.message });
+            }
         }
         if op.kind() == Some(OpKind::Launch) {
             let mut kernel = kernel(module, op, &mut sizes, &facts).map_err(at(op))?;

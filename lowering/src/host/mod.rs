@@ -29,10 +29,10 @@ pub const KERNEL_TO_LLVM: &str = concat!(
     // Without bf16 instructions LLVM calls a function per element, and with them it flushes subnormals; integer code does neither.
     "arith-expand{include-bf16=true},",
     // A reduction's order is that of a tree: the one in a row costs a chain of dependent adds.
-    "convert-vector-to-llvm{reassociate-fp-reductions=true enable-x86vector=true},",
+    "convert-vector-to-llvm{reassociate-fp-reductions=true enable-x86vector=true enable-amx=true},",
     "convert-ub-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,",
-    // Last among the conversions, since block arguments change their types there.
-    "convert-func-to-llvm,convert-cf-to-llvm,",
+    // Last among the conversions, since block arguments change their types there; of func and cf, and of tiles, which only this one knows.
+    "convert-to-llvm,",
     "canonicalize,reconcile-unrealized-casts"
 );
 

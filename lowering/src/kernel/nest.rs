@@ -229,24 +229,47 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
     }
 }
 
-/// Splits a dimension that is the inner part of a blocked layout, such as weights as `[N/32, K, 32]`, so that no division is left.
+/// Splits dimensions that are parts of a blocked layout, such as weights as `[N/32, K, 32]` or `[N/32, K/2, 32, 2]`, so that no division is left.
 fn split(k: &mut Kernel, nest: &mut Nest) {
-    let blocked = |at: &Lin| {
+    // Rows in pairs: whole and rest of a reduction's number by 2.
+    let half = |at: &Lin, modulo: bool| at.rest.iter().find_map(|(r, _)| r.of.as_dim().filter(|_| r.by == 2 && r.modulo == modulo));
+    let paired = |nest: &Nest, at: &Lin| {
+        let d = half(at, false).filter(|d| Some(*d) == half(at, true) && nest.reduction[*d])?;
+        Some((d, 2, nest.extents[d].known().filter(|n| n % 2 == 0)?))
+    };
+    let blocked = |nest: &Nest, at: &Lin| {
         at.rest.iter().find_map(|(r, _)| {
             let d = r.of.as_dim().filter(|d| r.by >= 8 && !nest.reduction[*d])?;
             Some((d, r.by, nest.extents[d].known()?))
         })
     };
-    let found = nest.all().flat_map(|s| k.stages[s].reads().map(|a| blocked(&a.at)).collect::<Vec<_>>()).flatten().next();
-    let Some((d, by, size)) = found else { return };
+    if let Some((d, by, _)) = first(k, nest, &paired) {
+        split_at(k, nest, d, by);
+    }
+    if let Some((d, by, size)) = first(k, nest, &blocked) {
+        split_at(k, nest, d, by);
+        nest.split = (size % by != 0).then(|| (d, d + 1, Poly::number(size)));
+    }
+}
+
+/// A dimension, what divides it, and its size.
+type Division = (usize, i64, i64);
+
+fn first(k: &Kernel, nest: &Nest, find: &dyn Fn(&Nest, &Lin) -> Option<Division>) -> Option<Division> {
+    nest.all().flat_map(|s| k.stages[s].reads()).find_map(|a| find(nest, &a.at))
+}
+
+/// Makes two dimensions of one, the inner one of size `by`.
+fn split_at(k: &mut Kernel, nest: &mut Nest, d: usize, by: i64) {
+    let (size, reduces) = (nest.extents[d].known().unwrap_or_default(), nest.reduction[d]);
     nest.extents[d] = Poly::number((size + by - 1) / by);
     nest.extents.insert(d + 1, Poly::number(by));
-    nest.reduction.insert(d + 1, false);
-    nest.split = (size % by != 0).then(|| (d, d + 1, Poly::number(size)));
+    nest.reduction.insert(d + 1, reduces);
     for i in nest.all().collect::<Vec<_>>() {
         let s = &mut k.stages[i];
         s.extents = nest.extents.clone();
-        s.reduction.insert(d + 1, false);
+        let reduces = s.reduction[d];
+        s.reduction.insert(d + 1, reduces);
         s.substitute(&nest.extents, &|x| match x {
             x if x < d => Lin::dim(x),
             x if x == d => Lin::dim(d).times(&Poly::number(by)).plus(&Lin::dim(d + 1)),

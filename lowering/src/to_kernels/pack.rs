@@ -5,6 +5,8 @@
 //! index `(n floordiv 32, k, n mod 32)` comes from the movements that undo it. Upstream's `linalg.pack` works on operands, which are packed in each
 //! call, and needs the whole computation in the packed shape.
 //!
+//! Units that multiply pairs of bf16 want two rows side by side: with `pairs`, such a matrix of even depth is stored as `[N/32, K/2, 32, 2]`.
+//!
 //! A weight of few columns or rows stays, and so does one that would grow by more than `growth` percent; `kiln.pack` on the contraction says why.
 //!
 //! Numerics: exact. Columns that are added are never read.
@@ -22,6 +24,7 @@ use kiln_dialects::{
     ir::*,
     ops::*,
     rules::{Level, tensor_type},
+    value::DType,
 };
 use kiln_passes::{Failure, Numerics, Pass};
 
@@ -34,6 +37,8 @@ kiln_passes::pass_options! {
         pub depth: i64 = 16,
         /// Percent by which a weight may grow
         pub growth: i64 = 50,
+        /// Stores matrices of bf16 in pairs of rows, for units that multiply pairs
+        pub pairs: bool = false,
     }
 }
 
@@ -65,7 +70,8 @@ impl Pass for Pack {
                 let said = match self.pays(op, w, columns) {
                     Ok(()) => {
                         op.set_operand(operand, self.packed(op, w, columns).map_err(fail)?);
-                        format!("in blocks of {} columns", self.block)
+                        let pairs = if self.in_pairs(op, w, columns) { ", rows in pairs" } else { "" };
+                        format!("in blocks of {} columns{pairs}", self.block)
                     }
                     Err(why) if last_pays(op, columns) => {
                         op.set_operand(operand, last(op, w, columns).map_err(fail)?);
@@ -106,6 +112,13 @@ impl Pack {
         }
     }
 
+    /// Whether two rows lie side by side.
+    fn in_pairs(&self, op: Op, w: Value, columns: usize) -> bool {
+        let even = w.ty().dims().get(1 - columns.min(1)).and_then(|d| d.known()).is_some_and(|k| k % 2 == 0);
+        let matrix = DotGeneral::of(op).is_some() && w.ty().dims().len() == 2;
+        self.pairs && matrix && even && tensor_type(w.ty()).is_ok_and(|t| t.dtype == DType::BF16)
+    }
+
     /// The weight through blocks: `columns` apart, in front, and last.
     fn packed(&self, op: Op, w: Value, columns: usize) -> Result<Value, String> {
         let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
@@ -122,10 +135,16 @@ impl Pack {
         }
         let mut split = sizes.clone();
         split.splice(columns..=columns, [count, self.block]);
-        let split = b.add(&Reshape { input: whole, sizes: Size::all(&split) })?;
         // Blocks first, the columns of one last, everything else between in the order of the reduction loops.
         let between = order(sizes.len(), columns).into_iter().map(|d| if d > columns as i64 { d + 1 } else { d }).collect();
-        let permutation: Vec<i64> = [vec![columns as i64], between, vec![columns as i64 + 1]].concat();
+        let mut permutation: Vec<i64> = [vec![columns as i64], between, vec![columns as i64 + 1]].concat();
+        if self.in_pairs(op, w, columns) {
+            // Blocks, pairs of rows, columns, the rows of a pair.
+            let row = if columns == 0 { 2 } else { 0 };
+            split.splice(row..=row, [split[row] / 2, 2]);
+            permutation = if columns == 0 { vec![0, 2, 1, 3] } else { vec![2, 0, 3, 1] };
+        }
+        let split = b.add(&Reshape { input: whole, sizes: Size::all(&split) })?;
         let apart = stored(&b, split, permutation)?;
         let mut joined = sizes.clone();
         joined[columns] = count * self.block;

@@ -118,6 +118,10 @@ impl<E: Element> Out<'_, E> {
     /// Writes elements from a position on.
     pub fn copy(&self, at: usize, from: &[E]) {
         let n = from.len().min(self.len.saturating_sub(at));
+        // The address of an empty tensor may be anything, and unaligned.
+        if n == 0 {
+            return;
+        }
         // SAFETY: `n` elements from `at` on are inside of the tensor, and they are this thread's.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.data.wrapping_add(at), n) }
     }

@@ -1,6 +1,7 @@
 //! The ATen table: one row per functional overload, with the builder that emits it. In-place overloads (`aten.relu_.default`) are their functional row
 //! and a write; arguments that are left out have PyTorch's defaults.
 mod choose;
+mod condition;
 mod contract;
 mod create;
 mod elementwise;
@@ -14,7 +15,7 @@ mod tools;
 mod view;
 
 use super::storage::{Alias, Store};
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 pub use tools::Cx;
@@ -34,6 +35,8 @@ pub enum Val {
     Str(String),
     /// A dtype.
     DType(DType),
+    /// A comparison of integers, of which one is symbolic.
+    Condition(CompareKind, Size, Size),
     /// A list.
     List(Vec<Val>),
     /// `None`, or something that does not matter here (device, layout, memory format).
@@ -65,12 +68,13 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 10] {
+pub fn families() -> [(&'static str, &'static [Row]); 11] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Choices, bounds and conversions", choose::ROWS),
         ("Creation", create::ROWS),
         ("Views and sizes", view::ROWS),
+        ("Conditions on sizes", condition::ROWS),
         ("Joining, repeating, reordering, padding", join::ROWS),
         ("Indexing", index::ROWS),
         ("Reductions, scans and sorts", reduce::ROWS),
@@ -223,7 +227,7 @@ impl Args<'_> {
 impl Cx {
     /// Starts at a builder's place.
     pub fn new(b: Builder) -> Cx {
-        Cx { b, store: Store::default(), inputs: HashMap::new(), names: HashMap::new() }
+        Cx { b, store: Store::default(), inputs: HashMap::new(), names: HashMap::new(), place: String::new() }
     }
     /// Names a tensor of its own.
     pub fn bind(&mut self, name: &str, value: Value) {

@@ -17,6 +17,8 @@ pub struct Cx {
     pub inputs: HashMap<String, Alias>,
     /// Values by their names in the graph.
     pub names: HashMap<String, Val>,
+    /// The user's file and line of the node that is emitted.
+    pub place: String,
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType, String> {

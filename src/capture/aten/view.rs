@@ -8,23 +8,12 @@ macro_rules! same {
         Row { name: $name, arguments: "self", build: |_, a| Ok(Outcome::One(Val::Tensor(a.alias("self").or_else(|_| a.alias("input"))?))) }
     };
 }
-macro_rules! nothing {
-    ($name:literal) => {
-        Row { name: $name, arguments: "…", build: |_, _| Ok(Outcome::Many(vec![])) }
-    };
-}
-
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
     same!("aten.alias.default"),
     same!("aten.detach.default"),
     same!("aten.lift_fresh.default"),
     same!("aten.contiguous.default"),
-    nothing!("aten._assert_tensor_metadata.default"),
-    nothing!("aten._assert_scalar.default"),
-    nothing!("aten._assert_async.msg"),
-    nothing!("aten.sym_constrain_range_for_size.default"),
-    nothing!("aten.sym_constrain_range.default"),
     Row {
         name: "aten.lift_fresh_copy.default",
         arguments: "self",
@@ -137,13 +126,6 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "_operator.mul", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Mul, false) },
     Row { name: "_operator.floordiv", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Floordiv, false) },
     Row { name: "_operator.mod", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Mod, false) },
-    // Conditions on sizes are guards of the export; nothing here depends on them.
-    Row { name: "_operator.ge", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
-    Row { name: "_operator.le", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
-    Row { name: "_operator.gt", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
-    Row { name: "_operator.lt", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
-    Row { name: "_operator.eq", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
-    Row { name: "_operator.ne", arguments: "a, b", build: |_, _| Ok(Outcome::One(Val::None)) },
 ];
 
 fn moved(cx: &mut Cx, a: &Args<'_>, m: Movement) -> Result<Outcome, String> {

@@ -91,22 +91,11 @@ pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Op
         if let Some(Val::One(init)) = scope.start(c, &o.init, &dims, one, &Passed::new())? {
             value = combine(init, value)?;
         }
-        results.push((o, value));
+        results.push(value);
     }
     let first = c.compare(0, group.thread, c.index(0)?)?;
     let speaks = c.both(&[Some(first), group.active].into_iter().flatten().collect::<Vec<_>>())?.ok_or("has no thread")?;
-    c.when(
-        speaks,
-        &mut |c| {
-            let mut passed = Passed::new();
-            for (o, value) in &results {
-                loops.write(c, o, &dims, one, Val::One(*value))?;
-                passed.insert(o.access.clone(), Val::One(*value));
-            }
-            scope.iteration(c, &nest.after, &dims, one, &mut [], &mut passed)
-        },
-        None,
-    )
+    c.when(speaks, &mut |c| loops.finish(c, &dims, one, &results), None)
 }
 
 fn extract(c: Code, v: Value, i: usize) -> Made<Value> {

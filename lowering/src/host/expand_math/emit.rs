@@ -13,7 +13,11 @@ pub struct Emit {
 }
 
 impl Emit {
-    /// For the shape of a value of this element type; `None` if the type is neither scalar nor vector of it.
+    /// Whether a type is f64 or a vector of it.
+    pub fn of_f64(ty: Type) -> bool {
+        ty.element().unwrap_or(ty).dtype() == Ok(kiln_dialects::value::DType::F64)
+    }
+    /// For the shape of a value of this element type; `None` if the type is neither scalar nor vector of it. Constants are f64 beside f64, else f32.
     pub fn new(b: Builder, ty: Type, element: &str) -> Option<Emit> {
         let text = ty.to_string();
         let around = if text == element {
@@ -21,7 +25,7 @@ impl Emit {
         } else {
             (text.strip_prefix("vector<")?.strip_suffix(&format!("{element}>")).map(|dims| format!("vector<{dims}"))?, ">")
         };
-        Some(Emit { b, around, element: "f32" })
+        Some(Emit { b, around, element: if element == "f64" { "f64" } else { "f32" } })
     }
     /// The same with constants of f64.
     pub fn wide(&self) -> Emit {
@@ -224,7 +228,8 @@ impl Emit {
     }
     /// `x` where it is so small that the function is the identity there, which also keeps the sign of 0; else `y`.
     pub fn unless_tiny(&self, x: Value, y: Value) -> Res {
-        self.select(self.lt(self.abs(x)?, self.c(f64::powi(2.0, -13))?)?, x, y)
+        let bound = f64::powi(2.0, if self.element == "f64" { -27 } else { -13 });
+        self.select(self.lt(self.abs(x)?, self.c(bound)?)?, x, y)
     }
     /// Nearest integer as a float, and with it in the low bits of an integer. For |a| below half of the mantissa's range; no NaN or
     /// infinity is ever converted, which would be poison.

@@ -12,7 +12,7 @@ macro_rules! library {
         /// Functions of the C library that code generation may introduce: copies of blocks, remainders, and roundings and math functions for
         /// which the processor has no instruction. A linker that offers these offers nothing else of the process.
         pub fn library_symbols() -> Vec<(&'static str, *const c_void)> {
-            vec![$((stringify!($name), c::$name as *const c_void)),*]
+            vec![("__truncsfbf2", truncate as *const c_void), $((stringify!($name), c::$name as *const c_void)),*]
         }
     };
 }
@@ -81,4 +81,23 @@ library! {
     tanh(f64) -> f64;
     erff(f32) -> f32;
     erf(f64) -> f64;
+}
+
+/// f32 to bf16, to the nearest, ties to even. LLVM calls it for single elements under masks where the processor has no instruction, and the
+/// libraries of older compilers lack it. A bf16 is returned in the low half of a vector register, as the low half of an f32 is.
+extern "C" fn truncate(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let even = bits >> 16 & 1;
+    f32::from_bits(if x.is_nan() { bits >> 16 | 0x40 } else { bits.wrapping_add(0x7fff + even) >> 16 })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn f32_rounds_to_the_nearest_bf16() {
+        let of = |bits: u32| super::truncate(f32::from_bits(bits)).to_bits();
+        let cases = [(0x3f80_0000, 0x3f80), (0x3f80_8000, 0x3f80), (0x3f81_8000, 0x3f82), (0x3f80_8001, 0x3f81), (0xff80_0000, 0xff80)];
+        assert!(cases.iter().all(|(x, y)| of(*x) == *y), "{:?}", cases.map(|(x, _)| of(x)));
+        assert_eq!((of(0x7f7f_ffff), of(0x7f80_0001)), (0x7f80, 0x7fc0));
+    }
 }

@@ -1,5 +1,6 @@
 //! Which processor code is made for.
 use super::{api::*, init, message};
+use crate::PassOptions;
 use std::ffi::CStr;
 
 /// An architecture, a processor and features, in LLVM's words.
@@ -13,42 +14,50 @@ pub struct Target {
     pub features: String,
 }
 
-/// Processors that are known by name; LLVM only warns of others, on stderr.
-const CPUS: &[&str] = &[
-    "x86-64",
-    "x86-64-v2",
-    "x86-64-v3",
-    "x86-64-v4",
-    "nehalem",
-    "westmere",
-    "sandybridge",
-    "ivybridge",
-    "haswell",
-    "broadwell",
-    "skylake",
-    "skylake-avx512",
-    "cascadelake",
-    "cooperlake",
-    "cannonlake",
-    "icelake-client",
-    "icelake-server",
-    "tigerlake",
-    "rocketlake",
-    "alderlake",
-    "raptorlake",
-    "meteorlake",
-    "arrowlake",
-    "lunarlake",
-    "sierraforest",
-    "sapphirerapids",
-    "emeraldrapids",
-    "graniterapids",
-    "diamondrapids",
-    "znver1",
-    "znver2",
-    "znver3",
-    "znver4",
-    "znver5",
+/// Features that schedules ask for, in LLVM's words.
+const FEATURES: &[&str] = &["fma", "avx2", "avx512f", "avx512bf16", "amx-bf16"];
+const SSE: usize = 0;
+const AVX2: usize = 2;
+const AVX512: usize = 3;
+const BF16: usize = 4;
+const AMX: usize = 5;
+
+/// Processors that are known by name, LLVM only warns of others on stderr; and how many of [`FEATURES`] each has.
+const CPUS: &[(&str, usize)] = &[
+    ("x86-64", SSE),
+    ("x86-64-v2", SSE),
+    ("x86-64-v3", AVX2),
+    ("x86-64-v4", AVX512),
+    ("nehalem", SSE),
+    ("westmere", SSE),
+    ("sandybridge", SSE),
+    ("ivybridge", SSE),
+    ("haswell", AVX2),
+    ("broadwell", AVX2),
+    ("skylake", AVX2),
+    ("skylake-avx512", AVX512),
+    ("cascadelake", AVX512),
+    ("cooperlake", BF16),
+    ("cannonlake", AVX512),
+    ("icelake-client", AVX512),
+    ("icelake-server", AVX512),
+    ("tigerlake", AVX512),
+    ("rocketlake", AVX512),
+    ("alderlake", AVX2),
+    ("raptorlake", AVX2),
+    ("meteorlake", AVX2),
+    ("arrowlake", AVX2),
+    ("lunarlake", AVX2),
+    ("sierraforest", AVX2),
+    ("sapphirerapids", AMX),
+    ("emeraldrapids", AMX),
+    ("graniterapids", AMX),
+    ("diamondrapids", AMX),
+    ("znver1", AVX2),
+    ("znver2", AVX2),
+    ("znver3", AVX2),
+    ("znver4", BF16),
+    ("znver5", BF16),
 ];
 const ARCH: &str = "x86_64";
 
@@ -60,7 +69,11 @@ impl Target {
         }
         // SAFETY: both calls return a string that the caller frees.
         let (cpu, features) = unsafe { (message(LLVMGetHostCPUName()), message(LLVMGetHostCPUFeatures())) };
-        Ok(Target { arch: ARCH.into(), cpu, features })
+        let mut target = Target { arch: ARCH.into(), cpu, features };
+        if target.has("amx-bf16") && kiln_runtime::amx::request().is_err() {
+            target.features.push_str(",-amx-bf16");
+        }
+        Ok(target)
     }
     /// From `native`, or from `arch:cpu` or `arch:cpu:features`.
     pub fn parse(text: &str) -> Result<Target, String> {
@@ -73,8 +86,11 @@ impl Target {
             return Err(format!("'{text}' is neither native nor {ARCH}:<cpu>, such as {ARCH}:haswell"));
         }
         let host = || Target::host().is_ok_and(|h| h.cpu == cpu);
-        if !CPUS.contains(&cpu) && !host() {
-            return Err(format!("there is no processor '{cpu}' of {ARCH}{}", kiln_passes::names::hint(cpu, CPUS.iter().copied())));
+        if !CPUS.iter().any(|(name, _)| *name == cpu) && !host() {
+            return Err(format!(
+                "there is no processor '{cpu}' of {ARCH}{}",
+                kiln_passes::names::hint(cpu, CPUS.iter().map(|(name, _)| *name))
+            ));
         }
         for feature in features.split(',').filter(|f| !f.is_empty()) {
             if !feature.starts_with(['+', '-']) {
@@ -82,6 +98,35 @@ impl Target {
             }
         }
         Ok(Target { arch: arch.into(), cpu: cpu.into(), features: features.into() })
+    }
+    /// Whether it has a feature of [`FEATURES`]: the processor's, unless the list of features says otherwise.
+    fn has(&self, feature: &str) -> bool {
+        let stated = self.features.split(',').rev().find(|f| f.get(1..) == Some(feature));
+        let of_cpu = CPUS.iter().find(|(name, _)| *name == self.cpu).is_some_and(|(_, n)| FEATURES[..*n].contains(&feature));
+        stated.map_or(of_cpu, |f| f.starts_with('+'))
+    }
+    /// Bits of its vectors.
+    fn vector_bits(&self) -> i64 {
+        if self.has("avx512f") {
+            512
+        } else if self.has("avx2") {
+            256
+        } else {
+            128
+        }
+    }
+    /// What multiplies bf16, in the words of `kiln-schedule`.
+    pub fn bf16(&self) -> &'static str {
+        match self.vector_bits() {
+            512 if self.has("amx-bf16") => "amx",
+            512 if self.has("avx512bf16") => "dot",
+            _ => "widen",
+        }
+    }
+    /// Options of passes whose decisions depend on the processor.
+    pub fn pass_options(&self) -> PassOptions {
+        let (bf16, bits) = (self.bf16(), self.vector_bits());
+        vec![("kiln-schedule", format!("bf16={bf16} vector-bits={bits}")), ("kiln-pack", format!("pairs={}", bf16 != "widen"))]
     }
     /// LLVM's triple: the build's system, with this architecture.
     pub(super) fn triple() -> std::ffi::CString {

@@ -1,12 +1,12 @@
 //! What a schedule says, and how it is chosen.
-use super::{contract, contraction, transposition};
+use super::{Bf16, Unit, blocked, contract, contraction, product, transposition};
 use crate::kernel::{Kernel, Nest, Plan, Poly};
 use kiln_dialects::{ir::*, value::DType};
 
 /// The parameters of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// `loops`, `rows`, `reduce`, `contract`, `attention`, `transpose` or `scalar`.
+    /// `loops`, `rows`, `reduce`, `contract`, `blocked`, `dot`, `amx`, `attention`, `transpose` or `scalar`.
     pub strategy: String,
     /// Parameters in order of their names.
     pub parameters: Vec<(String, i64)>,
@@ -52,9 +52,12 @@ impl Schedule {
             "rows" => Ok(&["bits", "block", "unroll"]),
             "scalar" => Ok(&["block"]),
             "contract" => Ok(&["bits", "m", "m_block", "n", "n_block", "pack"]),
+            s if Unit::of(s).is_some() => Ok(&["bits", "k_block", "m", "m_block", "n", "n_block", "pack"]),
             "attention" => Ok(&["bits", "columns", "keys", "keys_block", "n"]),
             "transpose" => Ok(&["bits", "m", "m_block", "n", "n_block"]),
-            _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract attention transpose scalar")),
+            _ => Err(format!(
+                "has schedule '{strategy}', which is none of loops rows reduce contract blocked dot amx attention transpose scalar"
+            )),
         }
     }
 }
@@ -122,6 +125,8 @@ pub struct Machine {
     pub l2: i64,
     /// Bytes of the last level cache that a kernel may count on.
     pub l3: i64,
+    /// What multiplies bf16.
+    pub bf16: Bf16,
 }
 
 /// Work that one task should at least have, in elements.
@@ -139,6 +144,9 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
         let per_row: Option<i64> = plan.nests.iter().map(|n| Poly::product(&n.extents[plan.rows..]).known()).sum();
         let block = per_row.map_or(1, |w| (LEAST / w.max(1)).clamp(1, 1024));
         return make("rows", &[("bits", m.bits), ("block", block), ("unroll", if short { 4 } else { 2 })]);
+    }
+    if let Some((unit, sizes)) = product(k, plan).and_then(|p| blocked(k, plan, &p, m)) {
+        return make(unit.strategy(), &sizes);
     }
     if let Some(roles) = contraction(k, plan, m.bits as usize) {
         return make("contract", &contract(&plan.nests[0], &roles, m));

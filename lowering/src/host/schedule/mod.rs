@@ -1,8 +1,8 @@
 //! `kiln-schedule`: says on each kernel how it is computed.
 //!
 //! Why: strategy and sizes are decisions, so they stand in the IR, where they can be read, edited and searched over. Strategies: `loops` (all
-//! parallel), `rows` (stages that share rows, such as softmax and norms), `reduce`, `contract` (matmuls and convolutions), `attention`, `transpose`,
-//! `scalar`.
+//! parallel), `rows` (stages that share rows, such as softmax and norms), `reduce`, `contract` (convolutions and small products), `blocked`, `dot` and `amx`
+//! (matrix products in blocks for the caches: by FMAs of f32, by dot products of pairs of bf16, by tiles of bf16), `attention`, `transpose`, `scalar`.
 //!
 //! Numerics: exact; nothing is computed differently yet.
 //!
@@ -13,10 +13,12 @@
 mod attention;
 mod choose;
 mod contraction;
+mod product;
 
 pub use attention::attention;
 pub use choose::{Machine, Schedule, choose, lanes, vector_dim};
 pub use contraction::{Roles, contract, contraction, transposition};
+pub use product::{Bf16, Product, Unit, blocked, product};
 
 use crate::{host::kernels_of, kernel};
 use kiln_dialects::{ir::*, rules::Level};
@@ -33,6 +35,8 @@ kiln_passes::pass_options! {
         pub l2: i64 = 2097152,
         /// Bytes of the last level cache that a kernel may count on
         pub l3: i64 = 33554432,
+        /// What multiplies bf16: widen (FMAs of f32), dot (AVX512-BF16) or amx
+        pub bf16: String = "widen".into(),
     }
 }
 
@@ -48,7 +52,8 @@ impl Pass for SchedulePass {
         if ![128, 256, 512].contains(&self.vector_bits) {
             return Err(format!("vector-bits is 128, 256 or 512, not {}", self.vector_bits).into());
         }
-        let machine = Machine { bits: self.vector_bits, threads: self.threads, l2: self.l2, l3: self.l3 };
+        let bf16 = Bf16::of(&self.bf16).ok_or_else(|| format!("bf16 is widen, dot or amx, not {}", self.bf16))?;
+        let machine = Machine { bits: self.vector_bits, threads: self.threads, l2: self.l2, l3: self.l3, bf16 };
         for func in kernels_of(root) {
             if func.attr("kiln.schedule").is_some() {
                 continue;

@@ -4,7 +4,8 @@
 //! vectoriser and one-shot bufferization for this; they take most of the compile time of a small kernel, the vectoriser gives up on many
 //! dynamic sizes, and the result would have to be freed of copies again. Here loops are written once, from the plan.
 //!
-//! Numerics: reassociates; reductions have several partial results, in an order that depends on the schedule but not on threads.
+//! Numerics: reassociates; reductions have several partial results, in an order that depends on the schedule but not on threads. Where the
+//! schedule is `dot` or `amx`, a pair of products of bf16 is added before it is added to the sum, and subnormals count as zero.
 //!
 //! ```text
 //! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …
@@ -12,6 +13,9 @@
 //! ```
 mod attention;
 mod contract;
+mod copies;
+mod multiply;
+mod product;
 mod tasks;
 mod transposed;
 
@@ -38,7 +42,7 @@ impl Pass for Tile {
     const LOWERS_TO: Option<Level> = Some(Level::Tiled);
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Reassociates;
-    const DIALECTS: &'static [&'static str] = &["arith", "math", "memref", "scf", "vector"];
+    const DIALECTS: &'static [&'static str] = &["amx", "arith", "math", "memref", "scf", "vector", "x86vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for func in kernels_of(root) {

@@ -1,5 +1,5 @@
 //! Which part of a kernel a thread computes: balanced blocks of consecutive tasks, from its number and how many there are.
-use super::{attention, contract};
+use super::{attention, contract, product};
 use crate::{
     emit::{
         body::Scope,
@@ -26,6 +26,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
     match schedule.strategy.as_str() {
         "attention" => attention::emit(c, scope, schedule, threads),
         _ if plan.dependent => rows(c, scope, plan, schedule, threads),
+        "blocked" | "dot" | "amx" => plan.nests.iter().try_for_each(|n| product::emit(c, scope, plan, n, schedule, threads)),
         "contract" | "transpose" => plan.nests.iter().try_for_each(|n| contract::emit(c, scope, plan, n, schedule, threads)),
         _ => plan.nests.iter().try_for_each(|n| independent(c, scope, plan, n, schedule, threads)),
     }

@@ -1,0 +1,99 @@
+//! Assertions and comparisons. Those of sizes become `kiln.require`, which every call is checked against; what depends on a tensor's values is
+//! not computed before a call, and is not checked.
+use super::{Args, Cx, Outcome, Row, Val};
+use kiln_dialects::{ir::*, ops::*, sym};
+
+macro_rules! nothing {
+    ($name:literal) => {
+        Row { name: $name, arguments: "…", build: |_, _| Ok(Outcome::Many(vec![])) }
+    };
+}
+macro_rules! comparison {
+    ($name:literal, $kind:ident) => {
+        Row { name: $name, arguments: "a, b", build: |_, a| Ok(Outcome::One(compare(a, CompareKind::$kind))) }
+    };
+}
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    nothing!("aten._assert_tensor_metadata.default"),
+    nothing!("aten._assert_async.msg"),
+    Row { name: "aten._assert_scalar.default", arguments: "self, assert_msg", build: assert_scalar },
+    Row { name: "aten.sym_constrain_range_for_size.default", arguments: "size, min=None, max=None", build: constrain_range },
+    Row { name: "aten.sym_constrain_range.default", arguments: "size, min=None, max=None", build: constrain_range },
+    Row {
+        name: "torch.sym_not",
+        arguments: "a",
+        build: |_, a| {
+            Ok(Outcome::One(match a.values.get("a") {
+                Some(Val::Condition(kind, x, y)) => Val::Condition(opposite(*kind), *x, *y),
+                Some(Val::Bool(b)) => Val::Bool(!b),
+                _ => Val::None,
+            }))
+        },
+    },
+    comparison!("_operator.ge", Ge),
+    comparison!("_operator.le", Le),
+    comparison!("_operator.gt", Gt),
+    comparison!("_operator.lt", Lt),
+    comparison!("_operator.eq", Eq),
+    comparison!("_operator.ne", Ne),
+];
+
+/// Of two integers; of anything else, such as a tensor's value, nothing.
+fn compare(a: &Args<'_>, kind: CompareKind) -> Val {
+    let (Ok(x), Ok(y)) = (a.size("a"), a.size("b")) else { return Val::None };
+    match (x.known(), y.known()) {
+        (Some(x), Some(y)) => Val::Bool(sym::holds(kind, x, y)),
+        _ => Val::Condition(kind, x, y),
+    }
+}
+
+fn opposite(kind: CompareKind) -> CompareKind {
+    match kind {
+        CompareKind::Eq => CompareKind::Ne,
+        CompareKind::Ne => CompareKind::Eq,
+        CompareKind::Lt => CompareKind::Ge,
+        CompareKind::Ge => CompareKind::Lt,
+        CompareKind::Gt => CompareKind::Le,
+        CompareKind::Le => CompareKind::Gt,
+    }
+}
+
+impl Cx {
+    /// States a condition, with its words and the user's line.
+    pub fn require(&self, kind: CompareKind, x: Size, y: Size, words: &str) -> Result<(), String> {
+        let value = |s: Size| match s {
+            Size::Static(n) => self.b.index(n),
+            Size::Dynamic(v) => Ok(v),
+        };
+        let message = format!("{words} ({})", self.place);
+        self.b.create_with(&Require { kind, lhs: value(x)?, rhs: value(y)?, message }, &[], &mut []).map(|_| ())
+    }
+}
+
+fn assert_scalar(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let message = a.text("assert_msg", "")?;
+    // The export's words: Runtime assertion failed for expression s77 < 40 on node 'lt_1'.
+    let words = message.strip_prefix("Runtime assertion failed for expression ").unwrap_or(&message);
+    let words = words.rsplit_once(" on node ").map_or(words, |(w, _)| w);
+    match a.values.get("self") {
+        Some(Val::Condition(kind, x, y)) => cx.require(*kind, *x, *y, words)?,
+        Some(Val::Bool(false)) => return Err(format!("{words}: never holds")),
+        _ => {}
+    }
+    Ok(Outcome::Many(vec![]))
+}
+
+fn constrain_range(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+    let names = if a.has("size") { "size" } else { "symbol" };
+    // A number, or what depends on a tensor's values.
+    let Ok(size @ Size::Dynamic(_)) = a.size(names) else { return Ok(Outcome::Many(vec![])) };
+    for (name, kind, sign) in [("min", CompareKind::Ge, ">="), ("max", CompareKind::Le, "<=")] {
+        if a.has(name) {
+            let bound = a.int(name, None)?;
+            cx.require(kind, size, Size::Static(bound), &format!("a size {sign} {bound}"))?;
+        }
+    }
+    Ok(Outcome::Many(vec![]))
+}
