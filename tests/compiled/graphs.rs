@@ -22,8 +22,8 @@ use std::{
     time::Instant,
 };
 
-/// Graphs checked by every test run: about a minute on two cores.
-const GRAPHS: u64 = 400;
+/// Graphs checked by every test run: two and a half minutes on two cores.
+const GRAPHS: u64 = 2000;
 /// Of these, every so many-th runs MLIR's verifier after every pass, which costs as much as the passes.
 const VERIFIED: u64 = 10;
 
