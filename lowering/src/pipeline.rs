@@ -96,6 +96,7 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "kiln-layout", "for the whole graph, and behind what would undo its transposes"),
     host(Level::Prims, On::Module, "kiln-pack", "behind what would see through the movements of a packed weight"),
     step(Level::Prims, On::Module, "cse", "a weight that several contractions read is packed once"),
+    step(Level::Prims, On::Module, "kiln-require-bounds", "what nobody reads is gone, and kernels do not ask"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),
     step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
     step(Level::Prims, On::Module, "symbol-dce", "a weight that was only computed with at compile time is gone"),

@@ -20,6 +20,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::layout::Layout>(),
     PassRow::of::<to_kernels::pack::Pack>(),
     PassRow::of::<host::plan::Plan>(),
+    PassRow::of::<to_kernels::require_bounds::RequireBounds>(),
     PassRow::of::<host::schedule::SchedulePass>(),
     PassRow::of::<host::tile::Tile>(),
     PassRow::of::<to_linalg::ToLinalg>(),

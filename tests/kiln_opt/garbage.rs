@@ -1,6 +1,6 @@
 //! Input that is no MLIR, or not the kind that MLIR survives: an error and exit 2, never a crash.
 use super::*;
-use std::{io::Read, process::Stdio};
+use std::{io::Read, process::Stdio, time::Instant};
 
 fn refused(what: &str, input: impl AsRef<[u8]>, part: &str) {
     let done = pipe(&[], input);
@@ -94,6 +94,12 @@ fn a_crash_in_a_pass_leaves_a_reproducer() {
     let workers = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
     let worker: libc::pid_t = workers.trim().parse().expect("one child");
     assert_eq!(unsafe { libc::kill(worker, libc::SIGILL) }, 0);
+    // Until one of its threads has taken the signal the others go on: it has to be gone before this side reads on.
+    let start = Instant::now();
+    while std::fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|s| !s.contains(") Z ")) {
+        assert!(start.elapsed() < LIMIT, "the worker does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     stderr.read_to_end(&mut said).unwrap();
     let (said, status) = (String::from_utf8_lossy(&said), watchdog::wait(&mut child, || LIMIT));
     let last: Vec<_> = said.lines().rev().take(2).collect();

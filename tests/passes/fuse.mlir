@@ -133,3 +133,19 @@ func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x
   %0, %1 = kiln.attention %q, %k, %v with_lse : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
   return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
 }
+
+// -----
+// The kernel takes n and n + 1, and says that its first value has n columns, since nothing else inside of it does.
+// CASE: window_of_a_symbolic_size
+// CHECK: ops = ["convolution", "reshape"]
+// CHECK: kiln.bind_shape %0, [2, 2, %arg2]
+func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<2x1x2xf32>, %y: tensor<?xf32>) -> tensor<2x1x2x?xf32> {
+  %n = kiln.sym @n
+  kiln.bind_shape %y, [%n] : tensor<?xf32>
+  %one = arith.constant 1 : index
+  %more = kiln.sym_expr add %n, %one
+  kiln.bind_shape %x, [2, 1, %more] : tensor<2x1x?xf32>
+  %0 = kiln.convolution %x, %w strides = [1] pad = [0] x [0] dilation = [1] : tensor<2x1x?xf32>, tensor<2x1x2xf32>
+  %1 = kiln.reshape %0 sizes = [2, 1, 2, %n] : tensor<2x2x?xf32>
+  return %1 : tensor<2x1x2x?xf32>
+}

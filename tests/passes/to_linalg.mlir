@@ -125,3 +125,36 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
   }
 }
 }
+
+// -----
+// A dimension that is read in part beside one whose size is an argument.
+// CASE: part_of_a_symbolic_size
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: tensor.extract_slice %arg0[0, 0] [1, %arg1] [1, 1]
+// CHECK-NOT: tensor.dim
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%x: tensor<2x?xf32>, %n: index) -> tensor<1x?xf32> {
+    kiln.bind_shape %x, [2, %n] : tensor<2x?xf32>
+    %0 = kiln.slice %x offsets = [0, 0] sizes = [1, %n] strides = [1, 1] : tensor<2x?xf32>
+    return %0 : tensor<1x?xf32>
+  }
+}
+}
+
+// -----
+// Nothing is computed of nothing, and a sum over nothing is where it starts.
+// CASE: no_elements
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: linalg.fill
+// CHECK-NOT: linalg.generic
+// CHECK-NOT: tensor.extract_slice
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%x: tensor<2x0xf32>) -> (tensor<1x0xf32>, tensor<2xf32>) {
+    %0 = kiln.slice %x offsets = [1, 0] sizes = [1, 0] strides = [1, 1] : tensor<2x0xf32>
+    %1 = kiln.reduce sum %x dims = [1] : tensor<2x0xf32>
+    return %0, %1 : tensor<1x0xf32>, tensor<2xf32>
+  }
+}
+}

@@ -8,3 +8,4 @@ mod group;
 pub mod layout;
 mod outline;
 pub mod pack;
+pub mod require_bounds;

@@ -3,7 +3,7 @@ use super::{
     graph::{Graph, turns},
     group::Plan,
 };
-use crate::sizes::{SizeValues, index_operands, makes_sizes};
+use crate::sizes::{MakeSize, SizeValues, index_operands, makes_sizes};
 use kiln_dialects::{
     ir::*,
     ops::{BindShape, GetGlobal, Global, Launch, OpKind, Reshape},
@@ -284,27 +284,49 @@ impl Outline<'_> {
                 let sizes = sizes.iter().map(own).collect();
                 b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
             }
-            let values = s.results.iter().map(|v| clone(&b, *v, &mut map)).collect::<Result<Vec<_>, _>>()?;
+            let mut values = vec![];
+            for v in &s.results {
+                values.push(self.clone(&b, *v, &mut map)?);
+            }
             b.ret(&values).map(|_| ())
         };
         let module_attrs = [("sym_name", Attr::string(b.ctx, name)), ("kiln.kernel", attrs)];
         let mut body = |b: Builder, _: Vec<Value>| b.function(name, &inputs, &results, &mut fill).map(|_| ());
         b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
     }
-}
 
-/// A value's ops inside of a kernel, operands first.
-fn clone(b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value, String> {
-    if let Some(m) = map.get(&v) {
-        return Ok(*m);
-    }
-    let op = v.def().ok_or("is no op's result")?;
-    for o in op.operands() {
-        if o.ty().is_tensor() && !map.contains_key(&o) {
-            clone(b, o, map)?;
+    /// A value's ops inside of a kernel, operands first.
+    fn clone(&self, b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value, String> {
+        if let Some(m) = map.get(&v) {
+            return Ok(*m);
         }
+        let op = v.def().ok_or("is no op's result")?;
+        for o in op.operands() {
+            if o.ty().is_tensor() && !map.contains_key(&o) {
+                self.clone(b, o, map)?;
+            }
+        }
+        let new = b.at(op.loc()).clone_op(op, &|o| map.get(&o).copied().unwrap_or(o))?;
+        map.extend(op.results().into_iter().zip(new.results()));
+        let made = map.get(&v).copied().ok_or("was not cloned")?;
+        if let Some(sizes) = self.stated(op, map) {
+            b.create_with(&BindShape { value: made, sizes }, &[], &mut [])?;
+        }
+        Ok(made)
     }
-    let new = b.at(op.loc()).clone_op(op, &|o| map.get(&o).copied().unwrap_or(o))?;
-    map.extend(op.results().into_iter().zip(new.results()));
-    map.get(&v).copied().ok_or_else(|| "was not cloned".into())
+
+    /// The sizes of an op that computes them from its operands' (`n - 1` of a window), where the kernel takes them: two of its arguments may be
+    /// `n` and `n - 1`, which inside of it nothing says.
+    fn stated(&self, op: Op, map: &HashMap<Value, Value>) -> Option<Vec<Size>> {
+        use OpKind::{Concat, Convolution, Pad, ReduceWindow};
+        let v = op.result(0);
+        if !matches!(op.kind()?, Concat | Convolution | Pad | ReduceWindow) || !v.ty().dims().contains(&SymDim::Unknown) {
+            return None;
+        }
+        let size = |d: &SymDim| match d.known() {
+            Some(n) => Some(Size::Static(n)),
+            None => map.get(&self.sizes.made(d)?).map(|s| Size::Dynamic(*s)),
+        };
+        self.graph.facts.dims(v).iter().map(size).collect()
+    }
 }

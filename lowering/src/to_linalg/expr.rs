@@ -7,11 +7,21 @@ use crate::index::{Ix, through};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 use std::collections::{HashMap, HashSet};
 
-/// What a body reads through indexing maps: tensor and map, in the order of the block arguments.
+/// A stored value that a body reads at one place.
+pub struct Input {
+    /// The value among the prims.
+    pub value: Value,
+    /// The tensor that holds it.
+    pub tensor: Value,
+    /// One affine index per dimension.
+    pub at: Vec<Ix>,
+}
+
+/// What a body reads through indexing maps, in the order of the block arguments.
 #[derive(Default)]
 pub struct Inputs {
-    /// Tensors with one affine index per dimension.
-    pub list: Vec<(Value, Vec<Ix>)>,
+    /// Each tensor and place once.
+    pub list: Vec<Input>,
     seen: HashSet<(Value, Vec<Ix>)>,
 }
 
@@ -34,9 +44,8 @@ impl Kernel<'_> {
             if !affine(at) {
                 return at.iter().try_for_each(|ix| self.scan_index(ix, loops, inputs));
             }
-            let input = (tensor, at.to_vec());
-            if !inputs.list.contains(&input) {
-                inputs.list.push(input);
+            if !inputs.list.iter().any(|i| i.tensor == tensor && i.at == at) {
+                inputs.list.push(Input { value: v, tensor, at: at.to_vec() });
             }
             return Ok(());
         }
@@ -100,7 +109,7 @@ impl<'a, 'k> Body<'a, 'k> {
     }
 
     fn read(&mut self, v: Value, tensor: Value, at: &[Ix]) -> Result<Value, String> {
-        let given = self.inputs.list.iter().position(|(t, m)| *t == tensor && m == at);
+        let given = self.inputs.list.iter().position(|i| i.tensor == tensor && i.at == at);
         let raw = match given {
             Some(i) => self.args[i],
             None => {

@@ -1,6 +1,6 @@
 //! A kernel in the making: which values are stored in tensors, and the ops that compute them.
 use super::{
-    expr::{Body, Inputs, dtype},
+    expr::{Body, Input, Inputs, dtype},
     scalar::{Scalars, storage, wide},
 };
 use crate::{
@@ -85,7 +85,8 @@ impl Kernel<'_> {
     }
 
     /// The part of a tensor that plain loop indices reach: linalg wants a dimension that a loop alone indexes to have the loop's size.
-    fn narrowed(&self, t: Value, map: &[Ix], loops: &[Size]) -> Result<Value, String> {
+    fn narrowed(&self, input: &Input, loops: &[Size]) -> Result<Value, String> {
+        let (t, map) = (input.tensor, &input.at);
         let plain = |l: &Lin| {
             (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1).then(|| l.coef.iter().position(|c| *c == 1)).flatten()
         };
@@ -104,7 +105,7 @@ impl Kernel<'_> {
             sizes.push(match (c, d.known()) {
                 (Some(s), _) => *s,
                 (None, Some(n)) => Size::Static(n),
-                (None, None) => Size::Dynamic(self.dim(t, axis)?),
+                (None, None) => self.sizes.borrow_mut().size(input.value, axis)?,
             });
         }
         let element = t.ty().element().ok_or("is no tensor")?.dtype()?;
@@ -118,28 +119,28 @@ impl Kernel<'_> {
         )?;
         Ok(op.result(0))
     }
-    fn dim(&self, t: Value, axis: usize) -> Result<Value, String> {
-        let index = self.b.index(axis as i64)?;
-        Ok(self.b.generic("tensor.dim", &[t, index], &[Type::index(self.b.ctx)], &[], &mut [])?.result(0))
-    }
 
     /// A `linalg.generic`; results are its outputs' tensors.
     pub fn generic(&self, nest: Nest) -> Result<Vec<Value>, String> {
+        // Without iterations its outputs stay as they are; a slice of MLIR may not even start in a dimension of no elements.
+        if nest.sizes.iter().any(|s| s.known() == Some(0)) {
+            return Ok(nest.outs.iter().map(|(t, _)| *t).collect());
+        }
         let loops = nest.reduction.len();
         let mut inputs = Inputs::default();
         for (v, at) in &nest.reads {
             self.scan(*v, at, loops, &mut inputs)?;
         }
-        let read = inputs.list.iter().map(|(t, m)| self.narrowed(*t, m, &nest.sizes)).collect::<Result<Vec<_>, _>>()?;
+        let read = inputs.list.iter().map(|i| self.narrowed(i, &nest.sizes)).collect::<Result<Vec<_>, _>>()?;
         let single = |l: &Lin, d: usize| l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == d));
         let stated = |d: usize| {
-            inputs.list.iter().flat_map(|(_, m)| m).any(|l| l.lin().is_some_and(|l| single(l, d)))
+            inputs.list.iter().flat_map(|i| &i.at).any(|l| l.lin().is_some_and(|l| single(l, d)))
                 || nest.outs.iter().any(|(_, over)| over.contains(&d))
         };
         // A loop whose size no operand states gets an operand that does nothing else.
         let silent: Vec<usize> = (0..loops).filter(|d| !stated(*d)).collect();
         let mut operands = read;
-        let mut maps: Vec<String> = inputs.list.iter().map(|(_, m)| map_text(loops, m)).collect::<Result<_, _>>()?;
+        let mut maps: Vec<String> = inputs.list.iter().map(|i| map_text(loops, &i.at)).collect::<Result<_, _>>()?;
         if !silent.is_empty() {
             let sizes: Vec<Size> = silent.iter().map(|d| nest.sizes[*d]).collect();
             operands.push(self.empty(DType::I8, &sizes)?);

@@ -99,7 +99,8 @@ impl Facts {
         at_most(y, x).then(|| if great { x.clone() } else { y.clone() })
     }
 
-    fn bounds(&self, d: &Dim) -> Bounds {
+    /// The least and the greatest value of a size, as far as the ranges of symbols say.
+    pub fn bounds(&self, d: &Dim) -> Bounds {
         d.bounds(&|a| match a {
             Atom::Sym(name) => self.ranges.get(name).map_or((Some(0), None), |(min, max)| (Some(*min), *max)),
             _ => (None, None),
@@ -172,7 +173,7 @@ impl Facts {
     }
 }
 
-/// How much a size says: nothing, a size without a name, an expression over symbols, a number.
+/// How much a size says: nothing, a size without a name, an expression over symbols, a symbol, a number.
 fn rank(d: &Dim) -> u8 {
     fn named(d: &Dim) -> bool {
         d.atoms().iter().all(|a| match a {
@@ -183,7 +184,9 @@ fn rank(d: &Dim) -> u8 {
     }
     match d {
         Dim::Unknown => 0,
-        Dim::Known(_) => 3,
+        Dim::Known(_) => 4,
+        // A size of its own name is what others are compared with.
+        Dim::Expr(_) if d.atoms().into_iter().any(|a| matches!(a, Atom::Sym(_)) && *d == Dim::atom(Atom::clone(a))) => 3,
         Dim::Expr(_) if named(d) => 2,
         Dim::Expr(_) => 1,
     }

@@ -1,0 +1,42 @@
+// RUN: kiln-require-bounds
+
+// CASE: what_a_call_has_to_meet
+// CHECK: kiln.require le %0, %1 "kiln.slice takes a part of dimension 0 that has to fit"
+// CHECK-NOT: "kiln.gather
+func.func @f(%x: tensor<?x4xf32>, %y: tensor<?xf32>, %i: tensor<2xi64>) -> (tensor<?x4xf32>, tensor<2x?xf32>) {
+  %m = kiln.sym @m
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 4] : tensor<?x4xf32>
+  kiln.bind_shape %y, [%m] : tensor<?xf32>
+  %0 = kiln.slice %x offsets = [0, 0] sizes = [%m, 4] strides = [1, 1] : tensor<?x4xf32>
+  %1 = kiln.transpose %x permutation = [1, 0] : tensor<?x4xf32>
+  %2 = kiln.gather %1[%i] dims = [0] : tensor<4x?xf32>[tensor<2xi64>]
+  return %0, %2 : tensor<?x4xf32>, tensor<2x?xf32>
+}
+
+// -----
+// Two elements are read, so that there has to be one. As many as there are need none.
+// CASE: elements_of_nothing
+// NO-RUN: a random index is out of range
+// CHECK: "kiln.gather takes elements of dimension 0, which has to have some"
+// CHECK: "kiln.dynamic_slice takes a part of dimension 0 that has to fit"
+func.func @f(%x: tensor<?xf32>, %i: tensor<2xi64>, %all: tensor<?xi64>, %at: tensor<i64>) -> (tensor<2xf32>, tensor<?xf32>, tensor<3xf32>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n] : tensor<?xf32>
+  kiln.bind_shape %all, [%n] : tensor<?xi64>
+  %0 = kiln.gather %x[%i] dims = [0] : tensor<?xf32>[tensor<2xi64>]
+  %1 = kiln.gather %x[%all] dims = [0] : tensor<?xf32>[tensor<?xi64>]
+  %2 = kiln.dynamic_slice %x[%at : tensor<i64>] sizes = [3] : tensor<?xf32>
+  return %0, %1, %2 : tensor<2xf32>, tensor<?xf32>, tensor<3xf32>
+}
+
+// -----
+// Ranges decide: a window of two finds a place where there are two.
+// CASE: decided_by_ranges
+// CHECK-NOT: kiln.require
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = kiln.sym @n {min = 2 : i64}
+  kiln.bind_shape %x, [%n] : tensor<?xf32>
+  %0 = kiln.reduce_window max %x window = [3] strides = [1] pad = [0] x [0] dilation = [1] : tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
