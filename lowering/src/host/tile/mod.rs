@@ -21,6 +21,7 @@ mod lanes;
 mod loops;
 mod multiply;
 mod product;
+mod squares;
 mod tasks;
 mod transposed;
 
