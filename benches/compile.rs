@@ -39,7 +39,7 @@ fn parse(c: &Context, text: &str) -> Module {
 
 fn compile(c: &mut Criterion) {
     c.bench_function("context", |b| b.iter(Context::new));
-    let lower = pipeline_text(Level::Graph, Level::Prims).expect("a pipeline");
+    let lower = pipeline_text(Level::Graph, Level::Prims, None).expect("a pipeline");
     let pipelines = [
         ("kiln-refine-shapes", "builtin.module(kiln-refine-shapes)"),
         ("kiln-simplify", "builtin.module(kiln-simplify)"),

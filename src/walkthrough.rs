@@ -88,7 +88,7 @@ pub fn page() -> Result<String, String> {
     let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "walkthrough.mlir").map_err(|e| e.to_string())?;
     let mut at = Level::Graph;
     for (level, function, prose, lines) in LEVELS {
-        let text = pipeline_text(at, *level)?;
+        let text = pipeline_text(at, *level, None)?;
         run_pipeline(&module, &text, &RunOptions::default(), &|_, _, _| ()).map_err(|e| e.to_string())?;
         at = *level;
         let all = module.print(PrintOptions::default());

@@ -4,6 +4,7 @@ mod capture;
 mod compiled;
 mod composites;
 mod docs;
+mod gpu;
 mod host;
 mod interpreter;
 mod kiln_opt;

@@ -176,12 +176,12 @@ fn levels_only_go_forward() {
     );
     let e = run(&m, "builtin.module(kiln-verify-level)", &RunOptions::default()).expect_err("gelu is no prim").to_string();
     assert!(e.contains("'kiln.gelu' op is not an op of level prims"), "{e}");
-    let to = kiln_lowering::pipeline_text(Level::Graph, Level::Prims).expect("forward");
+    let to = kiln_lowering::pipeline_text(Level::Graph, Level::Prims, None).expect("forward");
     run(&m, &to, &RunOptions::default()).expect("lowers");
     assert_eq!(kiln_passes::pass::level_of(m.op()), Some(Level::Prims));
-    let e = kiln_lowering::pipeline_text(Level::Prims, Level::Graph).expect_err("backward");
+    let e = kiln_lowering::pipeline_text(Level::Prims, Level::Graph, None).expect_err("backward");
     assert!(e.contains("level graph comes before level prims"), "{e}");
-    assert_eq!(kiln_lowering::pipeline_text(Level::Prims, Level::Prims).as_deref(), Ok("builtin.module()"));
+    assert_eq!(kiln_lowering::pipeline_text(Level::Prims, Level::Prims, None).as_deref(), Ok("builtin.module()"));
 }
 
 fn resident_kib() -> usize {

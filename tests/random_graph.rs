@@ -525,7 +525,7 @@ fn refine_shapes_preserves() {
 
 #[test]
 fn the_pipeline_preserves() {
-    let text = kiln::lowering::pipeline_text(Level::Graph, Level::Prims).unwrap();
+    let text = kiln::lowering::pipeline_text(Level::Graph, Level::Prims, None).unwrap();
     let inner = text.trim_start_matches("builtin.module(").trim_end_matches(')').to_string();
     // There are only prims in these graphs, so that nothing is decomposed and every step is exact.
     preserves(&inner, Numerics::Exact);

@@ -1,5 +1,9 @@
 //! The pipeline table: which passes take the IR from each level to the next, and why there.
-use crate::host::{HOST_TO_LLVM, KERNEL_TO_LLVM};
+use crate::{
+    gpu::KERNEL_TO_NVVM,
+    host::{HOST_TO_LLVM, KERNEL_TO_LLVM},
+    target::{Chip, Target},
+};
 use kiln_dialects::rules::Level;
 
 /// What a pass of the pipeline runs on.
@@ -13,11 +17,35 @@ pub enum On {
     Host,
 }
 
+/// What a step is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// Every target.
+    All,
+    /// Processors.
+    Host,
+    /// NVIDIA GPUs.
+    Cuda,
+}
+
+impl For {
+    /// Whether a step is for this GPU, or for processors if it is none.
+    pub fn has(self, chip: Option<Chip>) -> bool {
+        match self {
+            For::All => true,
+            For::Host => chip.is_none(),
+            For::Cuda => chip.is_some(),
+        }
+    }
+}
+
 /// One pass of the pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The level that the module has before.
     pub from: Level,
+    /// The targets that it is for.
+    pub target: For,
     /// What it runs on.
     pub on: On,
     /// The pass with its options, as it stands in a textual pipeline.
@@ -27,7 +55,13 @@ pub struct Step {
 }
 
 const fn step(from: Level, on: On, pass: &'static str, why: &'static str) -> Step {
-    Step { from, on, pass, why }
+    Step { from, target: For::All, on, pass, why }
+}
+const fn host(from: Level, on: On, pass: &'static str, why: &'static str) -> Step {
+    Step { from, target: For::Host, on, pass, why }
+}
+const fn cuda(from: Level, on: On, pass: &'static str, why: &'static str) -> Step {
+    Step { from, target: For::Cuda, on, pass, why }
 }
 
 /// All steps in order. A level's steps run when the pipeline starts at it and goes on beyond it.
@@ -44,12 +78,14 @@ pub const STEPS: &[Step] = &[
     step(Level::Graph, On::Module, "symbol-dce", "globals that nothing reads any more need no memory"),
     step(Level::Graph, On::Module, "kiln-verify-level", "a composite that was left behind is found here"),
     step(Level::Prims, On::Module, "kiln-argument-order", "before the passes that move transposes and layouts about"),
-    step(
+    host(
         Level::Prims,
         On::Module,
         "kiln-decompose{keep=kernels}",
         "the host has a kernel for attention, of other composites for their parts",
     ),
+    cuda(Level::Prims, On::Module, "kiln-decompose{keep=none}", "no strategy of the GPU computes a composite yet"),
+    cuda(Level::Prims, On::Module, "kiln-expand-scans", "a scan has no kernel there; before fusion, which puts the parts into one"),
     step(Level::Prims, On::Module, "kiln-expose-padding", "padding is written once, by a kernel, not tested in a window loop"),
     step(Level::Prims, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim"),
     step(Level::Prims, On::Module, "kiln-hoist-reshapes", "over the sizes of what follows a matmul, that can be its epilogue"),
@@ -59,29 +95,38 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),
     step(Level::Prims, On::Module, "kiln-fold-scales", "sees channels where convolutions have them; before weights are packed"),
     step(Level::Prims, On::Module, "kiln-layout", "for the whole graph, and behind what would undo its transposes"),
-    step(Level::Prims, On::Module, "kiln-pack", "behind what would see through the movements of a packed weight"),
+    host(Level::Prims, On::Module, "kiln-pack", "behind what would see through the movements of a packed weight"),
     step(Level::Prims, On::Module, "cse", "a weight that several contractions read is packed once"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),
     step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
     step(Level::Prims, On::Module, "symbol-dce", "a weight that was only computed with at compile time is gone"),
     step(Level::Kernels, On::Module, "kiln-to-linalg", "what is computed, without how"),
-    step(Level::Kernels, On::Module, "kiln-in-place", "the host function plans memory by it, apart from the kernels' bodies"),
-    step(Level::Linalg, On::Kernels, "kiln-schedule", "strategy and sizes, before anything depends on them"),
-    step(Level::Scheduled, On::Kernels, "kiln-tile", "loops and vectors on memory, as the schedule says"),
+    host(Level::Kernels, On::Module, "kiln-in-place", "the host function plans memory by it, apart from the kernels' bodies"),
+    host(Level::Linalg, On::Kernels, "kiln-schedule", "strategy and sizes, before anything depends on them"),
+    cuda(Level::Linalg, On::Kernels, "kiln-gpu-schedule", "strategy and sizes, before anything depends on them"),
+    host(Level::Scheduled, On::Kernels, "kiln-tile", "loops and vectors on memory, as the schedule says"),
+    cuda(Level::Scheduled, On::Kernels, "kiln-gpu-tile", "what a thread does on memory, as the schedule says"),
     step(Level::Tiled, On::Kernels, "cse", "stages of a kernel compute the same addresses"),
     step(Level::Tiled, On::Kernels, "canonicalize", "tiles of one step are no loops"),
-    step(Level::Tiled, On::Kernels, "kiln-expand-math", "a call of the C library per element would cost more than the rest of a kernel"),
+    cuda(Level::Tiled, On::Kernels, "kiln-gpu-math", "before the general expansions, since the hardware has better ones of these"),
+    host(Level::Tiled, On::Kernels, "kiln-expand-math", "a call of the C library per element would cost more than the rest of a kernel"),
+    cuda(Level::Tiled, On::Kernels, "kiln-expand-math{keep=math.exp2}", "there is no library of functions; 2^x is an instruction"),
     step(Level::Tiled, On::Host, "kiln-plan", "lifetimes are final: no launch is added or moved any more"),
-    step(Level::Program, On::Host, "kiln-host-abi", "memory is planned, so that a launch is a call"),
+    host(Level::Program, On::Host, "kiln-host-abi", "memory is planned, so that a launch is a call"),
+    cuda(Level::Program, On::Host, "kiln-verify-level{level=target}", "the runtime launches kernels from what is planned"),
     step(Level::Target, On::Kernels, "kiln-kernel-abi", "a kernel's signature does not depend on how MLIR passes memrefs"),
-    step(Level::Target, On::Kernels, KERNEL_TO_LLVM, "upstream's conversions"),
-    step(Level::Target, On::Host, HOST_TO_LLVM, "control flow first, since regions of omp change their types with it"),
+    cuda(Level::Target, On::Kernels, "kiln-gpu-abi", "upstream's conversion would call a library for math"),
+    host(Level::Target, On::Kernels, KERNEL_TO_LLVM, "upstream's conversions"),
+    cuda(Level::Target, On::Kernels, KERNEL_TO_NVVM, "upstream's conversions"),
+    cuda(Level::Target, On::Kernels, "kiln-gpu-module", "all that could end the process in LLVM is refused here"),
+    cuda(Level::Target, On::Kernels, "gpu-module-to-binary{format=isa}", "PTX; the driver makes code for the card of it"),
+    host(Level::Target, On::Host, HOST_TO_LLVM, "control flow first, since regions of omp change their types with it"),
     step(Level::Target, On::Module, "kiln-verify-level{level=llvm}", "what no conversion took is found here"),
 ];
 
-/// The steps from one level to another.
-pub fn steps(from: Level, to: Level) -> Vec<Step> {
-    STEPS.iter().filter(|s| s.from >= from && s.from < to).copied().collect()
+/// The steps from one level to another, for a GPU or, without one, for processors.
+pub fn steps(from: Level, to: Level, chip: Option<Chip>) -> Vec<Step> {
+    STEPS.iter().filter(|s| s.from >= from && s.from < to && s.target.has(chip)).copied().collect()
 }
 
 /// Options of passes, by their flags.
@@ -95,12 +140,21 @@ fn with(step: &Step, options: &PassOptions) -> String {
 }
 
 /// The textual pipeline from one level to another; an error if it would go backwards.
-pub fn pipeline_text(from: Level, to: Level) -> Result<String, String> {
-    pipeline_text_with(from, to, &vec![])
+pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String, String> {
+    whole(from, to, chip, &chip.map_or(vec![], chip_options))
 }
 
-/// As [`pipeline_text`], with options for passes.
-pub fn pipeline_text_with(from: Level, to: Level, options: &PassOptions) -> Result<String, String> {
+/// As [`pipeline_text`], with what passes are told about this target.
+pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<String, String> {
+    whole(from, to, target.chip(), &target.pass_options())
+}
+
+/// What passes are told about a GPU.
+pub fn chip_options(chip: Chip) -> PassOptions {
+    vec![("kiln-gpu-module", format!("chip={}", chip.name()))]
+}
+
+fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String, String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()));
     }
@@ -109,11 +163,12 @@ pub fn pipeline_text_with(from: Level, to: Level, options: &PassOptions) -> Resu
         On::Kernels if !s.pass.starts_with("kiln-") => format!("builtin.module({})", s.pass),
         _ => with(s, options),
     };
-    Ok(format!("builtin.module({})", steps(from, to).iter().map(text).collect::<Vec<_>>().join(",")))
+    Ok(format!("builtin.module({})", steps(from, to, chip).iter().map(text).collect::<Vec<_>>().join(",")))
 }
 
 /// The pipeline of one part alone: of a module that holds one kernel, or of a module whose kernels are compiled elsewhere.
-pub fn part_text(on: On, from: Level, to: Level, options: &PassOptions) -> String {
-    let all: Vec<_> = steps(from, to).iter().filter(|s| s.on == on).map(|s| with(s, options)).collect();
+pub fn part_text(on: On, from: Level, to: Level, target: &Target) -> String {
+    let options = target.pass_options();
+    let all: Vec<_> = steps(from, to, target.chip()).iter().filter(|s| s.on == on).map(|s| with(s, &options)).collect();
     format!("builtin.module({})", all.join(","))
 }

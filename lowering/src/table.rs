@@ -1,5 +1,5 @@
 //! The pass table: one row a pass, those within a level and those between levels. Registration, help and docs/passes.md come from it.
-use crate::{host, to_kernels, to_linalg};
+use crate::{gpu, host, to_kernels, to_linalg};
 use kiln_passes::PassRow;
 use std::sync::OnceLock;
 
@@ -10,6 +10,11 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::fold_scales::FoldScales>(),
     PassRow::of::<to_kernels::freeze::Freeze>(),
     PassRow::of::<to_kernels::fuse::Fuse>(),
+    PassRow::of::<gpu::gpu_abi::GpuAbi>(),
+    PassRow::of::<gpu::gpu_math::GpuMath>(),
+    PassRow::of::<gpu::gpu_module::GpuModule>(),
+    PassRow::of::<gpu::gpu_schedule::GpuSchedule>(),
+    PassRow::of::<gpu::gpu_tile::GpuTile>(),
     PassRow::of::<host::host_abi::HostAbi>(),
     PassRow::of::<host::in_place::InPlace>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),

@@ -11,6 +11,7 @@ pub mod table;
 
 pub mod argument_order;
 pub mod decompose;
+pub mod expand_scans;
 pub mod hoist_reshapes;
 pub mod reciprocals;
 pub mod refine_shapes;

@@ -64,6 +64,9 @@ pub enum CallError {
     /// Not enough memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
+    /// The GPU or its driver. Results may have been written in part.
+    #[error(transparent)]
+    Cuda(#[from] crate::cuda::CudaError),
     /// No tile registers for a program that needs them.
     #[error(transparent)]
     Tiles(#[from] NoTiles),
@@ -71,6 +74,94 @@ pub enum CallError {
 
 pub(crate) fn tensor_error(what: &'static str, name: &str, reason: String) -> CallError {
     CallError::Tensor { what, name: name.into(), reason }
+}
+
+/// Whether a tensor has the dtype that the program takes.
+pub(crate) fn same_dtype(what: &'static str, have: &str, t: &Tensor) -> Result<(), CallError> {
+    match have == t.dtype {
+        true => Ok(()),
+        false => Err(tensor_error(what, &t.name, format!("is {have}, the program takes {}", t.dtype))),
+    }
+}
+
+impl Program {
+    /// The results of a call without inputs, in memory of their own.
+    pub(crate) fn results(&self, call: &mut dyn FnMut(&mut [ViewMut]) -> Result<(), CallError>) -> Result<Vec<Bytes>, CallError> {
+        let shapes = self.output_shapes(&[])?;
+        let mut buffers = vec![];
+        for (shape, t) in shapes.iter().zip(&self.outputs) {
+            let bytes = byte_size(&t.dtype).and_then(|width| product(shape, width));
+            buffers.push(Buffer::zeroed(bytes.ok_or_else(|| tensor_error("output", &t.name, "is of no known size".into()))?)?);
+        }
+        let mut outputs = vec![];
+        for ((buffer, shape), t) in buffers.iter_mut().zip(&shapes).zip(&self.outputs) {
+            outputs.push(ViewMut::new(&t.dtype, shape, buffer.bytes_mut())?);
+        }
+        call(&mut outputs)?;
+        Ok(buffers.into_iter().map(Bytes::owned).collect())
+    }
+    /// The inputs that a call copies first, since they do not lie in memory as the program reads them (see [`Tensor::order`]).
+    pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
+        let lies = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.lies(&t.order);
+        inputs.iter().zip(&self.inputs).enumerate().filter(|(_, pair)| !lies(*pair)).map(|(i, _)| i).collect()
+    }
+    /// The sizes of the results for inputs of these sizes.
+    pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
+        let (symbols, exprs) = self.sizes(inputs)?;
+        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0)) };
+        self.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
+    }
+
+    /// Values of symbols and expressions, after every size of every input has been compared with what the program takes.
+    pub(crate) fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {
+        let p = self;
+        if inputs.len() != p.inputs.len() {
+            return Err(CallError::Count { what: "inputs", want: p.inputs.len(), have: inputs.len() });
+        }
+        for (shape, t) in inputs.iter().zip(&p.inputs) {
+            if shape.len() != t.dims.len() {
+                let reason = format!("has {} dimensions, the program takes {}", shape.len(), t.dims.len());
+                return Err(tensor_error("input", &t.name, reason));
+            }
+        }
+        let mut symbols = Vec::with_capacity(p.symbols.len());
+        for s in &p.symbols {
+            let shape = inputs.get(s.input).and_then(|shape| shape.get(s.dim)).copied();
+            let value = shape.and_then(|n| i64::try_from(n).ok()).ok_or(CallError::Size(SizeError::Missing(Dim::Symbol(symbols.len()))))?;
+            if value < s.min || s.max.is_some_and(|max| value > max) || value % s.divisor.max(1) != 0 {
+                let max = s.max.map_or("any".to_string(), |m| m.to_string());
+                let multiples = if s.divisor > 1 { format!(", multiples of {}", s.divisor) } else { String::new() };
+                let range = format!("{} to {max}{multiples}", s.min);
+                let input = p.inputs[s.input].name.clone();
+                return Err(CallError::Range { symbol: s.name.clone(), dim: s.dim, input, value, range });
+            }
+            symbols.push(value);
+        }
+        let exprs = p.expr_values(&symbols)?;
+        for (shape, t) in inputs.iter().zip(&p.inputs) {
+            self.check("input", t, shape, &symbols, &exprs)?;
+        }
+        for c in &p.conditions {
+            let (lhs, rhs) = (c.lhs.value(&symbols, &exprs)?, c.rhs.value(&symbols, &exprs)?);
+            if !c.kind.holds(lhs, rhs) {
+                return Err(CallError::Condition { text: c.text.clone(), lhs, rhs });
+            }
+        }
+        Ok((symbols, exprs))
+    }
+
+    pub(crate) fn check(&self, what: &'static str, t: &Tensor, shape: &[usize], symbols: &[i64], exprs: &[i64]) -> Result<(), CallError> {
+        for (i, (have, want)) in shape.iter().zip(&t.dims).enumerate() {
+            let want = want.value(symbols, exprs)?;
+            if i64::try_from(*have) != Ok(want) {
+                return Err(tensor_error(what, &t.name, format!("has size {have} in dimension {i}, which is {want} here")));
+            }
+        }
+        if shape.len() == t.dims.len() {
+            return Ok(());
+        }
+        Err(tensor_error(what, &t.name, format!("has {} dimensions, which are {} here", shape.len(), t.dims.len())))
+    }
 }
 
 /// The memory of a global: an address, and what keeps it alive.
@@ -93,6 +184,11 @@ impl Bytes {
     /// A part of something that outlives this.
     pub fn part_of<T: Any + Send + Sync>(keep: Arc<T>, bytes: &[u8]) -> Bytes {
         Bytes { data: bytes.as_ptr(), len: bytes.len(), _keep: keep }
+    }
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes that live as long as what is kept.
+        if self.len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, self.len) } }
     }
     /// How many there are.
     pub fn len(&self) -> usize {
@@ -152,82 +248,17 @@ impl Loaded {
 
     /// Runs a program without inputs, such as [`Program::prepare`], into memory of its own.
     pub fn results(&self, threads: usize) -> Result<Vec<Bytes>, CallError> {
-        let shapes = self.output_shapes(&[])?;
-        let mut buffers = vec![];
-        for (shape, t) in shapes.iter().zip(&self.program.outputs) {
-            let bytes = byte_size(&t.dtype).and_then(|width| product(shape, width));
-            buffers.push(Buffer::zeroed(bytes.ok_or_else(|| tensor_error("output", &t.name, "is of no known size".into()))?)?);
-        }
-        let mut outputs = vec![];
-        for ((buffer, shape), t) in buffers.iter_mut().zip(&shapes).zip(&self.program.outputs) {
-            outputs.push(ViewMut::new(&t.dtype, shape, buffer.bytes_mut())?);
-        }
-        self.call(&[], &mut outputs, threads)?;
-        Ok(buffers.into_iter().map(Bytes::owned).collect())
+        self.program.results(&mut |outputs| self.call(&[], outputs, threads))
     }
 
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
-        let (symbols, exprs) = self.sizes(inputs)?;
-        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0)) };
-        self.program.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
-    }
-
-    /// Values of symbols and expressions, after every size of every input has been compared with what the program takes.
-    fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {
-        let p = &self.program;
-        if inputs.len() != p.inputs.len() {
-            return Err(CallError::Count { what: "inputs", want: p.inputs.len(), have: inputs.len() });
-        }
-        for (shape, t) in inputs.iter().zip(&p.inputs) {
-            if shape.len() != t.dims.len() {
-                let reason = format!("has {} dimensions, the program takes {}", shape.len(), t.dims.len());
-                return Err(tensor_error("input", &t.name, reason));
-            }
-        }
-        let mut symbols = Vec::with_capacity(p.symbols.len());
-        for s in &p.symbols {
-            let shape = inputs.get(s.input).and_then(|shape| shape.get(s.dim)).copied();
-            let value = shape.and_then(|n| i64::try_from(n).ok()).ok_or(CallError::Size(SizeError::Missing(Dim::Symbol(symbols.len()))))?;
-            if value < s.min || s.max.is_some_and(|max| value > max) || value % s.divisor.max(1) != 0 {
-                let max = s.max.map_or("any".to_string(), |m| m.to_string());
-                let multiples = if s.divisor > 1 { format!(", multiples of {}", s.divisor) } else { String::new() };
-                let range = format!("{} to {max}{multiples}", s.min);
-                let input = p.inputs[s.input].name.clone();
-                return Err(CallError::Range { symbol: s.name.clone(), dim: s.dim, input, value, range });
-            }
-            symbols.push(value);
-        }
-        let exprs = p.expr_values(&symbols)?;
-        for (shape, t) in inputs.iter().zip(&p.inputs) {
-            self.check("input", t, shape, &symbols, &exprs)?;
-        }
-        for c in &p.conditions {
-            let (lhs, rhs) = (c.lhs.value(&symbols, &exprs)?, c.rhs.value(&symbols, &exprs)?);
-            if !c.kind.holds(lhs, rhs) {
-                return Err(CallError::Condition { text: c.text.clone(), lhs, rhs });
-            }
-        }
-        Ok((symbols, exprs))
-    }
-
-    fn check(&self, what: &'static str, t: &Tensor, shape: &[usize], symbols: &[i64], exprs: &[i64]) -> Result<(), CallError> {
-        for (i, (have, want)) in shape.iter().zip(&t.dims).enumerate() {
-            let want = want.value(symbols, exprs)?;
-            if i64::try_from(*have) != Ok(want) {
-                return Err(tensor_error(what, &t.name, format!("has size {have} in dimension {i}, which is {want} here")));
-            }
-        }
-        if shape.len() == t.dims.len() {
-            return Ok(());
-        }
-        Err(tensor_error(what, &t.name, format!("has {} dimensions, which are {} here", shape.len(), t.dims.len())))
+        self.program.output_shapes(inputs)
     }
 
     /// The inputs that a call copies first, since they do not lie in memory as the program reads them (see [`Tensor::order`]).
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
-        let lies = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.lies(&t.order);
-        inputs.iter().zip(&self.program.inputs).enumerate().filter(|(_, pair)| !lies(*pair)).map(|(i, _)| i).collect()
+        self.program.copied(inputs)
     }
 
     /// Runs the program on at most `threads` threads of the pool. The inputs of [`Loaded::copied`] are copied first.
@@ -254,14 +285,10 @@ impl Loaded {
             many = inputs.iter().map(|v| v.shape).collect();
             &many
         };
-        let (symbols, exprs) = self.sizes(shapes)?;
+        let (symbols, exprs) = p.sizes(shapes)?;
         if outputs.len() != p.outputs.len() {
             return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
         }
-        let dtypes = |what, have: &str, t: &Tensor| match have == t.dtype {
-            true => Ok(()),
-            false => Err(tensor_error(what, &t.name, format!("is {have}, the program takes {}", t.dtype))),
-        };
         let mut copies = vec![];
         let (mut few, mut rest);
         let count = 2 + inputs.len() + outputs.len() + self.globals.len() + symbols.len();
@@ -278,7 +305,7 @@ impl Loaded {
             next += 1;
         };
         for (v, t) in inputs.iter().zip(&p.inputs) {
-            dtypes("input", v.dtype(), t)?;
+            same_dtype("input", v.dtype(), t)?;
             if v.lies(&t.order) {
                 push(v.data as u64);
             } else {
@@ -290,8 +317,8 @@ impl Loaded {
             }
         }
         for (v, t) in outputs.iter().zip(&p.outputs) {
-            dtypes("output", v.dtype(), t)?;
-            self.check("output", t, v.shape, &symbols, &exprs)?;
+            same_dtype("output", v.dtype(), t)?;
+            p.check("output", t, v.shape, &symbols, &exprs)?;
             push(v.data as u64);
         }
         self.globals.iter().for_each(|g| push(g.data as u64));

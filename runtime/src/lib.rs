@@ -6,6 +6,7 @@ pub mod amx;
 pub mod buffer;
 pub mod cache;
 pub mod call;
+pub mod cuda;
 pub mod interop;
 pub mod library;
 pub mod package;

@@ -1,6 +1,6 @@
 //! `.kpkg`: a program with its object code, and with its weights if asked, in one file.
 //!
-//! A zip archive of `manifest.json`, `objects/<name>.o` and `weights/<name>`, all stored as they are, so that objects and weights can be
+//! A zip archive of `manifest.json`, `objects/<name>.o` (of a program for a GPU, `objects/<name>.ptx`) and `weights/<name>`, all stored as they are, so that objects and weights can be
 //! mapped. Whoever can write a package decides what code runs: read only packages that you trust. Damaged ones are errors.
 use crate::program::{FORMAT, Program};
 use serde::{Deserialize, Serialize};
@@ -101,8 +101,9 @@ impl Package {
 
     fn write(&self, to: impl Write + Seek) -> Result<(), PackageError> {
         let mut files = BTreeMap::new();
+        let ending = if self.program.target.is_cuda() { "ptx" } else { "o" };
         for (name, bytes) in &self.objects {
-            files.insert(format!("objects/{}.o", checked(name)?), bytes);
+            files.insert(format!("objects/{}.{ending}", checked(name)?), bytes);
         }
         for (name, bytes) in &self.weights {
             files.insert(format!("weights/{}", checked(name)?), bytes);
@@ -143,9 +144,10 @@ impl Package {
         left -= manifest.len() as u64;
         let Manifest { program, mut files, .. } = manifest_of(&manifest)?;
         package.program = program;
+        let ending = if package.program.target.is_cuda() { ".ptx" } else { ".o" };
         let names: Vec<String> = zip.file_names().map(str::to_string).collect();
         for name in names.iter().filter(|n| *n != MANIFEST) {
-            let object = name.strip_prefix("objects/").and_then(|n| n.strip_suffix(".o"));
+            let object = name.strip_prefix("objects/").and_then(|n| n.strip_suffix(ending));
             let (short, is_object) = match (object, name.strip_prefix("weights/")) {
                 (Some(short), _) => (short, true),
                 (None, Some(short)) => (short, false),
@@ -286,7 +288,7 @@ mod tests {
             assert!(matches!(read(&bytes), Err(PackageError::Entry { .. })), "{name}");
         }
         let new = archive(&[(MANIFEST, &manifest(FORMAT + 1))], CompressionMethod::Stored);
-        assert!(read(&new).expect_err("another format").to_string().contains("format 2"));
+        assert!(read(&new).expect_err("another format").to_string().contains(&format!("reads format {FORMAT}")));
         assert!(matches!(read(&archive(&[(MANIFEST, b"{")], CompressionMethod::Stored)), Err(PackageError::Manifest(_))));
         assert!(read(&archive(&[], CompressionMethod::Stored)).is_err());
         assert!(read(&archive(&[(MANIFEST, &m)], CompressionMethod::Deflated)).is_err());

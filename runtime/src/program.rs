@@ -231,6 +231,36 @@ pub struct Kernel {
     pub flops: Option<Dim>,
     /// Whether it always runs on one thread.
     pub serial: bool,
+    /// How a GPU runs it; none on the host, where the entry does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
+}
+
+/// A launch of a GPU's kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The kernel's parameters in order.
+    pub args: Vec<Arg>,
+    /// Blocks; at least one is launched, and any number is right.
+    pub grid: Dim,
+    /// Threads of a block.
+    pub threads: u32,
+}
+
+/// One parameter of a GPU's kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arg {
+    /// The memory of an argument of the call.
+    Input(usize),
+    /// The memory of a result of the call.
+    Output(usize),
+    /// The memory of a global.
+    Global(usize),
+    /// Memory of the arena, at this offset in bytes.
+    Arena(Dim),
+    /// A size, as 64 bits.
+    Size(Dim),
 }
 
 /// Function names in the host object.
@@ -302,6 +332,13 @@ impl Global {
     /// The result of [`Program::prepare`] that it is, if it is packed.
     pub fn result(&self) -> Option<usize> {
         (self.role == Role::Packed).then(|| self.source.rsplit('#').next()?.parse().ok()).flatten()
+    }
+}
+
+impl Target {
+    /// Whether it is an NVIDIA GPU; `cpu` is its chip then.
+    pub fn is_cuda(&self) -> bool {
+        self.arch == "cuda"
     }
 }
 

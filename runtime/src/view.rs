@@ -84,6 +84,17 @@ impl<'a> View<'a> {
             }
         }
     }
+    /// The elements' bytes with the dimensions in this order, in `copy` where they do not lie so.
+    pub(crate) fn bytes<'b>(&'b self, order: &[usize], copy: &'b mut Buffer) -> Result<&'b [u8], CallError> {
+        let width = byte_size(self.dtype).unwrap_or(1);
+        if !self.lies(order) {
+            *copy = self.gathered(width, order)?;
+            return Ok(copy.bytes());
+        }
+        let count = product(self.shape, width).unwrap_or(0);
+        // SAFETY: the maker of the view promised that every element is there.
+        Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, count) } })
+    }
     /// A copy of the elements with the dimensions in this order, the outermost first; in row-major order if it is empty.
     pub(crate) fn gathered(&self, width: usize, order: &[usize]) -> Result<Buffer, CallError> {
         let count: usize = self.shape.iter().product();
@@ -126,6 +137,12 @@ impl<'a> ViewMut<'a> {
     pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<ViewMut<'a>, CallError> {
         check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("output", "", e))?;
         Ok(ViewMut { data: bytes.as_mut_ptr(), dtype, shape, _bytes: PhantomData })
+    }
+    /// The bytes to write.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let count = byte_size(self.dtype).and_then(|width| product(self.shape, width)).unwrap_or(0);
+        // SAFETY: made from that many bytes, borrowed mutably for as long as this lives.
+        if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data, count) } }
     }
 }
 

@@ -15,9 +15,9 @@ pub struct Compile {
 
 impl Compile {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let exe = load(&self.model)?.compile_with(&self.common.options()?, &progress())?;
-        exe.package().save(&self.output).map_err(Error::from)?;
-        println!("{}: {} kernels, {} objects", self.output.display(), exe.program().kernels.len(), exe.package().objects.len());
+        let (package, _) = load(&self.model)?.build(&self.common.options()?, &progress())?;
+        package.save(&self.output).map_err(Error::from)?;
+        println!("{}: {} kernels, {} objects", self.output.display(), package.program.kernels.len(), package.objects.len());
         Ok(Exit::Done)
     }
 }

@@ -16,8 +16,8 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let exe = load(&self.model)?.compile_with(&self.common.options()?, &progress())?;
-        let p = exe.program();
+        let (package, _) = load(&self.model)?.build(&self.common.options()?, &progress())?;
+        let p = &package.program;
         for (i, k) in p.kernels.iter().enumerate() {
             println!("{i:>4}  {:<40} {:<10} {}", k.name, k.kind, k.ops.join(" "));
             k.not_fused.iter().for_each(|why| println!("      not fused: {why}"));

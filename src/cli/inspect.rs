@@ -2,9 +2,12 @@
 use super::{File, Stop};
 use crate::{
     Exit,
-    lowering::host::llvm::{Target, version},
+    lowering::{
+        Chip,
+        host::llvm::{Target, version},
+    },
     model::{CachePolicy, Options},
-    runtime::{Package, Store, program::Dim},
+    runtime::{Package, Store, cuda, program::Dim},
 };
 
 #[derive(clap::Args)]
@@ -63,6 +66,18 @@ impl Doctor {
         match Target::host() {
             Ok(t) => println!("processor: {} {}, {} threads", t.arch, t.cpu, options.threads),
             Err(e) => println!("processor: {e}"),
+        }
+        match (cuda::driver_version(), cuda::cards()) {
+            (Ok(driver), Ok(cards)) => {
+                println!("NVIDIA driver: CUDA {}.{}, {} GPUs", driver / 1000, driver % 1000 / 10, cards.len());
+                for c in cards {
+                    let (major, minor) = c.capability;
+                    let chip =
+                        Chip::of_capability(major, minor).map_or("older than kiln compiles for".into(), |c| format!("cuda:{}", c.name()));
+                    println!("cuda:{}: {}, compute capability {major}.{minor} ({chip}), {} MiB", c.index, c.name, c.memory >> 20);
+                }
+            }
+            (Err(e), _) | (_, Err(e)) => println!("NVIDIA GPUs: {e}"),
         }
         match &options.cache {
             CachePolicy::Off => println!("cache: off"),

@@ -10,7 +10,7 @@ mod run;
 
 use crate::{
     Error, Exit,
-    model::{CachePolicy, Options},
+    model::{CachePolicy, Options, Place},
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -54,11 +54,11 @@ struct Common {
     /// Threads that compile [default: all processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
-    /// Where to run: only `cpu` so far
-    #[arg(long, default_value = "cpu", value_parser = ["cpu"])]
+    /// Where to run: cpu, cuda (the first NVIDIA GPU) or cuda:N
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     device: String,
-    /// The processor to compile for, such as x86_64:haswell [default: this one]
-    #[arg(long, value_name = "CPU")]
+    /// What to compile for, such as x86_64:haswell or cuda:sm_90a [default: the device]
+    #[arg(long, value_name = "TARGET")]
     target: Option<String>,
     /// The function to compile
     #[arg(long, default_value = "main", value_name = "NAME")]
@@ -95,6 +95,7 @@ impl Common {
         let mut options = Options::from_env().map_err(Stop::usage)?;
         options.function = self.function.clone();
         options.target = self.target.clone();
+        options.device = Place::parse(&self.device).map_err(Stop::usage)?;
         if let Some(n) = self.threads {
             options.threads = n.into();
         }

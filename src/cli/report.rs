@@ -120,9 +120,11 @@ impl RunReport<'_> {
         };
         let _ = writeln!(t, "first result after {}; memory between kernels {}", ms(self.first), scaled(self.exe.arena_bytes() as i64, "B"));
         let (least, most) = (self.times[0], self.times[self.times.len() - 1]);
-        let threads = self.options.threads;
-        let _ =
-            writeln!(t, "median of {} calls {} ({} to {}), {threads} threads", self.times.len(), ms(self.median()), ms(least), ms(most));
+        let place = match self.exe.card() {
+            Some(card) => format!("kernels alone, on {}", card.name),
+            None => format!("{} threads", self.options.threads),
+        };
+        let _ = writeln!(t, "median of {} calls {} ({} to {}), {place}", self.times.len(), ms(self.median()), ms(least), ms(most));
         for (i, c) in self.checks {
             let _ = match c {
                 Ok(c) => writeln!(t, "output_{i}: {c}"),
@@ -159,7 +161,7 @@ impl RunReport<'_> {
             "name": p.name, "launches": p.kernels.len(), "kernels": self.rows().iter().map(kernel).collect::<Vec<_>>(),
             "compile": compile, "capture_us": us(times.capture), "link_us": us(times.link), "weights_us": us(times.weights),
             "total_us": us(times.total), "first_result_us": us(self.first), "arena_bytes": self.exe.arena_bytes(),
-            "threads": self.options.threads, "median_us": us(self.median()), "calls": self.times.len(),
+            "threads": self.options.threads, "card": self.exe.card().map(|c| c.name.as_str()), "median_us": us(self.median()), "calls": self.times.len(),
             "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
         });
         format!("{}\n", serde_json::to_string_pretty(&all).unwrap_or_default())

@@ -44,12 +44,7 @@ impl Run {
         let mut outputs = exe.memory(&inputs)?;
         exe.call_data(&inputs, &mut outputs)?;
         let first = start.elapsed();
-        let mut times = vec![];
-        for _ in 0..self.repeat {
-            let start = Instant::now();
-            exe.call_data(&inputs, &mut outputs)?;
-            times.push(start.elapsed());
-        }
+        let mut times = exe.measure(&inputs, &mut outputs, self.repeat as usize)?;
         times.sort_unstable();
         let launches = profile(&exe, &inputs, &mut outputs)?;
         let results = outputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>().map_err(Stop::usage)?;

@@ -3,11 +3,8 @@ use crate::{
     Exit,
     capture::CaptureError,
     dialects::ir::ParseError,
-    lowering::{
-        PassError,
-        host::{compile::CompileError, llvm::JitError},
-    },
-    runtime::{CallError, package::PackageError},
+    lowering::{PassError, compile::CompileError, host::llvm::JitError},
+    runtime::{CallError, cuda::CudaError, package::PackageError},
 };
 
 /// An error of the library.
@@ -45,6 +42,9 @@ pub enum Error {
     /// A weight is missing or not what the program takes.
     #[error("{0}")]
     Weight(String),
+    /// The GPU or its driver.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
     /// The call was refused.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -66,9 +66,10 @@ impl Error {
     pub fn exit(&self) -> Exit {
         match self {
             Error::Capture(CaptureError::Unsupported(_)) => Exit::Unsupported,
+            Error::Compile(CompileError::Unsupported(_)) => Exit::Unsupported,
             Error::Compile(e) if compile_text(e).contains("has no compiled form yet") => Exit::Unsupported,
             Error::Compile(_) | Error::Jit(_) => Exit::Failed,
-            Error::Call(CallError::Memory(_)) => Exit::Device,
+            Error::Call(CallError::Memory(_) | CallError::Cuda(_)) | Error::Cuda(_) => Exit::Device,
             _ => Exit::Usage,
         }
     }

@@ -1,5 +1,6 @@
 //! A model from a file to a call: `kiln::load("m.pt2")?.compile(&options)?.call(…)`.
 mod data;
+mod engine;
 mod error;
 mod options;
 mod order;
@@ -7,7 +8,7 @@ mod weights;
 
 pub use data::Data;
 pub use error::Error;
-pub use options::{CachePolicy, Options};
+pub use options::{CachePolicy, Options, Place};
 
 use crate::{
     capture::pt2,
@@ -15,17 +16,17 @@ use crate::{
         ir::{Context, Diagnostic, Module},
         value::{DType, Tensor},
     },
-    lowering::host::{
+    lowering::{
+        Chip, Target,
         compile::{CompileOptions, CompileReport, compile},
-        llvm::{Jit, Target, library_symbols, version},
+        host::llvm::version,
     },
-    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut, profile::Profile, program::Tensor as Spec},
+    runtime::{self, CallError, Package, Program, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
 };
+use engine::Engine;
 use sha2::{Digest, Sha256};
 use std::{
-    ffi::c_void,
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -74,7 +75,7 @@ pub struct Times {
 
 /// A compiled model, ready to be called from any thread.
 pub struct Executable {
-    loaded: Loaded,
+    engine: Engine,
     package: Package,
     threads: usize,
     times: Times,
@@ -102,10 +103,13 @@ impl Model {
     /// As [`Model::compile`]; `progress` is told how many of how many kernels are done.
     pub fn compile_with(&self, options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Executable, Error> {
         let start = Instant::now();
-        let target = match &options.target {
-            Some(text) => Target::parse(text).map_err(Error::Target)?,
-            None => Target::host().map_err(Error::Target)?,
-        };
+        let (package, times) = self.build(options, progress)?;
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        Executable::link(package, folder, options, times, start)
+    }
+
+    /// The compiled program, or what the cache has of it. It need not be for this machine.
+    pub fn build(&self, options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<(Package, Times), Error> {
         let mut times = Times::default();
         let store = match &options.cache {
             CachePolicy::Off => None,
@@ -114,10 +118,9 @@ impl Model {
         };
         let package = match &self.kind {
             Kind::Package(p) => Package::clone(p),
-            _ => self.package(options, target, store.as_ref(), progress, &mut times)?,
+            _ => self.package(options, target(options)?, store.as_ref(), progress, &mut times)?,
         };
-        let folder = self.path.parent().unwrap_or(Path::new(""));
-        Executable::link(package, folder, options, times, start)
+        Ok((package, times))
     }
 
     fn package(
@@ -174,20 +177,19 @@ impl Model {
 /// Names the compiler's own sources (`build.rs`), so that a cache never mixes compilers.
 const BUILD: &str = env!("KILN_BUILD");
 
-/// A program with its linked code.
-fn join(program: &Program, jit: &Arc<Jit>, globals: Vec<Bytes>) -> Result<Loaded, Error> {
-    let entry = jit.lookup(&program.entry.main)?;
-    // SAFETY: the entry's signature is the host ABI's; the linker goes into the loaded program, so that the code lives as long as it does.
-    Ok(unsafe {
-        let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
-        Loaded::new(program.clone(), entry, Box::new(jit.clone()), globals)?
-    })
-}
-
-/// Runs what is computed once from the weights. Files that only this reads are closed behind it.
-fn prepared(program: &Program, package: &Package, folder: &Path, jit: &Arc<Jit>, threads: usize) -> Result<Vec<Bytes>, Error> {
-    let loaded = join(program, jit, weights::load(program, &[], package, folder)?)?;
-    Ok(loaded.results(threads)?)
+/// What is compiled for: what the options say, or what the device is.
+fn target(options: &Options) -> Result<Target, Error> {
+    match (&options.target, options.device) {
+        (Some(text), _) => Target::parse(text).map_err(Error::Target),
+        (None, Place::Host) => Target::parse("native").map_err(Error::Target),
+        (None, Place::Cuda(index)) => {
+            let device = cuda::Device::cuda(index)?;
+            let (card, (major, minor)) = (device.card(), device.card().capability);
+            let chip = Chip::of_capability(major, minor);
+            chip.map(Target::Cuda)
+                .ok_or_else(|| Error::Target(format!("{} has compute capability {major}.{minor}; 8.0 is the least", card.name)))
+        }
+    }
 }
 
 fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {
@@ -198,28 +200,13 @@ fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a
 
 impl Executable {
     fn link(package: Package, folder: &Path, options: &Options, mut times: Times, start: Instant) -> Result<Executable, Error> {
-        let linking = Instant::now();
-        let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
-        let jit = Jit::new(&symbols)?;
-        package.objects.values().try_for_each(|o| jit.add_object(o))?;
-        jit.lookup(&package.program.entry.main)?;
-        times.link = linking.elapsed();
-        let finding = Instant::now();
-        let jit = Arc::new(jit);
-        Pool::configure(options.threads);
-        let packed = match &package.program.prepare {
-            Some(prepare) => prepared(prepare, &package, folder, &jit, options.threads)?,
-            None => vec![],
-        };
-        let globals = weights::load(&package.program, &packed, &package, folder)?;
-        times.weights = finding.elapsed();
-        let loaded = join(&package.program, &jit, globals)?;
+        let engine = Engine::link(&package, folder, options, &mut times)?;
         times.total = start.elapsed();
-        Ok(Executable { loaded, package, threads: options.threads, times })
+        Ok(Executable { engine, package, threads: options.threads, times })
     }
     /// What was compiled.
     pub fn program(&self) -> &Program {
-        self.loaded.program()
+        self.engine.program()
     }
     /// The program with its objects, to be saved.
     pub fn package(&self) -> &Package {
@@ -231,11 +218,11 @@ impl Executable {
     }
     /// Bytes of memory that calls keep between kernels.
     pub fn arena_bytes(&self) -> usize {
-        self.loaded.arena_bytes()
+        self.engine.arena_bytes()
     }
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
-        self.loaded.output_shapes(inputs)
+        self.program().output_shapes(inputs)
     }
     /// Memory for the results of these inputs, full of bytes that no result has, so that what is not written shows.
     pub fn memory(&self, inputs: &[Data]) -> Result<Vec<Data>, Error> {
@@ -249,12 +236,21 @@ impl Executable {
     /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], a barrier behind it included.
     pub fn profile(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Profile, CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
-        self.loaded.profile(&inputs, &mut outputs, self.threads)
+        self.engine.profile(&inputs, &mut outputs, self.threads)
     }
     /// As [`Executable::call`], on tensors that own their bytes.
     pub fn call_data(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<(), CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.call(&inputs, &mut outputs)
+    }
+    /// As [`Executable::call_data`], so many times; says how long each took: on a GPU its kernels alone by its own clock, else all of it.
+    pub fn measure(&self, inputs: &[Data], outputs: &mut [Data], rounds: usize) -> Result<Vec<Duration>, CallError> {
+        let (inputs, mut outputs) = views(inputs, outputs)?;
+        self.engine.measure(&inputs, &mut outputs, self.threads, rounds)
+    }
+    /// The GPU that it runs on, if it is one.
+    pub fn card(&self) -> Option<&cuda::Card> {
+        self.engine.card()
     }
     /// Runs the program on values; for tests and tools, since values are copied both ways.
     pub fn call_values(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
@@ -265,10 +261,10 @@ impl Executable {
     }
     /// The inputs that a call copies first, since they do not lie as the program reads them; [`Options::orders`] says how they do.
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
-        self.loaded.copied(inputs)
+        self.program().copied(inputs)
     }
     /// Runs the program; results are written to `outputs`.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
-        self.loaded.call(inputs, outputs, self.threads)
+        self.engine.call(inputs, outputs, self.threads)
     }
 }

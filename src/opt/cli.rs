@@ -29,7 +29,7 @@ pub struct Cli {
     /// The level to go to
     #[arg(long, value_name = "LEVEL", conflicts_with = "pass_pipeline", help_heading = "What runs")]
     pub to: Option<String>,
-    /// What to compile for, kept in kiln.target
+    /// What to compile for, kept in kiln.target: host, or cuda:sm_80, cuda:sm_86, cuda:sm_89, cuda:sm_90a
     #[arg(long, value_name = "TARGET", help_heading = "What runs")]
     pub target: Option<String>,
     /// Take the pipeline from a reproducer

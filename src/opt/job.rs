@@ -17,7 +17,7 @@ use crate::{
         rules::{LEVELS, Level},
     },
     lowering::{
-        self, PassError, RunOptions,
+        self, Chip, PassError, RunOptions,
         manager::{self, Moment, split_reproducer},
         run_pipeline, table,
     },
@@ -25,8 +25,15 @@ use crate::{
 };
 use std::{path::Path, time::Instant};
 
-/// Targets that exist.
-const TARGETS: &[&str] = &["host"];
+/// The names of targets.
+fn targets() -> Vec<String> {
+    std::iter::once("host".to_string()).chain(Chip::ALL.iter().map(|c| format!("cuda:{}", c.name()))).collect()
+}
+
+/// The GPU that a target's name says; none for processors.
+fn chip(target: &str) -> Option<Chip> {
+    Chip::ALL.into_iter().find(|c| target.strip_prefix("cuda:") == Some(c.name()))
+}
 
 /// What to do on what.
 #[derive(Clone, Copy)]
@@ -58,9 +65,10 @@ impl From<OptError> for Stop {
 /// Does the job; output is written when all of it is there.
 pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
     let cli = job.cli;
-    if let Some(t) = cli.target.as_ref().filter(|t| !TARGETS.contains(&t.as_str())) {
-        let hint = names::hint(t, TARGETS.iter().copied());
-        return Err(OptError::usage(format!("there is no target '{t}'{hint} (targets: {})", TARGETS.join(", "))));
+    let targets = targets();
+    if let Some(t) = cli.target.as_ref().filter(|t| !targets.contains(t)) {
+        let hint = names::hint(t, targets.iter().map(String::as_str));
+        return Err(OptError::usage(format!("there is no target '{t}'{hint} (targets: {})", targets.join(", "))));
     }
     for row in table::passes().iter().filter(|p| p.required && cli.disable_pass.iter().any(|d| d == p.flag)) {
         console.err(format!("warning: {} is required; without it later passes may fail\n", row.flag).as_bytes());
@@ -220,7 +228,8 @@ fn pipeline(cli: &Cli, ctx: Ctx, module: &Module, stored: Option<String>) -> Res
             return Err(OptError::usage(format!("--from={} is given, but the module is on level {}", from.name(), has.name())));
         }
         module.op().set_attr("kiln.level", Attr::string(ctx, from.name()));
-        return lowering::pipeline_text(from, to).map(Some).map_err(OptError::usage);
+        let target = cli.target.clone().or_else(|| module.op().attr("kiln.target").and_then(Attr::as_string)).unwrap_or_default();
+        return lowering::pipeline_text(from, to, chip(&target)).map(Some).map_err(OptError::usage);
     }
     if cli.passes.is_empty() {
         return Ok(None);

@@ -80,6 +80,6 @@ pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> V
 
 /// Takes the module from `graph` to `prims`.
 pub fn lower(captured: &Captured) {
-    let pipeline = pipeline_text(Level::Graph, Level::Prims).expect("a pipeline");
+    let pipeline = pipeline_text(Level::Graph, Level::Prims, None).expect("a pipeline");
     run_pipeline(&captured.module, &pipeline, &Default::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{pipeline}: {e}"));
 }

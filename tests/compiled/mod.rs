@@ -7,11 +7,9 @@ mod turns;
 use kiln::{
     dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},
     lowering::{
-        PassError,
-        host::{
-            compile::{CompileError, CompileOptions, compile},
-            llvm::{Jit, Target, library_symbols},
-        },
+        PassError, Target,
+        compile::{CompileError, CompileOptions, compile},
+        host::llvm::{Jit, library_symbols},
     },
     runtime::{self, Buffer, Bytes, Loaded, Pool, Program, View, ViewMut},
 };

@@ -3,6 +3,7 @@ use super::*;
 use crate::support::{functions, inputs, relative_error, run};
 use kiln::{
     dialects::{interp::Mode, ir::Context},
+    lowering::host::llvm::Target as Processor,
     tolerance,
 };
 use std::fmt::Write;
@@ -46,7 +47,7 @@ fn check(text: &str, target: &Target, strategy: &str, packs: &[i64]) -> Result<(
     let rounded = &run(&module, func, Mode::Rounded, &given).map_err(|e| e.to_string())?[0];
     let options = target.pass_options();
     let lower = |from, to| {
-        let text = kiln::lowering::pipeline_text_with(from, to, &options)?;
+        let text = kiln::lowering::pipeline_text_for(from, to, target)?;
         kiln::lowering::run_pipeline(&module, &text, &Default::default(), &|_, _, _| ()).map(drop).map_err(|e| e.to_string())
     };
     use kiln::dialects::rules::Level;
@@ -119,18 +120,18 @@ fn bf16_is_widened_where_nothing_multiplies_it() {
 
 #[test]
 fn pairs_of_bf16_as_interpreted() {
-    let mut target = Target::host().expect("this machine");
+    let mut target = Processor::host().expect("this machine");
     target.features.push_str(",-amx-bf16");
     if target.bf16() == "dot" {
-        all("dot", "bf16", &target, FEW);
+        all("dot", "bf16", &Target::Host(target), FEW);
     }
 }
 
 #[test]
 fn tiles_of_bf16_as_interpreted() {
-    let target = Target::host().expect("this machine");
+    let target = Processor::host().expect("this machine");
     if target.bf16() == "amx" {
-        all("amx", "bf16", &target, FEW);
+        all("amx", "bf16", &Target::Host(target), FEW);
     }
 }
 

@@ -55,7 +55,7 @@ fn mistakes_are_answered_with_the_nearest_name() {
         ),
         ("did you mean 'cse'?", &["--disable-pass=cs"]),
         ("did you mean 'canonicalize'?", &["--mlir-print-ir-after=canonicalze"]),
-        ("there is no target 'cuda:sm_90a' (targets: host)", &["--target=cuda:sm_90a"]),
+        ("there is no target 'cuda:sm_91'; did you mean", &["--target=cuda:sm_91"]),
         ("--pass-pipeline and --cse both say what runs", &["--pass-pipeline=builtin.module()", "--cse"]),
         ("does not parse", &["--pass-pipeline=builtin.module("]),
     ];

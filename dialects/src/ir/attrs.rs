@@ -198,6 +198,10 @@ impl Attr {
     pub fn as_symbol(self) -> Option<String> {
         unsafe { mlirAttributeIsAFlatSymbolRef(self.0).then(|| text(mlirFlatSymbolRefAttrGetValue(self.0))) }
     }
+    /// The bytes of a `#gpu.object`.
+    pub fn as_gpu_object(self) -> Option<Vec<u8>> {
+        unsafe { mlirAttributeIsAGPUObjectAttr(self.0).then(|| bytes(mlirGPUObjectAttrGetObject(self.0)).to_vec()) }
+    }
     /// The type of a type attribute.
     pub fn as_type(self) -> Option<Type> {
         unsafe { mlirAttributeIsAType(self.0).then(|| Type(mlirTypeAttrGetValue(self.0))) }

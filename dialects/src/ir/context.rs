@@ -66,6 +66,10 @@ impl Ctx {
     pub(crate) fn raw(self) -> MlirContext {
         MlirContext { ptr: self.0 }
     }
+    /// Makes every dialect that translates to LLVM IR able to; code generation by a pass needs it.
+    pub fn register_translations(self) {
+        unsafe { mlirRegisterAllLLVMTranslations(self.raw()) }
+    }
     /// Whether ops of unknown dialects parse.
     pub fn allow_unregistered(self, on: bool) {
         unsafe { mlirContextSetAllowUnregisteredDialects(self.raw(), on) }

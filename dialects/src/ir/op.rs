@@ -108,6 +108,10 @@ impl Op {
     pub fn set_attr(self, name: &str, a: Attr) {
         unsafe { mlirOperationSetAttributeByName(self.raw(), sref(name), a.0) }
     }
+    /// Takes an attribute away.
+    pub fn remove_attr(self, name: &str) {
+        unsafe { mlirOperationRemoveAttributeByName(self.raw(), sref(name)) };
+    }
     /// All attributes, inherent ones included.
     pub fn attrs(self) -> Vec<(String, Attr)> {
         unsafe {

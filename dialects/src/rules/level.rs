@@ -41,7 +41,8 @@ pub const GRAPH_LEVELS: &[Level] = &[Level::Graph, Level::Prims];
 
 /// Dialects of a kernel between `linalg` and the conversion to llvm.
 const KERNEL: &[&str] = &["builtin", "func", "arith", "math", "tensor", "linalg", "affine"];
-const CODE: &[&str] = &["builtin", "func", "arith", "math", "affine", "scf", "cf", "memref", "vector", "ub", "index", "x86vector", "amx"];
+const CODE: &[&str] =
+    &["builtin", "func", "arith", "math", "affine", "scf", "cf", "memref", "vector", "ub", "index", "x86vector", "amx", "gpu"];
 
 impl Level {
     /// The name in `kiln.level` and on the command line.
@@ -68,8 +69,8 @@ impl Level {
             Level::Scheduled => "the same with #kiln.schedule on each kernel: strategy and tile sizes",
             Level::Tiled => "each kernel as scf loops around vectors on memrefs",
             Level::Program => "the host function with its arena planned: offsets, lifetimes, in-place reuse",
-            Level::Target => "the host function as omp regions of calls; kernels take bare pointers",
-            Level::Llvm => "the llvm dialect",
+            Level::Target => "the host function as omp regions of calls, of a GPU's program as it was planned; kernels take bare pointers",
+            Level::Llvm => "the llvm dialect; of a GPU's program, kernels as PTX",
         }
     }
     /// The level of that name.
@@ -84,7 +85,8 @@ impl Level {
             Level::Prims => !kind.is_launch() && (!kind.is_composite() || kind.has_strategy()),
             Level::Kernels => !kind.is_composite() || kind.has_strategy(),
             Level::Linalg | Level::Scheduled | Level::Tiled | Level::Program => kind.is_host_structure(),
-            Level::Target | Level::Llvm => false,
+            // The runtime launches a GPU's kernels from plain data, so that its host function stays as it was planned.
+            Level::Target | Level::Llvm => kind.is_host_structure() && for_gpu(op),
         }
     }
     fn allows_foreign(self, op: Op) -> bool {
@@ -97,10 +99,24 @@ impl Level {
             Level::Kernels => ["builtin", "func", "arith"].contains(&dialect) || name == "tensor.empty",
             Level::Linalg | Level::Scheduled => KERNEL.contains(&dialect),
             Level::Tiled | Level::Program => CODE.contains(&dialect) || dialect == "tensor",
-            Level::Target => CODE.contains(&dialect) || ["omp", "llvm"].contains(&dialect),
-            Level::Llvm => ["builtin", "llvm", "omp"].contains(&dialect),
+            Level::Target => CODE.contains(&dialect) || ["omp", "llvm", "nvvm"].contains(&dialect) || (dialect == "tensor" && for_gpu(op)),
+            Level::Llvm => {
+                ["builtin", "llvm", "omp"].contains(&dialect) || (["gpu", "func", "arith", "nvvm"].contains(&dialect) && for_gpu(op))
+            }
         }
     }
+}
+
+/// Whether the op's module is for a GPU.
+fn for_gpu(op: Op) -> bool {
+    let mut at = Some(op);
+    while let Some(o) = at {
+        if let Some(target) = o.attr("kiln.target").and_then(|a| a.as_string()) {
+            return target.starts_with("cuda:");
+        }
+        at = o.parent();
+    }
+    false
 }
 
 impl OpKind {

@@ -218,6 +218,17 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             want(known, || format!("needs #kiln.schedule<\"strategy\", {{...}}> as kiln.schedule, has {value}"))?;
             return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.schedule, which belongs on a kernel's function".into());
         }
+        "kiln.grid" | "kiln.threads" => {
+            let fits = if name == "kiln.grid" {
+                value.as_affine_map().is_some_and(|(dims, results)| dims == 0 && results.len() == 1)
+            } else {
+                value.as_i64().is_some_and(|n| (1..=1024).contains(&n))
+            };
+            want(fits, || {
+                format!("needs a map of symbols to one number as kiln.grid and 1 to 1024 as kiln.threads, has {name} = {value}")
+            })?;
+            return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
+        }
         "kiln.stored" => {
             want(value.is_unit(), || "has kiln.stored, which has no value".into())?;
             return want(op.result_count() == 1, || "has kiln.stored, which belongs on an op with one result".into());

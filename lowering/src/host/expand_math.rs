@@ -12,7 +12,7 @@
 //! after:   %n = … x / ln 2 rounded; %p = math.fma …; %y = arith.mulf %p, 2^n
 //! ```
 mod double;
-mod emit;
+pub(crate) mod emit;
 mod exp;
 mod log;
 mod pow;
@@ -28,7 +28,7 @@ use kiln_passes::{Failure, Numerics, Pass};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct ExpandMath {
-        /// Names of math ops that stay as they are
+        /// Names of math ops that stay as they are; those of f64 never do
         pub keep: Vec<String> = vec![],
     }
 }
@@ -66,7 +66,8 @@ impl Pass for ExpandMath {
     const DIALECTS: &'static [&'static str] = &["math", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let expandable = |o: &Op| ACCURACY.iter().any(|(name, ..)| o.is(name)) && !self.keep.contains(&o.name());
+        let expandable =
+            |o: &Op| ACCURACY.iter().any(|(name, ..)| o.is(name)) && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()));
         for op in walk(root).into_iter().filter(expandable) {
             let Some(b) = Builder::before(op) else { continue };
             let ty = op.result(0).ty();

@@ -11,11 +11,8 @@
 //! before:  module @k0 attributes {kiln.kernel = {…}} { func.func @k0 …
 //! after:   module @k0 attributes {kiln.kernel = {…, in_place = array<i64: 0, 1>}} { func.func @k0 … attributes {kiln.in_place = array<i64: 0>}
 //! ```
-use super::{
-    kernel::{self, Access, Attention, Init, Kernel, Nest, Plan, Poly, Role, Stage},
-    kernels_of,
-    schedule::transposition,
-};
+use super::{kernels_of, schedule::transposition};
+use crate::kernel::{self, Access, Attention, Init, Kernel, Nest, Plan, Poly, Role, Stage};
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Failure, Numerics, Pass};
 
@@ -41,7 +38,7 @@ impl Pass for InPlace {
             if Attention::of(&k).is_some() {
                 continue;
             }
-            let plan = kernel::nests(&mut k);
+            let plan = kernel::nests(&mut k, kernel::SCRATCH);
             let found = pairs(&k, &plan);
             let Some(module) = func.parent().filter(|_| !found.is_empty()) else { continue };
             let c = func.ctx();

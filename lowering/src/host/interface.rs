@@ -1,5 +1,9 @@
 //! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
-use crate::{host::plan::host_functions, sizes::MakeSize};
+use crate::{
+    gpu::{GRID, THREADS},
+    host::plan::host_functions,
+    sizes::MakeSize,
+};
 use kiln_dialects::{
     ir::*,
     ops::{self, ArenaSize, BindShape, GetGlobal, Launch, OpKind, SymKind},
@@ -218,13 +222,83 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
             }
         }
         if op.kind() == Some(OpKind::Launch) {
-            let kernel = kernel(module, op, &mut sizes, &facts).map_err(at(op))?;
+            let mut kernel = kernel(module, op, &mut sizes, &facts).map_err(at(op))?;
+            kernel.launch = launch(module, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
             program.kernels.push(kernel);
         }
     }
     program.exprs = sizes.exprs;
     program.entry.main = entry_symbol(function);
     Ok(program)
+}
+
+/// How a GPU runs a launch; none if its kernel says nothing about it.
+fn launch(module: Op, op: Op, slots: &Slots, args: &[Value], sizes: &mut Sizes, facts: &Facts) -> Result<Option<p::Launch>, String> {
+    let launch = Launch::of(op).ok_or("is malformed")?;
+    let kernel = blocks(module).into_iter().flat_map(|b| b.ops()).find(|m| m.symbol().as_deref() == Some(&launch.kernel));
+    let about = kernel.and_then(|m| m.attr("kiln.kernel"));
+    let func = kernel.and_then(|m| crate::host::kernels_of(m).first().copied());
+    // Of a kernel that is compiled elsewhere, its module says what its function did.
+    let stated = |name: &str| func.and_then(|f| f.attr(name)).or_else(|| about?.entry(name));
+    let (Some(threads), Some(grid)) = (stated(THREADS).and_then(Attr::as_i64), stated(GRID).and_then(Attr::as_affine_map)) else {
+        return Ok(None);
+    };
+    let memory = |v: Value, sizes: &mut Sizes| -> Result<p::Arg, String> {
+        let mut v = v;
+        loop {
+            let Some(op) = v.def() else {
+                return args.iter().position(|a| *a == v).map(p::Arg::Input).ok_or_else(|| "reads a value from nowhere".into());
+            };
+            match op.kind() {
+                Some(OpKind::Reshape) => v = op.operand(0),
+                Some(OpKind::Launch) => {
+                    let writer = Launch::of(op).ok_or("is malformed")?;
+                    let i = op.results().iter().position(|r| *r == v).ok_or("is no result of its launch")?;
+                    v = *writer.outs.get(i).ok_or("has fewer destinations than results")?;
+                }
+                Some(OpKind::GetGlobal) => {
+                    let name = GetGlobal::of(op).ok_or("is malformed")?.global;
+                    let found = slots.globals.iter().position(|g| *g == name);
+                    return found.map(p::Arg::Global).ok_or_else(|| "reads a global without a slot".into());
+                }
+                Some(OpKind::Output) => return Ok(p::Arg::Output(ops::Output::of(op).ok_or("is malformed")?.index as usize)),
+                Some(OpKind::Arena) => {
+                    let offset = ops::Arena::of(op).ok_or("is malformed")?.offset;
+                    return Ok(p::Arg::Arena(sizes.make(&facts.size_value(offset))?));
+                }
+                _ => return Err(format!("has memory made by {}", op.name())),
+            }
+        }
+    };
+    let mut all = vec![];
+    for v in launch.inputs.iter().chain(&launch.outs) {
+        all.push(memory(*v, sizes)?);
+    }
+    let given: Vec<SymDim> = launch.sizes.iter().map(|v| facts.size_value(*v)).collect();
+    for d in &given {
+        all.push(p::Arg::Size(sizes.make(d)?));
+    }
+    let blocks = grid.1.first().map_or(SymDim::Known(1), |e| size(e, &given));
+    let grid = sizes.make(&blocks)?;
+    Ok(Some(p::Launch { args: all, grid, threads: u32::try_from(threads).map_err(|_| "has a bad number of threads")? }))
+}
+
+/// An affine expression over sizes.
+fn size(e: &Affine, given: &[SymDim]) -> SymDim {
+    let both = |kind, a: &Affine, b: &Affine| SymDim::apply(kind, &size(a, given), &size(b, given));
+    match e {
+        Affine::Dim(_) => SymDim::Unknown,
+        Affine::Symbol(i) => given.get(*i).cloned().unwrap_or(SymDim::Unknown),
+        Affine::Const(n) => SymDim::Known(*n),
+        Affine::Add(a, b) => both(SymKind::Add, a, b),
+        Affine::Mul(a, b) => both(SymKind::Mul, a, b),
+        Affine::Mod(a, b) => both(SymKind::Mod, a, b),
+        Affine::FloorDiv(a, b) => both(SymKind::Floordiv, a, b),
+        Affine::CeilDiv(a, b) => {
+            let (a, b) = (size(a, given), size(b, given));
+            a.add(&b).add(&SymDim::Known(-1)).floordiv(&b)
+        }
+    }
 }
 
 /// The symbol of a host function in its object.
@@ -300,5 +374,6 @@ fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Ker
         bytes: sizes.make(&bytes).ok(),
         flops: sizes.make(&flops).ok(),
         serial: false,
+        launch: None,
     })
 }

@@ -1,10 +1,8 @@
 //! Host code: from kernels on memrefs to objects, and objects into this process.
-pub mod compile;
 pub mod expand_math;
 pub mod host_abi;
 pub mod in_place;
 pub mod interface;
-pub mod kernel;
 pub mod kernel_abi;
 pub mod library;
 pub mod llvm;

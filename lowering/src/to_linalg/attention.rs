@@ -6,7 +6,7 @@ use super::{
     scalar::{storage, wide},
     stage::{Contraction, contract},
 };
-use crate::{host::kernel::CAUSAL, index::Ix, to_kernels::graph::turned};
+use crate::{index::Ix, kernel::CAUSAL, to_kernels::graph::turned};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// The loops that all stages share: batch and heads, in two if several query heads share a key head.

@@ -13,6 +13,10 @@ pub struct Emit {
 }
 
 impl Emit {
+    /// Whether a type is f64 or a vector of it.
+    pub fn of_f64(ty: Type) -> bool {
+        ty.element().unwrap_or(ty).dtype() == Ok(kiln_dialects::value::DType::F64)
+    }
     /// For the shape of a value of this element type; `None` if the type is neither scalar nor vector of it. Constants are f64 beside f64, else f32.
     pub fn new(b: Builder, ty: Type, element: &str) -> Option<Emit> {
         let text = ty.to_string();
@@ -151,6 +155,10 @@ impl Emit {
     /// Greater, both numbers.
     pub fn gt(&self, a: Value, b: Value) -> Res {
         self.cmpf(2, a, b)
+    }
+    /// Greater or equal, both numbers.
+    pub fn ge(&self, a: Value, b: Value) -> Res {
+        self.cmpf(3, a, b)
     }
     /// Less, both numbers.
     pub fn lt(&self, a: Value, b: Value) -> Res {

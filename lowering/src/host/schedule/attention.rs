@@ -1,6 +1,6 @@
 //! Attention: sizes of its blocks.
 use super::{Machine, Schedule};
-use crate::host::kernel::{Attention, Kernel, SCRATCH};
+use crate::kernel::{Attention, Kernel, SCRATCH};
 
 /// The schedule of an attention.
 pub fn attention(k: &Kernel, a: &Attention, m: &Machine) -> Option<Schedule> {

@@ -1,6 +1,6 @@
 //! What a schedule says, and how it is chosen.
 use super::{Bf16, Unit, blocked, contract, contraction, product, transposition};
-use crate::host::kernel::{Kernel, Nest, Plan, Poly};
+use crate::kernel::{Kernel, Nest, Plan, Poly};
 use kiln_dialects::{ir::*, value::DType};
 
 /// The parameters of a schedule.
@@ -15,9 +15,13 @@ pub struct Schedule {
 impl Schedule {
     /// From the attribute on a function.
     pub fn of(func: Op) -> Result<Schedule, String> {
+        Schedule::read(func, &Self::names)
+    }
+    /// From the attribute on a function, given the parameters of each strategy.
+    pub fn read(func: Op, names: &dyn Fn(&str) -> Result<&'static [&'static str], String>) -> Result<Schedule, String> {
         let attr = func.attr("kiln.schedule").and_then(|a| a.as_schedule());
         let (strategy, dictionary) = attr.ok_or("has no #kiln.schedule")?;
-        let names = Self::names(&strategy)?;
+        let names = names(&strategy)?;
         let mut parameters = vec![];
         for (name, value) in dictionary.entries().unwrap_or_default() {
             if !names.contains(&name.as_str()) {
@@ -85,14 +89,14 @@ pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<u
             Some(n) if n < 8 => 6,
             _ => 0,
         };
-        let step = |at: &crate::host::kernel::Lin| match at.coefficient(d).known() {
+        let step = |at: &crate::kernel::Lin| match at.coefficient(d).known() {
             _ if at.in_rest(d) => 12,
             Some(0 | 1) => 0,
             _ => 8,
         };
         for s in nest.all().filter_map(|s| k.stages.get(s)) {
             if nest.reduction[d] {
-                let parts = |o: &crate::host::kernel::Output| !o.reduces || o.combine.as_ref().is_some_and(|c| identity(c).is_some());
+                let parts = |o: &crate::kernel::Output| !o.reduces || o.combine.as_ref().is_some_and(|c| identity(c).is_some());
                 if !s.outputs.iter().all(parts) {
                     return None;
                 }
@@ -107,7 +111,7 @@ pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<u
     (from..nest.extents.len()).rev().filter_map(|d| Some((cost(d)?, d))).min_by_key(|(c, _)| *c).map(|(_, d)| d)
 }
 
-fn identity(c: &crate::host::kernel::Combine) -> Option<String> {
+fn identity(c: &crate::kernel::Combine) -> Option<String> {
     c.identity(c.op.result(0).ty().dtype().ok()?)
 }
 

@@ -1,6 +1,6 @@
 //! Contractions: which dimension is which, and the sizes of their tiles.
 use super::{Machine, lanes, vector_dim};
-use crate::host::kernel::{Access, Kernel, Nest, Output, Plan, Poly};
+use crate::kernel::{Access, Kernel, Nest, Output, Plan, Poly};
 
 /// What the dimensions of a contraction are.
 #[derive(Clone, Debug)]

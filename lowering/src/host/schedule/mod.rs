@@ -20,7 +20,7 @@ pub use choose::{Machine, Schedule, choose, lanes, vector_dim};
 pub use contraction::{Roles, contract, contraction, transposition};
 pub use product::{Bf16, Product, Unit, blocked, product};
 
-use crate::host::{kernel, kernels_of};
+use crate::{host::kernels_of, kernel};
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Failure, Numerics, Pass};
 
@@ -63,7 +63,7 @@ impl Pass for SchedulePass {
                 func.set_attr("kiln.schedule", schedule.attr(func.ctx()));
                 continue;
             }
-            let plan = kernel::nests(&mut k);
+            let plan = kernel::nests(&mut k, kernel::SCRATCH);
             func.set_attr("kiln.schedule", choose(&k, &plan, &machine).attr(func.ctx()));
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));

@@ -1,6 +1,6 @@
 //! Matrix products in blocks for the caches: which dimension is which, which instructions multiply, and the sizes of blocks.
 use super::Machine;
-use crate::host::kernel::{Access, Body, Init, Kernel, Output, Plan, Poly};
+use crate::kernel::{Access, Body, Init, Kernel, Output, Plan, Poly};
 use kiln_dialects::{ir::*, value::DType};
 
 /// What multiplies.

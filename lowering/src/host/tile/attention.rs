@@ -4,15 +4,18 @@
 //! Queries are the lanes. Then maxima and sums need no reduction within vectors, keys and values are read one element at a time from wherever they
 //! are, and only queries and the result, which many keys share, are transposed.
 use super::{
-    body::{Passed, Scope},
-    code::{Code, Made, known},
-    lanes::{Lanes, Val},
-    tasks::{Threads, blocks, decode},
+    tasks::{Threads, blocks},
     transposed::{shuffled, store_rows, vectors_of_rows},
 };
-use crate::host::{
+use crate::{
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made, known},
+        lanes::{Lanes, Val},
+        loops::decode,
+    },
+    host::schedule::Schedule,
     kernel::{Access, Attention, Kernel, Plan, Role},
-    schedule::Schedule,
 };
 use kiln_dialects::{ir::*, sym::Dim};
 

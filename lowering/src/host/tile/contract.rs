@@ -1,17 +1,21 @@
 //! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values in registers through the reduction loops,
 //! and transpositions.
 use super::{
-    body::{Passed, Scope},
-    code::{Code, Made, distance},
-    lanes::Lanes,
-    loops::{Fixed, Loops},
     squares,
-    tasks::{Threads, blocks, decode},
+    tasks::{Threads, blocks},
 };
-use crate::host::{
-    in_place,
+use crate::{
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made, distance},
+        lanes::Lanes,
+        loops::{Fixed, Loops, decode},
+    },
+    host::{
+        in_place,
+        schedule::{Schedule, contraction, transposition},
+    },
     kernel::{Access, Buffer, Kernel, Lin, Nest, Plan, Poly, Role, row_major},
-    schedule::{Schedule, contraction, transposition},
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;

@@ -1,11 +1,14 @@
 //! Copies of the operands of a matrix product.
-use super::{
-    code::{Code, Made},
-    lanes::{Lanes, Val},
-    loops::Fixed,
-    product::{Blocks, Group, Range},
+use super::product::{Blocks, Group, Range};
+use crate::{
+    emit::{
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::Fixed,
+    },
+    host::schedule::Unit,
+    kernel::Access,
 };
-use crate::host::{kernel::Access, schedule::Unit};
 use kiln_dialects::ir::*;
 
 impl Blocks<'_> {

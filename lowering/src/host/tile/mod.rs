@@ -12,21 +12,23 @@
 //! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>, %tid: index, %nth: index)  scf.for … vector.load … vector.store
 //! ```
 mod attention;
-mod body;
-mod code;
 mod contract;
 mod copies;
-mod function;
-mod lanes;
-mod loops;
 mod multiply;
 mod product;
 mod squares;
 mod tasks;
 mod transposed;
 
-use crate::host::{kernel, kernels_of, schedule::Schedule};
-use kiln_dialects::{ir::*, rules::Level};
+use crate::{
+    emit::{
+        code::Code,
+        function::{self, Scratch},
+    },
+    host::{kernels_of, schedule::Schedule},
+    kernel,
+};
+use kiln_dialects::{ir::*, rules::Level, sym::Dim};
 use kiln_passes::{Failure, Numerics, Pass};
 
 kiln_passes::pass_options! {
@@ -47,8 +49,17 @@ impl Pass for Tile {
         for func in kernels_of(root) {
             let schedule = Schedule::of(func).map_err(|e| Failure::at(func, e))?;
             let mut k = kernel::read(func)?;
-            let plan = if schedule.strategy == "attention" { attention::plan(&k) } else { kernel::nests(&mut k) };
-            function::emit(&mut k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
+            let plan = if schedule.strategy == "attention" { attention::plan(&k) } else { kernel::nests(&mut k, kernel::SCRATCH) };
+            let index = Type::index(func.ctx());
+            let stack = |c: Code, element: Type, count: i64| {
+                let attrs = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])), ("alignment", Attr::i64(c.ctx(), 64))];
+                c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
+            };
+            let how = Scratch { make: &stack, most: kernel::SCRATCH, nontemporal: schedule.get("nontemporal") == 1 };
+            function::emit(&mut k, &plan, &[index, index], &how, &mut |c, scope, threads| {
+                tasks::emit(c, scope, &plan, &schedule, (threads[0], threads[1]))
+            })
+            .map_err(|e| Failure::at(func, e))?;
             func.erase();
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Tiled.name()));

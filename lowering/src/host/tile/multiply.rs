@@ -1,10 +1,12 @@
 //! Register tiles of a matrix product: sums of rows by vectors, or by tiles of AMX, through a block of the reduction.
-use super::{
-    code::{Code, Made},
-    lanes::{Lanes, Val},
-    product::{Blocks, Group, Range},
+use super::product::{Blocks, Group, Range};
+use crate::{
+    emit::{
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+    host::schedule::Unit,
 };
-use crate::host::schedule::Unit;
 use kiln_dialects::{ir::*, value::DType};
 
 /// One register tile.

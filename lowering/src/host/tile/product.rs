@@ -4,16 +4,18 @@
 //! Why copies: rows whose distance is a large power of two share a few sets of the caches and put each other out. The scheme is Goto and
 //! van de Geijn's (Anatomy of High-Performance Matrix Multiplication, 2008), with rows where they have panels of rows.
 use super::{
-    body::Scope,
-    code::{Code, Made},
-    lanes::{Lanes, Val},
-    loops::{Fixed, Loops},
     multiply::Tile,
-    tasks::{Threads, blocks, decode},
+    tasks::{Threads, blocks},
 };
-use crate::host::{
+use crate::{
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::{Fixed, Loops, decode},
+    },
+    host::schedule::{Product, Schedule, Unit, product},
     kernel::{Nest, Plan, Poly},
-    schedule::{Product, Schedule, Unit, product},
 };
 use kiln_dialects::{ir::*, sym::Dim};
 

@@ -1,14 +1,16 @@
 //! Squares of a nest that reads along one dimension and writes along another: whole vectors are read, turned around in registers, and written.
 //!
 //! Why: a gather reads element by element, and takes about ten times as long as a square's share of loads and shuffles.
-use super::{
-    body::Passed,
-    code::{Code, Made},
-    lanes::{Lanes, Val},
-    loops::{Fixed, Loops},
-    transposed::shuffled,
+use super::transposed::shuffled;
+use crate::{
+    emit::{
+        body::Passed,
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::{Fixed, Loops},
+    },
+    kernel::{Access, Init},
 };
-use crate::host::kernel::{Access, Init};
 use kiln_dialects::ir::*;
 
 /// What is read along the dimension `rows`; none if there is something that squares of vectors do not hold.

@@ -1,15 +1,13 @@
 //! Which part of a kernel a thread computes: balanced blocks of consecutive tasks, from its number and how many there are.
-use super::{
-    attention,
-    body::Scope,
-    code::{Code, Made, known},
-    contract,
-    loops::{Fixed, Loops},
-    product,
-};
-use crate::host::{
+use super::{attention, contract, product};
+use crate::{
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+        loops::{Fixed, Loops, decode},
+    },
+    host::schedule::{Schedule, lanes, transposition, vector_dim},
     kernel::{Nest, Plan, Poly},
-    schedule::{Schedule, lanes, transposition, vector_dim},
 };
 use kiln_dialects::ir::*;
 
@@ -21,23 +19,6 @@ pub fn share(c: Code, tasks: Value, (tid, nth): Threads) -> Made<(Value, Value)>
     let begin = c.div(c.mul(tasks, tid)?, nth)?;
     let next = c.add(tid, c.index(1)?)?;
     Ok((begin, c.div(c.mul(tasks, next)?, nth)?))
-}
-
-/// The indices behind one number, by sizes.
-pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
-    let mut all = vec![];
-    for (n, size) in sizes.iter().enumerate().rev() {
-        if known(*size) == Some(1) {
-            all.push(c.index(0)?);
-        } else if n == 0 {
-            all.push(i);
-        } else {
-            all.push(c.rem(i, *size)?);
-            i = c.div(i, *size)?;
-        }
-    }
-    all.reverse();
-    Ok(all)
 }
 
 /// Everything that the thread does.

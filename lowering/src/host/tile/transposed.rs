@@ -1,5 +1,5 @@
 //! Squares of vectors turned around in registers.
-use super::{
+use crate::emit::{
     code::{Code, Made},
     lanes::{Lanes, Val},
 };

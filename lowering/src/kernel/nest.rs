@@ -40,8 +40,8 @@ pub struct Plan {
     pub passed: Vec<bool>,
 }
 
-/// Forms nests, merging stages and dimensions as far as possible.
-pub fn nests(k: &mut Kernel) -> Plan {
+/// Forms nests, merging stages and dimensions as far as possible; intermediates of a row take at most `scratch` bytes where there is a choice.
+pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
     for s in &mut k.stages {
         drop_units(s);
     }
@@ -79,7 +79,7 @@ pub fn nests(k: &mut Kernel) -> Plan {
         }
         split(k, &mut plan.nests[n]);
     }
-    settle(k, &mut plan);
+    settle(k, &mut plan, scratch);
     plan
 }
 

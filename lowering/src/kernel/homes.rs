@@ -1,7 +1,7 @@
 //! Where intermediates live: nowhere, in scratch of one row, in the result that replaces them, or computed again.
 use super::{nest::passed_on, *};
 
-/// Most bytes of scratch on the stack.
+/// Most bytes of scratch on a thread's stack.
 pub const SCRATCH: i64 = 64 << 10;
 
 impl Kernel {
@@ -25,14 +25,14 @@ impl Kernel {
     }
 }
 
-/// Finds a home for intermediates that do not fit the scratch, as far as there is one.
-pub fn settle(k: &mut Kernel, plan: &mut Plan) {
+/// Finds a home for intermediates that do not fit `most` bytes of scratch, as far as there is one.
+pub fn settle(k: &mut Kernel, plan: &mut Plan, most: i64) {
     let mut taken = vec![false; k.buffers.len()];
     // Each round takes one intermediate out of memory, but may bring its sources in.
     for _ in 0..4 * k.stages.len() {
         let kept: Vec<usize> = (0..k.buffers.len()).filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b]).collect();
         let total = kept.iter().try_fold(0i64, |sum, b| sum.checked_add(k.bytes(*b, plan.rows)?));
-        if total.is_some_and(|t| t <= SCRATCH) {
+        if total.is_some_and(|t| t <= most) {
             return;
         }
         let mut order: Vec<(i64, usize)> = kept.iter().map(|b| (k.bytes(*b, plan.rows).unwrap_or(i64::MAX), *b)).collect();

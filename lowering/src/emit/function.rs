@@ -2,19 +2,29 @@
 use super::{
     body::Scope,
     code::{Code, Made},
-    tasks,
 };
-use crate::host::{
-    in_place,
-    kernel::{Kernel, Plan, Poly, Role, SCRATCH},
-    kernel_abi::DERIVED,
-    schedule::Schedule,
+use crate::{
+    host::{in_place, kernel_abi::DERIVED},
+    kernel::{Kernel, Plan, Poly, Role},
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
 
-/// Writes the kernel behind its old function.
-pub fn emit(k: &mut Kernel, plan: &Plan, schedule: &Schedule) -> Made<()> {
+/// Memory for what a row passes on.
+pub struct Scratch<'a> {
+    /// Makes flat memory of so many elements.
+    pub make: &'a dyn Fn(Code, Type, i64) -> Made<Value>,
+    /// Most bytes of it.
+    pub most: i64,
+    /// Whether results are written past the caches.
+    pub nontemporal: bool,
+}
+
+/// Fills the new function, given its scope and its further arguments.
+pub type Fill<'a> = dyn FnMut(Code, &Scope<'_>, &[Value]) -> Made<()> + 'a;
+
+/// Writes the kernel behind its old function, with further arguments of these types at the end.
+pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>, fill: &mut Fill<'_>) -> Made<()> {
     let func = k.func;
     let block = func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let old = block.args();
@@ -27,7 +37,7 @@ pub fn emit(k: &mut Kernel, plan: &Plan, schedule: &Schedule) -> Made<()> {
         types.push(memref(t)?);
     }
     types.extend(scalars.iter().map(|v| v.ty()));
-    types.extend([Type::index(c), Type::index(c)]);
+    types.extend(further);
 
     rows_as_scratch(k, plan);
     let builder = Builder::after(func).ok_or("is in no module")?;
@@ -35,17 +45,17 @@ pub fn emit(k: &mut Kernel, plan: &Plan, schedule: &Schedule) -> Made<()> {
     let new = builder.function(&name, &types, &[], &mut |b, args| {
         let code = Code(b);
         let (memories, rest) = args.split_at(tensors.len() + results.len());
-        let (given, threads) = rest.split_at(scalars.len());
+        let (given, more) = rest.split_at(scalars.len());
         let mut scope = Scope {
             kernel: k,
             scalars: scalars.iter().copied().zip(given.iter().copied()).collect(),
             memory: vec![None; k.buffers.len()],
-            nontemporal: schedule.get("nontemporal") == 1,
+            nontemporal: scratch.nontemporal,
         };
         for op in &k.scalars {
             clone(code, *op, &mut scope.scalars)?;
         }
-        let mut scratch = 0;
+        let mut taken = 0;
         for (i, buffer) in k.buffers.iter().enumerate() {
             scope.memory[i] = match buffer.role {
                 Role::Input(arg) => {
@@ -54,10 +64,10 @@ pub fn emit(k: &mut Kernel, plan: &Plan, schedule: &Schedule) -> Made<()> {
                 }
                 Role::Output(n) => Some(flat(code, &scope, memories[tensors.len() + n], &buffer.sizes)?),
                 Role::Temporary if plan.passed[i] => None,
-                Role::Temporary => Some(local(code, k, i, &mut scratch)?),
+                Role::Temporary => Some(local(code, k, i, scratch, &mut taken)?),
             };
         }
-        tasks::emit(code, &scope, plan, schedule, (threads[0], threads[1]))?;
+        fill(code, &scope, more)?;
         b.ret(&[]).map(drop)
     })?;
 
@@ -77,7 +87,7 @@ pub fn emit(k: &mut Kernel, plan: &Plan, schedule: &Schedule) -> Made<()> {
         attrs.push(Attr::dictionary(c, &about));
     }
     attrs.extend(scalars.iter().map(of));
-    attrs.extend([nothing, nothing]);
+    attrs.extend(further.iter().map(|_| nothing));
     new.set_attr("arg_attrs", Attr::array(c, &attrs));
     for (name, attr) in func.attrs() {
         if !["sym_name", "function_type", "arg_attrs", "res_attrs", in_place::ATTR].contains(&name.as_str()) {
@@ -135,13 +145,12 @@ fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Made<Value
 }
 
 /// Scratch for a temporary: as much as one row of it spans.
-fn local(c: Code, k: &Kernel, buffer: usize, total: &mut i64) -> Made<Value> {
+fn local(c: Code, k: &Kernel, buffer: usize, scratch: &Scratch<'_>, total: &mut i64) -> Made<Value> {
     let element = k.buffers[buffer].element;
     let most = k.span(buffer, 0).ok_or("has an intermediate of dynamic size that no result has room for")?;
     *total += most * element.dtype()?.byte_size() as i64;
-    if *total > SCRATCH {
-        return Err(format!("has intermediates of more than {SCRATCH} bytes"));
+    if *total > scratch.most {
+        return Err(format!("has intermediates of more than {} bytes", scratch.most));
     }
-    let attrs = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])), ("alignment", Attr::i64(c.ctx(), 64))];
-    c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(most)]), &attrs)
+    (scratch.make)(c, element, most)
 }

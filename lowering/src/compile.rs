@@ -1,14 +1,20 @@
-//! From a module on any level down to objects: kernels on worker threads, each from the cache if it is there.
-use super::{
-    interface::{describe, entry_symbol},
-    llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, Target, UNROLLING_KERNEL_PASSES, version},
+//! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
+use crate::{
+    PassError, RunOptions, Target,
+    gpu::{GRID, THREADS, ptx, support},
+    host::{
+        interface::{describe, entry_symbol},
+        llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES, version},
+    },
+    part_text,
+    pipeline::On,
+    pipeline_text_for, run_pipeline,
 };
-use crate::{PassError, RunOptions, part_text, pipeline::On, pipeline_text_with, run_pipeline};
 use kiln_dialects::{ir::*, rules::Level, value::DType};
 use kiln_passes::pass::level_of;
 use kiln_runtime::{
     cache::{Remark, Store},
-    program::Program,
+    program::{self as p, Program},
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -22,7 +28,7 @@ use std::{
 
 /// How to compile.
 pub struct CompileOptions<'a> {
-    /// The processor.
+    /// What to compile for.
     pub target: Target,
     /// Threads that compile.
     pub workers: usize,
@@ -40,7 +46,7 @@ pub struct CompileOptions<'a> {
 pub struct Compiled {
     /// The program as plain data.
     pub program: Program,
-    /// Object code by name; the host function's first.
+    /// Object code by name, the host function's first; or the PTX of each kernel.
     pub objects: Vec<(String, Vec<u8>)>,
     /// Where the time went.
     pub report: CompileReport,
@@ -83,6 +89,9 @@ pub enum CompileError {
         /// What LLVM said.
         error: CodeGenError,
     },
+    /// Some ops have no form for the target: each with its place.
+    #[error("{}", .0.join("\n"))]
+    Unsupported(Vec<String>),
     /// The module is not what the compiler takes.
     #[error("{0}")]
     Module(String),
@@ -112,10 +121,21 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         return Err(CompileError::Module(message));
     }
     if level < Level::Linalg {
-        let text = pipeline_text_with(level, Level::Linalg, &options.target.pass_options()).map_err(CompileError::Module)?;
+        let text = pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?;
         report.diagnostics.extend(run_pipeline(module, &text, &run, &|_, _, _| ())?.diagnostics);
     }
-    let level = level.max(Level::Linalg);
+    let mut level = level.max(Level::Linalg);
+    if options.target.chip().is_some() {
+        let missing = support::missing(module.op());
+        if !missing.is_empty() {
+            return Err(CompileError::Unsupported(missing));
+        }
+        if level == Level::Linalg {
+            // Here and not beside the kernels' code, since the program says how many blocks a launch has.
+            level = Level::Scheduled;
+            run_pipeline(module, "builtin.module(kiln-gpu-schedule)", &run, &|_, _, _| ())?;
+        }
+    }
     let jobs = kernels_of(module, options, level).map_err(CompileError::Module)?;
     report.graph = start.elapsed();
 
@@ -137,7 +157,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
     let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
-    let mut objects = vec![(program.entry.object.clone(), object)];
+    let mut objects: Vec<(String, Vec<u8>)> = object.map(|o| (program.entry.object.clone(), o)).into_iter().collect();
     let mut failure = None;
     for (symbol, outcome) in made {
         match outcome {
@@ -162,12 +182,12 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
 /// Takes the bodies of all kernels out of a module, one job for each different one, and gives each kernel its symbol.
 fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result<Vec<Job>, String> {
     let ctx = module.op().ctx();
-    let tiles = options.target.bf16() == "amx";
+    let tiles = matches!(&options.target, Target::Host(t) if t.bf16() == "amx");
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         let name = kernel.symbol().unwrap_or_default();
         // One that is only declared is a function of the runtime.
-        let Some(func) = super::kernels_of(kernel).first().copied() else { continue };
+        let Some(func) = crate::host::kernels_of(kernel).first().copied() else { continue };
         func.set_attr("sym_name", Attr::string(ctx, "kernel"));
         let mut sha = Sha256::new();
         // Text holds no locations and no names of values, so equal kernels of different models are one.
@@ -181,6 +201,8 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
         let kind = about.iter().find(|(n, _)| n == "kind").and_then(|(_, a)| a.as_string()).unwrap_or_default();
         let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         entries.push(("symbol", Attr::string(ctx, &symbol)));
+        // A GPU's launches are described when the function is elsewhere.
+        entries.extend([GRID, THREADS].into_iter().filter_map(|name| Some((name, func.attr(name)?))));
         kernel.set_attr("kiln.kernel", Attr::dictionary(ctx, &entries));
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {
@@ -217,27 +239,33 @@ fn host(
     options: &CompileOptions,
     run: &RunOptions,
     level: Level,
-) -> Result<(Program, Vec<u8>), CompileError> {
+) -> Result<(Program, Option<Vec<u8>>), CompileError> {
     let ctx = module.op().ctx();
     // Without bodies nothing is left to do for kernels.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
-        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, &vec![]), run, &|_, _, _| ())?;
+        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, &options.target), run, &|_, _, _| ())?;
     }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
-    program.target = kiln_runtime::program::Target {
-        arch: options.target.arch.clone(),
-        cpu: options.target.cpu.clone(),
-        features: options.target.features.clone(),
+    let target = match &options.target {
+        Target::Cuda(chip) => {
+            program.target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
+            if let Some(prepare) = &mut program.prepare {
+                prepare.target = program.target.clone();
+            }
+            return Ok((program, None));
+        }
+        Target::Host(target) => target,
     };
-    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, &vec![]), run, &|_, _, _| ())?;
+    program.target = p::Target { arch: target.arch.clone(), cpu: target.cpu.clone(), features: target.features.clone() };
+    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, &options.target), run, &|_, _, _| ())?;
     // A module without a body is nothing to LLVM, but the translation does not know it.
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         kernel.erase();
     }
     let code = |error| CompileError::Code { kernel: entry_symbol(function), error };
-    let object = CodeGen::new(&options.target).map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
-    Ok((program, object))
+    let object = CodeGen::new(target).map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
+    Ok((program, Some(object)))
 }
 
 /// A compiled kernel.
@@ -248,6 +276,9 @@ struct Made {
     code: Duration,
     remarks: Vec<Remark>,
 }
+
+/// What a thread makes code with: a context, and LLVM where no pass calls it.
+type Tools = (Context, Option<CodeGen>);
 
 struct Kernels<'a> {
     jobs: &'a [Job],
@@ -262,7 +293,7 @@ impl Kernels<'_> {
     /// Takes kernels until there are none left.
     fn work(&self) {
         // One context and one code generator a thread, made when the cache does not have everything.
-        let mut tools: Option<(Context, CodeGen)> = None;
+        let mut tools: Option<Tools> = None;
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = self.kernel(job, &mut tools);
             self.made.lock().unwrap_or_else(|e| e.into_inner()).push((job.symbol.clone(), outcome));
@@ -270,7 +301,7 @@ impl Kernels<'_> {
         }
     }
 
-    fn kernel(&self, job: &Job, tools: &mut Option<(Context, CodeGen)>) -> Result<Made, CompileError> {
+    fn kernel(&self, job: &Job, tools: &mut Option<Tools>) -> Result<Made, CompileError> {
         let mut made = Made { object: vec![], cached: false, passes: Duration::ZERO, code: Duration::ZERO, remarks: vec![] };
         match self.options.cache.map(|c| c.get(&job.symbol)) {
             Some(Ok(Some(object))) => return Ok(Made { object, cached: true, ..made }),
@@ -279,15 +310,18 @@ impl Kernels<'_> {
         }
         let code = |error| CompileError::Code { kernel: job.name.clone(), error };
         if tools.is_none() {
-            *tools = Some((Context::new(), CodeGen::new(&self.options.target).map_err(code)?));
+            let codegen = match &self.options.target {
+                Target::Host(target) => Some(CodeGen::new(target).map_err(code)?),
+                Target::Cuda(_) => None,
+            };
+            *tools = Some((Context::new(), codegen));
         }
         let Some((context, codegen)) = tools else { return Err(CompileError::Module("has no context".into())) };
         let start = Instant::now();
         let parsed = Module::parse(context.ctx(), &job.bytecode, &job.name);
         let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
         let run = RunOptions { skip_verifier: !self.options.verify, ..Default::default() };
-        let choices = self.options.target.pass_options();
-        let part = |from, to| part_text(On::Kernels, from, to, &choices);
+        let part = |from, to| part_text(On::Kernels, from, to, &self.options.target);
         let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {
@@ -301,7 +335,11 @@ impl Kernels<'_> {
         made.passes = start.elapsed();
         let start = Instant::now();
         let passes = if job.contract { KERNEL_PASSES } else { UNROLLING_KERNEL_PASSES };
-        made.object = codegen.object(module.op(), passes).map_err(code)?;
+        made.object = match codegen {
+            Some(codegen) => codegen.object(module.op(), passes).map_err(code)?,
+            // A pass made it.
+            None => ptx::ptx(module.op()).map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?,
+        };
         made.code = start.elapsed();
         if let Some(Err(remark)) = self.options.cache.map(|c| c.put(&job.symbol, &made.object)) {
             made.remarks.push(remark);

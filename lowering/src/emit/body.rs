@@ -3,7 +3,7 @@ use super::{
     code::{Code, Made},
     lanes::{Lanes, Val},
 };
-use crate::host::kernel::{Access, Body, Init, Kernel, Lin, Poly, Stage};
+use crate::kernel::{Access, Body, Init, Kernel, Lin, Poly, Stage};
 use kiln_dialects::ir::*;
 use std::collections::HashMap;
 

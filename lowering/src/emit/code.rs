@@ -10,6 +10,9 @@ pub type Made<T> = Result<T, String>;
 /// What a loop does: builder inside, induction variable, carried values; returns the carried values of the next iteration.
 pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Made<Vec<Value>> + 'a;
 
+/// What a branch does.
+pub type Then<'a> = dyn FnMut(Code) -> Made<()> + 'a;
+
 /// The number that a value is, if it is an `arith.constant`.
 pub fn known(v: Value) -> Option<i64> {
     v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(|a| a.as_i64())
@@ -141,5 +144,52 @@ impl Code {
             b.generic("scf.yield", &next, &[], &[], &mut []).map(drop)
         };
         Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
+    }
+    /// `scf.for` from `lo` to `hi` by a step that need not be known.
+    pub fn strided(self, lo: Value, hi: Value, step: Value, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
+        let operands: Vec<Value> = [&[lo, hi, step], carried].concat();
+        let types: Vec<Type> = carried.iter().map(|v| v.ty()).collect();
+        let args: Vec<Type> = std::iter::once(Type::index(self.ctx())).chain(types.iter().copied()).collect();
+        let mut fill = |b: Builder, args: Vec<Value>| -> Result<(), String> {
+            let (iv, rest) = args.split_first().ok_or("has no induction variable")?;
+            let next = body(Code(b), *iv, rest)?;
+            b.generic("scf.yield", &next, &[], &[], &mut []).map(drop)
+        };
+        Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
+    }
+    /// `scf.if` without results; `otherwise` may be left out.
+    pub fn when(self, condition: Value, then: &mut Then<'_>, otherwise: Option<&mut Then<'_>>) -> Made<()> {
+        let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {
+            then(Code(b))?;
+            b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
+        };
+        let Some(otherwise) = otherwise else {
+            let mut nothing = |b: Builder, _: Vec<Value>| b.generic("scf.yield", &[], &[], &[], &mut []).map(drop);
+            return self.0.generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut fill), (&[], &mut nothing)]).map(drop);
+        };
+        let mut other = |b: Builder, _: Vec<Value>| -> Result<(), String> {
+            otherwise(Code(b))?;
+            b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
+        };
+        self.0.generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut fill), (&[], &mut other)]).map(drop)
+    }
+    /// A comparison of index values by its number in `arith.cmpi`.
+    pub fn compare(self, predicate: i64, a: Value, b: Value) -> Made<Value> {
+        let i1 = Type::scalar(self.ctx(), kiln_dialects::value::DType::I1);
+        self.op("arith.cmpi", &[a, b], i1, &[("predicate", Attr::i64(self.ctx(), predicate))])
+    }
+    /// Whether `a < b`, both not negative.
+    pub fn below(self, a: Value, b: Value) -> Made<Value> {
+        self.compare(6, a, b)
+    }
+    /// Whether all hold; `None` for none.
+    pub fn both(self, all: &[Value]) -> Made<Option<Value>> {
+        let mut all = all.iter();
+        let Some(first) = all.next().copied() else { return Ok(None) };
+        all.try_fold(first, |a, b| self.op("arith.andi", &[a, *b], a.ty(), &[])).map(Some)
+    }
+    /// `condition ? a : b`.
+    pub fn select(self, condition: Value, a: Value, b: Value) -> Made<Value> {
+        self.op("arith.select", &[condition, a, b], a.ty(), &[])
     }
 }

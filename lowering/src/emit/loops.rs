@@ -1,10 +1,10 @@
 //! The loops of one nest: parallel dimensions outside, one dimension in vectors, reductions inside with their values in registers.
 use super::{
     body::{Passed, Scope},
-    code::{Code, Made},
+    code::{Code, Made, known},
     lanes::{Lanes, Val},
 };
-use crate::host::kernel::{Nest, Output};
+use crate::kernel::{Nest, Output};
 use kiln_dialects::ir::*;
 
 /// How the loops of a nest are made.
@@ -23,6 +23,28 @@ pub struct Loops<'a> {
 
 /// Consecutive indices of a parallel dimension, computed at once: dimension, first, how many.
 pub type Rows = (usize, Value, usize);
+
+/// The outputs of a nest that it reduces.
+pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
+    nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces)
+}
+
+/// The indices behind one number, by sizes.
+pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
+    let mut all = vec![];
+    for (n, size) in sizes.iter().enumerate().rev() {
+        if known(*size) == Some(1) {
+            all.push(c.index(0)?);
+        } else if n == 0 {
+            all.push(i);
+        } else {
+            all.push(c.rem(i, *size)?);
+            i = c.div(i, *size)?;
+        }
+    }
+    all.reverse();
+    Ok(all)
+}
 
 /// Fixed loop dimensions.
 pub type Fixed = Vec<Option<Value>>;
@@ -91,7 +113,7 @@ impl Loops<'_> {
     }
 
     fn reducing(&self) -> impl Iterator<Item = &Output> {
-        self.nest.stages.iter().flat_map(|s| &self.scope.kernel.stages[*s].outputs).filter(|o| o.reduces)
+        reducing(self.scope, self.nest)
     }
 
     /// Loop dimensions as values; what is not fixed is 0, for addresses that do not have it.

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Times kiln's kernels on a GPU beside torch eager and TorchInductor.
+
+    bench.py --kiln KILN [--items chain_f32,softmax] [--rounds 9] [--modes default,max-autotune-no-cudagraphs] [--out FILE.json]
+
+Every item moves more than four times the L2 cache, with random inputs, so that nothing of one call is there for the next. kiln is a process of its own that
+waits on a pipe; a round takes the median of kernel times by CUDA events on each side, one after the other, and the table holds the median of the ratios of
+the rounds with their range. A floor is the bytes (each input read once, each output written once) over the rate of a copy in the same round. Results are
+compared with a float64 reference on rows that both sides computed.
+"""
+import argparse, json, os, statistics, subprocess, sys, tempfile
+
+import torch
+import torch.nn.functional as F
+
+BF16, F32, GPU = torch.bfloat16, torch.float32, "cuda"
+
+
+class Item(torch.nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        self.f = f
+
+    def forward(self, *args):
+        return self.f(*args)
+
+
+def rmsnorm(x, w):
+    return (x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * w
+
+
+def chain(x, a, b, c):
+    return F.gelu(x * a + b) * torch.sigmoid(c)
+
+
+M = 2**20
+# name: function, shapes and dtypes of inputs, bytes that have to be moved
+ITEMS = {
+    "chain_f32_32M": (chain, [((32 * M,), F32)] * 4, 5 * 32 * M * 4),
+    "chain_bf16_64M": (chain, [((64 * M,), BF16)] * 4, 5 * 64 * M * 2),
+    "softmax_f32_32k_x_1k": (lambda x: torch.softmax(x, -1), [((32768, 1024), F32)], 2 * 32768 * 1024 * 4),
+    "softmax_bf16_16k_x_8k": (lambda x: torch.softmax(x, -1), [((16384, 8192), BF16)], 2 * 16384 * 8192 * 2),
+    "layernorm_bf16_32k_x_4k": (lambda x, w, b: F.layer_norm(x, (4096,), w, b), [((32768, 4096), BF16), ((4096,), BF16), ((4096,), BF16)], 2 * 32768 * 4096 * 2),
+    "rmsnorm_bf16_32k_x_4k": (rmsnorm, [((32768, 4096), BF16), ((4096,), BF16)], 2 * 32768 * 4096 * 2),
+    "sum_rows_bf16_32k_x_4k": (lambda x: x.float().sum(-1), [((32768, 4096), BF16)], 32768 * 4096 * 2),
+    "sum_cols_bf16_32k_x_4k": (lambda x: x.float().sum(0), [((32768, 4096), BF16)], 32768 * 4096 * 2),
+    "sum_all_bf16_128M": (lambda x: (x.float() * 2 + 1).sum(), [((128 * M,), BF16)], 128 * M * 2),
+}
+
+
+class Kiln:
+    """`kiln bench --worker` on an exported item."""
+
+    def __init__(self, binary, folder, name, f, inputs):
+        import safetensors.torch
+
+        path = os.path.join(folder, name)
+        with torch.no_grad():
+            torch.export.save(torch.export.export(Item(f), tuple(inputs)), path + ".pt2")
+        safetensors.torch.save_file({f"input_{i}": x.cpu().contiguous().clone() for i, x in enumerate(inputs)}, path + ".safetensors")
+        once = subprocess.run(
+            [binary, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "1"],
+            capture_output=True, text=True,
+        )
+        if once.returncode:
+            raise RuntimeError((once.stderr or once.stdout).strip()[:400])
+        self.result = safetensors.torch.load_file(path + ".out")["output_0"]
+        args = [binary, "bench", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--worker"]
+        self.process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.first = json.loads(self.process.stdout.readline())["first_s"]
+
+    def __call__(self, seconds):
+        print(seconds, file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())["median_us"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def kernel_us(f, args, calls=20):
+    """Median time of calls in a row, by events."""
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
+    with torch.no_grad():
+        f(*args)
+        events[0].record()
+        for e in events[1:]:
+            f(*args)
+            e.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) * 1e3 for a, b in zip(events, events[1:]))
+
+
+def error(have, f, inputs):
+    """Relative error on the leading rows against float64."""
+    exact = f(*[x.double() for x in inputs]) if inputs[0].numel() <= 64 * M and inputs[0].dim() == 1 else None
+    if exact is None:
+        rows = [x[:256].double() if x.dim() > 1 else x.double() for x in inputs]
+        exact = f(*rows) if have.dim() > 0 and have.shape[0] == inputs[0].shape[0] else f(*[x.double() for x in inputs])
+    have = have.to(GPU).double().reshape(-1)[: exact.numel()]
+    return float((have - exact.double().reshape(-1)).norm() / exact.double().norm())
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--kiln", required=True)
+    p.add_argument("--items", default="")
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--modes", default="default,max-autotune-no-cudagraphs")
+    p.add_argument("--seconds", type=float, default=0.3)
+    p.add_argument("--out", default="")
+    a = p.parse_args()
+    torch.manual_seed(0)
+    source = torch.randn(256 * M, device=GPU)
+    target = torch.empty_like(source)
+    rows = []
+    for name, (f, shapes, moved) in ITEMS.items():
+        if a.items and not any(i in name for i in a.items.split(",")):
+            continue
+        try:
+            inputs = [torch.randn(s, device=GPU, dtype=d) for s, d in shapes]
+            with tempfile.TemporaryDirectory() as folder:
+                kiln = Kiln(a.kiln, folder, name, f, inputs)
+                sides = {"eager": f}
+                for mode in filter(None, a.modes.split(",")):
+                    torch._dynamo.reset()
+                    sides["inductor " + mode] = torch.compile(f, mode=mode)
+                    kernel_us(sides["inductor " + mode], inputs, 2)
+                samples = {k: [] for k in ["copy", "kiln", *sides]}
+                for _ in range(a.rounds):
+                    ms = kernel_us(lambda: target.copy_(source), [], 5)
+                    samples["copy"].append(2 * source.numel() * 4 / ms / 1e6)
+                    samples["kiln"].append(kiln(a.seconds))
+                    for k, g in sides.items():
+                        samples[k].append(kernel_us(g, inputs))
+                kiln.close()
+            us = statistics.median(samples["kiln"])
+            floors = [moved / c / 1e6 / t for c, t in zip(samples["copy"], samples["kiln"])]
+            row = {"item": name, "kiln_us": us, "TB/s": moved / us / 1e6, "of_floor": statistics.median(floors), "copy_TB/s": statistics.median(samples["copy"]),
+                   "error": error(kiln.result, f, inputs), "first_s": kiln.first, "samples": samples}
+            text = f"{name:28} {us:9.1f} us {row['TB/s']:6.3f} TB/s, {100 * row['of_floor']:5.1f} % of a copy's rate, error {row['error']:.1e}"
+            for k in sides:
+                ratios = sorted(x / y for x, y in zip(samples["kiln"], samples[k]))
+                row[k] = {"us": statistics.median(samples[k]), "ratio": statistics.median(ratios), "range": [ratios[0], ratios[-1]]}
+                text += f"; {k} {row[k]['us']:.1f} us, ratio {row[k]['ratio']:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            print(text, flush=True)
+            rows.append(row)
+        except Exception as e:  # goes on with the next item
+            print(f"{name:28} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
+    if a.out:
+        json.dump(rows, open(a.out, "w"), indent=1)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

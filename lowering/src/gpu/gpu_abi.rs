@@ -1,0 +1,144 @@
+//! `kiln-gpu-abi`: what a GPU's kernel asks the hardware for, as nvvm ops and shared memory of the module.
+//!
+//! Why: upstream's conversion of the gpu dialect does this too, but turns every math op into a call of libdevice, which only the toolkit has.
+//! Runs behind `kiln-kernel-abi`, before the conversions to the llvm dialect. No two parameters of a kernel reach memory that one of them writes.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  %t = gpu.thread_id x   %m = memref.alloca() : memref<64xf32, 3>   %r, %_ = gpu.shuffle xor %v, %k, %w : f32
+//! after:   %t = nvvm.read.ptx.sreg.tid.x : i32   %m = memref.get_global @shared_0   %r = nvvm.shfl.sync bfly %all, %v, %k, %c : f32 -> f32
+//! ```
+use kiln_dialects::{
+    ir::*,
+    rules::{LEVELS, Level},
+    value::DType,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct GpuAbi {}
+}
+
+/// What it replaces by reading a register: op, register.
+const REGISTERS: &[(&str, &str)] = &[
+    ("gpu.thread_id", "nvvm.read.ptx.sreg.tid.x"),
+    ("gpu.block_id", "nvvm.read.ptx.sreg.ctaid.x"),
+    ("gpu.grid_dim", "nvvm.read.ptx.sreg.nctaid.x"),
+];
+
+impl Pass for GpuAbi {
+    const FLAG: &'static str = "kiln-gpu-abi";
+    const SUMMARY: &'static str = "Turns the gpu dialect's ops into nvvm ops, and local shared memory into globals";
+    const LEVELS: &'static [Level] = LEVELS;
+    const NUMERICS: Numerics = Numerics::Exact;
+    const REQUIRED: bool = true;
+    const DIALECTS: &'static [&'static str] = &["llvm", "memref", "nvvm"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for func in crate::host::kernels_of(root) {
+            let mut shared = 0;
+            for op in walk(func) {
+                let made = self.op(func, op, &mut shared).map_err(|e| Failure::at(op, e))?;
+                if made {
+                    op.erase();
+                }
+            }
+            restrict(func);
+        }
+        Ok(())
+    }
+}
+
+impl GpuAbi {
+    /// Writes what takes the place of an op in front of it; whether there is something.
+    fn op(&self, func: Op, op: Op, shared: &mut usize) -> Result<bool, String> {
+        let Some(b) = Builder::before(op) else { return Ok(false) };
+        let c = op.ctx();
+        let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value, String> {
+            Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+        };
+        let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
+        if let Some((_, register)) = REGISTERS.iter().find(|(name, _)| op.is(name)) {
+            let number = make("arith.extui", &[make(register, &[], i32, &[])?], i64, &[])?;
+            op.result(0).replace_uses(make("arith.index_cast", &[number], Type::index(c), &[])?);
+            return Ok(true);
+        }
+        match op.name().as_str() {
+            "gpu.barrier" => b.generic("nvvm.barrier0", &[], &[], &[], &mut []).map(|_| true),
+            "gpu.shuffle" => {
+                let value = shuffled(&b, op.operand(0), op.operand(1))?;
+                op.result(0).replace_uses(value);
+                Ok(true)
+            }
+            "memref.alloca" if op.result(0).ty().to_string().ends_with(", 3>") => {
+                let (name, ty) = (format!("shared_{shared}"), op.result(0).ty());
+                *shared += 1;
+                let top = Builder::before(func).ok_or("is in no module")?;
+                let alignment = Attr::i64(c, 16);
+                let attrs = [
+                    ("sym_name", Attr::string(c, &name)),
+                    ("sym_visibility", Attr::string(c, "private")),
+                    ("type", Attr::ty(ty)),
+                    ("initial_value", Attr::unit(c)),
+                    ("alignment", alignment),
+                ];
+                top.generic("memref.global", &[], &[], &attrs, &mut [])?;
+                op.result(0).replace_uses(make("memref.get_global", &[], ty, &[("name", Attr::symbol(c, &name))])?);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+/// `gpu.shuffle xor` of a value of any scalar type, through 32 bits at a time.
+fn shuffled(b: &Builder, value: Value, mask: Value) -> Result<Value, String> {
+    let c = b.ctx;
+    let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value, String> {
+        Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+    };
+    let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
+    let number = |n: i64, ty: Type| make("arith.constant", &[], ty, &[("value", Attr::scalar_int(c, ty.dtype()?, n))]);
+    let kind = Attr::parse(c, "#nvvm<shfl_kind bfly>").ok_or("has no nvvm dialect")?;
+    let step = |v: Value| make("nvvm.shfl.sync", &[number(-1, i32)?, v, mask, number(31, i32)?], v.ty(), &[("kind", kind)]);
+    let ty = value.ty();
+    let dtype = ty.dtype()?;
+    match dtype {
+        DType::F32 | DType::I32 => step(value),
+        _ => {
+            let integer = Type::parse(c, &format!("i{}", dtype.bits())).ok_or("has no such integer")?;
+            let bits = if ty == integer { value } else { make("arith.bitcast", &[value], integer, &[])? };
+            let bits = if dtype.bits() == 64 {
+                let high = make("arith.shrui", &[bits, number(32, i64)?], i64, &[])?;
+                let half = |v: Value| -> Result<Value, String> {
+                    let part = step(make("arith.trunci", &[v], i32, &[])?)?;
+                    make("arith.extui", &[part], i64, &[])
+                };
+                let (low, high) = (half(bits)?, half(high)?);
+                make("arith.ori", &[low, make("arith.shli", &[high, number(32, i64)?], i64, &[])?], i64, &[])?
+            } else {
+                make("arith.trunci", &[step(make("arith.extui", &[bits], i32, &[])?)?], integer, &[])?
+            };
+            if ty == integer { Ok(bits) } else { make("arith.bitcast", &[bits], ty, &[]) }
+        }
+    }
+}
+
+/// Every pointer parameter alone reaches what the kernel writes through it, so that reads may go through the read-only cache.
+fn restrict(func: Op) {
+    let c = func.ctx();
+    let Some((inputs, _)) = func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature) else { return };
+    let old = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+    let of = |(i, ty): (usize, &Type)| {
+        let entries = old.get(i).and_then(|a| a.entries()).unwrap_or_default();
+        let mut entries: Vec<(&str, Attr)> = entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        if ty.to_string() == "!llvm.ptr" && !entries.iter().any(|(n, _)| *n == "llvm.noalias") {
+            entries.push(("llvm.noalias", Attr::unit(c)));
+        }
+        Attr::dictionary(c, &entries)
+    };
+    let all: Vec<Attr> = inputs.iter().enumerate().map(of).collect();
+    func.set_attr("arg_attrs", Attr::array(c, &all));
+}

@@ -1,0 +1,187 @@
+//! `kiln-gpu-module`: a kernel of the llvm dialect goes into a `gpu.module` that says which chip it is for.
+//!
+//! Why: that is what upstream's code generator takes. LLVM ends the process where it meets an operation that it has no instruction for, so everything
+//! is held against a list first.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  llvm.func @k(…) attributes {kiln.threads = 256}
+//! after:   gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_90a">] { llvm.func @k(…) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = …} }
+//! ```
+use super::{GRID, THREADS};
+use crate::target::Chip;
+use kiln_dialects::{
+    ir::*,
+    rules::{LEVELS, Level},
+    value::DType,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct GpuModule {
+        /// The chip: sm_80, sm_86, sm_89 or sm_90a
+        pub chip: String = "sm_90a".into(),
+    }
+}
+
+/// Functions of LLVM that the code generator has instructions or an expansion for.
+const INTRINSICS: &[&str] = &[
+    "abs",
+    "bswap",
+    "ceil",
+    "copysign",
+    "ctlz",
+    "ctpop",
+    "cttz",
+    "fabs",
+    "floor",
+    "fma",
+    "fmuladd",
+    "masked.gather",
+    "masked.scatter",
+    "maximum",
+    "maxnum",
+    "minimum",
+    "minnum",
+    "round",
+    "roundeven",
+    "smax",
+    "smin",
+    "sqrt",
+    "trunc",
+    "umax",
+    "umin",
+    "vector.reduce.and",
+    "vector.reduce.or",
+];
+/// Ops of the llvm dialect without a function of that kind. `frem` would be wrong now and then.
+const OPS: &[&str] = &[
+    "add",
+    "addrspacecast",
+    "and",
+    "ashr",
+    "bitcast",
+    "br",
+    "cond_br",
+    "extractelement",
+    "extractvalue",
+    "fadd",
+    "fcmp",
+    "fdiv",
+    "fmul",
+    "fneg",
+    "fpext",
+    "fptosi",
+    "fptoui",
+    "fptrunc",
+    "freeze",
+    "fsub",
+    "func",
+    "getelementptr",
+    "icmp",
+    "insertelement",
+    "insertvalue",
+    "inttoptr",
+    "load",
+    "lshr",
+    "mlir.addressof",
+    "mlir.constant",
+    "mlir.global",
+    "mlir.poison",
+    "mlir.undef",
+    "mlir.zero",
+    "mul",
+    "or",
+    "ptrtoint",
+    "return",
+    "sdiv",
+    "select",
+    "sext",
+    "shl",
+    "shufflevector",
+    "sitofp",
+    "srem",
+    "store",
+    "sub",
+    "switch",
+    "trunc",
+    "udiv",
+    "uitofp",
+    "unreachable",
+    "urem",
+    "xor",
+    "zext",
+];
+const NVVM: &[&str] = &["barrier0", "read.ptx.sreg.ctaid.x", "read.ptx.sreg.nctaid.x", "read.ptx.sreg.tid.x", "shfl.sync"];
+
+impl Pass for GpuModule {
+    const FLAG: &'static str = "kiln-gpu-module";
+    const SUMMARY: &'static str = "Puts a kernel of the llvm dialect into a gpu.module for a chip, once all of it has an instruction there";
+    const LEVELS: &'static [Level] = LEVELS;
+    const NUMERICS: Numerics = Numerics::Exact;
+    const REQUIRED: bool = true;
+    const DIALECTS: &'static [&'static str] = &["gpu", "llvm", "nvvm"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if !Chip::ALL.iter().any(|c| c.name() == self.chip) {
+            return Err(format!("chip is sm_80, sm_86, sm_89 or sm_90a, not {}", self.chip).into());
+        }
+        root.ctx().register_translations();
+        let kernel = |o: &Op| o.is("llvm.func") && o.attr(THREADS).is_some() && o.parent().is_some_and(|p| p.is("builtin.module"));
+        let modules: Vec<Op> = walk(root).into_iter().filter(kernel).filter_map(Op::parent).collect();
+        for module in modules {
+            wrap(module, &self.chip)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the code generator has something for an op.
+fn known(op: Op) -> bool {
+    let name = op.name();
+    if let Some(name) = name.strip_prefix("llvm.intr.") {
+        // 2^x is an instruction for f32 only.
+        let narrow = || {
+            op.result_count() == 1
+                && ["f32", "vector<2xf32>", "vector<4xf32>", "vector<8xf32>"].contains(&op.result(0).ty().to_string().as_str())
+        };
+        return INTRINSICS.contains(&name) || (name == "exp2" && narrow());
+    }
+    name.strip_prefix("llvm.").is_some_and(|n| OPS.contains(&n)) || name.strip_prefix("nvvm.").is_some_and(|n| NVVM.contains(&n))
+}
+
+fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
+    let inside: Vec<Op> = blocks(module).into_iter().flat_map(|b| b.ops()).collect();
+    for op in inside.iter().flat_map(|o| walk(*o)) {
+        if !known(op) {
+            return Err(Failure::at(op, format!("has no compiled form yet for {chip}")));
+        }
+    }
+    let Some(first) = inside.first().copied() else { return Ok(()) };
+    let c = module.ctx();
+    let at = |e: String| Failure::at(first, e);
+    let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">")).ok_or_else(|| at("has no nvvm dialect".into()))?;
+    let attrs = [("sym_name", Attr::string(c, "gpu")), ("targets", Attr::array(c, &[target]))];
+    let b = Builder::before(first).ok_or_else(|| at("is in no module".into()))?;
+    let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {
+        for op in &inside {
+            let copy = b.clone_op(*op, &|v| v)?;
+            if let Some(threads) = copy.attr(THREADS).and_then(Attr::as_i64) {
+                copy.set_attr("gpu.kernel", Attr::unit(c));
+                copy.set_attr("nvvm.kernel", Attr::unit(c));
+                copy.set_attr("nvvm.reqntid", Attr::i32s(c, &[threads as i32]));
+                // The assembler would rather spill than let fewer blocks share a multiprocessor; it need not.
+                copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, 1));
+                for name in [THREADS, GRID, "kiln.schedule"] {
+                    copy.remove_attr(name);
+                }
+            }
+        }
+        Ok(())
+    };
+    b.generic("gpu.module", &[], &[], &attrs, &mut [(&[], &mut fill)]).map_err(at)?;
+    inside.iter().for_each(|o| o.erase());
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! `kiln-gpu-schedule`: says on each kernel how a GPU computes it, with how many threads and blocks.
+//!
+//! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `rows` (stages that share
+//! rows, a group of threads per row), `reduce` (a group of threads per result), `contract` (tiles of a matmul or convolution in shared memory).
+//! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
+//!
+//! Numerics: exact; nothing is computed differently yet.
+//!
+//! ```text
+//! before:  func.func @k0(…)
+//! after:   func.func @k0(…) attributes {kiln.grid = affine_map<()[s0] -> (s0 ceildiv 1024)>, kiln.threads = 256,
+//!                                       kiln.schedule = #kiln.schedule<"loops", {threads = 256, vector = 4}>}
+//! ```
+mod choose;
+mod contraction;
+mod grid;
+mod width;
+
+pub use contraction::{Roles, contraction};
+pub use width::{fast_dim, width};
+
+use super::{GRID, SHARED, THREADS};
+use crate::{
+    host::{kernels_of, schedule::Schedule},
+    kernel,
+};
+use kiln_dialects::{ir::*, rules::Level};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct GpuSchedule {
+        /// Most threads of a block that computes elements one by one
+        pub threads: i64 = 256,
+    }
+}
+
+impl Pass for GpuSchedule {
+    const FLAG: &'static str = "kiln-gpu-schedule";
+    const SUMMARY: &'static str = "Chooses how a GPU computes each kernel: #kiln.schedule, threads of a block, blocks";
+    const LEVELS: &'static [Level] = &[Level::Linalg];
+    const LOWERS_TO: Option<Level> = Some(Level::Scheduled);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if ![32, 64, 128, 256, 512, 1024].contains(&self.threads) {
+            return Err(format!("threads is a power of two from 32 to 1024, not {}", self.threads).into());
+        }
+        for func in kernels_of(root) {
+            let mut k = kernel::read(func)?;
+            let plan = kernel::nests(&mut k, SHARED);
+            if func.attr("kiln.schedule").is_none() {
+                func.set_attr("kiln.schedule", choose::choose(&k, &plan, self.threads).attr(func.ctx()));
+            }
+            let schedule = of(func).map_err(|e| Failure::at(func, e))?;
+            let threads = threads(&schedule).map_err(|e| Failure::at(func, e))?;
+            let grid = grid::grid(&k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
+            func.set_attr(THREADS, Attr::i64(func.ctx(), threads as i64));
+            func.set_attr(GRID, grid);
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
+        Ok(())
+    }
+}
+
+/// The schedule on a function.
+pub fn of(func: Op) -> Result<Schedule, String> {
+    Schedule::read(func, &|strategy| match strategy {
+        "loops" => Ok(&["threads", "vector"]),
+        "rows" | "reduce" => Ok(&["group", "groups", "vector"]),
+        "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
+        _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract")),
+    })
+}
+
+/// Threads of a block.
+pub fn threads(s: &Schedule) -> Result<usize, String> {
+    let power = |name: &str, least: usize, most: usize| {
+        let n = s.get(name);
+        let fits = n.is_power_of_two() && (least..=most).contains(&n);
+        if fits { Ok(n) } else { Err(format!("has a schedule whose {name} is {n}, not a power of two from {least} to {most}")) }
+    };
+    if s.strategy != "contract" {
+        power("vector", 1, 16)?;
+    }
+    let all = match s.strategy.as_str() {
+        "loops" => power("threads", 32, 1024)?,
+        "rows" | "reduce" => power("group", 32, 1024)? * power("groups", 1, 32)?,
+        _ => {
+            let (m, n) = (power("m", 1, 256)?, power("n", 1, 256)?);
+            power("depth", 1, 64)?;
+            m / power("m_each", 1, m)? * (n / power("n_each", 1, n)?)
+        }
+    };
+    if (32..=1024).contains(&all) { Ok(all) } else { Err(format!("has a schedule of {all} threads a block; 32 to 1024 are possible")) }
+}

@@ -1,0 +1,51 @@
+//! Which dimension neighbouring threads step along, and how many elements of it one access may take.
+use crate::kernel::{Access, Kernel, Nest, Plan, Poly};
+
+/// Everything that a nest reads or writes in memory.
+fn accesses<'a>(k: &'a Kernel, plan: &'a Plan, nest: &'a Nest) -> impl Iterator<Item = (&'a Access, bool)> {
+    let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+    let stages = || nest.all().filter_map(|s| k.stages.get(s));
+    let reads = stages().flat_map(|s| s.reads()).filter(real).map(|a| (a, false));
+    reads.chain(stages().flat_map(|s| &s.outputs).map(|o| &o.access).filter(real).map(|a| (a, true)))
+}
+
+/// The dimension of these along which most is contiguous; the last one where there is no difference.
+pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<usize> {
+    let cost = |d: usize| -> i64 {
+        let step = |a: &Access| match a.at.coefficient(d).known() {
+            _ if a.at.in_rest(d) => 6,
+            Some(0) => 1,
+            Some(1) => 0,
+            _ => 8,
+        };
+        let short = match nest.extents.get(d).and_then(Poly::known) {
+            Some(n) if n < 2 => 100,
+            Some(n) if n < 32 => 4,
+            _ => 0,
+        };
+        short + accesses(k, plan, nest).map(|(a, write)| step(a) * if write { 2 } else { 1 }).sum::<i64>()
+    };
+    of.iter().rev().copied().min_by_key(|d| cost(*d))
+}
+
+/// How many neighbours along a dimension one access takes, at most 16 bytes: a power of two, so that every access that is contiguous there starts
+/// at a multiple of its size.
+pub fn width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
+    let all: Vec<&Access> = accesses(k, plan, nest).map(|(a, _)| a).collect();
+    let bytes = |a: &&Access| k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(16, |t| t.byte_size());
+    let contiguous = |a: &&&Access| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
+    let extracts = nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
+    let Some(widest) = all.iter().filter(contiguous).map(bytes).max().filter(|_| nest.split.is_none() && !extracts) else {
+        return 1;
+    };
+    let mut w = (16 / widest).max(1);
+    let multiple = |p: &Poly, w: usize| p.terms().all(|(_, n)| n % w as i64 == 0);
+    let aligned = |a: &&Access, w: usize| {
+        let dims = a.at.dims.iter().all(|(e, p)| *e == d || multiple(p, w));
+        dims && multiple(&a.at.constant, w) && a.at.rest.iter().all(|(_, p)| multiple(p, w))
+    };
+    while w > 1 && !all.iter().filter(contiguous).all(|a| aligned(a, w)) {
+        w /= 2;
+    }
+    w
+}

@@ -1,0 +1,130 @@
+//! Rows: a group of threads goes through all nests for its row; what it passes on to itself is in shared memory.
+use super::{
+    cooperate::{self, Row},
+    items::{Share, items},
+    shared,
+    team::{self, Group},
+};
+use crate::{
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+        loops::{Fixed, decode, reducing},
+    },
+    gpu::WARP,
+    host::schedule::Schedule,
+    kernel::{Lin, Nest, Plan, Poly, Role},
+};
+use kiln_dialects::ir::*;
+
+/// Fewer results than this in a row are reduced one after the other by all threads of the group.
+const ONE_BY_ONE: i64 = 8;
+
+/// These nests: with the plan's rows if they depend on each other, else each result is a row.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], schedule: &Schedule) -> Made<()> {
+    let first = *nests.first().ok_or("does nothing")?;
+    let rows: Vec<usize> = match plan.dependent {
+        true => (0..plan.rows).collect(),
+        false => (0..first.extents.len()).filter(|d| !first.reduction[*d]).collect(),
+    };
+    let (size, groups) = (schedule.get("group"), schedule.get("groups"));
+    let (wide, count) = (c.index(size as i64)?, c.index(groups as i64)?);
+    let thread = team::thread(c)?;
+    let (number, mine) = match groups {
+        1 => (c.index(0)?, thread),
+        _ => (c.div(thread, wide)?, c.rem(thread, wide)?),
+    };
+    let mut exchange = vec![];
+    for n in nests {
+        let of = |o: &crate::kernel::Output| -> Made<Option<Value>> {
+            let ty = o.combine.as_ref().map(|c| c.op.result(0).ty()).filter(|_| size > WARP);
+            ty.map(|ty| shared(c, ty, (size / WARP * groups) as i64)).transpose()
+        };
+        let all = if cooperate::possible(scope, n) { reducing(scope, n).map(of).collect::<Made<_>>()? } else { vec![] };
+        exchange.push(all);
+    }
+    // Each group has a part of the scratch.
+    let kernel = with_groups(scope, plan, number);
+    let mut scope = Scope { kernel: &kernel, scalars: scope.scalars.clone(), memory: scope.memory.clone(), nontemporal: scope.nontemporal };
+    scope.scalars.insert(number, number);
+    let sizes: Vec<Value> = rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Made<_>>()?;
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    // All threads of a block go round equally often, so that all come to each barrier.
+    let start = c.mul(team::block(c)?, count)?;
+    let step = c.mul(team::blocks(c)?, count)?;
+    c.strided(start, total, step, &[], &mut |c, base, _| {
+        let row = c.add(base, number)?;
+        let (row, active) = match groups {
+            1 => (row, None),
+            _ => {
+                let active = c.below(row, total)?;
+                (c.select(active, row, base)?, Some(active))
+            }
+        };
+        let group = Group { size, thread: mine, number, active };
+        let all = Row { scope: &scope, plan, group, most: schedule.get("vector") };
+        let at = decode(c, row, &sizes)?;
+        for (n, exchange) in nests.iter().zip(&exchange) {
+            let mut fixed: Fixed = vec![None; n.extents.len()];
+            rows.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+            nest(c, &all, n, &fixed, exchange)?;
+            team::barrier(c)?;
+        }
+        Ok(vec![])
+    })?;
+    Ok(())
+}
+
+/// One nest of a row.
+fn nest(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Option<Value>]) -> Made<()> {
+    let Row { scope, plan, group, most } = row;
+    let free: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
+    let results = Poly::product(free.iter().map(|d| &nest.extents[*d])).known();
+    if !cooperate::possible(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
+        let share = Share { first: group.thread, step: c.index(group.size as i64)?, active: group.active, most: *most };
+        return items(c, scope, plan, nest, fixed, &share);
+    }
+    if free.is_empty() {
+        return cooperate::reduce(c, row, nest, fixed, exchange);
+    }
+    let sizes: Vec<Value> = free.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    c.each(c.index(0)?, total, 1, &[], &mut |c, i, _| {
+        let mut fixed = fixed.clone();
+        free.iter().zip(decode(c, i, &sizes)?).for_each(|(d, i)| fixed[*d] = Some(i));
+        cooperate::reduce(c, row, nest, &fixed, exchange)?;
+        team::barrier(c)?;
+        Ok(vec![])
+    })?;
+    Ok(())
+}
+
+/// The kernel with the scratch of group `number`: what its temporaries span comes that many times before.
+fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::kernel::Kernel {
+    let mut k = scope.kernel.clone();
+    let span = |b: usize| (k.span(b, 0).unwrap_or(0) + 15) / 16 * 16;
+    let temporary = |b: usize| k.buffers[b].role == Role::Temporary && !plan.passed[b];
+    let before: Vec<Option<Lin>> =
+        (0..k.buffers.len()).map(|b| temporary(b).then(|| Lin::fixed(Poly::symbol(number).times(&Poly::number(span(b)))))).collect();
+    if only(number) {
+        return k;
+    }
+    for s in &mut k.stages {
+        for a in s.all_accesses() {
+            if let Some(more) = before.get(a.buffer).and_then(Option::as_ref) {
+                a.at = a.at.plus(more);
+            }
+        }
+    }
+    for view in k.views.values_mut() {
+        if let Some(more) = before.get(view.buffer).and_then(Option::as_ref) {
+            view.offset = view.offset.plus(&more.constant);
+        }
+    }
+    k
+}
+
+/// Whether the only group is meant.
+fn only(number: Value) -> bool {
+    crate::emit::code::known(number) == Some(0)
+}

@@ -1,0 +1,77 @@
+//! Who a thread is, and what threads of a block say to each other.
+use crate::emit::code::{Code, Made};
+use crate::gpu::WARP;
+use kiln_dialects::ir::*;
+
+fn id(c: Code, name: &str) -> Made<Value> {
+    let x = Attr::parse(c.ctx(), "#gpu<dim x>").ok_or("has no gpu dialect")?;
+    c.op(name, &[], Type::index(c.ctx()), &[("dimension", x)])
+}
+/// The thread's number in its block.
+pub fn thread(c: Code) -> Made<Value> {
+    id(c, "gpu.thread_id")
+}
+/// The block's number.
+pub fn block(c: Code) -> Made<Value> {
+    id(c, "gpu.block_id")
+}
+/// How many blocks there are.
+pub fn blocks(c: Code) -> Made<Value> {
+    id(c, "gpu.grid_dim")
+}
+/// Waits for all threads of the block, and for what they have written.
+pub fn barrier(c: Code) -> Made<()> {
+    c.effect("gpu.barrier", &[], &[])
+}
+
+/// The value of the thread whose number differs in the bits of `mask`.
+fn neighbour(c: Code, v: Value, mask: usize) -> Made<Value> {
+    let i32 = Type::parse(c.ctx(), "i32").ok_or("has no i32")?;
+    let number = |n: usize| c.constant(&n.to_string(), i32);
+    let mode = Attr::parse(c.ctx(), "#gpu<shuffle_mode xor>").ok_or("has no gpu dialect")?;
+    let i1 = Type::parse(c.ctx(), "i1").ok_or("has no i1")?;
+    let op = c.0.generic("gpu.shuffle", &[v, number(mask)?, number(WARP)?], &[v.ty(), i1], &[("mode", mode)], &mut [])?;
+    Ok(op.result(0))
+}
+
+/// Combines the values of `count` neighbouring threads of a warp; all of them have the result, with the same bits.
+pub fn butterfly(c: Code, v: Value, count: usize, combine: &dyn Fn(Value, Value) -> Made<Value>) -> Made<Value> {
+    let mut v = v;
+    let mut mask = count / 2;
+    while mask > 0 {
+        v = combine(v, neighbour(c, v, mask)?)?;
+        mask /= 2;
+    }
+    Ok(v)
+}
+
+/// Threads of a block that share a row.
+#[derive(Clone, Copy)]
+pub struct Group {
+    /// How many they are; a multiple of a warp.
+    pub size: usize,
+    /// The thread's number among them.
+    pub thread: Value,
+    /// The group's number in the block.
+    pub number: Value,
+    /// Whether the group has a row; all have if there is none.
+    pub active: Option<Value>,
+}
+
+impl Group {
+    /// Combines the values of the group's threads; all of them have the result. `exchange` has a place for each warp of the block.
+    pub fn all(&self, c: Code, v: Value, exchange: Option<Value>, combine: &dyn Fn(Value, Value) -> Made<Value>) -> Made<Value> {
+        let v = butterfly(c, v, WARP.min(self.size), combine)?;
+        let Some(memory) = exchange.filter(|_| self.size > WARP) else { return Ok(v) };
+        let (warps, width) = (self.size / WARP, c.index(WARP as i64)?);
+        let (lane, warp) = (c.rem(self.thread, width)?, c.div(self.thread, width)?);
+        let base = c.mul(self.number, c.index(warps as i64)?)?;
+        let first = c.compare(0, lane, c.index(0)?)?;
+        c.when(first, &mut |c| c.effect("memref.store", &[v, memory, c.add(base, warp)?], &[]), None)?;
+        barrier(c)?;
+        // Every warp finishes by itself.
+        let mine = c.add(base, c.rem(lane, c.index(warps as i64)?)?)?;
+        let v = c.op("memref.load", &[memory, mine], v.ty(), &[])?;
+        butterfly(c, v, warps, combine)
+    }
+}

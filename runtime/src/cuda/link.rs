@@ -1,0 +1,86 @@
+//! PTX to code for a card, by the driver's linker, on worker threads, and kept on disk.
+use super::{CudaError, Device, words};
+use crate::cache::Store;
+use cudarc::driver::sys::{self, CUjit_option};
+use sha2::{Digest, Sha256};
+use std::{
+    collections::BTreeMap,
+    ffi::{CString, c_void},
+    ptr,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// How much of the linker's log is kept.
+const LOG: usize = 8192;
+
+/// The code of each kernel by name.
+pub fn link(
+    device: &Device,
+    ptx: &BTreeMap<String, Vec<u8>>,
+    cache: Option<&Store>,
+    workers: usize,
+) -> Result<BTreeMap<String, Vec<u8>>, CudaError> {
+    let jobs: Vec<(&String, &Vec<u8>)> = ptx.iter().collect();
+    let (next, made) = (AtomicUsize::new(0), Mutex::new(vec![]));
+    let work = || {
+        while let Some((name, text)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let code = device.bind().and_then(|()| one(device, name, text, cache));
+            made.lock().unwrap_or_else(|e| e.into_inner()).push(code.map(|c| (name.to_string(), c)));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..workers.clamp(1, jobs.len().max(1)) {
+            scope.spawn(work);
+        }
+    });
+    made.into_inner().unwrap_or_else(|e| e.into_inner()).into_iter().collect()
+}
+
+fn one(device: &Device, name: &str, ptx: &[u8], cache: Option<&Store>) -> Result<Vec<u8>, CudaError> {
+    let (major, minor) = device.card().capability;
+    let mut sha = Sha256::new();
+    sha.update(ptx);
+    let hash: String = sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect();
+    let key = format!("cubin_{hash}_{major}{minor}_{}", device.driver());
+    // What the cache cannot give is linked again.
+    if let Some(Ok(Some(code))) = cache.map(|c| c.get(&key)) {
+        return Ok(code);
+    }
+    let code = linked(name, ptx)?;
+    if let Some(Err(remark)) = cache.map(|c| c.put(&key, &code)) {
+        tracing::debug!(target: "kiln::runtime", %remark, "a linked kernel was not kept");
+    }
+    Ok(code)
+}
+
+fn linked(name: &str, ptx: &[u8]) -> Result<Vec<u8>, CudaError> {
+    let mut log = vec![0u8; LOG];
+    let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // The second value is a number in a pointer's place.
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut::<c_void>(LOG)];
+    let title = CString::new(name).unwrap_or_default();
+    // The linker wants a NUL at the end.
+    let mut text = ptx.to_vec();
+    text.push(0);
+    let mut state = ptr::null_mut();
+    // SAFETY: the buffers outlive the linker's state, which is destroyed below; the result is copied before.
+    let outcome = unsafe {
+        sys::cuLinkCreate_v2(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state).result().and_then(|()| {
+            let kind = sys::CUjitInputType::CU_JIT_INPUT_PTX;
+            let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
+            let added = sys::cuLinkAddData_v2(state, kind, text.as_mut_ptr().cast(), text.len(), title.as_ptr(), 0, none, nothing).result();
+            let (mut code, mut len) = (ptr::null_mut(), 0usize);
+            let done = added.and_then(|()| sys::cuLinkComplete(state, &mut code, &mut len).result());
+            let copy = done.map(|()| std::slice::from_raw_parts(code.cast::<u8>(), len).to_vec());
+            let _ = sys::cuLinkDestroy(state);
+            copy
+        })
+    };
+    outcome.map_err(|e| {
+        let said = String::from_utf8_lossy(log.split(|b| *b == 0).next().unwrap_or_default()).trim().to_string();
+        CudaError::Link { kernel: name.into(), reason: if said.is_empty() { words(e) } else { format!("{}: {said}", words(e)) } }
+    })
+}

@@ -1,0 +1,135 @@
+//! What runs a package: linked machine code on this machine, or kernels on a GPU.
+use super::{Error, Options, Place, Times, weights};
+use crate::{
+    lowering::host::llvm::{Jit, library_symbols},
+    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
+};
+use std::{
+    ffi::c_void,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A program with its code and its weights.
+pub enum Engine {
+    /// On this machine's processors.
+    Host(Box<Loaded>),
+    /// On a GPU.
+    Cuda(Box<cuda::Loaded>),
+}
+
+impl Engine {
+    /// Links a package's code and finds its weights, in `folder`.
+    pub fn link(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+        match package.program.target.is_cuda() {
+            true => Engine::on_gpu(package, folder, options, times),
+            false if options.device == Place::Host => Engine::on_host(package, folder, options, times),
+            false => Err(Error::Target(format!("the program is for {}, not for a GPU", package.program.target.arch))),
+        }
+    }
+
+    fn on_host(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+        let linking = Instant::now();
+        let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
+        let jit = Jit::new(&symbols)?;
+        package.objects.values().try_for_each(|o| jit.add_object(o))?;
+        jit.lookup(&package.program.entry.main)?;
+        times.link = linking.elapsed();
+        let finding = Instant::now();
+        let jit = Arc::new(jit);
+        Pool::configure(options.threads);
+        let packed = match &package.program.prepare {
+            Some(prepare) => prepared(prepare, package, folder, &jit, options.threads)?,
+            None => vec![],
+        };
+        let globals = weights::load(&package.program, &packed, package, folder)?;
+        times.weights = finding.elapsed();
+        Ok(Engine::Host(Box::new(join(&package.program, &jit, globals)?)))
+    }
+
+    fn on_gpu(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+        let linking = Instant::now();
+        let index = if let Place::Cuda(index) = options.device { index } else { 0 };
+        let device = Arc::new(cuda::Device::cuda(index)?);
+        let store = match &options.cache {
+            super::CachePolicy::Off => None,
+            super::CachePolicy::Dir(dir) => Store::open(dir).ok(),
+        };
+        let code = cuda::link(&device, &package.objects, store.as_ref(), options.workers)?;
+        times.link = linking.elapsed();
+        let finding = Instant::now();
+        let join = |p: &Program, packed: &[Bytes]| -> Result<cuda::Loaded, Error> {
+            let globals = weights::load(p, packed, package, folder)?;
+            Ok(cuda::Loaded::new(device.clone(), p.clone(), &code, &globals, options.blocking)?)
+        };
+        let packed = match &package.program.prepare {
+            Some(prepare) => join(prepare, &[])?.results()?,
+            None => vec![],
+        };
+        let loaded = join(&package.program, &packed)?;
+        times.weights = finding.elapsed();
+        Ok(Engine::Cuda(Box::new(loaded)))
+    }
+
+    /// What was compiled.
+    pub fn program(&self) -> &Program {
+        match self {
+            Engine::Host(l) => l.program(),
+            Engine::Cuda(l) => l.program(),
+        }
+    }
+    /// Bytes of memory that calls keep between kernels.
+    pub fn arena_bytes(&self) -> usize {
+        match self {
+            Engine::Host(l) => l.arena_bytes(),
+            Engine::Cuda(l) => l.arena_bytes(),
+        }
+    }
+    /// The GPU, if it is one.
+    pub fn card(&self) -> Option<&cuda::Card> {
+        if let Engine::Cuda(l) = self { Some(l.device().card()) } else { None }
+    }
+    /// The time of each launch.
+    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+        match self {
+            Engine::Host(l) => l.profile(inputs, outputs, threads),
+            Engine::Cuda(l) => l.profile(inputs, outputs),
+        }
+    }
+    /// Runs the program.
+    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+        match self {
+            Engine::Host(l) => l.call(inputs, outputs, threads),
+            Engine::Cuda(l) => l.call(inputs, outputs),
+        }
+    }
+    /// Runs the program so many times; how long each took, on a GPU its kernels alone.
+    pub fn measure(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize, rounds: usize) -> Result<Vec<Duration>, CallError> {
+        let mut one = |l: &Loaded| -> Result<Duration, CallError> {
+            let start = Instant::now();
+            l.call(inputs, outputs, threads)?;
+            Ok(start.elapsed())
+        };
+        match self {
+            Engine::Host(l) => (0..rounds).map(|_| one(l)).collect(),
+            Engine::Cuda(l) => l.measure(inputs, outputs, rounds),
+        }
+    }
+}
+
+/// A program with its linked code.
+fn join(program: &Program, jit: &Arc<Jit>, globals: Vec<Bytes>) -> Result<Loaded, Error> {
+    let entry = jit.lookup(&program.entry.main)?;
+    // SAFETY: the entry's signature is the host ABI's; the linker goes into the loaded program, so that the code lives as long as it does.
+    Ok(unsafe {
+        let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
+        Loaded::new(program.clone(), entry, Box::new(jit.clone()), globals)?
+    })
+}
+
+/// Runs what is computed once from the weights. Files that only this reads are closed behind it.
+fn prepared(program: &Program, package: &Package, folder: &Path, jit: &Arc<Jit>, threads: usize) -> Result<Vec<Bytes>, Error> {
+    let loaded = join(program, jit, weights::load(program, &[], package, folder)?)?;
+    Ok(loaded.results(threads)?)
+}

@@ -1,0 +1,150 @@
+//! Programs for NVIDIA GPUs, as far as a machine without one can tell: PTX of every model and of every small kernel, assembled where `ptxas` is, and what
+//! is said where a driver or a form is missing. Results are compared on a GPU by `benches/gpu/check.sh`.
+use kiln::{
+    Error, Exit, Options, load,
+    model::CachePolicy,
+    runtime::{
+        Package,
+        program::{Arg, Dim},
+    },
+};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn options(chip: &str) -> Options {
+    Options { target: Some(format!("cuda:{chip}")), cache: CachePolicy::Off, ..Options::default() }
+}
+
+fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
+}
+
+fn build(path: &Path, chip: &str) -> Result<Package, Error> {
+    load(path)?.build(&options(chip), &|_, _| ()).map(|(package, _)| package)
+}
+
+/// `ptxas`, from `KILN_PTXAS` or the PATH.
+fn ptxas() -> Option<PathBuf> {
+    let named = std::env::var_os("KILN_PTXAS").map(PathBuf::from);
+    let found = named.into_iter().chain(std::env::split_paths(&std::env::var_os("PATH")?).map(|p| p.join("ptxas"))).find(|p| p.is_file());
+    if found.is_none() {
+        eprintln!("skipped: assembling, since there is neither KILN_PTXAS nor a ptxas on the PATH");
+    }
+    found
+}
+
+/// Assembles all of a package; what is wrong, or spills.
+fn assembled(package: &Package, chip: &str) -> Vec<String> {
+    let Some(ptxas) = ptxas() else { return vec![] };
+    let folder = tempfile::tempdir().unwrap();
+    let mut wrong = vec![];
+    for (name, ptx) in &package.objects {
+        let file = folder.path().join("k.ptx");
+        std::fs::write(&file, ptx).unwrap();
+        let out = Command::new(&ptxas).arg(format!("-arch={chip}")).args(["-v", "-o", "/dev/null"]).arg(&file).output().expect("it runs");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
+        if !out.status.success() || !said.contains(" 0 bytes spill stores") {
+            let of = package.program.kernels.iter().find(|k| k.symbol == *name).map_or("prepare", |k| k.name.as_str());
+            wrong.push(format!("{of} ({name}): {said}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_model_becomes_ptx() {
+    for entry in std::fs::read_dir(models()).unwrap().flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "pt2")) {
+        crate::watchdog::arm();
+        let package = build(&entry, "sm_90a").unwrap_or_else(|e| panic!("{}: {e}", entry.display()));
+        assert_eq!((package.program.target.arch.as_str(), package.program.target.cpu.as_str()), ("cuda", "sm_90a"));
+        for k in &package.program.kernels {
+            let launch = k.launch.as_ref().unwrap_or_else(|| panic!("{} has no launch", k.name));
+            let text = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
+            let params = text.matches(&format!("{}_param_", k.symbol)).filter(|_| true).count();
+            assert!(
+                text.contains(".target sm_90a") && text.contains(&format!(".reqntid {}", launch.threads)) && params >= launch.args.len()
+            );
+        }
+        let wrong = assembled(&package, "sm_90a");
+        assert!(wrong.is_empty(), "{}:\n{}", entry.display(), wrong.join("\n"));
+    }
+}
+
+#[test]
+fn code_for_older_chips_assembles() {
+    for chip in ["sm_80", "sm_86", "sm_89"] {
+        crate::watchdog::arm();
+        let package = build(&models().join("bert_tiny.pt2"), chip).unwrap();
+        let wrong = assembled(&package, chip);
+        assert!(wrong.is_empty(), "{chip}:\n{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn launches_are_plain_data_over_sizes() {
+    let package = build(&models().join("mlp.pt2"), "sm_90a").unwrap();
+    let p = &package.program;
+    let launches: Vec<_> = p.kernels.iter().filter_map(|k| k.launch.as_ref()).collect();
+    assert!(launches.iter().any(|l| matches!(l.grid, Dim::Expr(_) | Dim::Symbol(_))), "a size of the call decides how many blocks run");
+    assert!(launches.iter().flat_map(|l| &l.args).any(|a| *a == Arg::Input(0)));
+    assert!(launches.iter().flat_map(|l| &l.args).any(|a| *a == Arg::Output(0)));
+    let symbols = vec![64; p.symbols.len()];
+    let exprs = p.expr_values(&symbols).unwrap();
+    assert!(launches.iter().all(|l| l.grid.value(&symbols, &exprs).unwrap() >= 1));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mlp.kpkg");
+    package.save(&path).unwrap();
+    assert_eq!(Package::load(&path).unwrap(), package);
+}
+
+fn kiln(args: &[&str]) -> (Option<i32>, String) {
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).env("KILN_CACHE_DIR", "off").current_dir(models()).output().expect("it runs");
+    (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+}
+
+#[test]
+fn without_a_driver_the_error_says_so() {
+    if kiln::runtime::cuda::Device::cuda(0).is_ok() {
+        eprintln!("skipped: there is a GPU");
+        return;
+    }
+    for args in [&["run", "mlp.pt2", "--device", "cuda"][..], &["run", "mlp.pt2", "--target", "cuda:sm_90a"]] {
+        let (code, text) = kiln(args);
+        assert_eq!(code, Some(i32::from(Exit::Device.code())), "{text}");
+        assert!(text.contains("libcuda.so.1") || text.contains("GPU"), "{text}");
+    }
+    let (code, text) = kiln(&["doctor"]);
+    assert!(code == Some(0) && text.contains("NVIDIA GPUs: "), "{text}");
+}
+
+#[test]
+fn bad_devices_and_targets_are_usage_errors() {
+    for (args, part) in [
+        (["--device", "gpu"], "there are cpu, cuda and cuda:<number>"),
+        (["--target", "cuda:sm_91"], "there is no chip 'sm_91'; did you mean"),
+        (["--target", "cuda:sm_70"], "sm_80, sm_86, sm_89, sm_90a"),
+    ] {
+        let (code, text) = kiln(&[&["run", "mlp.pt2"], &args[..]].concat());
+        assert!(code == Some(i32::from(Exit::Usage.code())) && text.contains(part), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn all_that_has_no_form_is_named_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let text = "func.func @main(%x: tensor<8xf32>, %k: tensor<2xi64>) -> (tensor<8xf32>, tensor<8xi64>, tensor<8xi32>) {
+      %v, %i = kiln.sort %x axis = 0 : tensor<8xf32>
+      %e = kiln.random_bits %k sizes = [8] : i32
+      return %v, %i, %e : tensor<8xf32>, tensor<8xi64>, tensor<8xi32>
+    }";
+    std::fs::write(&path, text).unwrap();
+    let e = build(&path, "sm_90a").expect_err("neither has a form");
+    let said = e.to_string();
+    assert_eq!(e.exit(), Exit::Unsupported, "{said}");
+    assert!(said.contains("'sort' has no compiled form yet for GPUs") && said.contains("'random_bits' has"), "{said}");
+    assert!(said.contains("m.mlir:2") && said.contains("m.mlir:3"), "{said}");
+}

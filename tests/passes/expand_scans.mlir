@@ -1,0 +1,19 @@
+// RUN: kiln-expand-scans
+
+// CASE: a_sum_over_an_open_size
+// CHECK: kiln.reduce sum
+// CHECK-NOT: kiln.cumulative
+func.func @f(%x: tensor<3x?xf32>) -> tensor<3x?xf32> {
+  %0 = kiln.cumulative sum %x axis = 1 : tensor<3x?xf32>
+  return %0 : tensor<3x?xf32>
+}
+
+// -----
+// CASE: integers_along_the_first_axis
+// CHECK: kiln.reduce max
+// CHECK: -9223372036854775808
+func.func @f(%x: tensor<5x2xi64>) -> (tensor<5x2xi64>, tensor<5x2xi64>) {
+  %0 = kiln.cumulative max %x axis = 0 : tensor<5x2xi64>
+  %1 = kiln.cumulative prod %x axis = 0 : tensor<5x2xi64>
+  return %0, %1 : tensor<5x2xi64>, tensor<5x2xi64>
+}

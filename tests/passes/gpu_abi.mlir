@@ -1,0 +1,40 @@
+// RUN: kiln-gpu-abi
+
+// CASE: registers_shuffles_and_shared_memory
+// NO-RUN: a function for a GPU
+// CHECK: nvvm.read.ptx.sreg.tid.x
+// CHECK: nvvm.shfl.sync
+// CHECK: nvvm.barrier0
+// CHECK: memref.get_global @shared_0
+// CHECK-NOT: gpu.
+module attributes {kiln.level = "target", kiln.kernel = {}} {
+  func.func @k(%out: !llvm.ptr, %n: i64) attributes {kiln.threads = 32 : i64} {
+    %t = gpu.thread_id x
+    %b = gpu.block_id x
+    %i = arith.addi %t, %b : index
+    %m = memref.alloca() {alignment = 16 : i64} : memref<64xf32, 3>
+    %v = memref.load %m[%i] : memref<64xf32, 3>
+    %one = arith.constant 1 : i32
+    %width = arith.constant 32 : i32
+    %s, %ok = gpu.shuffle xor %v, %one, %width : f32
+    memref.store %s, %m[%t] : memref<64xf32, 3>
+    gpu.barrier
+    return
+  }
+}
+
+// -----
+// What is wider than a register goes in halves, what is narrower is widened.
+// CASE: shuffles_of_other_widths
+// NO-RUN: a function for a GPU
+// CHECK: arith.shrui
+// CHECK: arith.extui %arg1 : i8 to i32
+module attributes {kiln.level = "target", kiln.kernel = {}} {
+  func.func @k(%v: f64, %w: i8) -> (f64, i8) {
+    %one = arith.constant 1 : i32
+    %width = arith.constant 32 : i32
+    %s, %ok = gpu.shuffle xor %v, %one, %width : f64
+    %r, %also = gpu.shuffle xor %w, %one, %width : i8
+    return %s, %r : f64, i8
+  }
+}
