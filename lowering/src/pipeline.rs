@@ -93,6 +93,7 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "kiln-reciprocals", "before reciprocals of weights are frozen"),
     step(Level::Prims, On::Module, "canonicalize", "drops what became dead"),
     step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),
+    step(Level::Prims, On::Module, "kiln-fold-scales", "sees channels where convolutions have them; before weights are packed"),
     step(Level::Prims, On::Module, "kiln-layout", "for the whole graph, and behind what would undo its transposes"),
     host(Level::Prims, On::Module, "kiln-pack", "behind what would see through the movements of a packed weight"),
     step(Level::Prims, On::Module, "cse", "a weight that several contractions read is packed once"),

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 const LOWERINGS: &[PassRow] = &[
     PassRow::of::<host::expand_math::ExpandMath>(),
     PassRow::of::<to_kernels::expose_padding::ExposePadding>(),
+    PassRow::of::<to_kernels::fold_scales::FoldScales>(),
     PassRow::of::<to_kernels::freeze::Freeze>(),
     PassRow::of::<to_kernels::fuse::Fuse>(),
     PassRow::of::<gpu::gpu_abi::GpuAbi>(),

@@ -2,6 +2,7 @@
 mod aten;
 mod graphs;
 mod products;
+mod turns;
 
 use kiln::{
     dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},

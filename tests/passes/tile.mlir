@@ -196,20 +196,76 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 }
 
 // -----
+// Squares of vectors are turned around in registers; the last one does rows again.
 // CASE: transposed
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: vector.gather
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// CHECK: vector.shuffle
+// CHECK-NOT: vector.gather
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<32x16xf32> {kiln.sizes = array<i64: 32, 16>}) -> tensor<16x32xf32> {
-  %e = tensor.empty() : tensor<16x32xf32>
-  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<32x16xf32>) outs(%e : tensor<16x32xf32>) {
+func.func @k0(%x: tensor<8x6xf32> {kiln.sizes = array<i64: 8, 6>}) -> tensor<6x8xf32> {
+  %e = tensor.empty() : tensor<6x8xf32>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x6xf32>) outs(%e : tensor<6x8xf32>) {
   ^bb0(%a: f32, %o: f32):
     linalg.yield %a : f32
-  } -> tensor<16x32xf32>
-  return %r : tensor<16x32xf32>
+  } -> tensor<6x8xf32>
+  return %r : tensor<6x8xf32>
+}
+}
+}
+
+// -----
+// Fewer rows than lanes are gathered.
+// CASE: transposed_few_rows
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// CHECK: vector.gather
+// CHECK-NOT: vector.shuffle
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x3xf32> {kiln.sizes = array<i64: 8, 3>}) -> tensor<3x8xf32> {
+  %e = tensor.empty() : tensor<3x8xf32>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x3xf32>) outs(%e : tensor<3x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<3x8xf32>
+  return %r : tensor<3x8xf32>
+}
+}
+}
+
+// -----
+// The middle of a padded tensor is written in squares, its border by loops.
+// CASE: transposed_within_a_border
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// CHECK: kiln.schedule<"transpose"
+// CHECK: vector.shuffle
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x4xf32> {kiln.sizes = array<i64: 8, 4>}) -> tensor<5x8xf32> {
+  %e = tensor.empty() : tensor<5x8xf32>
+  %b = tensor.extract_slice %e[0, 0] [1, 8] [1, 1] : tensor<5x8xf32> to tensor<1x8xf32>
+  %f = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%b : tensor<1x8xf32>) {
+  ^bb0(%o: f32):
+    %zero = arith.constant 0.0 : f32
+    linalg.yield %zero : f32
+  } -> tensor<1x8xf32>
+  %g = tensor.insert_slice %f into %e[0, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<5x8xf32>
+  %m = tensor.extract_slice %g[1, 0] [4, 8] [1, 1] : tensor<5x8xf32> to tensor<4x8xf32>
+  %t = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x4xf32>) outs(%m : tensor<4x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<4x8xf32>
+  %r = tensor.insert_slice %t into %g[1, 0] [4, 8] [1, 1] : tensor<4x8xf32> into tensor<5x8xf32>
+  return %r : tensor<5x8xf32>
 }
 }
 }

@@ -1,5 +1,6 @@
 //! From `prims` to `kernels`: which ops are one kernel, and the host function of launches.
 pub mod expose_padding;
+pub mod fold_scales;
 pub mod freeze;
 pub(crate) mod frozen;
 pub mod fuse;

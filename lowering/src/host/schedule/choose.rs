@@ -151,7 +151,10 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
     if let Some(roles) = contraction(k, plan, m.bits as usize) {
         return make("contract", &contract(&plan.nests[0], &roles, m));
     }
-    if plan.nests.iter().all(|n| transposition(k, plan, n, m.bits as usize).is_some()) {
+    // Borders of what is padded may be written beside.
+    let fills = |n: &Nest| n.all().filter_map(|s| k.stages.get(s)).all(|s| s.reads().next().is_none());
+    let turns = |n: &Nest| transposition(k, plan, n, m.bits as usize).is_some();
+    if plan.nests.iter().any(turns) && plan.nests.iter().all(|n| turns(n) || fills(n)) {
         return make("transpose", &[("bits", m.bits), ("m", 4), ("m_block", 64), ("n", 1), ("n_block", 1024)]);
     }
     let reduces = plan.nests.iter().any(|n| n.reduction.contains(&true));

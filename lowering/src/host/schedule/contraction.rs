@@ -74,8 +74,8 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6]
     let registers = if m.bits == 512 { 32 } else { 16 };
     let n = if rows == 1 { 4 } else { 2 }.min((width / lanes).max(1));
     let most = ((registers - 4) / n - if registers == 32 { 2 } else { 0 }).clamp(1, rows.max(1));
-    // Few rows are divided evenly; of many, the rest does not matter.
-    let even = (most.min(8)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
+    // Few rows are divided evenly; of many, the rest does not matter. With 6 rows as many sums as an FMA has steps are on their way.
+    let even = (most.min(6)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
     let tile = even.unwrap_or(most);
     // A block of rows stays in half of the second level cache while the columns pass.
     let bytes = 4 * k;

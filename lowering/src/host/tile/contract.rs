@@ -1,14 +1,20 @@
 //! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values in registers through the reduction loops,
 //! and transpositions.
-use super::tasks::{Threads, blocks};
+use super::{
+    squares,
+    tasks::{Threads, blocks},
+};
 use crate::{
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::{Code, Made, distance},
         lanes::Lanes,
         loops::{Fixed, Loops, decode},
     },
-    host::schedule::{Schedule, contraction, transposition},
+    host::{
+        in_place,
+        schedule::{Schedule, contraction, transposition},
+    },
     kernel::{Access, Buffer, Kernel, Lin, Nest, Plan, Poly, Role, row_major},
 };
 use kiln_dialects::{ir::*, sym::Dim};
@@ -26,6 +32,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
         Some(input) => Some(Panel::new(c, &loops, input)?),
         None => None,
     };
+    let across = squares::across(&loops, roles.rows).filter(|_| schedule.strategy == "transpose");
+    // What lies over an input is not there to be read again.
+    let again = scope.kernel.func.attr(in_place::ATTR).is_none();
+    let step = Step { most: schedule.get("m"), across, again };
     let none: Fixed = vec![None; nest.extents.len()];
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
     let (m, n) = (size(roles.rows)?, size(roles.columns)?);
@@ -44,16 +54,26 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
         let columns = part(at[roles.outer.len()], n_block, n)?;
         let rows = part(at[roles.outer.len() + 1], m_block, m)?;
         if roles.columns == roles.vector {
-            return panel(c, &loops, &fixed, columns, (roles.rows, rows), schedule.get("m"), copy.as_ref());
+            return panel(c, &loops, &fixed, columns, (roles.rows, rows), &step, copy.as_ref());
         }
         c.each(columns.0, columns.1, 1, &[], &mut |c, i, _| {
             let mut fixed = fixed.clone();
             fixed[roles.columns] = Some(i);
             let whole = (c.index(0)?, loops.size(c, roles.vector, &fixed)?);
-            panel(c, &loops, &fixed, whole, (roles.rows, rows), schedule.get("m"), copy.as_ref()).map(|()| vec![])
+            panel(c, &loops, &fixed, whole, (roles.rows, rows), &step, copy.as_ref()).map(|()| vec![])
         })?;
         Ok(())
     })
+}
+
+/// How rows are taken.
+struct Step {
+    /// Most at once.
+    most: usize,
+    /// What squares of vectors turn around.
+    across: Option<Vec<Access>>,
+    /// Whether a row may be done twice.
+    again: bool,
 }
 
 /// All rows for each group of vectors, so that what is read for the group stays in the first level cache.
@@ -63,7 +83,7 @@ fn panel(
     fixed: &Fixed,
     columns: (Value, Value),
     rows: (usize, (Value, Value)),
-    most: usize,
+    step: &Step,
     copy: Option<&Panel>,
 ) -> Made<()> {
     let (d, (lo, hi)) = rows;
@@ -77,13 +97,26 @@ fn panel(
         });
         let loops = Loops { scope: scope.as_ref().unwrap_or(loops.scope), ..*loops };
         let mut at = lo;
+        let square =
+            step.across.as_ref().filter(|_| count == 1 && mask.is_none()).zip(distance(lo, hi).filter(|n| *n >= loops.lanes as i64));
+        if let Some((reads, all)) = square {
+            let n = loops.lanes as i64;
+            let whole = c.add(lo, c.index(all / n * n)?)?;
+            c.each(lo, whole, n, &[], &mut |c, i, _| squares::emit(c, &loops, fixed, start, (d, i), reads).map(|()| vec![]))?;
+            at = whole;
+            if all % n != 0 && step.again {
+                // The last square does rows again that the one before it did.
+                squares::emit(c, &loops, fixed, start, (d, c.add(lo, c.index(all - n)?)?), reads)?;
+                at = hi;
+            }
+        }
         // What is left of the rows is done in fewer at once.
-        let mut counts = vec![most.max(1)];
-        counts.extend([4, 1].into_iter().filter(|n| *n < most));
+        let mut counts = vec![step.most.max(1)];
+        counts.extend([4, 1].into_iter().filter(|n| *n < step.most));
         for group in counts {
-            let step = c.index(group as i64)?;
-            let whole = c.div(c.sub(hi, at)?, step)?;
-            let end = c.add(at, c.mul(whole, step)?)?;
+            let size = c.index(group as i64)?;
+            let whole = c.div(c.sub(hi, at)?, size)?;
+            let end = c.add(at, c.mul(whole, size)?)?;
             c.each(at, end, group as i64, &[], &mut |c, i, _| {
                 loops.parallel(c, fixed, Some(start), count, mask, Some((d, i, group))).map(|()| vec![])
             })?;

@@ -16,6 +16,7 @@ mod contract;
 mod copies;
 mod multiply;
 mod product;
+mod squares;
 mod tasks;
 mod transposed;
 

@@ -6,7 +6,7 @@ use crate::{
         code::{Code, Made},
         loops::{Fixed, Loops, decode},
     },
-    host::schedule::{Schedule, lanes, vector_dim},
+    host::schedule::{Schedule, lanes, transposition, vector_dim},
     kernel::{Nest, Plan, Poly},
 };
 use kiln_dialects::ir::*;
@@ -27,9 +27,20 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
         "attention" => attention::emit(c, scope, schedule, threads),
         _ if plan.dependent => rows(c, scope, plan, schedule, threads),
         "blocked" | "dot" | "amx" => plan.nests.iter().try_for_each(|n| product::emit(c, scope, plan, n, schedule, threads)),
-        "contract" | "transpose" => plan.nests.iter().try_for_each(|n| contract::emit(c, scope, plan, n, schedule, threads)),
+        "contract" => plan.nests.iter().try_for_each(|n| contract::emit(c, scope, plan, n, schedule, threads)),
+        "transpose" => plan.nests.iter().try_for_each(|n| match transposition(scope.kernel, plan, n, schedule.get("bits")) {
+            Some(_) => contract::emit(c, scope, plan, n, schedule, threads),
+            // The border of what is padded.
+            None => independent(c, scope, plan, n, &borders(schedule), threads),
+        }),
         _ => plan.nests.iter().try_for_each(|n| independent(c, scope, plan, n, schedule, threads)),
     }
+}
+
+/// How nests are written that turn nothing around, beside some that do.
+fn borders(schedule: &Schedule) -> Schedule {
+    let parameters = [("bits", schedule.get("bits") as i64), ("block", 16), ("nontemporal", 0), ("tasks", 8), ("tile", 0), ("unroll", 4)];
+    Schedule { strategy: "loops".into(), parameters: parameters.map(|(n, v)| (n.to_string(), v)).to_vec() }
 }
 
 fn loops<'a>(scope: &'a Scope<'a>, plan: &Plan, nest: &'a Nest, schedule: &Schedule, from: usize) -> Loops<'a> {

@@ -1,0 +1,76 @@
+// RUN: kiln-fold-scales,cse
+
+// A batch norm: its statistics and its affine part become one weight and one bias.
+// CASE: batch_norm
+// CHECK: kiln.convolution
+// CHECK-NOT: kiln.sub %
+module {
+  kiln.global "private" @w : tensor<4x3x2x2xf32> from "w#w"
+  kiln.global "private" @m : tensor<4xf32> from "w#m"
+  kiln.global "private" @s : tensor<4xf32> from "w#s"
+  kiln.global "private" @t : tensor<4xf32> from "w#t"
+  func.func @main(%x: tensor<2x3x5x5xf32>) -> tensor<2x4x4x4xf32> {
+    %w = kiln.get_global @w : tensor<4x3x2x2xf32>
+    %m = kiln.get_global @m : tensor<4xf32>
+    %s = kiln.get_global @s : tensor<4xf32>
+    %t = kiln.get_global @t : tensor<4xf32>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x5x5xf32>, tensor<4x3x2x2xf32>
+    %1 = kiln.broadcast_in_dim %m dims = [1] sizes = [2, 4, 4, 4] : tensor<4xf32>
+    %2 = kiln.sub %0, %1 : tensor<2x4x4x4xf32>
+    %3 = kiln.broadcast_in_dim %s dims = [1] sizes = [2, 4, 4, 4] : tensor<4xf32>
+    %4 = kiln.mul %2, %3 : tensor<2x4x4x4xf32>
+    %5 = kiln.broadcast_in_dim %t dims = [1] sizes = [2, 4, 4, 4] : tensor<4xf32>
+    %6 = kiln.add %5, %4 : tensor<2x4x4x4xf32>
+    return %6 : tensor<2x4x4x4xf32>
+  }
+}
+
+// -----
+// A linear layer whose weight is read transposed, divided by a number; the order of steps counts.
+// CASE: linear
+// CHECK: kiln.dot_general
+// CHECK-NOT: kiln.div %0
+module {
+  kiln.global "private" @w : tensor<6x3xf32> from "w#w"
+  kiln.global "private" @t : tensor<6xf32> from "w#t"
+  func.func @main(%x: tensor<2x3xf32>) -> tensor<2x6xf32> {
+    %w = kiln.get_global @w : tensor<6x3xf32>
+    %t = kiln.get_global @t : tensor<6xf32>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<2x3xf32>, tensor<6x3xf32>
+    %1 = kiln.broadcast_in_dim %t dims = [1] sizes = [2, 6] : tensor<6xf32>
+    %2 = kiln.sub %0, %1 : tensor<2x6xf32>
+    %c = kiln.splat [2, 6], 3.0 : f32
+    %3 = kiln.div %2, %c : tensor<2x6xf32>
+    return %3 : tensor<2x6xf32>
+  }
+}
+
+// -----
+// The vector goes along another dimension, or something else reads what is between, or the weight is narrow, or a divisor may be anything.
+// CASE: stays
+// CHECK-NOT: kiln.mul %w
+module {
+  kiln.global "private" @w : tensor<3x3xf32> from "w#w"
+  kiln.global "private" @v : tensor<3x3xf32> from "w#v"
+  kiln.global "private" @n : tensor<3x3xbf16> from "w#n"
+  kiln.global "private" @t : tensor<3xf32> from "w#t"
+  kiln.global "private" @u : tensor<3xbf16> from "w#u"
+  func.func @main(%x: tensor<3x3xf32>, %y: tensor<3x3xbf16>) -> (tensor<3x3xf32>, tensor<3x3xf32>, tensor<3x3xbf16>, tensor<3x3xf32>) {
+    %w = kiln.get_global @w : tensor<3x3xf32>
+    %n = kiln.get_global @n : tensor<3x3xbf16>
+    %t = kiln.get_global @t : tensor<3xf32>
+    %u = kiln.get_global @u : tensor<3xbf16>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<3x3xf32>, tensor<3x3xf32>
+    %1 = kiln.broadcast_in_dim %t dims = [0] sizes = [3, 3] : tensor<3xf32>
+    %2 = kiln.mul %0, %1 : tensor<3x3xf32>
+    %3 = kiln.broadcast_in_dim %t dims = [1] sizes = [3, 3] : tensor<3xf32>
+    %4 = kiln.mul %2, %3 : tensor<3x3xf32>
+    %5 = kiln.dot_general %y, %n batch = [] x [] contract = [1] x [0] : tensor<3x3xbf16>, tensor<3x3xbf16>
+    %6 = kiln.broadcast_in_dim %u dims = [1] sizes = [3, 3] : tensor<3xbf16>
+    %7 = kiln.mul %5, %6 : tensor<3x3xbf16>
+    %v = kiln.get_global @v : tensor<3x3xf32>
+    %8 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [0] : tensor<3x3xf32>, tensor<3x3xf32>
+    %9 = kiln.div %8, %3 : tensor<3x3xf32>
+    return %2, %4, %7, %9 : tensor<3x3xf32>, tensor<3x3xf32>, tensor<3x3xbf16>, tensor<3x3xf32>
+  }
+}
