@@ -237,7 +237,9 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
                     all.iter().all(|m| m.entry("argument").is_some() && m.entry("map").and_then(Attr::as_affine_map).is_some())
                 })
             };
-            want(fits, || format!("needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}"))?;
+            want(fits, || {
+                format!("needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}")
+            })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
         "kiln.stored" => {

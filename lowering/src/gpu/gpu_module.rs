@@ -184,7 +184,10 @@ fn tensor_maps(func: Op) -> Option<()> {
 fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
     let inside: Vec<Op> = blocks(module).into_iter().flat_map(|b| b.ops()).collect();
     if let Some(op) = inside.iter().find(|o| o.attr(TENSOR_MAPS).is_some() && chip != Chip::Sm90a.name()) {
-        return Err(Failure::at(*op, format!("is scheduled for the copy engine and the tensor cores of sm_90a, which {chip} does not have")));
+        return Err(Failure::at(
+            *op,
+            format!("is scheduled for the copy engine and the tensor cores of sm_90a, which {chip} does not have"),
+        ));
     }
     for op in inside.iter().flat_map(|o| walk(*o)) {
         if !known(op) {

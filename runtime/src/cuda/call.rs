@@ -103,7 +103,8 @@ impl Loaded {
             if let Some(bytes) = k.launch.as_ref().map(|l| l.shared).filter(|b| *b > 0) {
                 let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-                result::function::set_function_attribute(function, most, bytes).map_err(|e| link(format!("{bytes} bytes of shared memory: {}", words(e))))?;
+                result::function::set_function_attribute(function, most, bytes)
+                    .map_err(|e| link(format!("{bytes} bytes of shared memory: {}", words(e))))?;
             }
             Ok(function)
         }
@@ -231,7 +232,8 @@ impl Loaded {
                 let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
                 let missing = || CudaError::Launch { what: k.name.clone(), reason: format!("there is no parameter {}", m.arg) };
                 let address = words.get(m.arg).ok_or_else(missing)? + 2 * u64::try_from(value(m.offset)?).unwrap_or(0);
-                let described = Described { kernel: &k.name, dtype: &m.dtype, address, sizes: &sizes, strides: &strides, extent: &m.extent };
+                let described =
+                    Described { kernel: &k.name, dtype: &m.dtype, address, sizes: &sizes, strides: &strides, extent: &m.extent };
                 maps.push(described.encode()?);
             }
             ready.push((k, l, *f, blocks, words, maps));

@@ -37,6 +37,8 @@ kiln_passes::pass_options! {
         pub threads: i64 = 256,
         /// The chip: sm_80, sm_86, sm_89 or sm_90a
         pub chip: String = "sm_90a".into(),
+        /// Whether products of bf16 and f16 go to the tensor cores of sm_90a by themselves; a schedule that says wgmma always does
+        pub tensor_cores: bool = true,
     }
 }
 
@@ -56,11 +58,12 @@ impl Pass for GpuSchedule {
             return Err(format!("chip is sm_80, sm_86, sm_89 or sm_90a, not {}", self.chip).into());
         }
         let wgmma = self.chip == Chip::Sm90a.name();
+        let by_itself = wgmma && self.tensor_cores;
         for func in kernels_of(root) {
             let mut k = kernel::read(func)?;
             let plan = kernel::nests(&mut k, SHARED);
             if func.attr("kiln.schedule").is_none() {
-                func.set_attr("kiln.schedule", choose::choose(&k, &plan, self.threads, wgmma).attr(func.ctx()));
+                func.set_attr("kiln.schedule", choose::choose(&k, &plan, self.threads, by_itself).attr(func.ctx()));
             }
             let schedule = of(func).map_err(|e| Failure::at(func, e))?;
             let threads = threads(&schedule).map_err(|e| Failure::at(func, e))?;

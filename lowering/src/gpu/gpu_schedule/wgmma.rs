@@ -64,14 +64,15 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     let (m, n, k, stages) = (s.get("m"), s.get("n"), s.get("k"), s.get("stages"));
     let sizes = [64, 128, 256].contains(&m) && n % 64 == 0 && (64..=BOX).contains(&n) && m * n <= 128 * 256;
     if !sizes || k != DEPTH || !(2..=16).contains(&stages) || shared(s) > SHARED {
-        let text = "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64, 2 to 16 stages in 227 KiB are possible";
+        let text =
+            "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64, 2 to 16 stages in 227 KiB are possible";
         return Err(format!("has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"));
     }
     Ok(128 * (1 + groups(s)))
 }
 
 /// The product that a kernel is, if the copy engine can read both operands: what it wants are 16 bytes at a time, so that the base and all distances
-/// but the innermost are multiples of 8 elements.
+/// but the innermost are multiples of 8 elements. The depth is known and not 0.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let roles = contraction(k, plan)?;
     let (nest, stage) = (plan.nests.first()?, k.stages.get(roles.stage)?);
@@ -106,6 +107,8 @@ fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) ->
     let eights = |p: &Poly| !p.is_zero() && p.terms().all(|(_, n)| n % 8 == 0);
     let depth = *roles.depth.first()?;
     let deep = a.at.coefficient(depth).known() == Some(1);
+    // The first step of the depth is taken without asking whether there is one.
+    nest.extents.get(depth)?.known().filter(|n| *n > 0)?;
     let (near, far) = if deep { (depth, across) } else { (across, depth) };
     if a.at.coefficient(near).known() != Some(1) || !a.at.rest.is_empty() || !(a.at.constant.is_zero() || eights(&a.at.constant)) {
         return None;
@@ -114,7 +117,14 @@ fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) ->
     let strides: Vec<Poly> = dims.iter().skip(1).map(|d| a.at.coefficient(*d)).collect();
     // All dimensions of the access are these.
     let complete = a.at.dims.keys().all(|d| dims.contains(d)) && dims.iter().all(|d| nest.extents.len() > *d);
-    (complete && strides.iter().all(eights)).then(|| Operand { buffer: a.buffer, argument, offset: a.at.constant.clone(), deep, dims, strides })
+    (complete && strides.iter().all(eights)).then(|| Operand {
+        buffer: a.buffer,
+        argument,
+        offset: a.at.constant.clone(),
+        deep,
+        dims,
+        strides,
+    })
 }
 
 /// The schedule: of the tiles, the one that is done first when each multiprocessor computes one at a time.
@@ -138,7 +148,11 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, 
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
     let one = |o: &Operand, across: usize| -> Result<Attr, String> {
         let all = std::iter::once(&o.offset).chain(o.dims.iter().map(|d| &nest.extents[*d])).chain(&o.strides);
-        let map = super::grid::map(c, &all.map(|p| super::grid::poly(p, &sizes)).collect::<Option<Vec<_>>>().ok_or("has a size that is no map")?, sizes.len())?;
+        let map = super::grid::map(
+            c,
+            &all.map(|p| super::grid::poly(p, &sizes)).collect::<Option<Vec<_>>>().ok_or("has a size that is no map")?,
+            sizes.len(),
+        )?;
         let mut extent = vec![DEPTH as i64, if o.deep { across as i64 } else { DEPTH as i64 }];
         extent.resize(o.dims.len(), 1);
         let entries = [

@@ -12,8 +12,8 @@
 mod contract;
 mod cooperate;
 mod items;
-mod rows;
 mod ptx;
+mod rows;
 mod team;
 mod wgmma;
 

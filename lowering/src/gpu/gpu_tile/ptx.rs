@@ -168,16 +168,16 @@ impl Ptx {
     pub fn sums(self, columns: usize) -> Made<Type> {
         self.ty(&format!("!llvm.struct<({})>", vec!["f32"; columns / 2].join(", ")))
     }
-    /// Sums of nothing.
-    pub fn zero(self, columns: usize) -> Made<Value> {
-        self.0.op("llvm.mlir.zero", &[], self.sums(columns)?, &[])
+    /// Sums that nothing may read.
+    pub fn nothing(self, columns: usize) -> Made<Value> {
+        self.0.op("llvm.mlir.undef", &[], self.sums(columns)?, &[])
     }
     /// Registers that products use may have been written before.
     pub fn begin(self) -> Made<()> {
         self.0.effect("nvvm.wgmma.fence.aligned", &[], &[])
     }
-    /// Starts a product, of a depth of 16.
-    pub fn mma(self, mma: &Mma<'_>, left: Value, right: Value, sums: Value) -> Made<Value> {
+    /// Starts a product, of a depth of 16; `fresh`: to which nothing is added.
+    pub fn mma(self, mma: &Mma<'_>, left: Value, right: Value, sums: Value, fresh: bool) -> Made<Value> {
         let Mma { columns, element, left_deep, right_deep } = mma;
         let major = |row: bool| self.attr(&format!("#nvvm.mma_layout<{}>", if row { "row" } else { "col" }));
         let (kind, one) = (self.attr(&format!("#nvvm.wgmma_type<{element}>"))?, self.attr("#nvvm.wgmma_scale_in<one>")?);
@@ -186,7 +186,7 @@ impl Ptx {
             ("layoutB", major(!*right_deep)?),
             ("scaleA", one),
             ("scaleB", one),
-            ("scaleD", self.attr("#nvvm.wgmma_scale_out<one>")?),
+            ("scaleD", self.attr(if fresh { "#nvvm.wgmma_scale_out<zero>" } else { "#nvvm.wgmma_scale_out<one>" })?),
             ("shape", self.attr(&format!("#nvvm.shape<m = 64, n = {columns}, k = 16>"))?),
             ("typeA", kind),
             ("typeB", kind),

@@ -99,12 +99,22 @@ impl Tile<'_> {
     /// All tiles of this block, with a ring's slot and parity carried along.
     fn each(&self, c: Code, parity: usize, body: &mut dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>>) -> Made<()> {
         let carried = [Ptx(c).number(0)?, Ptx(c).number(parity)?];
-        c.strided(team::block(c)?, self.total, team::blocks(c)?, &carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
+        c.strided(team::block(c)?, self.total, team::blocks(c)?, &carried, &mut |c, tile, carried| {
+            body(c, &self.place(c, tile)?, carried)
+        })?;
         Ok(())
     }
 
     /// Starts the copies of an operand's tile.
-    fn copy(&self, p: Ptx, o: &Operand, map: Value, (to, across): (Value, usize), at: (Value, Value, &[Value]), barrier: Value) -> Made<()> {
+    fn copy(
+        &self,
+        p: Ptx,
+        o: &Operand,
+        map: Value,
+        (to, across): (Value, usize),
+        at: (Value, Value, &[Value]),
+        barrier: Value,
+    ) -> Made<()> {
         let (x, depth, batch) = at;
         let boxes = if o.deep { 1 } else { across / DEPTH };
         for i in 0..boxes {
@@ -137,7 +147,7 @@ impl Tile<'_> {
     }
 
     /// Starts the products of a slot.
-    fn multiply(&self, p: Ptx, slot: Value, group: Value, sums: &[Value]) -> Made<Vec<Value>> {
+    fn multiply(&self, p: Ptx, slot: Value, group: Value, sums: &[Value], first: bool) -> Made<Vec<Value>> {
         let (left_deep, right_deep) = (self.product.left.deep, self.product.right.deep);
         let element = self.product.element.name();
         let mma = Mma { columns: self.n, element, left_deep, right_deep };
@@ -153,7 +163,7 @@ impl Tile<'_> {
             let right = p.further(right, k * step(right_deep))?;
             for (b, sum) in sums.iter_mut().enumerate() {
                 let left = p.further(left, k * step(left_deep) + b * 64 * ROW)?;
-                *sum = p.mma(&mma, left, right, *sum)?;
+                *sum = p.mma(&mma, left, right, *sum, first && k == 0)?;
             }
         }
         p.commit()?;
@@ -165,28 +175,29 @@ impl Tile<'_> {
         self.each(c, 0, &mut |c, place, carried| {
             let p = Ptx(c);
             let speaks = p.is(thread, 0)?;
-            let release = |c: Code, slot: Value, more: Value| {
-                let now = c.both(&[speaks, more])?.ok_or("has no thread")?;
-                c.when(now, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
-            };
-            let mut state: Vec<Value> = (0..blocks).map(|_| p.zero(self.n)).collect::<Made<_>>()?;
+            let release = |c: Code, slot: Value| c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None);
+            let nothing: Vec<Value> = (0..blocks).map(|_| p.nothing(self.n)).collect::<Made<_>>()?;
+            // The first step does not read the sums: writing zeros would have to be fenced, and LLVM moves writes of registers.
+            p.wait(self.full(p, carried[0])?, carried[1])?;
+            let mut state = self.multiply(p, carried[0], group, &nothing, true)?;
             // Slot, parity, and the slot before.
-            state.extend([carried[0], carried[1], carried[0]]);
-            let zero = c.index(0)?;
-            let done = c.strided(zero, self.steps, c.index(1)?, &state, &mut |c, step, state| {
+            state.extend(self.next(p, carried[0], carried[1])?);
+            state.push(carried[0]);
+            let one = c.index(1)?;
+            let done = c.strided(one, self.steps, one, &state, &mut |c, _, state| {
                 let p = Ptx(c);
                 let (sums, rest) = state.split_at(blocks);
                 let [slot, parity, before] = [rest[0], rest[1], rest[2]];
                 p.wait(self.full(p, slot)?, parity)?;
-                let mut next = self.multiply(p, slot, group, sums)?;
-                release(c, before, c.below(zero, step)?)?;
+                let mut next = self.multiply(p, slot, group, sums, false)?;
+                release(c, before)?;
                 next.extend(self.next(p, slot, parity)?);
                 next.push(slot);
                 Ok(next)
             })?;
             let (sums, rest) = done.split_at(blocks);
             let values = p.finish(sums, self.n)?;
-            release(c, rest[2], c.below(zero, self.steps)?)?;
+            release(c, rest[2])?;
             self.finish(c, place, group, (thread, warp), &values)?;
             Ok(vec![rest[0], rest[1]])
         })
