@@ -99,6 +99,18 @@ const PRODUCTS: &[(&str, &str, &str, bool)] = &[
     ("kiln.linear %x, %w : tensor<64x64xf32>, tensor<64x64xf32>", "64x64xf32 64x64xf32", "64x64xf32", false),
 ];
 
+/// The module with its kernels scheduled, products for the tensor cores if there are any.
+fn scheduled(path: &Path, chip: &str) -> PathBuf {
+    let out = path.with_extension("scheduled.mlir");
+    let run = |args: &[&str], from: &Path| {
+        let done = Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).arg(from).arg("-o").arg(&out).output().expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    run(&["--from=graph", "--to=linalg", &format!("--target=cuda:{chip}")], path);
+    run(&[&format!("--pass-pipeline=builtin.module(kiln-gpu-schedule{{chip={chip} tensor-cores=true}})")], &out);
+    out
+}
+
 #[test]
 fn products_are_for_the_tensor_cores_where_these_can_read_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +124,7 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
         );
         std::fs::write(&path, text).unwrap();
         for chip in ["sm_90a", "sm_80"] {
-            let package = build(&path, chip).unwrap_or_else(|e| panic!("{product}: {e}"));
+            let package = build(&scheduled(&path, chip), chip).unwrap_or_else(|e| panic!("{product}: {e}"));
             let launches: Vec<_> = package.program.kernels.iter().filter_map(|k| Some((k, k.launch.as_ref()?))).collect();
             let found = launches.iter().find(|(_, l)| !l.maps.is_empty());
             assert_eq!(found.is_some(), *wgmma && chip == "sm_90a", "{product} for {chip}");

@@ -2,7 +2,7 @@
 //!
 //! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `rows` (stages that share
 //! rows, a group of threads per row), `reduce` (a group of threads per result), `contract` (tiles of a matmul or convolution in shared memory),
-//! `wgmma` (products of bf16 or f16 on the tensor cores of sm_90a, where the copy engine can read both operands; else they are `contract`).
+//! `wgmma` (products of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else they are `contract`).
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.
@@ -38,7 +38,7 @@ kiln_passes::pass_options! {
         /// The chip: sm_80, sm_86, sm_89 or sm_90a
         pub chip: String = "sm_90a".into(),
         /// Whether products of bf16 and f16 go to the tensor cores of sm_90a by themselves; a schedule that says wgmma always does
-        pub tensor_cores: bool = true,
+        pub tensor_cores: bool = false,
     }
 }
 
