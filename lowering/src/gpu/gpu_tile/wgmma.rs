@@ -67,6 +67,9 @@ struct Place {
     batch: Vec<Value>,
 }
 
+/// What is done for a tile, given a ring's slot and parity; returns the next ones.
+type TileBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
+
 impl Tile<'_> {
     fn bytes(&self) -> usize {
         (self.m + self.n) * ROW
@@ -97,7 +100,7 @@ impl Tile<'_> {
         Ok(Place { row, column: c.mul(c.div(rest, height)?, c.index(self.n as i64)?)?, batch })
     }
     /// All tiles of this block, with a ring's slot and parity carried along.
-    fn each(&self, c: Code, parity: usize, body: &mut dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>>) -> Made<()> {
+    fn each(&self, c: Code, parity: usize, body: &mut TileBody<'_>) -> Made<()> {
         let carried = [Ptx(c).number(0)?, Ptx(c).number(parity)?];
         c.strided(team::block(c)?, self.total, team::blocks(c)?, &carried, &mut |c, tile, carried| {
             body(c, &self.place(c, tile)?, carried)
