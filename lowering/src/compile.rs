@@ -1,7 +1,7 @@
 //! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
 use crate::{
     PassError, RunOptions, Target,
-    gpu::{GRID, THREADS, ptx, support},
+    gpu::{GRID, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
     host::{
         interface::{describe, entry_symbol},
         llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES, version},
@@ -125,7 +125,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         report.diagnostics.extend(run_pipeline(module, &text, &run, &|_, _, _| ())?.diagnostics);
     }
     let mut level = level.max(Level::Linalg);
-    if options.target.chip().is_some() {
+    if let Some(chip) = options.target.chip() {
         let missing = support::missing(module.op());
         if !missing.is_empty() {
             return Err(CompileError::Unsupported(missing));
@@ -133,7 +133,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         if level == Level::Linalg {
             // Here and not beside the kernels' code, since the program says how many blocks a launch has.
             level = Level::Scheduled;
-            run_pipeline(module, "builtin.module(kiln-gpu-schedule)", &run, &|_, _, _| ())?;
+            run_pipeline(module, &format!("builtin.module(kiln-gpu-schedule{{chip={}}})", chip.name()), &run, &|_, _, _| ())?;
         }
     }
     let jobs = kernels_of(module, options, level).map_err(CompileError::Module)?;
@@ -202,7 +202,7 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
         let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         entries.push(("symbol", Attr::string(ctx, &symbol)));
         // A GPU's launches are described when the function is elsewhere.
-        entries.extend([GRID, THREADS].into_iter().filter_map(|name| Some((name, func.attr(name)?))));
+        entries.extend([GRID, THREADS, TENSOR_MAPS, SHARED_BYTES].into_iter().filter_map(|name| Some((name, func.attr(name)?))));
         kernel.set_attr("kiln.kernel", Attr::dictionary(ctx, &entries));
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {

@@ -152,7 +152,7 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
 
 /// What passes are told about a GPU.
 pub fn chip_options(chip: Chip) -> PassOptions {
-    vec![("kiln-gpu-module", format!("chip={}", chip.name()))]
+    ["kiln-gpu-schedule", "kiln-gpu-module"].map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
 }
 
 fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String, String> {

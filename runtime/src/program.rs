@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Changes when an older reader would misread a program.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -245,6 +245,29 @@ pub struct Launch {
     pub grid: Dim,
     /// Threads of a block.
     pub threads: u32,
+    /// Bytes of shared memory that a block asks for beyond what the code has.
+    #[serde(default)]
+    pub shared: u32,
+    /// Parameters behind `args`: tensors as the copy engine wants them described.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maps: Vec<TensorMap>,
+}
+
+/// A tensor for the copy engine of sm_90, which moves boxes of it to shared memory, in rows of 128 bytes that are swizzled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorMap {
+    /// The entry of [`Launch::args`] that is its memory.
+    pub arg: usize,
+    /// The element type in MLIR's spelling: `bf16` or `f16`.
+    pub dtype: String,
+    /// The first element.
+    pub offset: Dim,
+    /// Sizes, the innermost first.
+    pub sizes: Vec<Dim>,
+    /// Distances of neighbours in all dimensions but the innermost, in elements.
+    pub strides: Vec<Dim>,
+    /// Sizes of a box.
+    pub extent: Vec<u32>,
 }
 
 /// One parameter of a GPU's kernel.

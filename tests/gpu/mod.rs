@@ -35,7 +35,7 @@ fn ptxas() -> Option<PathBuf> {
     found
 }
 
-/// Assembles all of a package; what is wrong, or spills.
+/// Assembles all of a package; what is wrong, or spills, or makes products wait for each other (warnings C75xx).
 fn assembled(package: &Package, chip: &str) -> Vec<String> {
     let Some(ptxas) = ptxas() else { return vec![] };
     let folder = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ fn assembled(package: &Package, chip: &str) -> Vec<String> {
         std::fs::write(&file, ptx).unwrap();
         let out = Command::new(&ptxas).arg(format!("-arch={chip}")).args(["-v", "-o", "/dev/null"]).arg(&file).output().expect("it runs");
         let said = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
-        if !out.status.success() || !said.contains(" 0 bytes spill stores") {
+        if !out.status.success() || !said.contains(" 0 bytes spill stores") || said.contains("C75") {
             let of = package.program.kernels.iter().find(|k| k.symbol == *name).map_or("prepare", |k| k.name.as_str());
             wrong.push(format!("{of} ({name}): {said}"));
         }
@@ -79,6 +79,63 @@ fn code_for_older_chips_assembles() {
         let package = build(&models().join("bert_tiny.pt2"), chip).unwrap();
         let wrong = assembled(&package, chip);
         assert!(wrong.is_empty(), "{chip}:\n{}", wrong.join("\n"));
+    }
+}
+
+/// A product, its arguments, and whether the tensor cores of sm_90a compute it.
+const PRODUCTS: &[(&str, &str, &str, bool)] = &[
+    ("kiln.linear %x, %w : tensor<2048x4096xbf16>, tensor<4096x4096xbf16>", "2048x4096xbf16 4096x4096xbf16", "2048x4096xbf16", true),
+    ("kiln.matmul %x, %w : tensor<129x136xf16>, tensor<136x264xf16>", "129x136xf16 136x264xf16", "129x264xf16", true),
+    ("kiln.matmul %x, %w : tensor<5x200x72xbf16>, tensor<5x72x129xbf16>", "5x200x72xbf16 5x72x129xbf16", "5x200x129xbf16", false),
+    ("kiln.linear %x, %w : tensor<200x72xbf16>, tensor<129x72xbf16>", "200x72xbf16 129x72xbf16", "200x129xbf16", true),
+    ("kiln.matmul %x, %w : tensor<5x200x72xbf16>, tensor<5x72x512xbf16>", "5x200x72xbf16 5x72x512xbf16", "5x200x512xbf16", true),
+    (
+        "kiln.dot_general %x, %w batch = [] x [] contract = [0] x [0] : tensor<1024x1032xbf16>, tensor<1024x1536xbf16>",
+        "1024x1032xbf16 1024x1536xbf16",
+        "1032x1536xbf16",
+        true,
+    ),
+    ("kiln.linear %x, %w : tensor<64x65xbf16>, tensor<64x65xbf16>", "64x65xbf16 64x65xbf16", "64x64xbf16", false),
+    ("kiln.linear %x, %w : tensor<64x64xf32>, tensor<64x64xf32>", "64x64xf32 64x64xf32", "64x64xf32", false),
+];
+
+/// The module with its kernels scheduled, products for the tensor cores if there are any.
+fn scheduled(path: &Path, chip: &str) -> PathBuf {
+    let out = path.with_extension("scheduled.mlir");
+    let run = |args: &[&str], from: &Path| {
+        let done = Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).arg(from).arg("-o").arg(&out).output().expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    run(&["--from=graph", "--to=linalg", &format!("--target=cuda:{chip}")], path);
+    run(&[&format!("--pass-pipeline=builtin.module(kiln-gpu-schedule{{chip={chip} tensor-cores=true}})")], &out);
+    out
+}
+
+#[test]
+fn products_are_for_the_tensor_cores_where_these_can_read_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (product, args, result, wgmma) in PRODUCTS {
+        crate::watchdog::arm();
+        let (x, w) = args.split_once(' ').unwrap();
+        let text = format!(
+            "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{result}> {{\n%0 = {product}\n\
+             %1 = kiln.gelu %0 {{approximate = \"none\"}} : tensor<{result}>\nreturn %1 : tensor<{result}>\n}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        for chip in ["sm_90a", "sm_80"] {
+            let package = build(&scheduled(&path, chip), chip).unwrap_or_else(|e| panic!("{product}: {e}"));
+            let launches: Vec<_> = package.program.kernels.iter().filter_map(|k| Some((k, k.launch.as_ref()?))).collect();
+            let found = launches.iter().find(|(_, l)| !l.maps.is_empty());
+            assert_eq!(found.is_some(), *wgmma && chip == "sm_90a", "{product} for {chip}");
+            if let Some((k, l)) = found {
+                let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
+                assert!(ptx.contains("wgmma.mma_async") && ptx.contains("setmaxnreg") == (l.threads == 384), "{product}");
+                assert!(l.maps.len() == 2 && l.shared > 48 << 10 && l.maps.iter().all(|m| m.sizes.len() == m.extent.len()), "{l:?}");
+            }
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{product} for {chip}:\n{}", wrong.join("\n"));
+        }
     }
 }
 

@@ -148,3 +148,135 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 // expected-error @+1 {{threads is a power of two from 32 to 1024, not 48}}
 module attributes {kiln.level = "linalg"} {
 }
+
+// -----
+// CASE: product_of_bf16
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, stages = 4 : i64}>
+// CHECK: kiln.tensor_maps
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<?x512xbf16> {kiln.sizes = array<i64: -1, 512>}, %b: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}, %bias: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %s0: index) -> tensor<?x4096xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x4096xf32>) -> tensor<?x4096xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x512xbf16>, tensor<4096x512xbf16>) outs(%f : tensor<?x4096xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x4096xf32>
+  %g = tensor.empty(%s0) : tensor<?x4096xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<?x4096xf32>, tensor<4096xf32>) outs(%g : tensor<?x4096xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x4096xbf16>
+  return %r : tensor<?x4096xbf16>
+}
+}
+}
+
+// -----
+// CASE: product_whose_rows_the_copy_engine_cannot_read
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"contract"
+// CHECK-NOT: kiln.tensor_maps
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x36xbf16>, tensor<128x36xbf16>) outs(%f : tensor<128x128xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<128x128xf32>
+  %g = tensor.empty() : tensor<128x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<128x128xbf16>
+  return %r : tensor<128x128xbf16>
+}
+}
+}
+
+// -----
+// CASE: product_of_bf16_on_an_older_chip
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-gpu-schedule{chip=sm_80}
+// CHECK: #kiln.schedule<"contract"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<128x128xf32>
+  %g = tensor.empty() : tensor<128x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<128x128xbf16>
+  return %r : tensor<128x128xbf16>
+}
+}
+}
+
+// -----
+// CASE: a_tile_that_is_not_possible
+// expected-error @+3 {{n a multiple of 64 up to 256}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 96 : i64, stages = 4 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<128x128xf32>
+  %g = tensor.empty() : tensor<128x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<128x128xbf16>
+  return %r : tensor<128x128xbf16>
+}
+}
+}

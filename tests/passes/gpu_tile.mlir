@@ -164,3 +164,38 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 }
 }
 }
+
+// -----
+// CASE: product_on_tensor_cores
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: nvvm.cp.async.bulk.tensor
+// CHECK: nvvm.wgmma.mma_async
+// CHECK: llvm.inline_asm
+// CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<130x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<130x64xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<130x64xf32>
+  %g = tensor.empty() : tensor<130x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<130x64xf32>, tensor<64xf32>) outs(%g : tensor<130x64xbf16>) {
+  ^bb0(%x: f32, %y: f32, %o: bf16):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<130x64xbf16>
+  return %r : tensor<130x64xbf16>
+}
+}
+}

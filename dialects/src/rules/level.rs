@@ -98,7 +98,8 @@ impl Level {
             }
             Level::Kernels => ["builtin", "func", "arith"].contains(&dialect) || name == "tensor.empty",
             Level::Linalg | Level::Scheduled => KERNEL.contains(&dialect),
-            Level::Tiled | Level::Program => CODE.contains(&dialect) || dialect == "tensor",
+            // What only one chip has is written as it is.
+            Level::Tiled | Level::Program => CODE.contains(&dialect) || ["tensor", "llvm", "nvvm"].contains(&dialect),
             Level::Target => CODE.contains(&dialect) || ["omp", "llvm", "nvvm"].contains(&dialect) || (dialect == "tensor" && for_gpu(op)),
             Level::Llvm => {
                 ["builtin", "llvm", "omp"].contains(&dialect) || (["gpu", "func", "arith", "nvvm"].contains(&dialect) && for_gpu(op))

@@ -229,6 +229,19 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
+        "kiln.shared" | "kiln.tensor_maps" => {
+            let fits = if name == "kiln.shared" {
+                value.as_i64().is_some_and(|n| n >= 0)
+            } else {
+                value.as_array().is_some_and(|all| {
+                    all.iter().all(|m| m.entry("argument").is_some() && m.entry("map").and_then(Attr::as_affine_map).is_some())
+                })
+            };
+            want(fits, || {
+                format!("needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}")
+            })?;
+            return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
+        }
         "kiln.stored" => {
             want(value.is_unit(), || "has kiln.stored, which has no value".into())?;
             return want(op.result_count() == 1, || "has kiln.stored, which belongs on an op with one result".into());

@@ -9,6 +9,7 @@
 //! before:  %t = gpu.thread_id x   %m = memref.alloca() : memref<64xf32, 3>   %r, %_ = gpu.shuffle xor %v, %k, %w : f32
 //! after:   %t = nvvm.read.ptx.sreg.tid.x : i32   %m = memref.get_global @shared_0   %r = nvvm.shfl.sync bfly %all, %v, %k, %c : f32 -> f32
 //! ```
+use super::TENSOR_MAPS;
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
@@ -130,11 +131,14 @@ fn shuffled(b: &Builder, value: Value, mask: Value) -> Result<Value, String> {
 fn restrict(func: Op) {
     let c = func.ctx();
     let Some((inputs, _)) = func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature) else { return };
+    // The last ones are no pointers but tensor maps.
+    let maps = func.attr(TENSOR_MAPS).and_then(Attr::as_array).map_or(0, |all| all.len());
+    let pointers = inputs.len().saturating_sub(maps);
     let old = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
     let of = |(i, ty): (usize, &Type)| {
         let entries = old.get(i).and_then(|a| a.entries()).unwrap_or_default();
         let mut entries: Vec<(&str, Attr)> = entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        if ty.to_string() == "!llvm.ptr" && !entries.iter().any(|(n, _)| *n == "llvm.noalias") {
+        if i < pointers && ty.to_string() == "!llvm.ptr" && !entries.iter().any(|(n, _)| *n == "llvm.noalias") {
             entries.push(("llvm.noalias", Attr::unit(c)));
         }
         Attr::dictionary(c, &entries)

@@ -9,7 +9,7 @@
 //! before:  llvm.func @k(…) attributes {kiln.threads = 256}
 //! after:   gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_90a">] { llvm.func @k(…) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = …} }
 //! ```
-use super::{GRID, THREADS};
+use super::{GRID, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::target::Chip;
 use kiln_dialects::{
     ir::*,
@@ -82,6 +82,7 @@ const OPS: &[&str] = &[
     "getelementptr",
     "icmp",
     "insertelement",
+    "inline_asm",
     "insertvalue",
     "inttoptr",
     "load",
@@ -114,7 +115,23 @@ const OPS: &[&str] = &[
     "xor",
     "zext",
 ];
-const NVVM: &[&str] = &["barrier0", "read.ptx.sreg.ctaid.x", "read.ptx.sreg.nctaid.x", "read.ptx.sreg.tid.x", "shfl.sync"];
+const NVVM: &[&str] = &[
+    "barrier0",
+    "cp.async.bulk.tensor.shared.cluster.global",
+    "fence.mbarrier.init",
+    "fence.proxy",
+    "mbarrier.arrive",
+    "mbarrier.arrive.expect_tx",
+    "mbarrier.init",
+    "read.ptx.sreg.ctaid.x",
+    "read.ptx.sreg.nctaid.x",
+    "read.ptx.sreg.tid.x",
+    "setmaxregister",
+    "shfl.sync",
+    "wgmma.commit.group.sync.aligned",
+    "wgmma.fence.aligned",
+    "wgmma.wait.group.sync.aligned",
+];
 
 impl Pass for GpuModule {
     const FLAG: &'static str = "kiln-gpu-module";
@@ -152,8 +169,26 @@ fn known(op: Op) -> bool {
     name.strip_prefix("llvm.").is_some_and(|n| OPS.contains(&n)) || name.strip_prefix("nvvm.").is_some_and(|n| NVVM.contains(&n))
 }
 
+/// Parameters that are tensor maps lie in the launch's memory, where the copy engine reads them.
+fn tensor_maps(func: Op) -> Option<()> {
+    let Some(maps) = func.attr(TENSOR_MAPS).and_then(Attr::as_array) else { return Some(()) };
+    let c = func.ctx();
+    let mut all = func.attr("arg_attrs").and_then(Attr::as_array)?;
+    let bytes = Attr::ty(Type::parse(c, "!llvm.array<128 x i8>")?);
+    let about = [("llvm.align", Attr::i64(c, 64)), ("llvm.byval", bytes), ("nvvm.grid_constant", Attr::unit(c))];
+    all.iter_mut().rev().take(maps.len()).for_each(|a| *a = Attr::dictionary(c, &about));
+    func.set_attr("arg_attrs", Attr::array(c, &all));
+    Some(())
+}
+
 fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
     let inside: Vec<Op> = blocks(module).into_iter().flat_map(|b| b.ops()).collect();
+    if let Some(op) = inside.iter().find(|o| o.attr(TENSOR_MAPS).is_some() && chip != Chip::Sm90a.name()) {
+        return Err(Failure::at(
+            *op,
+            format!("is scheduled for the copy engine and the tensor cores of sm_90a, which {chip} does not have"),
+        ));
+    }
     for op in inside.iter().flat_map(|o| walk(*o)) {
         if !known(op) {
             return Err(Failure::at(op, format!("has no compiled form yet for {chip}")));
@@ -174,7 +209,8 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
                 copy.set_attr("nvvm.reqntid", Attr::i32s(c, &[threads as i32]));
                 // The assembler would rather spill than let fewer blocks share a multiprocessor; it need not.
                 copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, 1));
-                for name in [THREADS, GRID, "kiln.schedule"] {
+                tensor_maps(copy).ok_or("has tensor maps that are no parameters")?;
+                for name in [THREADS, GRID, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
                     copy.remove_attr(name);
                 }
             }

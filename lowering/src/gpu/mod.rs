@@ -12,6 +12,8 @@ pub mod support;
 /// Upstream's conversion of the gpu dialect would turn math functions into calls of a library that only the toolkit has.
 pub const KERNEL_TO_NVVM: &str = concat!(
     "canonicalize,cse,expand-strided-metadata,lower-affine,convert-scf-to-cf,",
+    // What LLVM has no intrinsic for becomes inline assembly.
+    "convert-nvvm-to-llvm,",
     // Vectors are used only where addresses are a multiple of their size; by default a load is aligned as an element is, and split.
     "convert-vector-to-llvm{use-vector-alignment=true reassociate-fp-reductions=true},",
     "convert-ub-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,",
@@ -24,5 +26,9 @@ pub const SHARED: i64 = 46 << 10;
 pub const WARP: usize = 32;
 /// On a kernel's function: how many blocks it wants, over its `index` parameters. Any number is right.
 pub const GRID: &str = "kiln.grid";
+/// On a kernel's function: what its last parameters, descriptions of tensors for the copy engine, are made of.
+pub const TENSOR_MAPS: &str = "kiln.tensor_maps";
+/// On a kernel's function: bytes of shared memory that a launch asks for.
+pub const SHARED_BYTES: &str = "kiln.shared";
 /// On a kernel's function: how many threads a block has.
 pub const THREADS: &str = "kiln.threads";

@@ -1,6 +1,6 @@
 //! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
 use crate::{
-    gpu::{GRID, THREADS},
+    gpu::{GRID, SHARED_BYTES, TENSOR_MAPS, THREADS},
     host::plan::host_functions,
     sizes::MakeSize,
 };
@@ -280,7 +280,26 @@ fn launch(module: Op, op: Op, slots: &Slots, args: &[Value], sizes: &mut Sizes, 
     }
     let blocks = grid.1.first().map_or(SymDim::Known(1), |e| size(e, &given));
     let grid = sizes.make(&blocks)?;
-    Ok(Some(p::Launch { args: all, grid, threads: u32::try_from(threads).map_err(|_| "has a bad number of threads")? }))
+    let number = |n: i64| u32::try_from(n).map_err(|_| format!("has a launch with {n}"));
+    let mut maps = vec![];
+    for m in stated(TENSOR_MAPS).and_then(Attr::as_array).unwrap_or_default() {
+        maps.push(tensor_map(m, &given, sizes)?);
+    }
+    let shared = number(stated(SHARED_BYTES).and_then(Attr::as_i64).unwrap_or(0))?;
+    Ok(Some(p::Launch { args: all, grid, threads: number(threads)?, shared, maps }))
+}
+
+/// An entry of `kiln.tensor_maps`, over sizes.
+fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorMap, String> {
+    let bad = || format!("has a bad tensor map {m}");
+    let extent: Vec<u32> = m.entry("box").and_then(Attr::as_i64s).ok_or_else(bad)?.iter().filter_map(|n| u32::try_from(*n).ok()).collect();
+    let (_, values) = m.entry("map").and_then(Attr::as_affine_map).ok_or_else(bad)?;
+    let dtype = m.entry("element").and_then(Attr::as_type).ok_or_else(bad)?.dtype()?.name().to_string();
+    let arg = m.entry("argument").and_then(Attr::as_i64).and_then(|n| usize::try_from(n).ok()).ok_or_else(bad)?;
+    let values: Vec<p::Dim> = values.iter().map(|e| sizes.make(&size(e, given))).collect::<Result<_, _>>()?;
+    let (offset, rest) = values.split_first().filter(|(_, rest)| rest.len() + 1 == 2 * extent.len()).ok_or_else(bad)?;
+    let (shape, strides) = rest.split_at(extent.len());
+    Ok(p::TensorMap { arg, dtype, offset: *offset, sizes: shape.to_vec(), strides: strides.to_vec(), extent })
 }
 
 /// An affine expression over sizes.

@@ -1,5 +1,5 @@
 //! Calling a program on a card: sizes, memory, launches in a row, results.
-use super::{CudaError, Device, driver, memory::Memory, words};
+use super::{CudaError, Device, driver, memory::Memory, tensor_map::Described, words};
 use crate::{
     Buffer, Bytes, CallError, Program, View, ViewMut,
     call::same_dtype,
@@ -99,7 +99,14 @@ impl Loaded {
         unsafe {
             let module = result::module::load_data(bytes.as_ptr().cast()).map_err(|e| link(words(e)))?;
             self.modules.push(module);
-            result::module::get_function(module, name).map_err(|e| link(words(e)))
+            let function = result::module::get_function(module, name).map_err(|e| link(words(e)))?;
+            if let Some(bytes) = k.launch.as_ref().map(|l| l.shared).filter(|b| *b > 0) {
+                let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+                result::function::set_function_attribute(function, most, bytes)
+                    .map_err(|e| link(format!("{bytes} bytes of shared memory: {}", words(e))))?;
+            }
+            Ok(function)
         }
     }
 
@@ -219,14 +226,24 @@ impl Loaded {
                 });
             }
             let blocks = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
-            ready.push((k, l, *f, blocks, words));
+            let mut maps = vec![];
+            for m in &l.maps {
+                let numbers = |all: &[crate::program::Dim]| all.iter().map(|d| value(*d)).collect::<Result<Vec<i64>, _>>();
+                let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
+                let missing = || CudaError::Launch { what: k.name.clone(), reason: format!("there is no parameter {}", m.arg) };
+                let address = words.get(m.arg).ok_or_else(missing)? + 2 * u64::try_from(value(m.offset)?).unwrap_or(0);
+                let described =
+                    Described { kernel: &k.name, dtype: &m.dtype, address, sizes: &sizes, strides: &strides, extent: &m.extent };
+                maps.push(described.encode()?);
+            }
+            ready.push((k, l, *f, blocks, words, maps));
         }
         let mut marks = events.iter().copied();
         let mut mark = || marks.next().map_or(Ok(()), record);
         mark()?;
         for _ in 0..if each_launch { 1 } else { events.len().saturating_sub(1) } {
-            for (k, l, f, blocks, words) in &mut ready {
-                self.launch(k, l, *f, *blocks, words)?;
+            for (k, l, f, blocks, words, maps) in &mut ready {
+                self.launch(k, l, *f, *blocks, words, maps)?;
                 if each_launch {
                     mark()?;
                 }
@@ -247,11 +264,20 @@ impl Loaded {
         Ok(())
     }
 
-    fn launch(&self, k: &Kernel, l: &Launch, f: sys::CUfunction, blocks: u32, words_: &mut [u64]) -> Result<(), CudaError> {
+    fn launch(
+        &self,
+        k: &Kernel,
+        l: &Launch,
+        f: sys::CUfunction,
+        blocks: u32,
+        words_: &mut [u64],
+        maps: &mut [sys::CUtensorMap],
+    ) -> Result<(), CudaError> {
         let mut params: Vec<*mut c_void> = words_.iter_mut().map(|w| (w as *mut u64).cast()).collect();
+        params.extend(maps.iter_mut().map(|m| (m as *mut sys::CUtensorMap).cast::<c_void>()));
         let stream = self.device.stream.cu_stream();
-        // SAFETY: the kernel takes 64-bit words only, as many as the program says, and the addresses are of memory of the planned sizes.
-        let launched = unsafe { result::launch_kernel(f, (blocks, 1, 1), (l.threads, 1, 1), 0, stream, &mut params) };
+        // SAFETY: the kernel takes 64-bit words and then tensor maps, as many as the program says, and the addresses are of memory of the planned sizes.
+        let launched = unsafe { result::launch_kernel(f, (blocks, 1, 1), (l.threads, 1, 1), l.shared, stream, &mut params) };
         let over = launched.and_then(|()| if self.blocking { self.device.stream.synchronize() } else { Ok(()) });
         over.map_err(|e| {
             let what =

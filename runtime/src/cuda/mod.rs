@@ -3,6 +3,7 @@ mod call;
 mod device;
 mod link;
 mod memory;
+mod tensor_map;
 
 pub use call::Loaded;
 pub use device::{Card, Device, cards, driver_version};

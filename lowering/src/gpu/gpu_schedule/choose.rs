@@ -1,5 +1,5 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, fast_dim, width};
+use super::{Roles, contraction, fast_dim, wgmma, width};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -14,7 +14,7 @@ const BLOCK: i64 = 128;
 /// From here on a matmul's tiles are 128 by 128.
 const LARGE: i64 = 1024;
 
-fn make(strategy: &str, parameters: &[(&str, i64)]) -> Schedule {
+pub fn make(strategy: &str, parameters: &[(&str, i64)]) -> Schedule {
     Schedule { strategy: strategy.into(), parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect() }
 }
 
@@ -27,14 +27,16 @@ fn dims(nest: &Nest, from: usize, reduction: bool) -> Vec<usize> {
 }
 
 /// The schedule of a kernel.
-pub fn choose(k: &Kernel, plan: &Plan, threads: i64) -> Schedule {
+/// `wgmma`: whether the chip has those instructions.
+pub fn choose(k: &Kernel, plan: &Plan, threads: i64, wgmma: bool) -> Schedule {
     if plan.dependent {
         let work = |n: &Nest| Poly::product(n.extents.iter().skip(plan.rows)).known();
         let work = plan.nests.iter().map(work).try_fold(1, |most, n| Some(most.max(n?)));
         return groups(k, plan, "rows", work.unwrap_or(1024));
     }
     if let Some(schedule) = contraction(k, plan).and_then(|r| contract(k, plan, &r)) {
-        return schedule;
+        let product = if wgmma { wgmma::product(k, plan) } else { None };
+        return product.and_then(|p| Some(wgmma::choose(plan.nests.first()?, &p))).unwrap_or(schedule);
     }
     if let Some(work) = plan.nests.iter().map(|n| together(k, plan, n)).try_fold(0, |most: i64, n| Some(most.max(n?))) {
         return groups(k, plan, "reduce", work);

@@ -31,13 +31,18 @@ pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
             }
         })
     });
-    let names: Vec<String> = (0..sizes.len()).map(|i| format!("s{i}")).collect();
-    let map = format!("affine_map<()[{}] -> ({})>", names.join(", "), expression.unwrap_or_else(|| OTHERWISE.to_string()));
-    Attr::parse(k.func.ctx(), &map).ok_or_else(|| format!("'{map}' is no map"))
+    map(k.func.ctx(), &[expression.unwrap_or_else(|| OTHERWISE.to_string())], sizes.len())
+}
+
+/// An affine map of these expressions over so many sizes.
+pub fn map(c: Ctx, expressions: &[String], sizes: usize) -> Result<Attr, String> {
+    let names: Vec<String> = (0..sizes).map(|i| format!("s{i}")).collect();
+    let map = format!("affine_map<()[{}] -> ({})>", names.join(", "), expressions.join(", "));
+    Attr::parse(c, &map).ok_or_else(|| format!("'{map}' is no map"))
 }
 
 /// A size as text; `None` where a map cannot say it.
-fn poly(p: &Poly, sizes: &[Value]) -> Option<String> {
+pub fn poly(p: &Poly, sizes: &[Value]) -> Option<String> {
     let mut terms = vec![];
     for (symbols, n) in p.terms() {
         let mut factors = vec![n.to_string()];

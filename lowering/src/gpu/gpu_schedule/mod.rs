@@ -1,7 +1,8 @@
 //! `kiln-gpu-schedule`: says on each kernel how a GPU computes it, with how many threads and blocks.
 //!
 //! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `rows` (stages that share
-//! rows, a group of threads per row), `reduce` (a group of threads per result), `contract` (tiles of a matmul or convolution in shared memory).
+//! rows, a group of threads per row), `reduce` (a group of threads per result), `contract` (tiles of a matmul or convolution in shared memory),
+//! `wgmma` (products of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else they are `contract`).
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.
@@ -14,15 +15,17 @@
 mod choose;
 mod contraction;
 mod grid;
+pub mod wgmma;
 mod width;
 
 pub use contraction::{Roles, contraction};
 pub use width::{fast_dim, width};
 
-use super::{GRID, SHARED, THREADS};
+use super::{GRID, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::{
     host::{kernels_of, schedule::Schedule},
     kernel,
+    target::Chip,
 };
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Failure, Numerics, Pass};
@@ -32,6 +35,10 @@ kiln_passes::pass_options! {
     pub struct GpuSchedule {
         /// Most threads of a block that computes elements one by one
         pub threads: i64 = 256,
+        /// The chip: sm_80, sm_86, sm_89 or sm_90a
+        pub chip: String = "sm_90a".into(),
+        /// Whether products of bf16 and f16 go to the tensor cores of sm_90a by themselves; a schedule that says wgmma always does
+        pub tensor_cores: bool = false,
     }
 }
 
@@ -47,17 +54,29 @@ impl Pass for GpuSchedule {
         if ![32, 64, 128, 256, 512, 1024].contains(&self.threads) {
             return Err(format!("threads is a power of two from 32 to 1024, not {}", self.threads).into());
         }
+        if !Chip::ALL.iter().any(|c| c.name() == self.chip) {
+            return Err(format!("chip is sm_80, sm_86, sm_89 or sm_90a, not {}", self.chip).into());
+        }
+        let wgmma = self.chip == Chip::Sm90a.name();
+        let by_itself = wgmma && self.tensor_cores;
         for func in kernels_of(root) {
             let mut k = kernel::read(func)?;
             let plan = kernel::nests(&mut k, SHARED);
             if func.attr("kiln.schedule").is_none() {
-                func.set_attr("kiln.schedule", choose::choose(&k, &plan, self.threads).attr(func.ctx()));
+                func.set_attr("kiln.schedule", choose::choose(&k, &plan, self.threads, by_itself).attr(func.ctx()));
             }
             let schedule = of(func).map_err(|e| Failure::at(func, e))?;
             let threads = threads(&schedule).map_err(|e| Failure::at(func, e))?;
             let grid = grid::grid(&k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
             func.set_attr(THREADS, Attr::i64(func.ctx(), threads as i64));
             func.set_attr(GRID, grid);
+            if schedule.strategy == "wgmma" {
+                let fail = |e: String| Failure::at(func, e);
+                let missing = || fail("has a schedule for the tensor cores, but is no product that they and the copy engine can do".into());
+                let (nest, product) = plan.nests.first().zip(wgmma::product(&k, &plan).filter(|_| wgmma)).ok_or_else(missing)?;
+                func.set_attr(TENSOR_MAPS, wgmma::maps(&k, nest, &product, &schedule).map_err(fail)?);
+                func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), wgmma::shared(&schedule) as i64));
+            }
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
         Ok(())
@@ -70,7 +89,8 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "loops" => Ok(&["threads", "vector"]),
         "rows" | "reduce" => Ok(&["group", "groups", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
-        _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract")),
+        "wgmma" => Ok(&["k", "m", "n", "stages"]),
+        _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract wgmma")),
     })
 }
 
@@ -81,6 +101,9 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         let fits = n.is_power_of_two() && (least..=most).contains(&n);
         if fits { Ok(n) } else { Err(format!("has a schedule whose {name} is {n}, not a power of two from {least} to {most}")) }
     };
+    if s.strategy == "wgmma" {
+        return wgmma::threads(s);
+    }
     if s.strategy != "contract" {
         power("vector", 1, 16)?;
     }

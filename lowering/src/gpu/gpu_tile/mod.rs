@@ -12,8 +12,10 @@
 mod contract;
 mod cooperate;
 mod items;
+mod ptx;
 mod rows;
 mod team;
+mod wgmma;
 
 use crate::{
     emit::{
@@ -39,19 +41,24 @@ impl Pass for GpuTile {
     const LOWERS_TO: Option<Level> = Some(Level::Tiled);
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Reassociates;
-    const DIALECTS: &'static [&'static str] = &["arith", "gpu", "math", "memref", "scf", "vector"];
+    const DIALECTS: &'static [&'static str] = &["arith", "gpu", "llvm", "math", "memref", "nvvm", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for func in kernels_of(root) {
             let schedule = gpu_schedule::of(func).map_err(|e| Failure::at(func, e))?;
             let threads = gpu_schedule::threads(&schedule).map_err(|e| Failure::at(func, e))?;
+            let further = match schedule.strategy.as_str() {
+                "wgmma" => wgmma::parameters(func).map_err(|e| Failure::at(func, e))?,
+                _ => vec![],
+            };
             let mut k = kernel::read(func)?;
             let plan = kernel::nests(&mut k, SHARED);
             let groups = schedule.get("groups").max(1) as i64;
             // A place for each of the block's groups, at a distance that keeps wide accesses aligned.
             let shared = |c: Code, element: Type, count: i64| -> Made<Value> { shared(c, element, groups * ((count + 15) / 16 * 16)) };
             let how = Scratch { make: &shared, most: SHARED, nontemporal: false };
-            function::emit(&mut k, &plan, &[], &how, &mut |c, scope, _| match schedule.strategy.as_str() {
+            function::emit(&mut k, &plan, &further, &how, &mut |c, scope, further| match schedule.strategy.as_str() {
+                "wgmma" => wgmma::emit(c, scope, &plan, &schedule, further),
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
                 "rows" => rows::emit(c, scope, &plan, &plan.nests.iter().collect::<Vec<_>>(), &schedule),
                 "reduce" => plan.nests.iter().try_for_each(|n| rows::emit(c, scope, &plan, &[n], &schedule)),

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Products of bf16 and f16 on a GPU: right against float64, then timed beside torch (cuBLAS).
+
+    matmul.py --kiln KILN [--check] [--time] [--rounds 7] [--out FILE.json]
+
+A case is exported, run by kiln in a process of its own, and compared with the float64 product of the same inputs: the norm of the difference over the norm
+of the product, and the largest difference over the largest element. Goes on after failures; the exit code is 0 if all agree. Times are medians of CUDA
+events with random inputs, the sides taking turns.
+"""
+import argparse, json, os, statistics, subprocess, sys, tempfile
+
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+
+from bench import Item, Kiln, kernel_us
+
+BF16, F16, F32, GPU = torch.bfloat16, torch.float16, torch.float32, "cuda"
+# Half a unit in the last place of the result, and room for the order of a sum.
+LIMITS = {BF16: 2.5e-3, F16: 4e-4, F32: 1e-5}
+
+nn = lambda x, w: x @ w
+nt = lambda x, w: F.linear(x, w)
+tn = lambda x, w: x.t() @ w
+tt = lambda x, w: x.t() @ w.t()
+bias = lambda x, w, b: F.linear(x, w, b)
+gelu = lambda x, w, b: F.gelu(F.linear(x, w, b))
+tanh_gelu = lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh")
+residual = lambda x, w, b, r: F.linear(x, w, b) + r
+wide = lambda x, w: torch.relu((x @ w).float())
+
+
+def cases():
+    """name, function, shapes, dtype, sizes of an open first dimension"""
+    for m in [1, 15, 16, 17, 64, 127, 128, 129]:
+        yield f"nt {m}x128x136", nt, [(m, 136), (128, 136)], BF16, None
+    for n in [1, 15, 16, 17, 64, 127, 128, 129]:
+        yield f"nt 129x{n}x64 f16", nt, [(129, 64), (n, 64)], F16, None
+    for k in [1, 8, 15, 16, 17, 64, 72, 127, 128, 136]:
+        yield f"nt 128x128x{k}", nt, [(128, k), (128, k)], BF16, None
+    for f, name in [(nn, "nn"), (tn, "tn"), (tt, "tt"), (nt, "nt")]:
+        for m, n, k in [(128, 128, 128), (136, 264, 200), (1024, 1024, 1024), (2048, 2304, 520)]:
+            x, w = ((k, m) if name[0] == "t" else (m, k)), ((n, k) if name[1] == "t" else (k, n))
+            yield f"{name} {m}x{n}x{k}", f, [x, w], BF16, None
+        yield f"{name} 512x768x3072 f16", f, [(3072, 512) if name[0] == "t" else (512, 3072), (768, 3072) if name[1] == "t" else (3072, 768)], F16, None
+    for f, name in [(bias, "bias"), (gelu, "gelu"), (tanh_gelu, "tanh_gelu")]:
+        for m, n, k in [(129, 130, 136), (129, 129, 136), (512, 768, 3072), (1024, 1024, 1024), (4096, 3072, 768)]:
+            yield f"{name} {m}x{n}x{k}", f, [(m, k), (n, k), (n,)], BF16, None
+    yield "residual 512x768x3072", residual, [(512, 3072), (768, 3072), (768,), (512, 768)], BF16, None
+    yield "wide 300x264x512", wide, [(300, 512), (512, 264)], F16, None
+    yield "batched 5x129x264x136", nn, [(5, 129, 136), (5, 136, 264)], BF16, None
+    yield "batched 2x3x257x136x72", nn, [(2, 3, 257, 72), (2, 3, 72, 136)], F16, None
+    yield "batched transposed 12x512x512x64", lambda x, w: x @ w.transpose(1, 2), [(12, 512, 64), (12, 512, 64)], BF16, None
+    yield "heads 2x128x8x64", lambda x, w: x.transpose(1, 2) @ w.permute(0, 2, 3, 1), [(2, 128, 8, 64), (2, 128, 8, 64)], BF16, None
+    yield "open rows", gelu, [(64, 136), (264, 136), (264,)], BF16, [1, 2, 15, 64, 127, 128, 129, 1000, 4096]
+    yield "many tiles 8192x8192x64", nn, [(8192, 64), (64, 8192)], BF16, None
+
+
+def run(kiln, folder, name, f, inputs, open_sizes):
+    """The rows of the table of a case; None for an error."""
+    path, rows = os.path.join(folder, "case"), []
+    shapes = ({0: torch.export.Dim("m", min=1, max=8192)},) + (None,) * (len(inputs) - 1) if open_sizes else None
+    with torch.no_grad():
+        program = torch.export.export(Item(f), tuple(inputs), dynamic_shapes=({"args": shapes} if shapes else None))
+        torch.export.save(program, path + ".pt2")
+    for m in open_sizes or [None]:
+        args = inputs if m is None else [torch.randn(m, *inputs[0].shape[1:], device=GPU, dtype=inputs[0].dtype), *inputs[1:]]
+        safetensors.torch.save_file({f"input_{i}": x.cpu().contiguous().clone() for i, x in enumerate(args)}, path + ".safetensors")
+        command = [kiln, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "3"]
+        title = name if m is None else f"{name}, {m}"
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except subprocess.TimeoutExpired:
+            rows.append((title, None, None, "HANGS"))
+            continue
+        if done.returncode:
+            rows.append((title, None, None, f"FAILS {done.returncode}: {(done.stderr or done.stdout).strip()[:300]}"))
+            continue
+        have = safetensors.torch.load_file(path + ".out")["output_0"].to(GPU)
+        exact, limit = f(*[x.double() for x in args]).double(), LIMITS[have.dtype]
+        off = have.double() - exact
+        norm, most = float(off.norm() / exact.norm().clamp_min(1e-30)), float(off.abs().max() / exact.abs().max().clamp_min(1e-30))
+        # torch rounds between the parts of a chain, and so does kiln.
+        good = have.shape == exact.shape and norm <= 2 * limit and most <= 4 * limit
+        rows.append((title, norm, most, "agrees" if good else "DIFFERS"))
+    return rows
+
+
+def check(kiln):
+    torch.manual_seed(0)
+    bad = 0
+    for name, f, shapes, dtype, open_sizes in cases():
+        inputs = [torch.randn(s, device=GPU, dtype=dtype) for s in shapes]
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                rows = run(kiln, folder, name, f, inputs, open_sizes)
+        except Exception as e:  # goes on with the next case
+            rows = [(name, None, None, f"FAILS {type(e).__name__}: {str(e)[:300]}")]
+        for title, norm, most, verdict in rows:
+            bad += verdict != "agrees"
+            print(f"{title:36} {verdict}" + (f"  {norm:.1e} {most:.1e}" if norm is not None else ""), flush=True)
+    print(f"{bad} bad", flush=True)
+    return bad
+
+
+def timed(kiln, rounds, out):
+    torch.manual_seed(0)
+    rows = []
+    sizes = [("nt", nt, n, n, n) for n in (2048, 4096, 8192)] + [("nn", nn, n, n, n) for n in (4096, 8192)]
+    sizes += [("nt", nt, 16384, 3072, 768), ("nt", nt, 1024, 1024, 1024), ("nt", nt, 512, 768, 3072), ("gelu", gelu, 8192, 8192, 8192), ("gelu", gelu, 16384, 3072, 768)]
+    for kind, f, m, n, k in sizes:
+        name = f"{kind} {m}x{n}x{k}"
+        try:
+            shapes = [(m, k), (k, n) if kind == "nn" else (n, k)] + ([(n,)] if kind == "gelu" else [])
+            inputs = [torch.randn(s, device=GPU, dtype=BF16) for s in shapes]
+            with tempfile.TemporaryDirectory() as folder:
+                mine = Kiln(kiln, folder, "case", f, inputs)
+                torch._dynamo.reset()
+                sides = {"torch": f} | ({"inductor": torch.compile(f)} if kind == "gelu" else {})
+                samples = {s: [] for s in ["kiln", *sides]}
+                for _ in range(rounds):
+                    samples["kiln"].append(mine(0.2))
+                    for s, g in sides.items():
+                        samples[s].append(kernel_us(g, inputs))
+                mine.close()
+            rate = {s: 2e-6 * m * n * k / statistics.median(v) for s, v in samples.items()}
+            exact = f(*[x[:128].double() if i == 0 else x.double() for i, x in enumerate(inputs)])
+            error = float((mine.result[:128].to(GPU).double() - exact).norm() / exact.norm())
+            text = ", ".join(f"{s} {statistics.median(v):.1f} us {rate[s]:.0f} TFLOP/s" for s, v in samples.items())
+            print(f"{name:24} {text}, ratio {statistics.median(a / b for a, b in zip(samples['torch'], samples['kiln'])):.2f}, error {error:.1e}", flush=True)
+            rows.append({"item": name, "samples": samples, "error": error})
+        except Exception as e:  # goes on with the next item
+            print(f"{name:24} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
+    if out:
+        json.dump(rows, open(out, "w"), indent=1)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--kiln", required=True)
+    p.add_argument("--check", action="store_true")
+    p.add_argument("--time", action="store_true")
+    p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--out", default="")
+    a = p.parse_args()
+    bad = check(a.kiln) if a.check or not a.time else 0
+    if a.time:
+        timed(a.kiln, a.rounds, a.out)
+    sys.exit(bad != 0)
+
+
+if __name__ == "__main__":
+    main()

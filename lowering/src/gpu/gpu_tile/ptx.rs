@@ -1,0 +1,225 @@
+//! What only Hopper has: barriers in shared memory that count bytes, the copy engine, products by groups of four warps. All numbers are of type i32, and
+//! so are addresses of shared memory.
+use crate::emit::code::{Code, Made};
+use kiln_dialects::{ir::*, value::DType};
+
+/// Makes ops at a place.
+#[derive(Clone, Copy)]
+pub struct Ptx(pub Code);
+
+/// A product of 64 rows: D = A B + D.
+pub struct Mma<'a> {
+    /// Columns.
+    pub columns: usize,
+    /// The operands' element.
+    pub element: &'a str,
+    /// Whether the left operand's depth lies side by side.
+    pub left_deep: bool,
+    /// The same of the right operand.
+    pub right_deep: bool,
+}
+
+impl Ptx {
+    fn ty(self, text: &str) -> Made<Type> {
+        Type::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no type"))
+    }
+    fn attr(self, text: &str) -> Made<Attr> {
+        Attr::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no attribute"))
+    }
+    fn i32(self) -> Type {
+        Type::scalar(self.0.ctx(), DType::I32)
+    }
+    /// A number.
+    pub fn number(self, n: usize) -> Made<Value> {
+        self.constant(n as i64)
+    }
+    fn constant(self, n: i64) -> Made<Value> {
+        self.0.constant(&n.to_string(), self.i32())
+    }
+    fn two(self, name: &str, a: Value, b: Value) -> Made<Value> {
+        self.0.op(name, &[a, b], a.ty(), &[])
+    }
+    /// A sum.
+    pub fn add(self, a: Value, b: Value) -> Made<Value> {
+        self.two("arith.addi", a, b)
+    }
+    /// A sum with a number.
+    pub fn plus(self, a: Value, n: usize) -> Made<Value> {
+        if n == 0 { Ok(a) } else { self.add(a, self.number(n)?) }
+    }
+    /// A product with a number.
+    pub fn times(self, a: Value, n: usize) -> Made<Value> {
+        self.two("arith.muli", a, self.number(n)?)
+    }
+    /// A quotient by a number.
+    pub fn over(self, a: Value, n: usize) -> Made<Value> {
+        self.two("arith.divui", a, self.number(n)?)
+    }
+    /// A remainder by a number.
+    pub fn rest(self, a: Value, n: usize) -> Made<Value> {
+        self.two("arith.remui", a, self.number(n)?)
+    }
+    /// Whether it is this number.
+    pub fn is(self, a: Value, n: usize) -> Made<Value> {
+        self.0.compare(0, a, self.number(n)?)
+    }
+    /// An index as a number.
+    pub fn of(self, index: Value) -> Made<Value> {
+        self.0.op("arith.index_cast", &[index], self.i32(), &[])
+    }
+    /// A number as an index.
+    pub fn index(self, a: Value) -> Made<Value> {
+        self.0.op("arith.index_castui", &[a], Type::index(self.0.ctx()), &[])
+    }
+
+    /// The thread's number in its block.
+    pub fn thread(self) -> Made<Value> {
+        self.0.op("nvvm.read.ptx.sreg.tid.x", &[], self.i32(), &[])
+    }
+    /// The number of the thread's warp, as one that the whole warp knows to be the same.
+    pub fn warp(self, thread: Value) -> Made<Value> {
+        let kind = self.attr("#nvvm<shfl_kind idx>")?;
+        let operands = [self.constant(-1)?, self.over(thread, 32)?, self.number(0)?, self.number(31)?];
+        self.0.op("nvvm.shfl.sync", &operands, self.i32(), &[("kind", kind)])
+    }
+    /// Where the launch's shared memory begins, at a multiple of 1024, which the swizzle wants. `func`: what asks for it.
+    pub fn memory(self, func: Op) -> Made<Value> {
+        let (c, name) = (self.0.ctx(), "shared");
+        let top = Builder::before(func).ok_or("is in no module")?;
+        let attrs = [
+            ("addr_space", Attr::scalar_int(c, DType::I32, 3)),
+            ("alignment", Attr::i64(c, 1024)),
+            ("global_type", Attr::ty(self.ty("!llvm.array<0 x i8>")?)),
+            ("linkage", self.attr("#llvm.linkage<external>")?),
+            ("sym_name", Attr::string(c, name)),
+        ];
+        top.generic_with_empty_region("llvm.mlir.global", &attrs)?;
+        let at = self.0.op("llvm.mlir.addressof", &[], self.ty("!llvm.ptr<3>")?, &[("global_name", Attr::symbol(c, name))])?;
+        let at = self.0.op("llvm.ptrtoint", &[at], self.i32(), &[])?;
+        self.two("arith.andi", self.plus(at, 1023)?, self.constant(-1024)?)
+    }
+    fn at(self, address: Value) -> Made<Value> {
+        self.0.op("llvm.inttoptr", &[address], self.ty("!llvm.ptr<3>")?, &[])
+    }
+
+    /// A barrier that so many arrivals complete.
+    pub fn barrier(self, address: Value, arrivals: usize) -> Made<()> {
+        self.0.effect("nvvm.mbarrier.init", &[self.at(address)?, self.number(arrivals)?], &[])
+    }
+    /// Barriers that this thread has made are there for all, and for the copy engine.
+    pub fn publish(self) -> Made<()> {
+        self.0.effect("nvvm.fence.mbarrier.init", &[], &[])?;
+        let attrs = [("kind", self.attr("#nvvm.proxy_kind<async.shared>")?), ("space", self.attr("#nvvm.shared_space<cta>")?)];
+        self.0.effect("nvvm.fence.proxy", &[], &attrs)
+    }
+    /// Waits for the barrier's phase of this parity.
+    pub fn wait(self, address: Value, parity: Value) -> Made<()> {
+        // How long one try may sleep, in nanoseconds.
+        let tries = self.number(10_000_000)?;
+        self.0.effect("nvvm.mbarrier.try_wait.parity", &[self.at(address)?, parity, tries], &[])
+    }
+    fn scope(self) -> Made<[(&'static str, Attr); 2]> {
+        Ok([("relaxed", self.attr("false")?), ("scope", self.attr("#nvvm.mem_scope<cta>")?)])
+    }
+    /// Arrives.
+    pub fn arrive(self, address: Value) -> Made<()> {
+        self.0.effect("nvvm.mbarrier.arrive", &[self.at(address)?], &self.scope()?)
+    }
+    /// Arrives, and has the barrier wait for so many bytes.
+    pub fn expect(self, address: Value, bytes: usize) -> Made<()> {
+        self.0.effect("nvvm.mbarrier.arrive.expect_tx", &[self.at(address)?, self.number(bytes)?], &self.scope()?)
+    }
+    /// Starts a copy of the box at these coordinates, the innermost first; its bytes arrive at the barrier.
+    pub fn copy(self, to: Value, map: Value, coordinates: &[Value], barrier: Value) -> Made<()> {
+        let to = self.0.op("llvm.addrspacecast", &[self.at(to)?], self.ty("!llvm.ptr<7>")?, &[])?;
+        let operands = [&[to, map], coordinates, &[self.at(barrier)?]].concat();
+        let counts = [1, 1, coordinates.len() as i32, 1, 0, 0, 0, 0];
+        let attrs = [
+            ("isCTAOnly", self.attr("false")?),
+            ("mode", self.attr("#nvvm.tma_load_mode<tile>")?),
+            ("operandSegmentSizes", Attr::i32s(self.0.ctx(), &counts)),
+        ];
+        self.0.effect("nvvm.cp.async.bulk.tensor.shared.cluster.global", &operands, &attrs)
+    }
+    /// How many registers a thread of these warps has from here on.
+    pub fn registers(self, count: usize, more: bool) -> Made<()> {
+        let action = self.attr(if more { "#nvvm<action increase>" } else { "#nvvm<action decrease>" })?;
+        let count = Attr::scalar_int(self.0.ctx(), DType::I32, count as i64);
+        self.0.effect("nvvm.setmaxregister", &[], &[("action", action), ("regCount", count)])
+    }
+
+    /// What products are told about a tile of swizzled rows of 128 bytes: 8 rows are 1024 bytes. Where the depth does not lie side by side, the tile
+    /// consists of slabs of 64 by 64.
+    pub fn descriptor(self, address: Value, deep: bool) -> Made<Value> {
+        let slab: i64 = if deep { 1 } else { 8192 >> 4 };
+        let i64_ty = Type::scalar(self.0.ctx(), DType::I64);
+        let at = self.0.op("arith.extui", &[self.over(address, 16)?], i64_ty, &[])?;
+        let fixed = self.0.constant(&((1i64 << 62) | ((1024 >> 4) << 32) | (slab << 16)).to_string(), i64_ty)?;
+        self.two("arith.ori", at, fixed)
+    }
+    /// The descriptor so many bytes further on.
+    pub fn further(self, descriptor: Value, bytes: usize) -> Made<Value> {
+        if bytes == 0 {
+            return Ok(descriptor);
+        }
+        self.two("arith.addi", descriptor, self.0.constant(&(bytes / 16).to_string(), descriptor.ty())?)
+    }
+    /// The type of `columns` columns' sums in a thread.
+    pub fn sums(self, columns: usize) -> Made<Type> {
+        self.ty(&format!("!llvm.struct<({})>", vec!["f32"; columns / 2].join(", ")))
+    }
+    /// Sums that nothing may read.
+    pub fn nothing(self, columns: usize) -> Made<Value> {
+        self.0.op("llvm.mlir.undef", &[], self.sums(columns)?, &[])
+    }
+    /// Registers that products use may have been written before.
+    pub fn begin(self) -> Made<()> {
+        self.0.effect("nvvm.wgmma.fence.aligned", &[], &[])
+    }
+    /// Starts a product, of a depth of 16; `fresh`: to which nothing is added.
+    pub fn mma(self, mma: &Mma<'_>, left: Value, right: Value, sums: Value, fresh: bool) -> Made<Value> {
+        let Mma { columns, element, left_deep, right_deep } = mma;
+        let major = |row: bool| self.attr(&format!("#nvvm.mma_layout<{}>", if row { "row" } else { "col" }));
+        let (kind, one) = (self.attr(&format!("#nvvm.wgmma_type<{element}>"))?, self.attr("#nvvm.wgmma_scale_in<one>")?);
+        let attrs = [
+            ("layoutA", major(*left_deep)?),
+            ("layoutB", major(!*right_deep)?),
+            ("scaleA", one),
+            ("scaleB", one),
+            ("scaleD", self.attr(if fresh { "#nvvm.wgmma_scale_out<zero>" } else { "#nvvm.wgmma_scale_out<one>" })?),
+            ("shape", self.attr(&format!("#nvvm.shape<m = 64, n = {columns}, k = 16>"))?),
+            ("typeA", kind),
+            ("typeB", kind),
+            ("typeD", self.attr("#nvvm.wgmma_type<f32>")?),
+        ];
+        self.0.op("nvvm.wgmma.mma_async", &[sums, left, right], sums.ty(), &attrs)
+    }
+    /// What has been started since the last time is one group; waits until this is the only one under way.
+    pub fn commit(self) -> Made<()> {
+        self.0.effect("nvvm.wgmma.commit.group.sync.aligned", &[], &[])?;
+        self.0.effect("nvvm.wgmma.wait.group.sync.aligned", &[], &[("group", Attr::i64(self.0.ctx(), 1))])
+    }
+    /// Waits until all products are done, and gives their sums one by one.
+    pub fn finish(self, sums: &[Value], columns: usize) -> Made<Vec<Vec<Value>>> {
+        let (c, each) = (self.0.ctx(), columns / 2);
+        let f32 = Type::scalar(c, DType::F32);
+        let part = |all: Value, i: usize| self.0.op("llvm.extractvalue", &[all], f32, &[("position", Attr::i64s(c, &[i as i64]))]);
+        let mut values = vec![];
+        for s in sums {
+            for i in 0..each {
+                values.push(part(*s, i)?);
+            }
+        }
+        // The op for it takes no sums, so that nothing would keep reads of them behind it.
+        let numbers = (0..values.len()).map(|i| i.to_string());
+        let constraints: Vec<String> = values.iter().map(|_| "=f".to_string()).chain(numbers).collect();
+        let attrs = [
+            ("asm_dialect", Attr::i64(c, 0)),
+            ("asm_string", Attr::string(c, "wgmma.wait_group.sync.aligned 0;")),
+            ("constraints", Attr::string(c, &constraints.join(","))),
+            ("has_side_effects", Attr::unit(c)),
+        ];
+        let done = self.0.op("llvm.inline_asm", &values, self.sums(2 * values.len())?, &attrs)?;
+        (0..sums.len()).map(|b| (0..each).map(|i| part(done, b * each + i)).collect()).collect()
+    }
+}

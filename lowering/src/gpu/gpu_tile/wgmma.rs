@@ -1,0 +1,328 @@
+//! A product on Hopper's tensor cores: one thread has the copy engine fill a ring of tiles in shared memory, one or two groups of four warps multiply
+//! what is there, and the kernel's later stages take the sums out of registers.
+//!
+//! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot.
+use super::{
+    ptx::{Mma, Ptx},
+    team,
+};
+use crate::{
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::decode,
+    },
+    gpu::{
+        TENSOR_MAPS,
+        gpu_schedule::{
+            self,
+            wgmma::{DEPTH, Operand, Product, groups},
+        },
+    },
+    host::schedule::Schedule,
+    kernel::{Init, Nest, Output, Plan},
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in the L2 cache.
+const BAND: i64 = 8;
+/// Registers of a copying and of a multiplying thread, when there are two multiplying groups.
+const REGISTERS: (usize, usize) = (40, 232);
+/// Bytes of a row of a tile in shared memory.
+const ROW: usize = 2 * DEPTH;
+
+/// Types of the parameters behind those that the kernel has anyway.
+pub fn parameters(func: Op) -> Made<Vec<Type>> {
+    let count = func.attr(TENSOR_MAPS).and_then(Attr::as_array).ok_or("has no kiln.tensor_maps, which kiln-gpu-schedule makes")?.len();
+    let pointer = Type::parse(func.ctx(), "!llvm.ptr").ok_or("has no llvm dialect")?;
+    Ok(vec![pointer; count])
+}
+
+/// What is the same for all parts of the emission.
+struct Tile<'a> {
+    scope: &'a Scope<'a>,
+    plan: &'a Plan,
+    nest: &'a Nest,
+    product: &'a Product,
+    out: &'a Output,
+    maps: [Value; 2],
+    m: usize,
+    n: usize,
+    stages: usize,
+    groups: usize,
+    /// Where the ring begins.
+    ring: Value,
+    /// How many tiles there are: of the batch's dimensions, of rows, of columns.
+    tiles: Vec<Value>,
+    total: Value,
+    /// How many steps the depth is.
+    steps: Value,
+}
+
+/// A tile's first row and column and its place in the batch.
+struct Place {
+    row: Value,
+    column: Value,
+    batch: Vec<Value>,
+}
+
+/// What is done for a tile, given a ring's slot and parity; returns the next ones.
+type TileBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
+
+impl Tile<'_> {
+    fn bytes(&self) -> usize {
+        (self.m + self.n) * ROW
+    }
+    fn full(&self, p: Ptx, slot: Value) -> Made<Value> {
+        p.add(p.plus(self.ring, self.stages * self.bytes())?, p.times(slot, 8)?)
+    }
+    fn empty(&self, p: Ptx, slot: Value) -> Made<Value> {
+        p.plus(self.full(p, slot)?, 8 * self.stages)
+    }
+    /// The next slot, and the parity of its phase.
+    fn next(&self, p: Ptx, slot: Value, parity: Value) -> Made<[Value; 2]> {
+        let (c, next) = (p.0, p.plus(slot, 1)?);
+        let around = p.is(next, self.stages)?;
+        let other = c.op("arith.xori", &[parity, p.number(1)?], parity.ty(), &[])?;
+        Ok([c.select(around, p.number(0)?, next)?, c.select(around, other, parity)?])
+    }
+    /// Where the tile of a number is.
+    fn place(&self, c: Code, tile: Value) -> Made<Place> {
+        let [batch @ .., down, over] = self.tiles.as_slice() else { return Err("has no tiles".into()) };
+        let matrix = c.mul(*down, *over)?;
+        let batch = decode(c, c.div(tile, matrix)?, batch)?;
+        let (tile, band) = (c.rem(tile, matrix)?, c.index(BAND)?);
+        let wide = c.mul(*over, band)?;
+        let first = c.mul(c.div(tile, wide)?, band)?;
+        let (rest, height) = (c.rem(tile, wide)?, c.min(c.sub(*down, first)?, band)?);
+        let row = c.mul(c.add(first, c.rem(rest, height)?)?, c.index(self.m as i64)?)?;
+        Ok(Place { row, column: c.mul(c.div(rest, height)?, c.index(self.n as i64)?)?, batch })
+    }
+    /// All tiles of this block, with a ring's slot and parity carried along.
+    fn each(&self, c: Code, parity: usize, body: &mut TileBody<'_>) -> Made<()> {
+        let carried = [Ptx(c).number(0)?, Ptx(c).number(parity)?];
+        c.strided(team::block(c)?, self.total, team::blocks(c)?, &carried, &mut |c, tile, carried| {
+            body(c, &self.place(c, tile)?, carried)
+        })?;
+        Ok(())
+    }
+
+    /// Starts the copies of an operand's tile.
+    fn copy(
+        &self,
+        p: Ptx,
+        o: &Operand,
+        map: Value,
+        (to, across): (Value, usize),
+        at: (Value, Value, &[Value]),
+        barrier: Value,
+    ) -> Made<()> {
+        let (x, depth, batch) = at;
+        let boxes = if o.deep { 1 } else { across / DEPTH };
+        for i in 0..boxes {
+            let x = p.plus(x, i * DEPTH)?;
+            let (near, far) = if o.deep { (depth, x) } else { (x, depth) };
+            p.copy(p.plus(to, i * DEPTH * ROW)?, map, &[&[near, far], batch].concat(), barrier)?;
+        }
+        Ok(())
+    }
+    /// The copying thread.
+    fn produce(&self, c: Code) -> Made<()> {
+        // The first time around, every slot is free.
+        self.each(c, 1, &mut |c, place, carried| {
+            let p = Ptx(c);
+            let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
+            let (row, column) = (p.of(place.row)?, p.of(place.column)?);
+            c.strided(c.index(0)?, self.steps, c.index(1)?, carried, &mut |c, step, carried| {
+                let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
+                p.wait(self.empty(p, slot)?, parity)?;
+                let full = self.full(p, slot)?;
+                p.expect(full, self.bytes())?;
+                let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
+                let right = p.plus(left, self.m * ROW)?;
+                let depth = p.times(p.of(step)?, DEPTH)?;
+                self.copy(p, &self.product.left, self.maps[0], (left, self.m), (row, depth, &batch), full)?;
+                self.copy(p, &self.product.right, self.maps[1], (right, self.n), (column, depth, &batch), full)?;
+                Ok(self.next(p, slot, parity)?.to_vec())
+            })
+        })
+    }
+
+    /// Starts the products of a slot.
+    fn multiply(&self, p: Ptx, slot: Value, group: Value, sums: &[Value], first: bool) -> Made<Vec<Value>> {
+        let (left_deep, right_deep) = (self.product.left.deep, self.product.right.deep);
+        let element = self.product.element.name();
+        let mma = Mma { columns: self.n, element, left_deep, right_deep };
+        let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
+        let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;
+        // 64 rows are 8 KiB in either layout.
+        let mine = p.times(group, self.m / self.groups * ROW)?;
+        let left = p.descriptor(p.add(left, mine)?, left_deep)?;
+        let step = |deep: bool| if deep { 32 } else { 16 * ROW };
+        p.begin()?;
+        let mut sums = sums.to_vec();
+        for k in 0..DEPTH / 16 {
+            let right = p.further(right, k * step(right_deep))?;
+            for (b, sum) in sums.iter_mut().enumerate() {
+                let left = p.further(left, k * step(left_deep) + b * 64 * ROW)?;
+                *sum = p.mma(&mma, left, right, *sum, first && k == 0)?;
+            }
+        }
+        p.commit()?;
+        Ok(sums)
+    }
+    /// A multiplying group. `thread`: the number among its 128.
+    fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
+        let blocks = self.m / 64 / self.groups;
+        self.each(c, 0, &mut |c, place, carried| {
+            let p = Ptx(c);
+            let speaks = p.is(thread, 0)?;
+            let release = |c: Code, slot: Value| c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None);
+            let nothing: Vec<Value> = (0..blocks).map(|_| p.nothing(self.n)).collect::<Made<_>>()?;
+            // The first step does not read the sums: writing zeros would have to be fenced, and LLVM moves writes of registers.
+            p.wait(self.full(p, carried[0])?, carried[1])?;
+            let mut state = self.multiply(p, carried[0], group, &nothing, true)?;
+            // Slot, parity, and the slot before.
+            state.extend(self.next(p, carried[0], carried[1])?);
+            state.push(carried[0]);
+            let one = c.index(1)?;
+            let done = c.strided(one, self.steps, one, &state, &mut |c, _, state| {
+                let p = Ptx(c);
+                let (sums, rest) = state.split_at(blocks);
+                let [slot, parity, before] = [rest[0], rest[1], rest[2]];
+                p.wait(self.full(p, slot)?, parity)?;
+                let mut next = self.multiply(p, slot, group, sums, false)?;
+                release(c, before)?;
+                next.extend(self.next(p, slot, parity)?);
+                next.push(slot);
+                Ok(next)
+            })?;
+            let (sums, rest) = done.split_at(blocks);
+            let values = p.finish(sums, self.n)?;
+            release(c, rest[2])?;
+            self.finish(c, place, group, (thread, warp), &values)?;
+            Ok(vec![rest[0], rest[1]])
+        })
+    }
+
+    /// Later stages on the sums, and what they write. Of 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
+    fn finish(&self, c: Code, place: &Place, group: Value, (thread, warp): (Value, Value), values: &[Vec<Value>]) -> Made<()> {
+        let (p, roles) = (Ptx(c), &self.product.roles);
+        let (down, over) = (roles.rows[0], roles.columns[0]);
+        let size = |d: usize| self.scope.poly(c, &self.nest.extents[d]);
+        let (rows, columns) = (size(down)?, size(over)?);
+        let even = self.nest.extents[over].terms().all(|(_, n)| n % 2 == 0);
+        let pairs = even && gpu_schedule::width(self.scope.kernel, self.plan, self.nest, over) >= 2;
+        let lanes = Lanes { count: if pairs { 2 } else { 1 }, mask: None };
+        let whole = |d: usize, tile: usize| self.nest.extents[d].terms().all(|(_, n)| n % tile as i64 == 0);
+        let (whole_rows, whole_columns) = (whole(down, self.m), whole(over, self.n));
+        let lane = p.rest(thread, 32)?;
+        let mine = p.add(p.times(group, self.m / self.groups)?, p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?)?;
+        let row0 = c.add(place.row, p.index(mine)?)?;
+        let column0 = c.add(place.column, p.index(p.times(p.rest(lane, 4)?, 2)?)?)?;
+        let when = |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Made<()>| {
+            if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
+        };
+        for (b, sums) in values.iter().enumerate() {
+            for half in 0..2 {
+                let row = c.add(row0, c.index((64 * b + 8 * half) as i64)?)?;
+                when(c, whole_rows, row, rows, &mut |c| {
+                    for eight in 0..self.n / 8 {
+                        let own = &sums[4 * eight + 2 * half..][..2];
+                        for (e, first) in own.chunks(lanes.count).enumerate() {
+                            let column = c.add(column0, c.index((8 * eight + e) as i64)?)?;
+                            when(c, whole_columns, column, columns, &mut |c| self.element(c, lanes, &place.batch, row, column, first))?;
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+    /// As many neighbours as there are lanes.
+    fn element(&self, c: Code, lanes: Lanes, batch: &[Value], row: Value, column: Value, sums: &[Value]) -> Made<()> {
+        let roles = &self.product.roles;
+        let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
+        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
+        dims[roles.rows[0]] = Val::One(row);
+        dims[roles.columns[0]] = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
+        let mut sum = match sums {
+            [one] => Val::One(*one),
+            all => {
+                let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
+                Val::Many(c.op("vector.from_elements", all, ty, &[])?)
+            }
+        };
+        if !starts_at_zero(&self.out.init) {
+            let start = self.scope.start(c, &self.out.init, &dims, lanes, &Passed::new())?.ok_or("has no start")?;
+            let (a, b) = (lanes.many(c, sum)?, lanes.many(c, start)?);
+            let both = c.op("arith.addf", &[a, b], a.ty(), &[])?;
+            sum = if lanes.count > 1 { Val::Many(both) } else { Val::One(both) };
+        }
+        if let Some(memory) = self.scope.memory.get(self.out.access.buffer).copied().flatten() {
+            lanes.store(c, memory, self.scope.address(c, &self.out.access.at, &dims, lanes)?, sum, false)?;
+        }
+        let mut passed = Passed::from([(self.out.access.clone(), sum)]);
+        self.scope.iteration(c, &self.nest.after, &dims, lanes, &mut [], &mut passed)
+    }
+}
+
+fn starts_at_zero(init: &Init) -> bool {
+    let Init::Fill(v) = init else { return false };
+    v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(Attr::as_f64) == Some(0.0)
+}
+
+/// The nest of a product. `maps`: the parameters that describe its operands.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: &[Value]) -> Made<()> {
+    let missing = "has a schedule for the tensor cores, but is no product that they and the copy engine can do";
+    let product = gpu_schedule::wgmma::product(scope.kernel, plan).ok_or(missing)?;
+    let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.roles.stage]);
+    let out = stage.outputs.first().ok_or("has no result")?;
+    let maps = <[Value; 2]>::try_from(maps).map_err(|_| "has no parameters for two tensor maps")?;
+    let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
+    let size = |d: usize| scope.poly(c, &nest.extents[d]);
+    let up = |d: usize, by: usize| c.ceil_div(size(d)?, c.index(by as i64)?);
+    let mut tiles: Vec<Value> = product.roles.batch.iter().map(|d| size(*d)).collect::<Made<_>>()?;
+    tiles.extend([up(product.roles.rows[0], m)?, up(product.roles.columns[0], n)?]);
+    let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let steps = up(product.roles.depth[0], DEPTH)?;
+    let p = Ptx(c);
+    let ring = p.memory(scope.kernel.func)?;
+    let groups = groups(schedule);
+    let t = Tile { scope, plan, nest, product: &product, out, maps, m, n, stages, groups, ring, tiles, total, steps };
+
+    let thread = p.thread()?;
+    let warp = p.warp(thread)?;
+    let first = p.is(thread, 0)?;
+    c.when(
+        first,
+        &mut |c| {
+            let p = Ptx(c);
+            for i in 0..stages {
+                p.barrier(t.full(p, p.number(i)?)?, 1)?;
+                p.barrier(t.empty(p, p.number(i)?)?, groups)?;
+            }
+            p.publish()
+        },
+        None,
+    )?;
+    team::barrier(c)?;
+    let copies = p.is(p.over(warp, 4)?, 0)?;
+    let limit = |c: Code, count: usize, more: bool| if groups > 1 { Ptx(c).registers(count, more) } else { Ok(()) };
+    c.when(
+        copies,
+        &mut |c| {
+            limit(c, REGISTERS.0, false)?;
+            c.when(first, &mut |c| t.produce(c), None)
+        },
+        Some(&mut |c| {
+            limit(c, REGISTERS.1, true)?;
+            let p = Ptx(c);
+            let one = p.number(1)?;
+            let group = c.op("arith.subi", &[p.over(warp, 4)?, one], one.ty(), &[])?;
+            t.consume(c, group, p.rest(thread, 128)?, warp)
+        }),
+    )
+}
