@@ -1,6 +1,7 @@
 //! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter against what was compiled.
 mod aten;
 mod graphs;
+mod narrow;
 mod products;
 mod turns;
 

@@ -38,7 +38,7 @@ kiln_passes::pass_options! {
         /// The chip: sm_80, sm_86, sm_89 or sm_90a
         pub chip: String = "sm_90a".into(),
         /// Whether products of bf16 and f16 go to the tensor cores of sm_90a by themselves; a schedule that says wgmma always does
-        pub tensor_cores: bool = false,
+        pub tensor_cores: bool = true,
     }
 }
 

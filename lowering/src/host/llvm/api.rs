@@ -85,5 +85,32 @@ unsafe extern "C" {
     pub fn LLVMOrcAbsoluteSymbols(pairs: *mut SymbolPair, len: usize) -> Ref;
     pub fn LLVMOrcJITDylibDefine(dylib: Ref, unit: Ref) -> Ref;
 
+    pub fn LLVMGetFirstFunction(module: Ref) -> Ref;
+    pub fn LLVMGetNextFunction(function: Ref) -> Ref;
+    pub fn LLVMGetFirstBasicBlock(function: Ref) -> Ref;
+    pub fn LLVMGetNextBasicBlock(block: Ref) -> Ref;
+    pub fn LLVMGetFirstInstruction(block: Ref) -> Ref;
+    pub fn LLVMGetNextInstruction(instruction: Ref) -> Ref;
+    pub fn LLVMIsACallInst(value: Ref) -> Ref;
+    pub fn LLVMGetCalledValue(call: Ref) -> Ref;
+    pub fn LLVMGetNumArgOperands(call: Ref) -> c_uint;
+    pub fn LLVMGetValueName2(value: Ref, len: *mut usize) -> *const c_char;
+    pub fn LLVMGetOperand(value: Ref, index: c_uint) -> Ref;
+    pub fn LLVMIsConstant(value: Ref) -> c_int;
+    pub fn LLVMIsNull(value: Ref) -> c_int;
+    pub fn LLVMTypeOf(value: Ref) -> Ref;
+    pub fn LLVMGetVectorSize(ty: Ref) -> c_uint;
+    pub fn LLVMGetAggregateElement(constant: Ref, index: c_uint) -> Ref;
+    pub fn LLVMInt64TypeInContext(context: Ref) -> Ref;
+    pub fn LLVMConstInt(ty: Ref, value: u64, signed: c_int) -> Ref;
+    pub fn LLVMCreateBuilderInContext(context: Ref) -> Ref;
+    pub fn LLVMPositionBuilderBefore(builder: Ref, instruction: Ref);
+    pub fn LLVMBuildExtractElement(builder: Ref, vector: Ref, index: Ref, name: *const c_char) -> Ref;
+    pub fn LLVMBuildGEP2(builder: Ref, ty: Ref, pointer: Ref, indices: *const Ref, count: c_uint, name: *const c_char) -> Ref;
+    pub fn LLVMBuildStore(builder: Ref, value: Ref, pointer: Ref) -> Ref;
+    pub fn LLVMSetAlignment(instruction: Ref, bytes: c_uint);
+    pub fn LLVMInstructionEraseFromParent(instruction: Ref);
+    pub fn LLVMDisposeBuilder(builder: Ref);
+
     pub fn LLVMGetVersion(major: *mut c_uint, minor: *mut c_uint, patch: *mut c_uint);
 }

@@ -1,5 +1,5 @@
 //! From the llvm dialect to object code.
-use super::{api::*, *};
+use super::{api::*, one_lane::one_lane_stores, *};
 use kiln_dialects::ir::{Diagnostic, Op, collect};
 use std::{ffi::c_void, ptr};
 
@@ -108,6 +108,7 @@ impl CodeGen {
                 LLVMDisposePassBuilderOptions(options);
                 outcome.map_err(CodeGenError::Llvm)?;
             }
+            one_lane_stores(unit.context, unit.module);
         }
         unit.check()?;
         Ok(unit)

@@ -2,6 +2,7 @@
 mod api;
 mod codegen;
 mod library;
+mod one_lane;
 mod orc;
 mod target;
 
