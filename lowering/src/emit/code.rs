@@ -135,15 +135,7 @@ impl Code {
             Some(n) if n <= step => return body(self, lo, carried),
             _ => {}
         }
-        let operands: Vec<Value> = [&[lo, hi, self.index(step)?], carried].concat();
-        let types: Vec<Type> = carried.iter().map(|v| v.ty()).collect();
-        let args: Vec<Type> = std::iter::once(Type::index(self.ctx())).chain(types.iter().copied()).collect();
-        let mut fill = |b: Builder, args: Vec<Value>| -> Result<(), String> {
-            let (iv, rest) = args.split_first().ok_or("has no induction variable")?;
-            let next = body(Code(b), *iv, rest)?;
-            b.generic("scf.yield", &next, &[], &[], &mut []).map(drop)
-        };
-        Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
+        self.strided(lo, hi, self.index(step)?, carried, body)
     }
     /// `scf.for` from `lo` to `hi` by a step that need not be known.
     pub fn strided(self, lo: Value, hi: Value, step: Value, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {

@@ -244,4 +244,10 @@ impl Emit {
         let (bias, mantissa) = if self.element == "f64" { (1023, 52) } else { (127, 23) };
         self.float(self.shl(self.iadd(n, self.i(bias)?)?, mantissa)?)
     }
+    /// y 2^(n + more), in two steps: the first is exact, so a subnormal result is rounded once, and infinity is reached by overflow.
+    pub fn scale(&self, y: Value, n: Value, more: i64) -> Res {
+        let half = self.shr(n, 1)?;
+        let rest = self.iadd(self.isub(n, half)?, self.i(more)?)?;
+        self.mul(self.mul(y, self.power_of_two(half)?)?, self.power_of_two(rest)?)
+    }
 }

@@ -44,7 +44,13 @@ pub fn powf(e: &Emit, x: Value, y: Value) -> Res {
     // 0 times infinity: 1 to any power is 1. Beyond 200 the narrowing below makes 0 or infinity.
     let t = w.select(e.eq(ax, one)?, w.c(0.0)?, t)?;
     let power = e.truncate(exp2(&w, w.clamp(t, -200.0, 200.0)?)?, "f32")?;
-    // The sign: negative for odd powers of what has a sign. Floats from 2^24 on are even.
+    special_cases(e, x, y, ax, power)
+}
+
+/// x^y, given ax = |x| and its power: the sign, and what has no root, is NaN, or is 1 whatever the other is.
+pub fn special_cases(e: &Emit, x: Value, y: Value, ax: Value, power: Value) -> Res {
+    let (zero, one) = (e.c(0.0)?, e.c(1.0)?);
+    // The sign: negative for odd powers of what has a sign. Floats beyond their own precision are even.
     let half = e.mul(y, e.c(0.5)?)?;
     let fraction = e.ne(e.floor(y)?, y)?;
     let odd_or_fraction = e.ne(e.floor(half)?, half)?;
@@ -52,7 +58,7 @@ pub fn powf(e: &Emit, x: Value, y: Value) -> Res {
     let signed = e.and(odd, e.negative(e.bits(x)?)?)?;
     let power = e.select(signed, e.neg(power)?, power)?;
     // No real root; an infinity has one.
-    let no_root = e.and(e.and(e.lt(x, zero)?, fraction)?, e.ne(ax, inf)?)?;
+    let no_root = e.and(e.and(e.lt(x, zero)?, fraction)?, e.ne(ax, e.c(f64::INFINITY)?)?)?;
     let power = e.select(no_root, e.c(f64::NAN)?, power)?;
     let power = e.select(e.unordered(x, y)?, e.add(x, y)?, power)?;
     let is_one = e.or(e.eq(x, one)?, e.eq(y, zero)?)?;

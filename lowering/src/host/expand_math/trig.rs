@@ -74,11 +74,20 @@ fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value), String> {
 
 /// sin(x + turn pi/2).
 fn shifted_sin(e: &Emit, x: Value, turn: i64) -> Res {
-    let (s, c, n) = quarter(e, x)?;
-    let w = e.wide();
+    turned_sin(e, &e.wide(), quarter(e, x)?, turn)
+}
+
+/// sin(r + (n + turn) pi/2), of sin r, cos r and n, which is an integer of `w`.
+pub fn turned_sin(e: &Emit, w: &Emit, (s, c, n): (Value, Value, Value), turn: i64) -> Res {
     let n = w.iadd(n, w.i(turn)?)?;
     let y = e.select(w.nonzero(w.and(n, w.i(1)?)?)?, c, s)?;
     e.select(w.nonzero(w.and(n, w.i(2)?)?)?, e.neg(y)?, y)
+}
+
+/// tan(r + n pi/2), of sin r, cos r and n, which is an integer of `w`.
+pub fn turned_tan(e: &Emit, w: &Emit, (s, c, n): (Value, Value, Value)) -> Res {
+    let odd = w.nonzero(w.and(n, w.i(1)?)?)?;
+    e.div(e.select(odd, e.neg(c)?, s)?, e.select(odd, s, c)?)
 }
 
 pub fn sin(e: &Emit, x: Value) -> Res {
@@ -90,11 +99,7 @@ pub fn cos(e: &Emit, x: Value) -> Res {
 }
 
 pub fn tan(e: &Emit, x: Value) -> Res {
-    let (s, c, n) = quarter(e, x)?;
-    let w = e.wide();
-    let odd = w.nonzero(w.and(n, w.i(1)?)?)?;
-    let y = e.div(e.select(odd, e.neg(c)?, s)?, e.select(odd, s, c)?)?;
-    e.unless_tiny(x, y)
+    e.unless_tiny(x, turned_tan(e, &e.wide(), quarter(e, x)?)?)
 }
 
 /// (asin(x) - x) / x^3 in x^2, for |x| <= 1/2.
@@ -143,8 +148,8 @@ pub fn atan(e: &Emit, x: Value) -> Res {
     e.unless_tiny(x, e.copysign(positive_atan(e, e.abs(x)?)?, x)?)
 }
 
-/// The angle of (x, y): the atan of the smaller over the greater, turned into its octant.
-pub fn atan2(e: &Emit, y: Value, x: Value) -> Res {
+/// The smaller of |x| and |y| over the greater, and whether y is the greater.
+pub fn slope(e: &Emit, y: Value, x: Value) -> Result<(Value, Value), String> {
     let (ax, ay) = (e.abs(x)?, e.abs(y)?);
     let steep = e.gt(ay, ax)?;
     let (small, great) = (e.select(steep, ax, ay)?, e.select(steep, ay, ax)?);
@@ -152,7 +157,12 @@ pub fn atan2(e: &Emit, y: Value, x: Value) -> Res {
     // 0 / 0 is 0 here, and infinity over infinity 1.
     let (zero, inf) = (e.c(0.0)?, e.c(f64::INFINITY)?);
     let quotient = e.select(e.eq(great, zero)?, zero, quotient)?;
-    let quotient = e.select(e.eq(small, inf)?, e.c(1.0)?, quotient)?;
+    Ok((e.select(e.eq(small, inf)?, e.c(1.0)?, quotient)?, steep))
+}
+
+/// The angle of (x, y): the atan of the smaller over the greater, turned into its octant.
+pub fn atan2(e: &Emit, y: Value, x: Value) -> Res {
+    let (quotient, steep) = slope(e, y, x)?;
     // Such a quotient is its own atan, and may be subnormal.
     let angle = e.unless_tiny(quotient, positive_atan(e, quotient)?)?;
     let angle = e.select(steep, e.sub(e.c(FRAC_PI_2)?, angle)?, angle)?;

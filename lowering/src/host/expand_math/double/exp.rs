@@ -32,17 +32,10 @@ pub fn small_expm1(e: &Emit, r: Value) -> Res {
     e.fma(e.mul(r, r)?, e.poly(r, &EXP)?, r)
 }
 
-/// y 2^(n + more), in two steps: the first is exact, so a subnormal result is rounded once more, and infinity is reached by overflow.
-pub fn scale(e: &Emit, y: Value, n: Value, more: i64) -> Res {
-    let half = e.shr(n, 1)?;
-    let rest = e.iadd(e.isub(n, half)?, e.i(more)?)?;
-    e.mul(e.mul(y, e.power_of_two(half)?)?, e.power_of_two(rest)?)
-}
-
 /// e^x 2^more.
 fn exp_scaled(e: &Emit, x: Value, more: i64) -> Res {
     let (n, r) = reduce(e, e.clamp(x, -746.0, 712.0)?)?;
-    scale(e, e.add(small_expm1(e, r)?, e.c(1.0)?)?, n, more)
+    e.scale(e.add(small_expm1(e, r)?, e.c(1.0)?)?, n, more)
 }
 
 pub fn exp(e: &Emit, x: Value) -> Res {
@@ -53,7 +46,7 @@ pub fn exp2(e: &Emit, x: Value) -> Res {
     let x = e.clamp(x, -1076.0, 1025.0)?;
     let (n, bits) = e.round(x)?;
     let r = e.mul(e.sub(x, n)?, e.c(LN_2)?)?;
-    scale(e, e.add(small_expm1(e, r)?, e.c(1.0)?)?, bits, 0)
+    e.scale(e.add(small_expm1(e, r)?, e.c(1.0)?)?, bits, 0)
 }
 
 pub fn expm1(e: &Emit, x: Value) -> Res {

@@ -1,5 +1,8 @@
 //! Inverse trigonometric functions in f64.
-use crate::host::expand_math::emit::{Emit, Res};
+use crate::host::expand_math::{
+    emit::{Emit, Res},
+    trig::slope,
+};
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -94,14 +97,7 @@ pub fn atan(e: &Emit, x: Value) -> Res {
 
 /// The angle of (x, y): the atan of the smaller over the greater, turned into its octant.
 pub fn atan2(e: &Emit, y: Value, x: Value) -> Res {
-    let (ax, ay) = (e.abs(x)?, e.abs(y)?);
-    let steep = e.gt(ay, ax)?;
-    let (small, great) = (e.select(steep, ax, ay)?, e.select(steep, ay, ax)?);
-    let quotient = e.div(small, great)?;
-    // 0 / 0 is 0 here, and infinity over infinity 1.
-    let (zero, inf) = (e.c(0.0)?, e.c(f64::INFINITY)?);
-    let quotient = e.select(e.eq(great, zero)?, zero, quotient)?;
-    let quotient = e.select(e.eq(small, inf)?, e.c(1.0)?, quotient)?;
+    let (quotient, steep) = slope(e, y, x)?;
     // Such a quotient is its own atan, and may be subnormal.
     let angle = e.unless_tiny(quotient, positive_atan(e, quotient)?)?;
     let angle = e.select(steep, e.sub(e.c(FRAC_PI_2)?, e.sub(angle, e.c(PI_2_LO)?)?)?, angle)?;

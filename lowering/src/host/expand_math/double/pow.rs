@@ -1,9 +1,12 @@
 //! x^y in f64 as 2^(y log2 |x|), the logarithm and the product in pairs: the result has as many bits as the logarithm has beyond the exponent's.
 use super::{
-    exp::{scale, small_expm1},
+    exp::small_expm1,
     pair::{Pair, fast_sum, product, small_float, sum},
 };
-use crate::host::expand_math::emit::{Emit, Res};
+use crate::host::expand_math::{
+    emit::{Emit, Res},
+    pow::special_cases,
+};
 use kiln_dialects::ir::Value;
 use std::f64::consts::LN_2;
 
@@ -63,7 +66,7 @@ fn exp2(e: &Emit, t: Pair) -> Res {
     let low = e.fmac(t.lo, LN_2, e.fmac(fraction, LN2_LO, r.lo)?)?;
     let y = small_expm1(e, r.hi)?;
     let y = e.add(y, e.fma(low, y, low)?)?;
-    scale(e, e.add(y, e.c(1.0)?)?, bits, 0)
+    e.scale(e.add(y, e.c(1.0)?)?, bits, 0)
 }
 
 pub fn powf(e: &Emit, x: Value, y: Value) -> Res {
@@ -81,17 +84,5 @@ pub fn powf(e: &Emit, x: Value, y: Value) -> Res {
     // Beyond 1100 all is 0 or infinity.
     let near = e.and(e.lt(e.abs(t)?, e.c(1100.0)?)?, e.ne(ax, one)?)?;
     let power = exp2(e, Pair { hi: e.clamp(t, -1100.0, 1100.0)?, lo: e.select(near, low, zero)? })?;
-    // The sign: negative for odd powers of what has a sign. Floats from 2^53 on are even.
-    let half = e.mul(y, e.c(0.5)?)?;
-    let fraction = e.ne(e.floor(y)?, y)?;
-    let odd_or_fraction = e.ne(e.floor(half)?, half)?;
-    let odd = e.xor(odd_or_fraction, e.and(odd_or_fraction, fraction)?)?;
-    let signed = e.and(odd, e.negative(e.bits(x)?)?)?;
-    let power = e.select(signed, e.neg(power)?, power)?;
-    // No real root; an infinity has one.
-    let no_root = e.and(e.and(e.lt(x, zero)?, fraction)?, e.ne(ax, inf)?)?;
-    let power = e.select(no_root, e.c(f64::NAN)?, power)?;
-    let power = e.select(e.unordered(x, y)?, e.add(x, y)?, power)?;
-    let is_one = e.or(e.eq(x, one)?, e.eq(y, zero)?)?;
-    e.select(is_one, one, power)
+    special_cases(e, x, y, ax, power)
 }

@@ -1,6 +1,9 @@
 //! Trigonometric functions in f64.
 use super::pair::{Pair, product, sum, times};
-use crate::host::expand_math::emit::{Emit, Res};
+use crate::host::expand_math::{
+    emit::{Emit, Res},
+    trig::{turned_sin, turned_tan},
+};
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
@@ -124,24 +127,14 @@ fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value), String> {
     Ok((s, e.add(most, e.add(lost, rest)?)?, bits))
 }
 
-/// sin(x + turn pi/2).
-fn shifted_sin(e: &Emit, x: Value, turn: i64) -> Res {
-    let (s, c, n) = quarter(e, x)?;
-    let n = e.iadd(n, e.i(turn)?)?;
-    let y = e.select(e.nonzero(e.and(n, e.i(1)?)?)?, c, s)?;
-    e.select(e.nonzero(e.and(n, e.i(2)?)?)?, e.neg(y)?, y)
-}
-
 pub fn sin(e: &Emit, x: Value) -> Res {
-    e.unless_tiny(x, shifted_sin(e, x, 0)?)
+    e.unless_tiny(x, turned_sin(e, e, quarter(e, x)?, 0)?)
 }
 
 pub fn cos(e: &Emit, x: Value) -> Res {
-    shifted_sin(e, x, 1)
+    turned_sin(e, e, quarter(e, x)?, 1)
 }
 
 pub fn tan(e: &Emit, x: Value) -> Res {
-    let (s, c, n) = quarter(e, x)?;
-    let odd = e.nonzero(e.and(n, e.i(1)?)?)?;
-    e.unless_tiny(x, e.div(e.select(odd, e.neg(c)?, s)?, e.select(odd, s, c)?)?)
+    e.unless_tiny(x, turned_tan(e, e, quarter(e, x)?)?)
 }
