@@ -8,6 +8,8 @@ In a template, N is the length, M is N + 3, and T<…> a tensor; a case is made 
 import json, os, random, re, struct, subprocess, sys
 
 LENGTHS = [1, 15, 16, 17, 1000]
+# Edges of tiles of attention.
+MORE = {"attention": [63, 64, 65, 127, 128, 129]}
 SIZES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i8": 1, "i1": 1}
 NAMES = {"f64": "F64", "f32": "F32", "bf16": "BF16", "f16": "F16", "i64": "I64", "i32": "I32", "i8": "I8", "i1": "BOOL"}
 
@@ -111,6 +113,23 @@ CASES = {
       %r0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 0] x [1, 0] dilation = [1, 1] : T<2,3,9,N f32>, T<8,3,3,1 f32>"""),
     "depthwise": (["x: 2,4,9,N f32", "w: 4,1,3,1 f32"], ["2,4,7,N f32"], """
       %r0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 4 : i64} : T<2,4,9,N f32>, T<4,1,3,1 f32>"""),
+    "attention_64": (["q: 1,2,N,64 bf16", "k: 1,2,M,64 bf16", "v: 1,2,M,64 bf16"], ["1,2,N,64 bf16"], """
+      %r0 = kiln.attention %q, %k, %v : T<1,2,N,64 bf16>, T<1,2,M,64 bf16>, T<1,2,M,64 bf16>"""),
+    "attention_128": (["q: 1,1,N,128 f16", "k: 1,1,M,128 f16", "v: 1,1,M,128 f16"], ["1,1,N,128 f16"], """
+      %r0 = kiln.attention %q, %k, %v : T<1,1,N,128 f16>, T<1,1,M,128 f16>, T<1,1,M,128 f16>"""),
+    "attention_causal_64": (["q: 1,2,N,64 f16", "k: 1,1,N,64 f16", "v: 1,1,N,64 f16"], ["1,2,N,64 f16"], """
+      %r0 = kiln.attention %q, %k, %v causal : T<1,2,N,64 f16>, T<1,1,N,64 f16>, T<1,1,N,64 f16>"""),
+    "attention_causal_128": (["q: 1,1,N,128 bf16", "k: 1,1,N,128 bf16", "v: 1,1,N,128 bf16"], ["1,1,N,128 bf16"], """
+      %r0 = kiln.attention %q, %k, %v causal : T<1,1,N,128 bf16>, T<1,1,N,128 bf16>, T<1,1,N,128 bf16>"""),
+    "attention_biased": (["q: 1,2,N,64 bf16", "k: 1,2,M,64 bf16", "v: 1,2,M,64 bf16", "b: 2,N,M bf16"], ["1,2,N,64 bf16"], """
+      %r0 = kiln.attention %q, %k, %v bias %b : T<2,N,M bf16> : T<1,2,N,64 bf16>, T<1,2,M,64 bf16>, T<1,2,M,64 bf16>"""),
+    "attention_masked": (["q: 1,2,N,64 bf16", "k: 1,2,N,64 bf16", "v: 1,2,N,64 bf16", "m: 1,1,N,N i1"], ["1,2,N,64 bf16"], """
+      %z = kiln.splat [], 0.0 : bf16
+      %l = kiln.splat [], 0xFF80 : bf16
+      %0 = kiln.broadcast_in_dim %z dims = [] sizes = [1, 1, N, N] : T< bf16>
+      %1 = kiln.broadcast_in_dim %l dims = [] sizes = [1, 1, N, N] : T< bf16>
+      %2 = kiln.select %m, %0, %1 : T<1,1,N,N i1>, T<1,1,N,N bf16>
+      %r0 = kiln.attention %q, %k, %v bias %2 : T<1,1,N,N bf16> : T<1,2,N,64 bf16>, T<1,2,N,64 bf16>, T<1,2,N,64 bf16>"""),
     "pool": (["x: 2,3,8,N f32"], ["2,3,4,N f32"], """
       %r0 = kiln.max_pool %x window = [2, 1] strides = [2, 1] padding = [0, 0] dilation = [1, 1] : T<2,3,8,N f32>"""),
 }
@@ -123,6 +142,11 @@ def dims(text):
 def value(d, n):
     """A dimension's size for a length."""
     return {"N": n, "M": n + 3, "N+M": 2 * n + 3, "N+3": n + 3}.get(d) or int(d)
+
+
+def lengths(name):
+    """The lengths of a case."""
+    return sorted(LENGTHS + MORE.get(name.split("_")[0], []))
 
 
 def module(args, results, body, n):
@@ -190,10 +214,10 @@ def main():
     kiln_opt, folder = sys.argv[1:3]
     os.makedirs(folder, exist_ok=True)
     for name, (args, results, body) in CASES.items():
-        for n in [None] + LENGTHS:
+        for n in [None] + lengths(name):
             label = f"{name}.{'open' if n is None else n}"
             open(os.path.join(folder, label + ".mlir"), "w").write(module(args, results, body, n))
-        for n in LENGTHS:
+        for n in lengths(name):
             rng = random.Random(f"{name} {n}")
             inputs = {}
             for i, a in enumerate(args):
@@ -214,7 +238,7 @@ def main():
                 sys.exit(f"{source}: {ran.stderr}")
             write(data, inputs | read(made))
             os.remove(made)
-    print(f"{len(CASES)} cases of {len(LENGTHS)} lengths in {folder}")
+    print(f"{len(CASES)} cases of {len(LENGTHS)} lengths and more in {folder}")
 
 
 if __name__ == "__main__":

@@ -78,13 +78,12 @@ pub const STEPS: &[Step] = &[
     step(Level::Graph, On::Module, "symbol-dce", "globals that nothing reads any more need no memory"),
     step(Level::Graph, On::Module, "kiln-verify-level", "a composite that was left behind is found here"),
     step(Level::Prims, On::Module, "kiln-argument-order", "before the passes that move transposes and layouts about"),
-    host(
+    step(
         Level::Prims,
         On::Module,
         "kiln-decompose{keep=kernels}",
-        "the host has a kernel for attention, of other composites for their parts",
+        "one kernel computes attention where the target can, of other composites their parts",
     ),
-    cuda(Level::Prims, On::Module, "kiln-decompose{keep=none}", "no strategy of the GPU computes a composite yet"),
     cuda(Level::Prims, On::Module, "kiln-expand-scans", "a scan has no kernel there; before fusion, which puts the parts into one"),
     step(Level::Prims, On::Module, "kiln-expose-padding", "padding is written once, by a kernel, not tested in a window loop"),
     step(Level::Prims, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim"),
@@ -130,13 +129,14 @@ pub fn steps(from: Level, to: Level, chip: Option<Chip>) -> Vec<Step> {
     STEPS.iter().filter(|s| s.from >= from && s.from < to && s.target.has(chip)).copied().collect()
 }
 
-/// Options of passes, by their flags.
+/// Options of passes, by how they stand in the table.
 pub type PassOptions = Vec<(&'static str, String)>;
 
 fn with(step: &Step, options: &PassOptions) -> String {
-    match options.iter().find(|(flag, _)| *flag == step.pass) {
-        Some((flag, options)) => format!("{flag}{{{options}}}"),
-        None => step.pass.to_string(),
+    let Some((pass, options)) = options.iter().find(|(pass, _)| *pass == step.pass) else { return step.pass.to_string() };
+    match pass.strip_suffix('}') {
+        Some(pass) => format!("{pass} {options}}}"),
+        None => format!("{pass}{{{options}}}"),
     }
 }
 
@@ -152,7 +152,7 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
 
 /// What passes are told about a GPU.
 pub fn chip_options(chip: Chip) -> PassOptions {
-    ["kiln-gpu-schedule", "kiln-gpu-module"].map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
+    ["kiln-decompose{keep=kernels}", "kiln-gpu-schedule", "kiln-gpu-module"].map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
 }
 
 fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String, String> {

@@ -39,6 +39,8 @@ crate::pass_options! {
     pub struct Decompose {
         /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means all that may, `none` none, `kernels` those of a form that one kernel computes
         pub keep: Vec<String> = vec!["attention".into()],
+        /// The GPU whose kernels `kernels` means, such as sm_90a; a processor's without one
+        pub chip: String = String::new(),
     }
 }
 
@@ -55,7 +57,7 @@ impl Pass for Decompose {
         // Inner ops first, so that regions hold prims only when their op's turn comes.
         for op in walk(root).into_iter().rev() {
             let Some(kind) = op.kind().filter(|k| k.is_composite()) else { continue };
-            let why = if self.keep == ["kernels"] && kind == OpKind::Attention { attention::not_whole(op) } else { None };
+            let why = if self.keep == ["kernels"] && kind == OpKind::Attention { attention::not_whole(op, &self.chip) } else { None };
             if keep.contains(&kind) && why.is_none() {
                 continue;
             }

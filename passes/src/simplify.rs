@@ -13,6 +13,7 @@
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  %2 = kiln.transpose %1 permutation = [1, 0]
 //! after:   %2 = kiln.exp %x
 //! ```
+mod heads;
 mod identities;
 mod moves;
 mod sink;
@@ -45,7 +46,7 @@ impl Pass for Simplify {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let patterns = [identities::PATTERNS, moves::PATTERNS, sink::PATTERNS].concat();
+        let patterns = [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, sink::PATTERNS].concat();
         for _ in 0..self.rounds {
             let folded = self.fold(root)?;
             let rewritten = apply_patterns(root, &patterns, self.rounds)?;

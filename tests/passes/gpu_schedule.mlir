@@ -280,3 +280,21 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 }
 }
 }
+
+// -----
+// CASE: attention
+// RUN: kiln-to-linalg,kiln-gpu-schedule{tensor-cores=true}
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"attention", {blocks = 0 : i64, groups = 2 : i64, keys = 128 : i64, queries = 2 : i64, stages = 2 : i64}>
+// CHECK: kiln.tensor_maps
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+  func.func @k(%q: tensor<2x?x4x64xbf16>, %k: tensor<2x2x300x64xbf16>, %v: tensor<2x2x300x64xbf16>, %s: index) -> tensor<2x?x4x64xbf16> {
+    kiln.bind_shape %q, [2, %s, 4, 64] : tensor<2x?x4x64xbf16>
+    %0 = kiln.transpose %q permutation = [0, 2, 1, 3] : tensor<2x?x4x64xbf16>
+    %1 = kiln.attention %0, %k, %v : tensor<2x4x?x64xbf16>, tensor<2x2x300x64xbf16>, tensor<2x2x300x64xbf16>
+    %2 = kiln.transpose %1 permutation = [0, 2, 1, 3] : tensor<2x4x?x64xbf16>
+    return %2 : tensor<2x?x4x64xbf16>
+  }
+}
+}

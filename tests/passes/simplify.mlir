@@ -181,3 +181,29 @@ func.func @f() -> tensor<4096xi64> {
   %i = kiln.iota [4096] axis = 0 : i64
   return %i : tensor<4096xi64>
 }
+
+// -----
+// CASE: attention-repeated-heads
+// CHECK-NOT: kiln.broadcast_in_dim
+// CHECK: tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
+func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1x2x1x5x8xf32>) -> tensor<1x4x3x8xf32> {
+  %0 = kiln.broadcast_in_dim %k dims = [0, 1, 3, 4] sizes = [1, 2, 2, 5, 8] : tensor<1x2x5x8xf32>
+  %1 = kiln.reshape %0 sizes = [1, 4, 5, 8] : tensor<1x2x2x5x8xf32>
+  %2 = kiln.broadcast_in_dim %v dims = [0, 1, 2, 3, 4] sizes = [1, 2, 2, 5, 8] : tensor<1x2x1x5x8xf32>
+  %3 = kiln.reshape %2 sizes = [1, 4, 5, 8] : tensor<1x2x2x5x8xf32>
+  %4 = kiln.attention %q, %1, %3 causal : tensor<1x4x3x8xf32>, tensor<1x4x5x8xf32>, tensor<1x4x5x8xf32>
+  return %4 : tensor<1x4x3x8xf32>
+}
+
+// -----
+// Heads in another order: 0 1 0 1 instead of 0 0 1 1.
+// CASE: attention-heads-in-turns
+// CHECK: kiln.broadcast_in_dim
+func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1x2x5x8xf32>) -> tensor<1x4x3x8xf32> {
+  %0 = kiln.broadcast_in_dim %k dims = [0, 2, 3, 4] sizes = [1, 2, 2, 5, 8] : tensor<1x2x5x8xf32>
+  %1 = kiln.reshape %0 sizes = [1, 4, 5, 8] : tensor<1x2x2x5x8xf32>
+  %2 = kiln.broadcast_in_dim %v dims = [0, 2, 3, 4] sizes = [1, 2, 2, 5, 8] : tensor<1x2x5x8xf32>
+  %3 = kiln.reshape %2 sizes = [1, 4, 5, 8] : tensor<1x2x2x5x8xf32>
+  %4 = kiln.attention %q, %1, %3 : tensor<1x4x3x8xf32>, tensor<1x4x5x8xf32>, tensor<1x4x5x8xf32>
+  return %4 : tensor<1x4x3x8xf32>
+}

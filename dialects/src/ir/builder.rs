@@ -143,11 +143,13 @@ impl Builder {
     pub fn generic_with_empty_region(&self, name: &str, attrs: &[(&str, Attr)]) -> Result<Op, String> {
         self.create(name, &[], &[], attrs, empty_regions(1))
     }
-    /// A copy of an op with everything inside of it, with other operands.
+    /// A copy of an op with everything inside of it, with other operands, of the ops inside as well; `operand` leaves alone what it does not know.
     pub fn clone_op(&self, op: Op, operand: &dyn Fn(Value) -> Value) -> Result<Op, String> {
         let copy = Op::some(unsafe { mlirOperationClone(op.raw()) }).ok_or_else(|| format!("MLIR refused to copy a {}", op.name()))?;
-        for (i, v) in op.operands().into_iter().enumerate() {
-            copy.set_operand(i, operand(v));
+        for inner in walk(copy) {
+            for (i, v) in inner.operands().into_iter().enumerate() {
+                inner.set_operand(i, operand(v));
+            }
         }
         self.insert(copy);
         Ok(copy)

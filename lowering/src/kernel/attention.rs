@@ -32,6 +32,14 @@ pub struct Attention {
     pub columns: i64,
 }
 
+impl Plan {
+    /// No nests: nothing between the stages has memory.
+    pub fn whole(k: &Kernel) -> Plan {
+        let passed = k.buffers.iter().map(|b| b.role == Role::Temporary).collect();
+        Plan { nests: vec![], dependent: false, rows: 0, passed }
+    }
+}
+
 impl Attention {
     /// The attention that a kernel is.
     pub fn of(k: &Kernel) -> Option<Attention> {

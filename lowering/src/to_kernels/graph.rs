@@ -1,4 +1,5 @@
 //! Read: the ops of a function as plain data: what each computes over, and which stored values it reads where.
+use super::rows::in_rows;
 use crate::{
     index::{Ix, reshape_groups, through},
     sizes::makes_sizes,
@@ -232,8 +233,13 @@ impl Graph<'_> {
                     must.insert(op.operand(0));
                 }
                 Role::Library => must.extend(op.operands()),
-                // A bias is read once per score, as an element-wise operand is.
-                Role::Compute(Class::Attention) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().take(3).map(base)),
+                // A bias is read once per score, as an element-wise operand is; of the others whole rows.
+                Role::Compute(Class::Attention) => {
+                    let (op, moves) = (turns(*op).unwrap_or(*op), |op: Op| roles.get(&op) == Some(&Role::Move));
+                    must.extend(op.operands().into_iter().take(3).map(|v| if in_rows(v, &moves) { base(v) } else { v }));
+                    let gathers = walk(op).into_iter().filter(|o| o.kind() == Some(OpKind::Gather)).map(|o| o.operand(0));
+                    must.extend(gathers.filter(|v| captured(op).contains(v)).map(base));
+                }
                 Role::Compute(Class::Contract) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().map(base)),
                 Role::Compute(Class::Pointwise) if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) => {
                     must.insert(base(op.operand(0)));
@@ -280,7 +286,7 @@ impl Graph<'_> {
             }
             // Contractions and the rest are never computed inside of another's loops; only what they read matters.
             Class::Contract | Class::Attention | Class::Single => {
-                for v in turns(op).unwrap_or(op).operands().into_iter().filter(|v| v.ty().is_tensor()) {
+                for v in reads(turns(op).unwrap_or(op)) {
                     let at = id(self.facts.dims(v).len());
                     self.visit(v, &at, at.len(), &mut node.leaves);
                 }
@@ -358,6 +364,28 @@ impl Graph<'_> {
         };
         dims.iter().fold(1i64, |n, d| n.saturating_mul(d.evaluate(&symbol).unwrap_or(128)))
     }
+}
+
+/// The tensors that an op takes, and those that its regions take from outside.
+pub fn reads(op: Op) -> Vec<Value> {
+    let own = op.operands().into_iter().filter(|v| v.ty().is_tensor());
+    own.chain(captured(op)).collect()
+}
+
+/// The tensors that regions of an op take from outside.
+fn captured(op: Op) -> Vec<Value> {
+    let inside: Vec<Op> = walk(op).into_iter().filter(|o| *o != op).collect();
+    let within = |v: &Value| match v.block_arg() {
+        Some((block, _)) => block.parent() == Some(op),
+        None => v.def().is_some_and(|d| inside.contains(&d)),
+    };
+    let mut all: Vec<Value> = vec![];
+    for v in inside.iter().flat_map(|o| o.operands()).filter(|v| v.ty().is_tensor() && !within(v)) {
+        if !all.contains(&v) {
+            all.push(v);
+        }
+    }
+    all
 }
 
 fn is_weight(v: Value) -> bool {

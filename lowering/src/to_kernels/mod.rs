@@ -10,3 +10,4 @@ pub mod layout;
 mod outline;
 pub mod pack;
 pub mod require_bounds;
+mod rows;

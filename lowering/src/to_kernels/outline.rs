@@ -1,6 +1,6 @@
 //! Apply: one module per kernel, and a launch of it in the host function.
 use super::{
-    graph::{Graph, turns},
+    graph::{Graph, reads, turns},
     group::Plan,
 };
 use crate::sizes::{MakeSize, SizeValues, index_operands, makes_sizes};
@@ -262,7 +262,7 @@ impl Outline<'_> {
                 s.sizes.push(size);
             }
         }
-        op.operands().into_iter().filter(|o| o.ty().is_tensor()).try_for_each(|o| self.collect(o, inside, s, seen))
+        reads(op).into_iter().try_for_each(|o| self.collect(o, inside, s, seen))
     }
 
     /// The module of a kernel: facts on its arguments, then clones of its ops.
@@ -301,8 +301,8 @@ impl Outline<'_> {
             return Ok(*m);
         }
         let op = v.def().ok_or("is no op's result")?;
-        for o in op.operands() {
-            if o.ty().is_tensor() && !map.contains_key(&o) {
+        for o in reads(op) {
+            if !map.contains_key(&o) {
                 self.clone(b, o, map)?;
             }
         }

@@ -1,7 +1,7 @@
 //! Attention as seven generics over the same loops: scores, scores as they are seen, their maximum, weights, the sum of these, the weighted sum
 //! of values, and the quotient of both sums. `kernel::Attention` finds them again by their order, so that no score need ever be in memory.
 use super::{
-    expr::dtype,
+    expr::{Body, dtype},
     kernel::{Kernel, Nest},
     scalar::{storage, wide},
     stage::{Contraction, contract},
@@ -65,12 +65,13 @@ pub fn attention(k: &Kernel, op: Op) -> Result<(Value, Value), String> {
     let [b, head, _] = heads.at(loops);
     let place = [b, head, Ix::dim(outer, loops), Ix::dim(outer + 1, loops)];
     let bias = o.bias.map(|v| (v, broadcast(v, &place, &[q[0], q[1], q[2], ks[2]], loops)));
+    let regions = Regions::of(k, op);
     let factor = o.scale.unwrap_or(1.0 / (q[3].known().ok_or("has a head size that is not known")? as f64).sqrt());
     let seen = generic(Nest {
         reduction: vec![false; loops],
         sizes: spread.clone(),
         outs: vec![(k.empty(d, &spread)?, (0..loops).collect())],
-        reads: [Some((scores, id.clone())), bias.clone()].into_iter().flatten().collect(),
+        reads: [Some((scores, id.clone())), bias.clone()].into_iter().flatten().chain(regions.reads()).collect(),
         body: &mut |body, _| {
             let s = body.element(scores, &id)?;
             let mut s = body.s.binary(BinaryKind::Mul, s, body.s.float(factor, s)?, d)?;
@@ -78,6 +79,10 @@ pub fn attention(k: &Kernel, op: Op) -> Result<(Value, Value), String> {
                 let x = body.element(*bias, at)?;
                 let x = body.s.convert(x, dtype(*bias)?, d)?;
                 s = body.s.binary(BinaryKind::Add, s, x, d)?;
+            }
+            s = regions.score(body, s, &place)?.unwrap_or(s);
+            if let Some(mask) = regions.mask(body, &place)? {
+                s = body.s.select(mask, s, body.s.float(f64::NEG_INFINITY, s)?)?;
             }
             if o.causal {
                 let (q, key) = (body.dim(outer)?, body.dim(outer + 1)?);
@@ -155,8 +160,51 @@ pub fn attention(k: &Kernel, op: Op) -> Result<(Value, Value), String> {
     Ok((value, joined(k, result, &order, outer)?))
 }
 
+/// What an attention computes of a score, and which it hides, from positions in batch, heads, queries and keys.
+struct Regions {
+    score: Option<(Block, Value)>,
+    mask: Option<(Block, Value)>,
+}
+
+impl Regions {
+    fn of(k: &Kernel, op: Op) -> Regions {
+        let all = op.regions();
+        let one = |i: usize| {
+            let block = all.get(i)?.first()?;
+            k.given.borrow_mut().extend(block.args());
+            Some((block, block.terminator()?.operands().first().copied()?))
+        };
+        Regions { score: one(0), mask: one(1) }
+    }
+    /// The values that they give, of no dimensions.
+    fn reads(&self) -> impl Iterator<Item = (Value, Vec<Ix>)> {
+        [self.score, self.mask].into_iter().flatten().map(|(_, v)| (v, vec![]))
+    }
+    fn score(&self, body: &mut Body, s: Value, place: &[Ix; 4]) -> Result<Option<Value>, String> {
+        let Some((block, v)) = self.score else { return Ok(None) };
+        body.give(*block.args().first().ok_or("has a score without arguments")?, s);
+        give_positions(body, block, 1, place)?;
+        body.element(v, &[]).map(Some)
+    }
+    fn mask(&self, body: &mut Body, place: &[Ix; 4]) -> Result<Option<Value>, String> {
+        let Some((block, v)) = self.mask else { return Ok(None) };
+        give_positions(body, block, 0, place)?;
+        body.element(v, &[]).map(Some)
+    }
+}
+
+/// Positions are 64-bit integers to a region.
+fn give_positions(body: &mut Body, block: Block, first: usize, place: &[Ix; 4]) -> Result<(), String> {
+    for (arg, at) in block.args().into_iter().skip(first).zip(place).filter(|(a, _)| !a.uses().is_empty()) {
+        let index = body.index(at)?;
+        let wide = body.s.op("arith.index_cast", &[index], Type::scalar(body.s.b.ctx, DType::I64))?;
+        body.give(arg, wide);
+    }
+    Ok(())
+}
+
 /// `x`, or a number in a row whose maximum is -inf.
-fn or_if_none(body: &mut super::expr::Body, max: Value, x: Value, number: f64, d: DType) -> Result<Value, String> {
+fn or_if_none(body: &mut Body, max: Value, x: Value, number: f64, d: DType) -> Result<Value, String> {
     let low = body.s.float(f64::NEG_INFINITY, max)?;
     let none = body.s.compare(CompareKind::Eq, max, low, d)?;
     let number = body.s.float(number, x)?;

@@ -37,7 +37,7 @@ fn affine(at: &[Ix]) -> bool {
 impl Kernel<'_> {
     /// Collects what the element of `v` at `at` reads.
     pub fn scan(&self, v: Value, at: &[Ix], loops: usize, inputs: &mut Inputs) -> Result<(), String> {
-        if !inputs.seen.insert((v, at.to_vec())) {
+        if !inputs.seen.insert((v, at.to_vec())) || self.given.borrow().contains(&v) {
             return Ok(());
         }
         if let Some(tensor) = self.stored(v) {
@@ -94,6 +94,10 @@ impl<'a, 'k> Body<'a, 'k> {
         Body { kernel, s: Scalars { b }, inputs, args, loops, made: HashMap::new(), dims: HashMap::new() }
     }
 
+    /// Says what the element of a 0-d value is, in its compute type.
+    pub fn give(&mut self, v: Value, element: Value) {
+        self.made.insert((v, vec![]), element);
+    }
     /// The element of `v` at `at`, in its compute type.
     pub fn element(&mut self, v: Value, at: &[Ix]) -> Result<Value, String> {
         let key = (v, at.to_vec());
@@ -125,7 +129,7 @@ impl<'a, 'k> Body<'a, 'k> {
     }
 
     /// An index as an SSA value.
-    fn index(&mut self, ix: &Ix) -> Result<Value, String> {
+    pub fn index(&mut self, ix: &Ix) -> Result<Value, String> {
         let ty = Type::index(self.s.b.ctx);
         match ix {
             Ix::Lin(l) => {

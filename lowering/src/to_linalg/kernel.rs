@@ -8,7 +8,10 @@ use crate::{
     sizes::SizeValues,
 };
 use kiln_dialects::{ir::*, sym::Dim as SymDim, value::DType};
-use std::{cell::RefCell, collections::HashMap};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+};
 
 /// State of one function's lowering.
 pub struct Kernel<'a> {
@@ -20,6 +23,8 @@ pub struct Kernel<'a> {
     pub indices: HashMap<Value, Value>,
     /// Old values that are in tensors of the new function.
     pub tensors: RefCell<HashMap<Value, Value>>,
+    /// Old values of which a body is given the element, such as arguments of a region.
+    pub given: RefCell<HashSet<Value>>,
 }
 
 /// The iterations of one generic: where it writes and what kind each loop is.

@@ -125,6 +125,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         sizes: RefCell::new(SizeValues::of_kernel(facts, index(), b)),
         indices: index().collect(),
         tensors: RefCell::new(pairs.iter().copied().filter(|(v, _)| v.ty().is_tensor()).collect()),
+        given: RefCell::default(),
     };
     let returned = end.operands();
     for op in ops {

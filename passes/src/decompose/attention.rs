@@ -5,12 +5,15 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 /// Most elements of a query and a value row together of which a kernel keeps a block in scratch.
 const HEAD: i64 = 512;
 
-/// Why no single kernel computes an attention, if it is so.
-pub(super) fn not_whole(op: Op) -> Option<&'static str> {
+/// The same of a GPU, where they are tiles in shared memory and sums in registers.
+const TENSOR_CORE_HEAD: i64 = 256;
+
+/// Why no single kernel computes an attention on a processor, or on this GPU, if it is so.
+pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
     let Some(o) = Attention::of(op) else { return Some("is malformed") };
     let size = |v: Value, axis: usize| v.ty().dims()[axis].known();
-    if op.regions().iter().any(|r| r.first().is_some()) {
-        return Some("it has a score or a mask of its own");
+    if !walk(op).into_iter().filter(|o| *o != op).all(by_element) {
+        return Some("its score or its mask is not computed element by element");
     }
     if o.query_lengths.is_some() || o.key_lengths.is_some() {
         return Some("it has lengths");
@@ -22,8 +25,35 @@ pub(super) fn not_whole(op: Op) -> Option<&'static str> {
     if d == 0 || d + e > HEAD {
         return Some("its head size is too large for scratch, or 0");
     }
+    if let Some(why) = if chip.is_empty() { None } else { not_on_tensor_cores(&o, chip, [d, e]) } {
+        return Some(why);
+    }
     let heads = |v: Value| size(v, 1).filter(|n| *n > 0);
     (grouped(&o) && heads(o.query).zip(heads(o.key)).is_none()).then_some("its numbers of heads are not known")
+}
+
+/// Whether a kernel computes an op of a region at each score: arithmetic, and look-ups of single elements.
+fn by_element(op: Op) -> bool {
+    let single = |v: &Value| v.ty().dims().is_empty();
+    match op.kind() {
+        Some(OpKind::Gather) => Gather::of(op).is_some_and(|o| o.indices.iter().all(single)) && single(&op.result(0)),
+        Some(OpKind::Splat | OpKind::Constant | OpKind::Yield) => true,
+        Some(k) => matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise) && op.results().iter().all(single),
+        None => false,
+    }
+}
+
+/// Why the tensor cores of a GPU do not compute an attention, if it is so.
+fn not_on_tensor_cores(o: &Attention, chip: &str, heads: [i64; 2]) -> Option<&'static str> {
+    if chip != "sm_90a" {
+        return Some("only sm_90a has a kernel for it");
+    }
+    if ![o.query, o.key, o.value].iter().all(|v| matches!(dtype(*v), Ok(DType::BF16 | DType::F16))) {
+        return Some("its elements are neither bf16 nor f16");
+    }
+    // The copy engine takes 16 bytes at a time.
+    let fits = heads.iter().all(|n| n % 8 == 0 && *n <= TENSOR_CORE_HEAD);
+    (!fits).then_some("its head size is no multiple of 8 up to 256")
 }
 
 pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {

@@ -8,7 +8,7 @@ use crate::{
 use kiln_dialects::ir::*;
 
 /// Blocks where a size is not an expression of the parameters; the threads go round more often, or not all have something to do.
-const OTHERWISE: i64 = 1024;
+pub const OTHERWISE: i64 = 1024;
 
 /// The map.
 pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {

@@ -2,7 +2,8 @@
 //!
 //! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `rows` (stages that share
 //! rows, a group of threads per row), `reduce` (a group of threads per result), `contract` (tiles of a matmul or convolution in shared memory),
-//! `wgmma` (products of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else they are `contract`).
+//! `wgmma` (products of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else they are `contract`),
+//! `attention` (there too: scores stay in registers).
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.
@@ -12,6 +13,7 @@
 //! after:   func.func @k0(…) attributes {kiln.grid = affine_map<()[s0] -> (s0 ceildiv 1024)>, kiln.threads = 256,
 //!                                       kiln.schedule = #kiln.schedule<"loops", {threads = 256, vector = 4}>}
 //! ```
+pub mod attention;
 mod choose;
 mod contraction;
 mod grid;
@@ -60,6 +62,9 @@ impl Pass for GpuSchedule {
         let wgmma = self.chip == Chip::Sm90a.name();
         let by_itself = wgmma && self.tensor_cores;
         for func in kernels_of(root) {
+            if attention::schedule(func, by_itself, wgmma).map_err(|e| Failure::at(func, e))? {
+                continue;
+            }
             let mut k = kernel::read(func)?;
             let plan = kernel::nests(&mut k, SHARED);
             if func.attr("kiln.schedule").is_none() {
@@ -90,7 +95,8 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "rows" | "reduce" => Ok(&["group", "groups", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
         "wgmma" => Ok(&["k", "m", "n", "stages"]),
-        _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract wgmma")),
+        "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
+        _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract wgmma attention")),
     })
 }
 
@@ -101,8 +107,10 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         let fits = n.is_power_of_two() && (least..=most).contains(&n);
         if fits { Ok(n) } else { Err(format!("has a schedule whose {name} is {n}, not a power of two from {least} to {most}")) }
     };
-    if s.strategy == "wgmma" {
-        return wgmma::threads(s);
+    match s.strategy.as_str() {
+        "wgmma" => return wgmma::threads(s),
+        "attention" => return attention::threads(s),
+        _ => {}
     }
     if s.strategy != "contract" {
         power("vector", 1, 16)?;

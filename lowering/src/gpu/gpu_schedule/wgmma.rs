@@ -9,11 +9,11 @@ use kiln_dialects::{ir::*, value::DType};
 /// Depth of a tile: a row of it is 128 bytes, the widest swizzle of shared memory.
 pub const DEPTH: usize = 64;
 /// Bytes of shared memory that a block of sm_90 may ask for.
-const SHARED: usize = 227 << 10;
+pub const SHARED: usize = 227 << 10;
 /// Most rows or columns of a box of the copy engine.
 const BOX: usize = 256;
 /// Multiprocessors of an H100 or H200 with SXM.
-const PROCESSORS: i64 = 132;
+pub const PROCESSORS: i64 = 132;
 /// What a size is taken for if it depends on the call.
 const USUAL: i64 = 2048;
 /// Rows, columns, stages, and how much slower than the first an element of the tile is.
@@ -101,22 +101,27 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
 }
 
 fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {
-    let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
-    let block = k.func.regions().first().and_then(|r| r.first())?;
-    let argument = block.args().iter().take(number).filter(|v| v.ty().is_tensor()).count();
-    let eights = |p: &Poly| !p.is_zero() && p.terms().all(|(_, n)| n % 8 == 0);
     let depth = *roles.depth.first()?;
     let deep = a.at.coefficient(depth).known() == Some(1);
     // The first step of the depth is taken without asking whether there is one.
     nest.extents.get(depth)?.known().filter(|n| *n > 0)?;
     let (near, far) = if deep { (depth, across) } else { (across, depth) };
-    if a.at.coefficient(near).known() != Some(1) || !a.at.rest.is_empty() || !(a.at.constant.is_zero() || eights(&a.at.constant)) {
+    let dims: Vec<usize> = [near, far].into_iter().chain(roles.batch.iter().copied()).collect();
+    rows(k, a, dims, deep).filter(|o| o.dims.iter().all(|d| nest.extents.len() > *d))
+}
+
+/// An operand whose access has these dimensions and no others, the one side by side first; `None` where the copy engine could not read it.
+pub fn rows(k: &Kernel, a: &Access, dims: Vec<usize>, deep: bool) -> Option<Operand> {
+    let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
+    let block = k.func.regions().first().and_then(|r| r.first())?;
+    let argument = block.args().iter().take(number).filter(|v| v.ty().is_tensor()).count();
+    let eights = |p: &Poly| !p.is_zero() && p.terms().all(|(_, n)| n % 8 == 0);
+    let near = a.at.coefficient(*dims.first()?).known() == Some(1);
+    if !near || !a.at.rest.is_empty() || !(a.at.constant.is_zero() || eights(&a.at.constant)) {
         return None;
     }
-    let dims: Vec<usize> = [near, far].into_iter().chain(roles.batch.iter().copied()).collect();
     let strides: Vec<Poly> = dims.iter().skip(1).map(|d| a.at.coefficient(*d)).collect();
-    // All dimensions of the access are these.
-    let complete = a.at.dims.keys().all(|d| dims.contains(d)) && dims.iter().all(|d| nest.extents.len() > *d);
+    let complete = a.at.dims.keys().all(|d| dims.contains(d));
     (complete && strides.iter().all(eights)).then(|| Operand {
         buffer: a.buffer,
         argument,
@@ -141,27 +146,27 @@ pub fn choose(nest: &Nest, p: &Product) -> Schedule {
     super::choose::make("wgmma", &[("k", DEPTH as i64), ("m", m), ("n", n), ("stages", stages)])
 }
 
-/// What the runtime tells the copy engine about both operands: `kiln.tensor_maps`. Each `map` gives the first element, the sizes and the strides.
+/// What the runtime tells the copy engine about both operands: `kiln.tensor_maps`.
 pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, String> {
+    let one = |o: &Operand, across: usize| map(k, &nest.extents, o, p.element, if o.deep { across } else { DEPTH });
+    Ok(Attr::array(k.func.ctx(), &[one(&p.left, s.get("m"))?, one(&p.right, s.get("n"))?]))
+}
+
+/// One of them, of a tensor over dimensions of these sizes, in boxes of so many rows. Its `map` gives the first element, the sizes and the strides.
+pub fn map(k: &Kernel, extents: &[Poly], o: &Operand, element: DType, height: usize) -> Result<Attr, String> {
     let c = k.func.ctx();
     let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
-    let one = |o: &Operand, across: usize| -> Result<Attr, String> {
-        let all = std::iter::once(&o.offset).chain(o.dims.iter().map(|d| &nest.extents[*d])).chain(&o.strides);
-        let map = super::grid::map(
-            c,
-            &all.map(|p| super::grid::poly(p, &sizes)).collect::<Option<Vec<_>>>().ok_or("has a size that is no map")?,
-            sizes.len(),
-        )?;
-        let mut extent = vec![DEPTH as i64, if o.deep { across as i64 } else { DEPTH as i64 }];
-        extent.resize(o.dims.len(), 1);
-        let entries = [
-            ("argument", Attr::i64(c, o.argument as i64)),
-            ("box", Attr::i64s(c, &extent)),
-            ("element", Attr::ty(Type::scalar(c, p.element))),
-            ("map", map),
-        ];
-        Ok(Attr::dictionary(c, &entries))
-    };
-    Ok(Attr::array(c, &[one(&p.left, s.get("m"))?, one(&p.right, s.get("n"))?]))
+    let all = std::iter::once(Some(&o.offset)).chain(o.dims.iter().map(|d| extents.get(*d))).chain(o.strides.iter().map(Some));
+    let all = all.map(|p| super::grid::poly(p?, &sizes)).collect::<Option<Vec<_>>>().ok_or("has a size that is no map")?;
+    let map = super::grid::map(c, &all, sizes.len())?;
+    let mut extent = vec![DEPTH as i64, height as i64];
+    extent.resize(o.dims.len(), 1);
+    let entries = [
+        ("argument", Attr::i64(c, o.argument as i64)),
+        ("box", Attr::i64s(c, &extent)),
+        ("element", Attr::ty(Type::scalar(c, element))),
+        ("map", map),
+    ];
+    Ok(Attr::dictionary(c, &entries))
 }

@@ -9,12 +9,15 @@
 //! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …
 //! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>)  gpu.block_id … scf.for … vector.load … vector.store
 //! ```
+mod attention;
 mod contract;
 mod cooperate;
 mod items;
 mod ptx;
 mod rows;
+mod score;
 mod team;
+mod warps;
 mod wgmma;
 
 use crate::{
@@ -48,17 +51,18 @@ impl Pass for GpuTile {
             let schedule = gpu_schedule::of(func).map_err(|e| Failure::at(func, e))?;
             let threads = gpu_schedule::threads(&schedule).map_err(|e| Failure::at(func, e))?;
             let further = match schedule.strategy.as_str() {
-                "wgmma" => wgmma::parameters(func).map_err(|e| Failure::at(func, e))?,
+                "wgmma" | "attention" => wgmma::parameters(func).map_err(|e| Failure::at(func, e))?,
                 _ => vec![],
             };
             let mut k = kernel::read(func)?;
-            let plan = kernel::nests(&mut k, SHARED);
+            let plan = if schedule.strategy == "attention" { kernel::Plan::whole(&k) } else { kernel::nests(&mut k, SHARED) };
             let groups = schedule.get("groups").max(1) as i64;
             // A place for each of the block's groups, at a distance that keeps wide accesses aligned.
             let shared = |c: Code, element: Type, count: i64| -> Made<Value> { shared(c, element, groups * ((count + 15) / 16 * 16)) };
             let how = Scratch { make: &shared, most: SHARED, nontemporal: false };
             function::emit(&mut k, &plan, &further, &how, &mut |c, scope, further| match schedule.strategy.as_str() {
                 "wgmma" => wgmma::emit(c, scope, &plan, &schedule, further),
+                "attention" => attention::emit(c, scope, &schedule, further),
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
                 "rows" => rows::emit(c, scope, &plan, &plan.nests.iter().collect::<Vec<_>>(), &schedule),
                 "reduce" => plan.nests.iter().try_for_each(|n| rows::emit(c, scope, &plan, &[n], &schedule)),

@@ -20,6 +20,10 @@ pub struct Mma<'a> {
 }
 
 impl Ptx {
+    /// The type f32.
+    pub fn f32(self) -> Type {
+        Type::scalar(self.0.ctx(), DType::F32)
+    }
     fn ty(self, text: &str) -> Made<Type> {
         Type::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no type"))
     }
@@ -33,8 +37,25 @@ impl Ptx {
     pub fn number(self, n: usize) -> Made<Value> {
         self.constant(n as i64)
     }
-    fn constant(self, n: i64) -> Made<Value> {
+    /// A number that may be negative.
+    pub fn constant(self, n: i64) -> Made<Value> {
         self.0.constant(&n.to_string(), self.i32())
+    }
+    /// A sum with a number that may be negative.
+    pub fn shifted(self, a: Value, n: i64) -> Made<Value> {
+        if n == 0 { Ok(a) } else { self.add(a, self.constant(n)?) }
+    }
+    /// A difference.
+    pub fn minus(self, a: Value, b: Value) -> Made<Value> {
+        self.two("arith.subi", a, b)
+    }
+    /// The lesser of two signed numbers.
+    pub fn least(self, a: Value, b: Value) -> Made<Value> {
+        self.two("arith.minsi", a, b)
+    }
+    /// The greater of two signed numbers.
+    pub fn most(self, a: Value, b: Value) -> Made<Value> {
+        self.two("arith.maxsi", a, b)
     }
     fn two(self, name: &str, a: Value, b: Value) -> Made<Value> {
         self.0.op(name, &[a, b], a.ty(), &[])
@@ -102,6 +123,14 @@ impl Ptx {
         self.0.op("llvm.inttoptr", &[address], self.ty("!llvm.ptr<3>")?, &[])
     }
 
+    /// The slot behind one of a ring of so many, and the parity of its phase.
+    pub fn next(self, slot: Value, parity: Value, count: usize) -> Made<[Value; 2]> {
+        let (c, next) = (self.0, self.plus(slot, 1)?);
+        let around = self.is(next, count)?;
+        let other = c.op("arith.xori", &[parity, self.number(1)?], parity.ty(), &[])?;
+        Ok([c.select(around, self.number(0)?, next)?, c.select(around, other, parity)?])
+    }
+
     /// A barrier that so many arrivals complete.
     pub fn barrier(self, address: Value, arrivals: usize) -> Made<()> {
         self.0.effect("nvvm.mbarrier.init", &[self.at(address)?, self.number(arrivals)?], &[])
@@ -151,7 +180,11 @@ impl Ptx {
     /// What products are told about a tile of swizzled rows of 128 bytes: 8 rows are 1024 bytes. Where the depth does not lie side by side, the tile
     /// consists of slabs of 64 by 64.
     pub fn descriptor(self, address: Value, deep: bool) -> Made<Value> {
-        let slab: i64 = if deep { 1 } else { 8192 >> 4 };
+        self.slabs(address, if deep { 16 } else { 8192 })
+    }
+    /// The same where slabs of 64 elements a row are so many bytes apart; what lies side by side is the depth if there is one slab only.
+    pub fn slabs(self, address: Value, apart: usize) -> Made<Value> {
+        let slab = (apart as i64) >> 4;
         let i64_ty = Type::scalar(self.0.ctx(), DType::I64);
         let at = self.0.op("arith.extui", &[self.over(address, 16)?], i64_ty, &[])?;
         let fixed = self.0.constant(&((1i64 << 62) | ((1024 >> 4) << 32) | (slab << 16)).to_string(), i64_ty)?;
@@ -194,32 +227,71 @@ impl Ptx {
         ];
         self.0.op("nvvm.wgmma.mma_async", &[sums, left, right], sums.ty(), &attrs)
     }
+    /// What has been started since the last time is one group.
+    pub fn group(self) -> Made<()> {
+        self.0.effect("nvvm.wgmma.commit.group.sync.aligned", &[], &[])
+    }
     /// What has been started since the last time is one group; waits until this is the only one under way.
     pub fn commit(self) -> Made<()> {
-        self.0.effect("nvvm.wgmma.commit.group.sync.aligned", &[], &[])?;
+        self.group()?;
         self.0.effect("nvvm.wgmma.wait.group.sync.aligned", &[], &[("group", Attr::i64(self.0.ctx(), 1))])
+    }
+    /// The sums of a product one by one.
+    pub fn each(self, sums: Value, count: usize) -> Made<Vec<Value>> {
+        let part = |i: usize| self.0.op("llvm.extractvalue", &[sums], self.f32(), &[("position", Attr::i64s(self.0.ctx(), &[i as i64]))]);
+        (0..count).map(part).collect()
     }
     /// Waits until all products are done, and gives their sums one by one.
     pub fn finish(self, sums: &[Value], columns: usize) -> Made<Vec<Vec<Value>>> {
-        let (c, each) = (self.0.ctx(), columns / 2);
-        let f32 = Type::scalar(c, DType::F32);
-        let part = |all: Value, i: usize| self.0.op("llvm.extractvalue", &[all], f32, &[("position", Attr::i64s(c, &[i as i64]))]);
-        let mut values = vec![];
-        for s in sums {
-            for i in 0..each {
-                values.push(part(*s, i)?);
-            }
+        let each = columns / 2;
+        let values = sums.iter().map(|s| self.each(*s, each)).collect::<Made<Vec<_>>>()?.concat();
+        let done = self.until(0, &values, &[])?;
+        Ok(done.chunks(each).map(<[Value]>::to_vec).collect())
+    }
+    /// Waits until at most `under_way` groups of products are not done. Gives these values, which nothing computes or reads on the other side of it;
+    /// registers of `alive` stay as they are until then. The op for it takes no values, so that nothing would keep reads of them behind it.
+    pub fn until(self, under_way: usize, values: &[Value], alive: &[Value]) -> Made<Vec<Value>> {
+        let text = format!("wgmma.wait_group.sync.aligned {under_way};");
+        let (made, tied) = (values.iter().map(|_| "=f".to_string()), (0..values.len()).map(|i| i.to_string()));
+        let constraints: Vec<String> = made.chain(tied).chain(alive.iter().map(|_| "r".to_string())).collect();
+        let done = self.assembly(&text, &constraints.join(","), &[values, alive].concat(), self.sums(2 * values.len())?, true)?;
+        self.each(done, values.len())
+    }
+    fn assembly(self, text: &str, constraints: &str, operands: &[Value], ty: Type, effects: bool) -> Made<Value> {
+        let c = self.0.ctx();
+        let mut attrs =
+            vec![("asm_dialect", Attr::i64(c, 0)), ("asm_string", Attr::string(c, text)), ("constraints", Attr::string(c, constraints))];
+        if effects {
+            attrs.push(("has_side_effects", Attr::unit(c)));
         }
-        // The op for it takes no sums, so that nothing would keep reads of them behind it.
-        let numbers = (0..values.len()).map(|i| i.to_string());
-        let constraints: Vec<String> = values.iter().map(|_| "=f".to_string()).chain(numbers).collect();
-        let attrs = [
-            ("asm_dialect", Attr::i64(c, 0)),
-            ("asm_string", Attr::string(c, "wgmma.wait_group.sync.aligned 0;")),
-            ("constraints", Attr::string(c, &constraints.join(","))),
-            ("has_side_effects", Attr::unit(c)),
-        ];
-        let done = self.0.op("llvm.inline_asm", &values, self.sums(2 * values.len())?, &attrs)?;
-        (0..sums.len()).map(|b| (0..each).map(|i| part(done, b * each + i)).collect()).collect()
+        self.0.op("llvm.inline_asm", operands, ty, &attrs)
+    }
+    /// Starts a product whose left operand, 64 rows by 16, is in registers, four of a thread with two elements each; the op for it takes it from memory
+    /// only. The right operand's columns lie side by side.
+    pub fn mma_of_registers(self, element: &str, left: &[Value], right: Value, sums: &[Value]) -> Made<Vec<Value>> {
+        let n = sums.len();
+        let list = |from: usize, count: usize| (from..from + count).map(|i| format!("${i}")).collect::<Vec<_>>().join(",");
+        let text = format!(
+            "{{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{element}.{element} {{{}}}, {{{}}}, ${}, p, 1, 1, 1; }}",
+            2 * n,
+            list(0, n),
+            list(2 * n, left.len()),
+            2 * n + left.len()
+        );
+        let (made, tied) = (sums.iter().map(|_| "=f".to_string()), (0..n).map(|i| i.to_string()));
+        let constraints: Vec<String> = made.chain(tied).chain(left.iter().map(|_| "r".to_string())).chain(["l".to_string()]).collect();
+        let operands = [sums, left, &[right]].concat();
+        let done = self.assembly(&text, &constraints.join(","), &operands, self.sums(2 * n)?, true)?;
+        self.each(done, n)
+    }
+    /// Two f32 as 16-bit floats in a register, the first one in the low half.
+    pub fn pair(self, element: &str, low: Value, high: Value) -> Made<Value> {
+        let both = self.0.op("vector.from_elements", &[low, high], self.ty("vector<2xf32>")?, &[])?;
+        let narrow = self.0.op("arith.truncf", &[both], self.ty(&format!("vector<2x{element}>"))?, &[])?;
+        self.0.op("llvm.bitcast", &[narrow], self.i32(), &[])
+    }
+    /// 2 to a power, within 2 units in the last place; what is below 2^-126 is 0. `math.exp2` takes three instructions more for those.
+    pub fn exp2(self, x: Value) -> Made<Value> {
+        self.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", &[x], self.f32(), false)
     }
 }

@@ -4,7 +4,7 @@
 //! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot.
 use super::{
     ptx::{Mma, Ptx},
-    team,
+    team, warps,
 };
 use crate::{
     emit::{
@@ -82,10 +82,7 @@ impl Tile<'_> {
     }
     /// The next slot, and the parity of its phase.
     fn next(&self, p: Ptx, slot: Value, parity: Value) -> Made<[Value; 2]> {
-        let (c, next) = (p.0, p.plus(slot, 1)?);
-        let around = p.is(next, self.stages)?;
-        let other = c.op("arith.xori", &[parity, p.number(1)?], parity.ty(), &[])?;
-        Ok([c.select(around, p.number(0)?, next)?, c.select(around, other, parity)?])
+        p.next(slot, parity, self.stages)
     }
     /// Where the tile of a number is.
     fn place(&self, c: Code, tile: Value) -> Made<Place> {
@@ -293,36 +290,18 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let groups = groups(schedule);
     let t = Tile { scope, plan, nest, product: &product, out, maps, m, n, stages, groups, ring, tiles, total, steps };
 
-    let thread = p.thread()?;
-    let warp = p.warp(thread)?;
-    let first = p.is(thread, 0)?;
-    c.when(
-        first,
-        &mut |c| {
-            let p = Ptx(c);
-            for i in 0..stages {
-                p.barrier(t.full(p, p.number(i)?)?, 1)?;
-                p.barrier(t.empty(p, p.number(i)?)?, groups)?;
-            }
-            p.publish()
-        },
-        None,
-    )?;
-    team::barrier(c)?;
-    let copies = p.is(p.over(warp, 4)?, 0)?;
-    let limit = |c: Code, count: usize, more: bool| if groups > 1 { Ptx(c).registers(count, more) } else { Ok(()) };
-    c.when(
-        copies,
-        &mut |c| {
-            limit(c, REGISTERS.0, false)?;
-            c.when(first, &mut |c| t.produce(c), None)
-        },
-        Some(&mut |c| {
-            limit(c, REGISTERS.1, true)?;
-            let p = Ptx(c);
-            let one = p.number(1)?;
-            let group = c.op("arith.subi", &[p.over(warp, 4)?, one], one.ty(), &[])?;
-            t.consume(c, group, p.rest(thread, 128)?, warp)
-        }),
-    )
+    let mut barriers = |c: Code| {
+        let p = Ptx(c);
+        (0..stages).try_for_each(|i| {
+            p.barrier(t.full(p, p.number(i)?)?, 1)?;
+            p.barrier(t.empty(p, p.number(i)?)?, groups)
+        })
+    };
+    let roles = warps::Roles {
+        registers: (groups > 1).then_some(REGISTERS),
+        barriers: &mut barriers,
+        copies: &mut |c| t.produce(c),
+        multiplies: &mut |c, group, thread, warp| t.consume(c, group, thread, warp),
+    };
+    warps::emit(c, roles)
 }

@@ -15,15 +15,9 @@ use crate::{
         loops::decode,
     },
     host::schedule::Schedule,
-    kernel::{Access, Attention, Kernel, Plan, Role},
+    kernel::{Access, Attention},
 };
 use kiln_dialects::{ir::*, sym::Dim};
-
-/// No nests: nothing between the stages has memory.
-pub fn plan(k: &Kernel) -> Plan {
-    let passed = k.buffers.iter().map(|b| b.role == Role::Temporary).collect();
-    Plan { nests: vec![], dependent: false, rows: 0, passed }
-}
 
 /// Everything that the thread does.
 pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, threads: Threads) -> Made<()> {

@@ -49,7 +49,7 @@ impl Pass for Tile {
         for func in kernels_of(root) {
             let schedule = Schedule::of(func).map_err(|e| Failure::at(func, e))?;
             let mut k = kernel::read(func)?;
-            let plan = if schedule.strategy == "attention" { attention::plan(&k) } else { kernel::nests(&mut k, kernel::SCRATCH) };
+            let plan = if schedule.strategy == "attention" { kernel::Plan::whole(&k) } else { kernel::nests(&mut k, kernel::SCRATCH) };
             let index = Type::index(func.ctx());
             let stack = |c: Code, element: Type, count: i64| {
                 let attrs = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])), ("alignment", Attr::i64(c.ctx(), 64))];
