@@ -30,7 +30,7 @@ use std::f64::consts::LOG2_E;
 /// Places around whose blocks of queries are taken together, the longest first, where they differ in how many keys they see.
 const BAND: i64 = 16;
 /// Registers of a copying and of a multiplying thread, by how many groups multiply.
-const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((24, 240)), Some((32, 160))];
+const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((40, 232)), Some((32, 160))];
 /// Bytes of a row of a slab in shared memory.
 const ROW: usize = 2 * DEPTH;
 
@@ -216,7 +216,7 @@ impl Flash<'_> {
         carried: &[Value],
         body: &mut dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>>,
     ) -> Made<()> {
-        c.strided(team::block(c)?, self.total, team::blocks(c)?, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
+        c.rolled(team::block(c)?, self.total, team::blocks(c)?, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Flash<'_> {
             self.fill(p, Ring::Queries, query, place.first, place)?;
             // Without keys there is no memory to read: all rows are beyond the end.
             let none = c.op("arith.extui", &[p.is(self.count, 0)?], zero.ty(), &[])?;
-            let next = c.strided(c.index(0)?, p.index(place.blocks[0])?, c.index(1)?, &carried[2..], &mut |c, back, carried| {
+            let next = c.rolled(c.index(0)?, p.index(place.blocks[0])?, c.index(1)?, &carried[2..], &mut |c, back, carried| {
                 let (p, at) = (Ptx(c), [carried[0], carried[1]]);
                 let row = p.add(self.first_key(p, place, p.of(back)?)?, none)?;
                 self.fill(p, Ring::Keys, at, row, place)?;
@@ -424,7 +424,7 @@ impl Flash<'_> {
             let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
             let one = c.index(1)?;
             let some = |c: Code, from: Value, to: Value, state: &[Value], partly: bool| {
-                c.strided(from, to, one, state, &mut |c, back, state| {
+                c.rolled(from, to, one, state, &mut |c, back, state| {
                     Ok(self.step(c, &t, &first.like(state), Ptx(c).of(back)?, partly)?.flat())
                 })
             };

@@ -290,6 +290,14 @@ impl Ptx {
         let narrow = self.0.op("arith.truncf", &[both], self.ty(&format!("vector<2x{element}>"))?, &[])?;
         self.0.op("llvm.bitcast", &[narrow], self.i32(), &[])
     }
+    /// The hyperbolic tangent as 1 - 2 / (e^2x + 1), within 2^-22 of 1 wherever x is: near 0 that is far from exact, but enough for a sum with scores.
+    pub fn tanh(self, x: Value) -> Made<Value> {
+        let number = |n: f32| self.0.constant(&format!("{:#010x}", n.to_bits()), self.f32());
+        let power = self.exp2(self.two("arith.mulf", x, number(2.0 * std::f32::consts::LOG2_E)?)?)?;
+        let sum = self.two("arith.addf", power, number(1.0)?)?;
+        let part = self.assembly("rcp.approx.ftz.f32 $0, $1;", "=f,f", &[sum], self.f32(), false)?;
+        self.0.op("math.fma", &[part, number(-2.0)?, number(1.0)?], self.f32(), &[])
+    }
     /// 2 to a power, within 2 units in the last place; what is below 2^-126 is 0. `math.exp2` takes three instructions more for those.
     pub fn exp2(self, x: Value) -> Made<Value> {
         self.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", &[x], self.f32(), false)

@@ -73,6 +73,11 @@ fn integer(v: Value) -> Option<i64> {
     v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
 }
 
+/// Products may be one with a sum, and with numbers in another order.
+fn contract(c: Code) -> Made<Attr> {
+    Attr::parse(c.ctx(), "#arith.fastmath<reassoc,contract>").ok_or_else(|| "has no fastmath".into())
+}
+
 /// Comparisons of integers without which a score is -inf.
 fn conditions(v: Value) -> Vec<Op> {
     let (mut all, mut scores, mut masks) = (vec![], vec![v], vec![]);
@@ -94,6 +99,12 @@ fn conditions(v: Value) -> Vec<Op> {
         }
     }
     all
+}
+
+/// A small integer that is the same wherever it stands.
+fn small(v: Value) -> Option<i64> {
+    let wide = v.ty().is_index() || matches!(v.ty().dtype(), Ok(DType::I32 | DType::I64));
+    integer(v).filter(|n| wide && n.abs() <= NUMBER)
 }
 
 impl<'a> Score<'a> {
@@ -164,7 +175,7 @@ impl<'a> Score<'a> {
     }
     /// A sum of the query, the key and 1, each so many times.
     fn sum(&self, v: Value) -> Option<[i64; 3]> {
-        let op = v.def().filter(|_| self.linear.contains(&v))?;
+        let op = v.def().filter(|_| self.linear.contains(&v) || small(v).is_some())?;
         let both = || Some((self.sum(op.operand(0))?, self.sum(op.operand(1))?));
         let each = |f: &dyn Fn(i64, i64) -> i64| both().map(|(a, b)| [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])]);
         match op.name().as_str() {
@@ -210,16 +221,13 @@ impl<'a> Score<'a> {
     }
     /// Whether an op gives a sum of positions and numbers.
     fn sums(&self, op: Op) -> bool {
-        let linear = |i: usize| self.linear.contains(&op.operand(i));
-        let small = |i: usize| integer(op.operand(i)).is_some_and(|n| n.abs() <= FACTOR);
+        let linear = |i: usize| self.linear.contains(&op.operand(i)) || small(op.operand(i)).is_some();
+        let factor = |i: usize| integer(op.operand(i)).is_some_and(|n| n.abs() <= FACTOR);
         match op.name().as_str() {
             "linalg.index" => true,
-            "arith.constant" => {
-                let wide = op.result(0).ty().is_index() || matches!(op.result(0).ty().dtype(), Ok(DType::I32 | DType::I64));
-                wide && integer(op.result(0)).is_some_and(|n| n.abs() <= NUMBER)
-            }
+            "arith.constant" => small(op.result(0)).is_some(),
             "arith.addi" | "arith.subi" => linear(0) && linear(1),
-            "arith.muli" => (linear(0) && small(1)) || (linear(1) && small(0)),
+            "arith.muli" => (linear(0) && factor(1)) || (linear(1) && factor(0)),
             "arith.index_cast" | "arith.extsi" => linear(0),
             "arith.trunci" => linear(0) && op.result(0).ty().dtype() == Ok(DType::I32),
             _ => false,
@@ -264,6 +272,9 @@ impl<'a> Score<'a> {
     fn value(&self, c: Code, v: Value, row: usize, column: usize, known: &mut Known, raw: Option<Value>) -> Made<Sym> {
         if v == self.raw {
             return raw.map(Sym::One).ok_or_else(|| "reads a score where there is none".into());
+        }
+        if let Some(n) = small(v) {
+            return Ok(Sym::Lin(Ptx(c).constant(n)?, 0));
         }
         let Some(bits) = self.depends.get(&v) else { return self.scope.scalar(v).map(Sym::One) };
         let beyond = known.first.is_some_and(|(_, last)| last.is_some());
@@ -327,9 +338,6 @@ impl<'a> Score<'a> {
                 d => Sym::Lin(p.of(*known.outer.get(d).ok_or("asks for a loop that is not there")?)?, 0),
             });
         }
-        if self.linear.contains(&op.result(0)) && op.is("arith.constant") {
-            return Ok(Sym::Lin(p.constant(integer(op.result(0)).unwrap_or(0))?, 0));
-        }
         // The tensor that elements are read from is no value.
         let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
         let all = inputs.iter().map(|v| self.value(c, *v, row, column, known, raw)).collect::<Made<Vec<Sym>>>()?;
@@ -382,12 +390,21 @@ impl<'a> Score<'a> {
         if op.result_count() != 1 || !op.regions().is_empty() {
             return Err(format!("has a {name} in its body"));
         }
+        let narrow = ty.dtype() == Ok(DType::F32);
+        if let ("math.tanh", true, [x]) = (name.as_str(), narrow, operands.as_slice()) {
+            return p.tanh(*x).map(Sym::One);
+        }
         let attrs = op.attrs();
         let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        if let ("arith.divf", true, [x, _], Some(n)) = (name.as_str(), narrow, operands.as_slice(), op.operands().last().copied().and_then(number)) {
+            // By a number: a product with its reciprocal, one rounding more.
+            let part = c.constant(&format!("{:#010x}", (1.0 / n as f32).to_bits()), ty)?;
+            return Ok(Sym::One(c.op("arith.mulf", &[*x, part], ty, &[("fastmath", contract(c)?)])?));
+        }
         if ["arith.addf", "arith.subf", "arith.mulf"].contains(&name.as_str()) {
             // A sum of products takes one instruction for each.
             attrs.retain(|(n, _)| *n != "fastmath");
-            attrs.push(("fastmath", Attr::parse(c.ctx(), "#arith.fastmath<contract>").ok_or("has no fastmath")?));
+            attrs.push(("fastmath", contract(c)?));
         }
         Ok(Sym::One(c.op(&name, &operands, ty, &attrs)?))
     }
