@@ -136,15 +136,81 @@ fn dynamic_sizes_and_moves() {
     check("dynamic", text, true);
 }
 
+/// Regions: soft-capped scores with a bias, slopes by head, keys of the same document near enough.
+#[test]
+fn scores_and_masks_of_their_own() {
+    let place = "%b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>";
+    let case = |name: &str, more: &str, ops: &str, options: &str, regions: &str| {
+        let ty = "tensor<2x4x37x16xf32>, tensor<2x2x37x16xf32>, tensor<2x2x37x16xf32>";
+        let text = format!(
+            "func.func @main(%q: tensor<2x4x37x16xf32>, %k: tensor<2x2x37x16xf32>, %v: tensor<2x2x37x16xf32>{more}) -> tensor<2x4x37x16xf32> {{
+  {ops}
+  %r = kiln.attention %q, %k, %v {options} : {ty} {regions}
+  return %r : tensor<2x4x37x16xf32>
+}}"
+        );
+        check(name, &text, true);
+    };
+    let cap = format!(
+        "score {{
+  ^bb0(%s: tensor<f32>, {place}):
+    %0 = kiln.div %s, %c : tensor<f32>
+    %1 = kiln.tanh %0 : tensor<f32>
+    %2 = kiln.mul %1, %c : tensor<f32>
+    kiln.yield %2 : tensor<f32>
+  }}"
+    );
+    let ops = "%c = kiln.splat [], 3.0 : f32";
+    case("cap", "", ops, "causal", &cap);
+    case("cap_of_a_biased_score", ", %x: tensor<4x1x37xf32>", ops, "bias %x : tensor<4x1x37xf32>", &cap);
+    let slopes = format!(
+        "score {{
+  ^bb0(%s: tensor<f32>, {place}):
+    %0 = kiln.gather %t[%h] dims = [0] : tensor<4xf32>[tensor<i64>]
+    %1 = kiln.sub %j, %i : tensor<i64>
+    %2 = kiln.convert %1 : tensor<i64> to f32
+    %3 = kiln.mul %0, %2 : tensor<f32>
+    %4 = kiln.add %s, %3 : tensor<f32>
+    kiln.yield %4 : tensor<f32>
+  }}"
+    );
+    case("slopes", ", %t: tensor<4xf32>", "", "causal", &slopes);
+    case("slopes_computed_before", ", %u: tensor<4xf32>", "%t = kiln.sin %u : tensor<4xf32>", "", &slopes);
+    let documents = format!(
+        "mask {{
+  ^bb0({place}):
+    %0 = kiln.gather %d[%b, %i] dims = [0, 1] : tensor<2x37xi64>[tensor<i64>, tensor<i64>]
+    %1 = kiln.gather %d[%b, %j] dims = [0, 1] : tensor<2x37xi64>[tensor<i64>, tensor<i64>]
+    %2 = kiln.compare eq %0, %1 : tensor<i64>
+    %3 = kiln.sub %i, %j : tensor<i64>
+    %4 = kiln.compare lt %3, %w : tensor<i64>
+    %5 = kiln.and %2, %4 : tensor<i1>
+    kiln.yield %5 : tensor<i1>
+  }}"
+    );
+    // Integer inputs are random, so that many rows see nothing.
+    case("documents", ", %d: tensor<2x37xi64>", "%w = kiln.splat [], 9 : i64", "", &documents);
+    case("documents_causal", ", %d: tensor<2x37xi64>", "%w = kiln.splat [], 9 : i64", "causal", &documents);
+    case("both", ", %t: tensor<4xf32>, %d: tensor<2x37xi64>", "%w = kiln.splat [], 9 : i64", "causal", &format!("{slopes} {documents}"));
+}
+
 #[test]
 fn forms_without_a_kernel_are_decomposed() {
-    let text = "func.func @main(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32> {
-  %0 = kiln.attention %q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32> score {
+    let ty = "tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>";
+    let head = "func.func @main(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>";
+    let end = "return %0 : tensor<1x2x8x16xf32>\n}";
+    let text = format!(
+        "{head}, %t: tensor<2x3xf32>) -> tensor<1x2x8x16xf32> {{
+  %0 = kiln.attention %q, %k, %v : {ty} score {{
   ^bb0(%s: tensor<f32>, %b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>):
-    %1 = kiln.tanh %s : tensor<f32>
-    kiln.yield %1 : tensor<f32>
-  }
-  return %0 : tensor<1x2x8x16xf32>
-}";
-    check("score", text, false);
+    %1 = kiln.gather %t[%h] dims = [0] : tensor<2x3xf32>[tensor<i64>]
+    %2 = kiln.reduce sum %1 dims = [0] : tensor<3xf32>
+    %3 = kiln.add %s, %2 : tensor<f32>
+    kiln.yield %3 : tensor<f32>
+  }}
+  {end}"
+    );
+    check("row_of_a_table", &text, false);
+    let text = format!("{head}, %l: tensor<1xi64>) -> tensor<1x2x8x16xf32> {{\n%0 = kiln.attention %q, %k, %v key_lengths %l : tensor<1xi64> : {ty}\n{end}");
+    check("lengths", &text, false);
 }

@@ -39,8 +39,8 @@ crate::pass_options! {
     pub struct Decompose {
         /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means all that may, `none` none, `kernels` those of a form that one kernel computes
         pub keep: Vec<String> = vec!["attention".into()],
-        /// The GPU whose kernels `kernels` means, such as sm_90a; a processor's without one
-        pub chip: String = String::new(),
+        /// The GPU whose kernels `kernels` means, such as sm_90a; none: a processor
+        pub chip: String = "none".into(),
     }
 }
 

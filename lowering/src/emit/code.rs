@@ -139,23 +139,6 @@ impl Code {
     }
     /// `scf.for` from `lo` to `hi` by a step that need not be known.
     pub fn strided(self, lo: Value, hi: Value, step: Value, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
-        self.for_op(lo, hi, step, carried, &[], body)
-    }
-    /// The same, and LLVM leaves it a loop where it knows how often it runs.
-    pub fn rolled(self, lo: Value, hi: Value, step: Value, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
-        let text = "#llvm.loop_annotation<unroll = <disable = true>>";
-        let attr = Attr::parse(self.ctx(), text).ok_or("has no llvm dialect")?;
-        self.for_op(lo, hi, step, carried, &[("llvm.loop_annotation", attr)], body)
-    }
-    fn for_op(
-        self,
-        lo: Value,
-        hi: Value,
-        step: Value,
-        carried: &[Value],
-        attrs: &[(&str, Attr)],
-        body: &mut LoopBody<'_>,
-    ) -> Made<Vec<Value>> {
         let operands: Vec<Value> = [&[lo, hi, step], carried].concat();
         let types: Vec<Type> = carried.iter().map(|v| v.ty()).collect();
         let args: Vec<Type> = std::iter::once(Type::index(self.ctx())).chain(types.iter().copied()).collect();
@@ -164,7 +147,7 @@ impl Code {
             let next = body(Code(b), *iv, rest)?;
             b.generic("scf.yield", &next, &[], &[], &mut []).map(drop)
         };
-        Ok(self.0.generic("scf.for", &operands, &types, attrs, &mut [(&args, &mut fill)])?.results())
+        Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
     }
     /// `scf.if` without results; `otherwise` may be left out.
     pub fn when(self, condition: Value, then: &mut Then<'_>, otherwise: Option<&mut Then<'_>>) -> Made<()> {

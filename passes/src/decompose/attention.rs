@@ -25,7 +25,7 @@ pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
     if d == 0 || d + e > HEAD {
         return Some("its head size is too large for scratch, or 0");
     }
-    if let Some(why) = if chip.is_empty() { None } else { not_on_tensor_cores(&o, chip, [d, e]) } {
+    if let Some(why) = if chip == "none" { None } else { not_on_tensor_cores(&o, chip, [d, e]) } {
         return Some(why);
     }
     let heads = |v: Value| size(v, 1).filter(|n| *n > 0);

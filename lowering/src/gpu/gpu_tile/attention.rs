@@ -183,8 +183,8 @@ impl Flash<'_> {
         let high = self.groups * ROWS;
         let (zero, one) = (p.number(0)?, p.number(1)?);
         let first = p.times(p.of(down)?, high)?;
-        // At least one, of keys that are all beyond the end if there are none.
-        let mut end = p.most(p.over(p.plus(self.count, self.keys - 1)?, self.keys)?, one)?;
+        // At least one, of keys that are all beyond the end if there are none. Loops of a known number would be unrolled, and not fit registers.
+        let mut end = p.opaque(p.most(p.over(p.plus(self.count, self.keys - 1)?, self.keys)?, one)?)?;
         if let Some(ahead) = self.score.ahead {
             let last = p.most(p.shifted(first, high as i64 - 1 + ahead)?, zero)?;
             end = p.least(end, p.plus(p.over(last, self.keys)?, 1)?)?;
@@ -216,7 +216,7 @@ impl Flash<'_> {
         carried: &[Value],
         body: &mut dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>>,
     ) -> Made<()> {
-        c.rolled(team::block(c)?, self.total, team::blocks(c)?, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
+        c.strided(team::block(c)?, self.total, team::blocks(c)?, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Flash<'_> {
             self.fill(p, Ring::Queries, query, place.first, place)?;
             // Without keys there is no memory to read: all rows are beyond the end.
             let none = c.op("arith.extui", &[p.is(self.count, 0)?], zero.ty(), &[])?;
-            let next = c.rolled(c.index(0)?, p.index(place.blocks[0])?, c.index(1)?, &carried[2..], &mut |c, back, carried| {
+            let next = c.strided(c.index(0)?, p.index(place.blocks[0])?, c.index(1)?, &carried[2..], &mut |c, back, carried| {
                 let (p, at) = (Ptx(c), [carried[0], carried[1]]);
                 let row = p.add(self.first_key(p, place, p.of(back)?)?, none)?;
                 self.fill(p, Ring::Keys, at, row, place)?;
@@ -424,7 +424,7 @@ impl Flash<'_> {
             let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
             let one = c.index(1)?;
             let some = |c: Code, from: Value, to: Value, state: &[Value], partly: bool| {
-                c.rolled(from, to, one, state, &mut |c, back, state| {
+                c.strided(from, to, one, state, &mut |c, back, state| {
                     Ok(self.step(c, &t, &first.like(state), Ptx(c).of(back)?, partly)?.flat())
                 })
             };

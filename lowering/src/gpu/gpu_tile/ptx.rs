@@ -298,6 +298,10 @@ impl Ptx {
         let part = self.assembly("rcp.approx.ftz.f32 $0, $1;", "=f,f", &[sum], self.f32(), false)?;
         self.0.op("math.fma", &[part, number(-2.0)?, number(1.0)?], self.f32(), &[])
     }
+    /// A number that the compiler knows nothing about.
+    pub fn opaque(self, a: Value) -> Made<Value> {
+        self.assembly("mov.b32 $0, $1;", "=r,r", &[a], self.i32(), false)
+    }
     /// 2 to a power, within 2 units in the last place; what is below 2^-126 is 0. `math.exp2` takes three instructions more for those.
     pub fn exp2(self, x: Value) -> Made<Value> {
         self.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", &[x], self.f32(), false)
