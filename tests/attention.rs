@@ -211,6 +211,8 @@ fn forms_without_a_kernel_are_decomposed() {
   {end}"
     );
     check("row_of_a_table", &text, false);
-    let text = format!("{head}, %l: tensor<1xi64>) -> tensor<1x2x8x16xf32> {{\n%0 = kiln.attention %q, %k, %v key_lengths %l : tensor<1xi64> : {ty}\n{end}");
+    let text = format!(
+        "{head}, %l: tensor<1xi64>) -> tensor<1x2x8x16xf32> {{\n%0 = kiln.attention %q, %k, %v key_lengths %l : tensor<1xi64> : {ty}\n{end}"
+    );
     check("lengths", &text, false);
 }

@@ -306,16 +306,20 @@ class Worker:
         self.process.wait()
 
 
-def kernel_us(f, calls=10):
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
-    with torch.no_grad():
-        f()
+def kernel_us(f, seconds=0.1):
+    """Median time of calls in a row, as many as fill the time: a card at its power limit is slower than one that was idle just now."""
+    def row(calls):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
         events[0].record()
         for e in events[1:]:
             f()
             e.record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b) * 1e3 for a, b in zip(events, events[1:]))
+        torch.cuda.synchronize()
+        return [a.elapsed_time(b) * 1e3 for a, b in zip(events, events[1:])]
+
+    with torch.no_grad():
+        f()
+        return statistics.median(row(max(5, min(2000, int(seconds * 1e6 / min(row(3)))))))
 
 
 def peers(case, inputs):
@@ -367,7 +371,7 @@ def timed(kiln, rounds, quick, out):
                 sides = {}
                 for name, f in peers(case, inputs).items():
                     try:
-                        kernel_us(f, 1)
+                        kernel_us(f, 0.01)
                         sides[name] = f
                     except Exception as e:
                         print(f"{case.name():48} {name}: {type(e).__name__}: {str(e)[:100]}", flush=True)

@@ -216,7 +216,10 @@ fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
             let kernels = &package.program.kernels;
             let why = if chip == "sm_80" { Some("only sm_90a has a kernel for it") } else { case.6 };
-            let said = kernels.iter().flat_map(|k| &k.not_fused).any(|r| why.is_some_and(|w| r.starts_with("attention not whole") && r.contains(w)));
+            let said = kernels
+                .iter()
+                .flat_map(|k| &k.not_fused)
+                .any(|r| why.is_some_and(|w| r.starts_with("attention not whole") && r.contains(w)));
             assert_eq!(said, why.is_some(), "{case:?} for {chip}: {kernels:?}");
             let found = kernels.iter().find(|k| k.launch.as_ref().is_some_and(|l| l.maps.len() == 3));
             assert_eq!(found.is_some(), why.is_none(), "{case:?} for {chip}");

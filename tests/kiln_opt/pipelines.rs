@@ -16,7 +16,11 @@ fn flags_run_in_order_and_nest_by_themselves() {
     assert_eq!(nested, "builtin.module(cse,func.func(affine-loop-tile,affine-loop-unroll),canonicalize)");
     let with =
         run(&[&input("simple.mlir"), "--dump-pass-pipeline", "--kiln-simplify=fold-limit=3", "--kiln-decompose=keep=attention,softmax"]);
-    assert!(with.stderr.starts_with("builtin.module(kiln-simplify{fold-limit=3 rounds=16},kiln-decompose{chip=none keep="), "{}", with.stderr);
+    assert!(
+        with.stderr.starts_with("builtin.module(kiln-simplify{fold-limit=3 rounds=16},kiln-decompose{chip=none keep="),
+        "{}",
+        with.stderr
+    );
     snapshot("cleaned", &ok(&[&input("simple.mlir"), "--cse", "--canonicalize"]));
 }
 

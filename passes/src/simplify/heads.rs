@@ -44,7 +44,10 @@ fn once(v: Value) -> Option<(Value, i64)> {
     let result = to.input.ty().dims();
     let kept = own.iter().zip(&from).all(|(axis, size)| match axis {
         2 => size.known() == Some(1),
-        axis => size.known() == result.get(*axis).and_then(|d| d.known()) && size.known() != Some(1) || result.get(*axis).and_then(|d| d.known()) == Some(1),
+        axis => {
+            size.known() == result.get(*axis).and_then(|d| d.known()) && size.known() != Some(1)
+                || result.get(*axis).and_then(|d| d.known()) == Some(1)
+        }
     });
     (merged && heads && in_order && kept).then_some((wide.input, n.known()?))
 }

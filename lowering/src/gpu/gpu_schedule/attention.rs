@@ -12,7 +12,7 @@ pub const ROWS: usize = 64;
 /// Most elements of a query and of a value: beyond that sums do not fit into registers.
 const HEAD: i64 = 256;
 /// From so many blocks of queries on for each multiprocessor, blocks stay and take one after the other.
-const MANY: i64 = 8;
+const MANY: i64 = 7;
 
 /// An attention of bf16 or f16 whose operands the copy engine can read.
 #[derive(Clone, Debug)]
@@ -125,24 +125,41 @@ fn softmax(k: &Kernel, at: &Attention) -> bool {
     combines(at.max, &["arith.maximumf", "arith.maxnumf"]) && combines(at.sum, &["arith.addf"]) && exponential() == Some(true)
 }
 
-/// The schedule. `queries`: how many blocks of queries shared memory holds; `blocks`: how many blocks of threads run, 0 for one per block of queries.
+/// The schedule. `blocks`: how many blocks of threads run, 0 for one per block of queries; `queries`: how many blocks of queries shared memory holds.
 fn choose(k: &Kernel, form: &Form) -> Schedule {
     let widest = form.at.depth.max(form.at.columns);
+    let sizes = form.sizes(k).and_then(|(queries, around)| Some((queries.known()?, around.known()?)));
+    // Three groups have registers for few sums and simple scores, and leave few to the copying thread, which computes with sizes.
+    let groups = if widest <= 64 && simple(k, form) && sizes.is_some() { 3 } else { 2 };
+    let keys = if widest > 128 { 64 } else { 128 };
     let make = |queries: i64, blocks: i64| {
-        let keys = if widest > 128 { 64 } else { 128 };
-        super::choose::make("attention", &[("blocks", blocks), ("groups", 2), ("keys", keys), ("queries", queries), ("stages", 2)])
+        let all = [("blocks", blocks), ("groups", groups), ("keys", keys), ("queries", queries), ("stages", 2)];
+        super::choose::make("attention", &all)
     };
     let queries = if form.shared(&make(2, 0)) <= SHARED { 2 } else { 1 };
-    let rows = (make(queries, 0).get("groups") * ROWS) as i64;
-    let tiles = form.sizes(k).and_then(|(queries, around)| around.known()?.checked_mul((queries.known()? + rows - 1) / rows));
+    let rows = groups * ROWS as i64;
+    let tiles = sizes.and_then(|(queries, around)| around.checked_mul((queries + rows - 1) / rows));
     let many = tiles.is_some_and(|n| n >= MANY * PROCESSORS);
     make(queries, if many { PROCESSORS } else { 0 })
+}
+
+/// Whether scores are seen as they are, but for a scale and what is behind a query.
+fn simple(k: &Kernel, form: &Form) -> bool {
+    let Some(seen) = k.stages.get(form.at.seen) else { return false };
+    let Body::Block(block) = seen.body else { return false };
+    let extra = if form.at.causal { 5 } else { 0 };
+    seen.inputs.len() == 1 && seen.captured.is_empty() && block.ops().len() <= 3 + extra
 }
 
 /// Threads of a block, if the schedule is one that can be computed.
 pub fn threads(s: &Schedule) -> Result<usize, String> {
     let (groups, keys, queries, stages) = (s.get("groups"), s.get("keys"), s.get("queries"), s.get("stages"));
-    if !(1..=3).contains(&groups) || keys % 16 != 0 || !(16..=256).contains(&keys) || !(1..=2).contains(&queries) || !(2..=8).contains(&stages) {
+    if !(1..=3).contains(&groups)
+        || keys % 16 != 0
+        || !(16..=256).contains(&keys)
+        || !(1..=2).contains(&queries)
+        || !(2..=8).contains(&stages)
+    {
         let text = "1 to 3 groups, keys a multiple of 16 up to 256, queries of 1 or 2, 2 to 8 stages are possible";
         return Err(format!("has a schedule of groups = {groups}, keys = {keys}, queries = {queries}, stages = {stages}; {text}"));
     }

@@ -91,8 +91,8 @@ struct Seen {
     sum: Value,
 }
 
-/// What is carried from one block of keys to the next: exponentials in pairs, sums of values, rows, slot and parity of the next keys and of the
-/// values that belong to the exponentials.
+/// What is carried from one block of keys to the next: exponentials in pairs, sums of values, rows, slot and parity of the next keys and of the values that
+/// belong to the exponentials.
 struct State {
     weights: Vec<Value>,
     sums: Vec<Value>,
@@ -125,6 +125,8 @@ struct Thread<'a> {
     place: &'a Place,
     /// Whether it is the one that speaks for its group.
     speaks: Value,
+    /// Its number in its warp.
+    lane: Value,
     /// Its first row, and its first column in a tile.
     row: Value,
     column: Value,
@@ -210,12 +212,7 @@ impl Flash<'_> {
         p.times(p.minus(p.shifted(place.end, -1)?, back)?, self.keys)
     }
     /// All blocks of queries of this block of threads, with what is carried along.
-    fn each(
-        &self,
-        c: Code,
-        carried: &[Value],
-        body: &mut dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>>,
-    ) -> Made<()> {
+    fn each(&self, c: Code, carried: &[Value], body: &mut dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>>) -> Made<()> {
         c.strided(team::block(c)?, self.total, team::blocks(c)?, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
         Ok(())
     }
@@ -418,7 +415,7 @@ impl Flash<'_> {
             let there = |row: Value| if self.ragged[0] { p.least(row, last) } else { Ok(row) };
             let known = self.score.rows(c, &place.around, [there(row)?, there(p.plus(row, 8)?)?])?;
             let queries = p.add(self.slot(p, Ring::Queries, query[0])?, p.times(group, ROWS * ROW)?)?;
-            let t = Thread { place, speaks, row, column, known, queries };
+            let t = Thread { place, speaks, lane, row, column, known, queries };
             p.wait(self.full(p, Ring::Queries, query[0])?, query[1])?;
             let first = self.begin(c, &t, [carried[2], carried[3]])?;
             let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
@@ -444,28 +441,56 @@ impl Flash<'_> {
         })
     }
 
-    /// The last stage, to where the result belongs.
+    /// The last stage, to where the result belongs. Four threads that have neighbouring columns of a row exchange them, so that each stores 16 bytes.
     fn finish(&self, c: Code, t: &Thread<'_>, sums: &[Value], rows: &[Seen; 2]) -> Made<()> {
         let (p, k, at) = (Ptx(c), self.scope.kernel, &self.form.at);
         let written = |s: usize| k.stages.get(s).and_then(|s| s.outputs.first()).map(|o| o.access.clone()).ok_or("has no result");
-        let (product, sum, max) = (written(at.product)?, written(at.sum)?, written(at.max)?);
+        let (product, sum, max, result) = (written(at.product)?, written(at.sum)?, written(at.max)?, written(at.result)?);
+        let memory = self.scope.buffer(result.buffer)?;
+        // The same without the result's memory: what it stores is exchanged first.
+        let mut without = self.scope.memory.clone();
+        without[result.buffer] = None;
+        let inner = Scope { kernel: k, scalars: self.scope.scalars.clone(), memory: without, nontemporal: false };
         let factor = c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
-        let pair = Type::vector(p.f32(), 2);
+        let element = memory.ty().element().ok_or("has no result")?;
+        let eights = |p: &Poly| p.terms().all(|(_, n)| n % 8 == 0);
+        let mut strides = result.at.dims.iter().filter(|(d, _)| **d != at.outer + 1).map(|(_, p)| p).chain([&result.at.constant]);
+        let wide = element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
+        let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);
         for (half, row) in rows.iter().enumerate() {
             let total = team::butterfly(c, row.sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
             let most = c.op("arith.mulf", &[row.max, factor], factor.ty(), &[])?;
             let number = p.plus(t.row, 8 * half)?;
+            let dims = |c: Code, column: Val| -> Made<Vec<Val>> {
+                let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
+                dims.extend([Val::One(Ptx(c).index(number)?), column]);
+                Ok(dims)
+            };
+            // What is stored: columns, where the first one is, how many they are.
+            let mut stored: Vec<(Value, Value, usize)> = vec![];
+            let mut pairs = vec![];
+            for (eight, all) in sums.chunks(4).enumerate() {
+                let column = p.index(p.plus(t.column, 8 * eight)?)?;
+                let both = Val::Many(c.op("vector.from_elements", &all[2 * half..][..2], Type::vector(p.f32(), 2), &[])?);
+                let mut passed = Passed::from([(product.clone(), both), (sum.clone(), Val::One(total)), (max.clone(), Val::One(most))]);
+                inner.iteration(c, &[at.result], &dims(c, Val::Steps(column, 1))?, two, &mut [], &mut passed)?;
+                let made = passed.get(&result).copied().ok_or("has a stage without a result")?;
+                pairs.push((two.many(c, made)?, column));
+            }
+            for (four, own) in pairs.chunks(4).enumerate() {
+                if own.len() < 4 || !wide {
+                    stored.extend(own.iter().map(|(v, column)| (*v, *column, 2)));
+                    continue;
+                }
+                let words = own.iter().map(|(v, _)| p.word(*v)).collect::<Made<Vec<_>>>()?;
+                let column = p.plus(p.times(quad, 8)?, 32 * four)?;
+                stored.push((p.words(&team::turned(c, words, quad)?, element)?, p.index(column)?, 8));
+            }
             let mut store = |c: Code| -> Made<()> {
-                let p = Ptx(c);
-                let (query, column) = (p.index(number)?, p.index(t.column)?);
-                for (eight, all) in sums.chunks(4).enumerate() {
-                    let own = &all[2 * half..][..2];
-                    let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
-                    dims.extend([Val::One(query), Val::Steps(c.add(column, c.index(8 * eight as i64)?)?, 1)]);
-                    let both = Val::Many(c.op("vector.from_elements", own, pair, &[])?);
-                    let mut passed =
-                        Passed::from([(product.clone(), both), (sum.clone(), Val::One(total)), (max.clone(), Val::One(most))]);
-                    self.scope.iteration(c, &[at.result], &dims, Lanes { count: 2, mask: None }, &mut [], &mut passed)?;
+                for (v, column, count) in &stored {
+                    let lanes = Lanes { count: *count, mask: None };
+                    let to = self.scope.address(c, &result.at, &dims(c, Val::Steps(*column, 1))?, lanes)?;
+                    lanes.store(c, memory, to, Val::Many(*v), false)?;
                 }
                 Ok(())
             };

@@ -302,6 +302,15 @@ impl Ptx {
     pub fn opaque(self, a: Value) -> Made<Value> {
         self.assembly("mov.b32 $0, $1;", "=r,r", &[a], self.i32(), false)
     }
+    /// A vector of 32 bits as a number.
+    pub fn word(self, v: Value) -> Made<Value> {
+        self.0.op("llvm.bitcast", &[v], self.i32(), &[])
+    }
+    /// Numbers as a vector of 16-bit elements.
+    pub fn words(self, all: &[Value], element: Type) -> Made<Value> {
+        let together = self.0.op("vector.from_elements", all, Type::vector(self.i32(), all.len()), &[])?;
+        self.0.op("vector.bitcast", &[together], Type::vector(element, 2 * all.len()), &[])
+    }
     /// 2 to a power, within 2 units in the last place; what is below 2^-126 is 0. `math.exp2` takes three instructions more for those.
     pub fn exp2(self, x: Value) -> Made<Value> {
         self.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", &[x], self.f32(), false)

@@ -170,7 +170,11 @@ impl<'a> Score<'a> {
         };
         let least = |old: Option<i64>, new: i64| Some(old.map_or(new, |old| old.min(new)));
         let edge = i64::from(!equal);
-        if below { self.ahead = least(self.ahead, -number - edge) } else { self.back = least(self.back, number - edge) }
+        if below {
+            self.ahead = least(self.ahead, -number - edge)
+        } else {
+            self.back = least(self.back, number - edge)
+        }
         Some(())
     }
     /// A sum of the query, the key and 1, each so many times.
@@ -396,7 +400,9 @@ impl<'a> Score<'a> {
         }
         let attrs = op.attrs();
         let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        if let ("arith.divf", true, [x, _], Some(n)) = (name.as_str(), narrow, operands.as_slice(), op.operands().last().copied().and_then(number)) {
+        if let ("arith.divf", true, [x, _], Some(n)) =
+            (name.as_str(), narrow, operands.as_slice(), op.operands().last().copied().and_then(number))
+        {
             // By a number: a product with its reciprocal, one rounding more.
             let part = c.constant(&format!("{:#010x}", (1.0 / n as f32).to_bits()), ty)?;
             return Ok(Sym::One(c.op("arith.mulf", &[*x, part], ty, &[("fastmath", contract(c)?)])?));

@@ -34,6 +34,20 @@ fn neighbour(c: Code, v: Value, mask: usize) -> Made<Value> {
     Ok(op.result(0))
 }
 
+/// Four numbers of each of four neighbouring threads, the `thread`th of these: afterwards thread i has the ith of all four.
+pub fn turned(c: Code, mut all: Vec<Value>, thread: Value) -> Made<Vec<Value>> {
+    for (bit, pairs) in [(1, [(0, 1), (2, 3)]), (2, [(0, 2), (1, 3)])] {
+        let number = |n: usize| c.constant(&n.to_string(), thread.ty());
+        let odd = c.compare(1, c.op("arith.andi", &[thread, number(bit)?], thread.ty(), &[])?, number(0)?)?;
+        for (low, high) in pairs {
+            let given = c.select(odd, all[low], all[high])?;
+            let taken = neighbour(c, given, bit)?;
+            (all[low], all[high]) = (c.select(odd, taken, all[low])?, c.select(odd, all[high], taken)?);
+        }
+    }
+    Ok(all)
+}
+
 /// Combines the values of `count` neighbouring threads of a warp; all of them have the result, with the same bits.
 pub fn butterfly(c: Code, v: Value, count: usize, combine: &dyn Fn(Value, Value) -> Made<Value>) -> Made<Value> {
     let mut v = v;
