@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Attention of bf16 and f16 on a GPU: right against float64, then timed beside torch.
 
-    attention.py --kiln KILN [--check] [--time] [--quick] [--rounds 7] [--out FILE.json]
+    attention.py --kiln KILN [--check [--quick]] [--time [--items PART,PART] [--rounds 7] [--out FILE.json]]
+
+--quick prints only what disagrees; --items takes the cases whose name, with " ;" behind it, has one of these parts.
 
 Cases are written as modules of kiln.attention ops, several in one module, and run by kiln in a process of its own; PyTorch computes the same in float64 from
 the same inputs. What is compared is the norm of the difference over the norm of the result, and the largest difference over the largest element. Goes on
@@ -355,15 +357,14 @@ def seen(case):
     return int((ends - starts).sum())
 
 
-def timed(kiln, rounds, quick, out):
+def timed(kiln, rounds, items, out):
     torch.manual_seed(0)
     sizes = [(4, 16, 2048), (4, 32, 4096)]
     cases = [Case(b=b, h=h, q=s, d=d, causal=c) for d in (128, 64) for b, h, s in sizes for c in (False, True)]
     cases += [Case(b=4, h=32, g=8, q=4096, d=d, causal=True) for d in (128, 64)]
-    if not quick:
-        cases += [Case(b=b, h=h, q=s, d=d, causal=True, score=m) for d in (128, 64) for b, h, s in sizes for m in ("softcap", "alibi", "window")]
+    cases += [Case(b=b, h=h, q=s, d=d, causal=True, score=m) for d in (128, 64) for b, h, s in sizes for m in ("softcap", "alibi", "window")]
     rows = []
-    for case in cases:
+    for case in [c for c in cases if not items or any(i in c.name() + " ;" for i in items.split(","))]:
         try:
             inputs = case.inputs()
             with tempfile.TemporaryDirectory() as folder:
@@ -401,12 +402,13 @@ def main():
     p.add_argument("--check", action="store_true")
     p.add_argument("--time", action="store_true")
     p.add_argument("--quick", action="store_true")
+    p.add_argument("--items", default="")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--out", default="")
     a = p.parse_args()
     bad = check(a.kiln, a.quick) if a.check or not a.time else 0
     if a.time:
-        timed(a.kiln, a.rounds, a.quick, a.out)
+        timed(a.kiln, a.rounds, a.items, a.out)
     sys.exit(bad != 0)
 
 
