@@ -139,8 +139,10 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
     }
 }
 
+type Attention = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static str, Option<&'static str>);
+
 /// Attentions: sizes of queries, of keys and of values, what else the function takes, ops before, options and regions, and why one is not whole on sm_90a.
-const ATTENTIONS: &[(&str, &str, &str, &str, &str, &str, Option<&str>)] = &[
+const ATTENTIONS: &[Attention] = &[
     ("2x3x256x64xbf16", "2x3x384x64xbf16", "2x3x384x64xbf16", "", "", "", None),
     ("1x8x200x64xf16", "1x2x300x64xf16", "1x2x300x64xf16", "", "", "causal", None),
     ("4x16x2048x128xbf16", "4x16x2048x128xbf16", "4x16x2048x128xbf16", "", "", "causal", None),
@@ -175,7 +177,7 @@ const ATTENTIONS: &[(&str, &str, &str, &str, &str, &str, Option<&str>)] = &[
 ];
 
 /// The module of one of them.
-fn attention((q, k, v, more, before, options, _): (&str, &str, &str, &str, &str, &str, Option<&str>)) -> String {
+fn attention((q, k, v, more, before, options, _): Attention) -> String {
     let out: Vec<&str> = q.split('x').take(3).chain(v.split('x').skip(3)).collect();
     let place = "%b_: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>";
     let softcap = format!(

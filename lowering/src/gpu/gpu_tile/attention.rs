@@ -82,6 +82,11 @@ struct Place {
     blocks: [Value; 2],
 }
 
+/// What is done for a block of queries, given what is carried; returns what is carried on.
+type PlaceBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
+/// Exponentials, both rows, and by what earlier sums of these are to be multiplied, if there are any.
+type Exponentials = (Vec<Value>, [Seen; 2], [Option<Value>; 2]);
+
 /// What a row of the thread has seen so far.
 #[derive(Clone, Copy)]
 struct Seen {
@@ -212,7 +217,7 @@ impl Flash<'_> {
         p.times(p.minus(p.shifted(place.end, -1)?, back)?, self.keys)
     }
     /// All blocks of queries of this block of threads, with what is carried along.
-    fn each(&self, c: Code, carried: &[Value], body: &mut dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>>) -> Made<()> {
+    fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Made<()> {
         c.strided(team::block(c)?, self.total, team::blocks(c)?, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
         Ok(())
     }
@@ -314,7 +319,7 @@ impl Flash<'_> {
         Ok(all)
     }
     /// Exponentials of the scores over the greatest one so far, and by what earlier sums are to be multiplied.
-    fn exponentials(&self, c: Code, seen: &[Value], old: Option<&[Seen; 2]>) -> Made<(Vec<Value>, [Seen; 2], [Option<Value>; 2])> {
+    fn exponentials(&self, c: Code, seen: &[Value], old: Option<&[Seen; 2]>) -> Made<Exponentials> {
         let p = Ptx(c);
         let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
         let tree = |name: &str, mut all: Vec<Value>| -> Made<Value> {

@@ -73,9 +73,10 @@ fn integer(v: Value) -> Option<i64> {
     v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
 }
 
-/// Products may be one with a sum, and with numbers in another order.
-fn contract(c: Code) -> Made<Attr> {
-    Attr::parse(c.ctx(), "#arith.fastmath<reassoc,contract>").ok_or_else(|| "has no fastmath".into())
+/// How exactly floats are computed: a product and a sum may be one instruction, and products with numbers one product.
+fn exactness(c: Code, product: bool) -> Made<(&'static str, Attr)> {
+    let text = if product { "#arith.fastmath<reassoc,contract>" } else { "#arith.fastmath<contract>" };
+    Ok(("fastmath", Attr::parse(c.ctx(), text).ok_or("has no fastmath")?))
 }
 
 /// Comparisons of integers without which a score is -inf.
@@ -405,12 +406,11 @@ impl<'a> Score<'a> {
         {
             // By a number: a product with its reciprocal, one rounding more.
             let part = c.constant(&format!("{:#010x}", (1.0 / n as f32).to_bits()), ty)?;
-            return Ok(Sym::One(c.op("arith.mulf", &[*x, part], ty, &[("fastmath", contract(c)?)])?));
+            return Ok(Sym::One(c.op("arith.mulf", &[*x, part], ty, &[exactness(c, true)?])?));
         }
         if ["arith.addf", "arith.subf", "arith.mulf"].contains(&name.as_str()) {
-            // A sum of products takes one instruction for each.
             attrs.retain(|(n, _)| *n != "fastmath");
-            attrs.push(("fastmath", contract(c)?));
+            attrs.push(exactness(c, name == "arith.mulf")?);
         }
         Ok(Sym::One(c.op(&name, &operands, ty, &attrs)?))
     }
