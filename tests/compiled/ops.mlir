@@ -114,3 +114,16 @@ func.func @f(%x: tensor<2x8x6x7xf32>, %y: tensor<2x3x6x7xf32>, %w: tensor<16x8x1
   %4 = kiln.concat %0, %2, %3, %y axis = 1 : tensor<2x3x6x7xf32>, tensor<2x16x6x7xf32>, tensor<2x8x6x7xf32>, tensor<2x3x6x7xf32>
   return %4 : tensor<2x30x6x7xf32>
 }
+
+// -----
+
+// CASE: padded, and a result in bf16 as well
+func.func @f(%x: tensor<?x4xbf16>) -> (tensor<?x2x4xbf16>, tensor<?x2x4xbf16>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 4] : tensor<?x4xbf16>
+  %0 = kiln.reshape %x sizes = [%n, 1, 4] : tensor<?x4xbf16>
+  %w = kiln.splat [2, 1, 2], 2.0 : bf16
+  %1 = kiln.convolution %0, %w strides = [1] pad = [1] x [0] dilation = [1] : tensor<?x1x4xbf16>, tensor<2x1x2xbf16>
+  %2 = kiln.reduce_window max %1 window = [2, 2, 2] strides = [1, 1, 1] pad = [0, 0, 0] x [1, 1, 1] dilation = [1, 1, 1] : tensor<?x2x4xbf16>
+  return %2, %1 : tensor<?x2x4xbf16>, tensor<?x2x4xbf16>
+}

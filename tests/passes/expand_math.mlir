@@ -46,7 +46,7 @@ func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
 // CASE: scaled_by_one_instruction
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-expand-math{scalef=true},canonicalize,cse
-// CHECK: x86vector.avx512.mask.scalef
+// CHECK: llvm.x86.avx512.mask.scalef.ps.512
 func.func @f(%x: vector<16xf32>, %y: vector<8xf32>) -> (vector<16xf32>, vector<8xf32>) {
   %0 = math.exp2 %x : vector<16xf32>
   %1 = math.exp2 %y : vector<8xf32>

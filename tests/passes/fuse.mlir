@@ -201,3 +201,19 @@ func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<12xf32>, tensor<4x
   %2 = kiln.concat %0, %1, %1 axis = 0 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
   return %2, %0 : tensor<12xf32>, tensor<4xf32>
 }
+
+// -----
+// n + 2 is written twice, and is one argument of the kernel, which could not know that both are the same.
+// CASE: one_argument_for_each_size
+// CHECK: func.func @dot_general_broadcast_in_dim(%arg0: tensor<2x?xf32>, %arg1: index)
+func.func @f(%x: tensor<2x?xf32>, %y: tensor<?xf32>) -> tensor<?x1x?xf32> {
+  %n = kiln.sym @n
+  kiln.bind_shape %y, [%n] : tensor<?xf32>
+  %two = arith.constant 2 : index
+  %a = kiln.sym_expr add %n, %two
+  %b = kiln.sym_expr add %n, %two
+  kiln.bind_shape %x, [2, %a] : tensor<2x?xf32>
+  %0 = kiln.dot_general %x, %x batch = [] x [] contract = [0] x [0] : tensor<2x?xf32>, tensor<2x?xf32>
+  %1 = kiln.broadcast_in_dim %0 dims = [0, 2] sizes = [%b, 1, %a] : tensor<?x?xf32>
+  return %1 : tensor<?x1x?xf32>
+}

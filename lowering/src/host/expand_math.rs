@@ -65,7 +65,7 @@ impl Pass for ExpandMath {
     const ANCHOR: &'static str = "";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
-    const DIALECTS: &'static [&'static str] = &["math", "scf", "vector", "x86vector"];
+    const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let expandable =

@@ -260,8 +260,15 @@ impl Emit {
                 self.op("arith.constant", &[], ty.ok_or("has no such type")?, &[("value", value.ok_or("has no such number")?)])
             };
             // All lanes; 4: rounded as everything else is.
-            let operands = [y, y, n, whole("-1", &format!("i{lanes}"))?, whole("4", "i32")?];
-            return self.same("x86vector.avx512.mask.scalef", &operands);
+            // Not x86vector.avx512.mask.scalef, whose operands reach the intrinsic in another order than its own.
+            let name = format!("llvm.x86.avx512.mask.scalef.{}.512", if self.element == "f64" { "pd" } else { "ps" });
+            let attrs = [
+                ("intrin", Attr::string(self.b.ctx, &name)),
+                ("op_bundle_sizes", Attr::i32s(self.b.ctx, &[])),
+                ("operandSegmentSizes", Attr::i32s(self.b.ctx, &[5, 0])),
+            ];
+            let operands = [y, n, y, whole("-1", &format!("i{lanes}"))?, whole("4", "i32")?];
+            return self.op("llvm.call_intrinsic", &operands, y.ty(), &attrs);
         }
         let half = self.shr(bits, 1)?;
         let rest = self.iadd(self.isub(bits, half)?, self.i(more)?)?;
