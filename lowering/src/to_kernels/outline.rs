@@ -109,17 +109,14 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
         let fail = |e: String| last.def().map_or_else(|| Failure::from(e.clone()), |op| Failure::at(op, e.clone()));
         let results = o.results(plan, g);
-        let ops: Vec<_> = group
-            .nodes
-            .iter()
-            .filter_map(|n| graph.nodes[*n].value.def().map(|op| turns(op).unwrap_or(op))?.kind())
-            .map(|k| k.mnemonic())
-            .collect();
+        let ops: Vec<Op> = group.nodes.iter().filter_map(|n| graph.nodes[*n].value.def().map(|op| turns(op).unwrap_or(op))).collect();
+        let sources: Vec<Loc> = ops.iter().rev().map(|op| op.loc()).collect();
+        let ops: Vec<_> = ops.iter().filter_map(|op| op.kind()).map(|k| k.mnemonic()).collect();
         let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
         let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
         let flops: i64 = group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);
         let elements = results.first().map_or(1, |v| graph.count(graph.facts.dims(*v))).max(1);
-        o.launch(kernels, &stem(&ops), attrs, results, flops / elements, &inside).map_err(fail)?;
+        o.launch(kernels, &stem(&ops), attrs, results, &sources, flops / elements, &inside).map_err(fail)?;
     }
     let mut taken = HashSet::new();
     for (i, v) in graph.returns.iter().enumerate() {
@@ -198,6 +195,7 @@ impl Outline<'_> {
         stem: &str,
         attrs: Attr,
         results: Vec<Value>,
+        sources: &[Loc],
         flops: i64,
         inside: &dyn Fn(Value) -> bool,
     ) -> Result<(), String> {
@@ -230,6 +228,9 @@ impl Outline<'_> {
         }
         let inputs = s.leaves.iter().map(|v| self.value(*v)).collect::<Result<Vec<_>, _>>()?;
         let types: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
+        // The launch knows where all of its ops stand; the kernel, which may be another launch's as well, does not.
+        let all = Loc::fused(b.ctx, sources);
+        let b = b.at(loc.name().map_or(all, |name| all.named(&name)));
         let op = b.create_with(&Launch { kernel, inputs, sizes: s.sizes, outs, flops_per_element: Some(flops) }, &types, &mut [])?;
         self.host.extend(s.results.iter().copied().zip(op.results()));
         Ok(())
@@ -240,7 +241,7 @@ impl Outline<'_> {
         // The value as a leaf, and the launch's result in its place for this return only.
         let source = self.value(v)?;
         self.host.insert(v, source);
-        self.launch(kernels, "copy", attrs, vec![v], 0, &|_| false)?;
+        self.launch(kernels, "copy", attrs, vec![v], &[v.loc()], 0, &|_| false)?;
         let copied = self.host[&v];
         self.host = before;
         self.host.insert(v, source);
