@@ -41,6 +41,7 @@ sed 's/tensor<?x8xf32>/tensor<300000x8xf32>/g; s/tensor<8x?xf32>/tensor<8x300000
 try 5 "$kiln" run "$folder/scores_static.mlir" --device cuda --repeat 1
 echo "== a fault, found later and found at once"
 try 0 "$stress" fault "$folder/pointwise.kpkg"
+try 0 "$stress" fault "$folder/pointwise.kpkg" 1
 echo "== a trace of a call"
 try 0 "$kiln" run "$here/layers.mlir" --device cuda --mode reduce-overhead --profile "$folder/trace.json"
 grep -o '"name":"[^"]*"' "$folder/trace.json" | sort | uniq -c | head -20

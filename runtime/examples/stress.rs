@@ -6,16 +6,19 @@
 //!   stress threads F.kpkg           8 threads of 200 calls, each compared with a call made alone
 //!   stress wrong  F.kpkg            what is refused, by name
 //!   stress memory F.kpkg            a call that wants more than the card has, and a small one behind it
-//!   stress fault  F.kpkg            a kernel that leaves its memory, and a call behind it
+//!   stress fault  F.kpkg [1]        a kernel that leaves its memory, and calls behind it; 1: each launch is waited for
 //!
 //! Exit code 1: something is not as it should be; 5: there is no GPU here.
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, result, sys};
 use kiln_runtime::{
     CallError, Package, View, ViewMut,
     cuda::{CudaError, Device, Loaded, Mode, Settings, Stream},
+    view::byte_size,
 };
 use std::{path::Path, process::ExitCode, sync::Arc, time::Instant};
 
+/// Sizes of tensors.
+type Shapes = Vec<Vec<usize>>;
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
@@ -41,7 +44,7 @@ fn main() -> ExitCode {
             "threads" => bench.threads(),
             "wrong" => bench.wrong(),
             "memory" => bench.memory(),
-            "fault" => bench.fault(),
+            "fault" => bench.fault(number == Some(1)),
             other => Err(format!("there is no '{other}'").into()),
         }
     })();
@@ -60,23 +63,39 @@ struct Bench {
     device: Arc<Device>,
 }
 
-/// f32 tensors on the card.
+/// A tensor on the card.
+struct Tensor {
+    memory: CudaSlice<u8>,
+    at: u64,
+    dtype: String,
+    shape: Vec<usize>,
+}
+
+/// Arguments and results on the card.
 struct Tensors {
-    inputs: Vec<(CudaSlice<f32>, Vec<usize>)>,
-    outputs: Vec<(CudaSlice<f32>, Vec<usize>)>,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
 }
 
 impl Tensors {
     /// A call on a stream.
-    fn launch(&mut self, loaded: &Loaded, stream: &Arc<CudaStream>) -> Result<(), CallError> {
+    fn launch(&self, loaded: &Loaded, stream: &Arc<CudaStream>) -> Result<(), CallError> {
         // SAFETY: memory of card 0 that lives until the stream has been waited for, and that only this stream uses.
         unsafe {
-            let read: Vec<View> = self.inputs.iter().map(|(m, s)| View::on_cuda(0, "f32", s, None, m.device_ptr(stream).0)).collect();
-            let outputs = self.outputs.iter_mut();
-            let mut written: Vec<ViewMut> = outputs.map(|(m, s)| ViewMut::on_cuda(0, "f32", s, None, m.device_ptr_mut(stream).0)).collect();
-            loaded.launch(&read, &mut written, Stream::from_raw(stream.cu_stream().cast()))
+            let read: Vec<View> = self.inputs.iter().map(|t| View::on_cuda(0, &t.dtype, &t.shape, None, t.at)).collect();
+            let mut written: Vec<ViewMut> = self.outputs.iter().map(|t| ViewMut::on_cuda(0, &t.dtype, &t.shape, None, t.at)).collect();
+            loaded.launch(&read, &mut written, raw(stream))
         }
     }
+    fn results(&self, stream: &Arc<CudaStream>) -> Outcome<Vec<Vec<u8>>> {
+        Ok(self.outputs.iter().map(|t| stream.clone_dtoh(&t.memory)).collect::<Result<_, _>>()?)
+    }
+}
+
+/// A stream of cudarc's; it lives as long as what it is used for here.
+fn raw(stream: &Arc<CudaStream>) -> Stream {
+    // SAFETY: every caller keeps the stream until it has been waited for.
+    unsafe { Stream::from_raw(stream.cu_stream().cast()) }
 }
 
 /// The same numbers every time, in [-1, 1).
@@ -87,6 +106,31 @@ fn numbers(seed: u64, count: usize) -> Vec<f32> {
         (x >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     };
     (0..count).map(|_| next()).collect()
+}
+
+/// The same as elements of a type, f32 or a shorter float.
+fn elements(dtype: &str, seed: u64, count: usize) -> Outcome<Vec<u8>> {
+    let all = numbers(seed, count);
+    Ok(match dtype {
+        "f32" => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        "bf16" => all.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect(),
+        "f16" => all.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect(),
+        other => return Err(format!("there are no numbers of {other} here").into()),
+    })
+}
+
+/// Tensors of the host.
+struct HostTensors {
+    inputs: Vec<(String, Vec<usize>, Vec<u8>)>,
+    outputs: Vec<(String, Vec<usize>, Vec<u8>)>,
+}
+
+impl HostTensors {
+    fn views(&mut self) -> Outcome<(Vec<View<'_>>, Vec<ViewMut<'_>>)> {
+        let read = self.inputs.iter().map(|(t, s, b)| View::new(t, s, b)).collect::<Result<_, _>>()?;
+        let written = self.outputs.iter_mut().map(|(t, s, b)| ViewMut::new(t, s, b)).collect::<Result<_, _>>()?;
+        Ok((read, written))
+    }
 }
 
 fn expect(what: &str, is: bool) -> Outcome<()> {
@@ -106,40 +150,53 @@ impl Bench {
         Ok(Loaded::open(self.device.clone(), &self.package, None, 4, Settings { mode, ..Settings::default() })?)
     }
     /// The sizes of arguments and results where the open size is `rows`.
-    fn shapes(&self, rows: usize) -> Outcome<(Vec<Vec<usize>>, Vec<Vec<usize>>)> {
+    fn shapes(&self, rows: usize) -> Outcome<(Shapes, Shapes)> {
         let p = &self.package.program;
         let symbols = vec![i64::try_from(rows)?; p.symbols.len()];
         let exprs = p.expr_values(&symbols)?;
-        let shapes = |all: &[kiln_runtime::program::Tensor]| -> Outcome<Vec<Vec<usize>>> {
+        let shapes = |all: &[kiln_runtime::program::Tensor]| -> Outcome<Shapes> {
             let shape =
                 |t: &kiln_runtime::program::Tensor| t.dims.iter().map(|d| Ok(usize::try_from(d.value(&symbols, &exprs)?)?)).collect();
             all.iter().map(shape).collect()
         };
         Ok((shapes(&p.inputs)?, shapes(&p.outputs)?))
     }
+    /// Tensors of the host: numbers, and zeros for results.
+    fn host(&self, rows: usize, seed: u64) -> Outcome<HostTensors> {
+        let (p, (read, written)) = (&self.package.program, self.shapes(rows)?);
+        let mut host = HostTensors { inputs: vec![], outputs: vec![] };
+        for (i, (shape, t)) in read.into_iter().zip(&p.inputs).enumerate() {
+            let bytes = elements(&t.dtype, seed + i as u64, shape.iter().product())?;
+            host.inputs.push((t.dtype.clone(), shape, bytes));
+        }
+        for (shape, t) in written.into_iter().zip(&p.outputs) {
+            let bytes = shape.iter().product::<usize>() * byte_size(&t.dtype).ok_or("no element type")?;
+            host.outputs.push((t.dtype.clone(), shape, vec![0; bytes]));
+        }
+        Ok(host)
+    }
+    /// The same on the card.
     fn tensors(&self, rows: usize, seed: u64, stream: &Arc<CudaStream>) -> Outcome<Tensors> {
-        let (read, written) = self.shapes(rows)?;
-        let mut t = Tensors { inputs: vec![], outputs: vec![] };
-        for (i, shape) in read.into_iter().enumerate() {
-            let count = shape.iter().product::<usize>();
-            t.inputs.push((stream.clone_htod(&numbers(seed + i as u64, count))?, shape));
-        }
-        for shape in written {
-            t.outputs.push((stream.alloc_zeros(shape.iter().product::<usize>())?, shape));
-        }
-        Ok(t)
+        let host = self.host(rows, seed)?;
+        let copied = |(dtype, shape, bytes): (String, Vec<usize>, Vec<u8>)| -> Outcome<Tensor> {
+            let mut memory = stream.clone_htod(&bytes)?;
+            let at = memory.device_ptr_mut(stream).0;
+            Ok(Tensor { memory, at, dtype, shape })
+        };
+        let inputs = host.inputs.into_iter().map(copied).collect::<Outcome<_>>()?;
+        Ok(Tensors { inputs, outputs: host.outputs.into_iter().map(copied).collect::<Outcome<_>>()? })
     }
 
     fn times(&self, rows: usize) -> Outcome<()> {
         let stream = self.context.new_stream()?;
         for (name, mode) in Mode::ALL {
             let loaded = self.open(mode)?;
-            let mut tensors = [self.tensors(rows, 1, &stream)?, self.tensors(rows, 2, &stream)?];
+            let tensors = [self.tensors(rows, 1, &stream)?, self.tensors(rows, 2, &stream)?];
             tensors[0].launch(&loaded, &stream)?;
             stream.synchronize()?;
             // Few enough that the stream never is full, so that nothing waits for the card.
             const BATCH: usize = 50;
-            let mut one = |turns: usize| -> Outcome<(f64, f64)> {
+            let one = |turns: usize| -> Outcome<(f64, f64)> {
                 let (mut host, mut all) = (vec![], vec![]);
                 for _ in 0..40 {
                     let start = Instant::now();
@@ -157,11 +214,8 @@ impl Bench {
                 Ok((median(&mut host), median(&mut all)))
             };
             let ((same, same_all), (other, other_all)) = (one(1)?, one(2)?);
-            let (read, written) = self.shapes(rows)?;
-            let bytes: Vec<Vec<f32>> = read.iter().map(|s| numbers(1, s.iter().product())).collect();
-            let views = read.iter().zip(&bytes).map(|(s, b)| View::of(s, b)).collect::<Result<Vec<_>, _>>()?;
-            let mut space: Vec<Vec<f32>> = written.iter().map(|s| vec![0.0; s.iter().product()]).collect();
-            let mut results = written.iter().zip(&mut space).map(|(s, b)| ViewMut::of(s, b)).collect::<Result<Vec<_>, _>>()?;
+            let mut host = self.host(rows, 2)?;
+            let (views, mut results) = host.views()?;
             let mut rounds: Vec<f64> = loaded.measure(&views, &mut results, 200)?.iter().map(|d| d.as_secs_f64() * 1e6).collect();
             rounds.sort_by(f64::total_cmp);
             let apart: f64 = loaded.profile(&views, &mut results)?.times().iter().map(|d| d.as_secs_f64() * 1e6).sum();
@@ -172,6 +226,10 @@ impl Bench {
                 whole.push(start.elapsed().as_secs_f64() * 1e6);
             }
             whole.sort_by(f64::total_cmp);
+            drop(results);
+            // The last launches changed pointers every time.
+            let agree = tensors[1].results(&stream)?.iter().zip(&host.outputs).all(|(a, (_, _, b))| a == b);
+            expect("results in the card's memory are those of a call with the host's", agree)?;
             println!(
                 "{name:<16} {:>3} launches: host {same:6.2} us a call, {other:6.2} us with other pointers every time; host and GPU {same_all:6.2} and {other_all:6.2} us; \
                  GPU {:6.2} us a round, {apart:6.2} us launch by launch; a call with host tensors {:6.1} us",
@@ -239,7 +297,6 @@ impl Bench {
                     _ => ViewMut::of(&shape, place)?,
                 };
                 calls.push(rate(&mut || Ok(loaded.call(&[view], std::slice::from_mut(&mut written))?))?);
-                drop(written);
                 if !from_pinned {
                     out = target;
                 }
@@ -260,8 +317,8 @@ impl Bench {
         for (name, mode) in Mode::ALL {
             let loaded = self.open(mode)?;
             // More sizes than are remembered, so that plans and graphs come and go.
-            let mut all: Vec<Tensors> = (0..20).map(|i| self.tensors(8 + 8 * i, i as u64, &stream)).collect::<Outcome<_>>()?;
-            let mut round = |from: usize, to: usize| -> Outcome<()> {
+            let all: Vec<Tensors> = (0..20).map(|i| self.tensors(8 + 8 * i, i as u64, &stream)).collect::<Outcome<_>>()?;
+            let round = |from: usize, to: usize| -> Outcome<()> {
                 for i in from..to {
                     all[i % 20].launch(&loaded, &stream)?;
                     if i % 100 == 99 {
@@ -287,55 +344,58 @@ impl Bench {
 
     fn threads(&self) -> Outcome<()> {
         for (name, mode) in Mode::ALL {
-            let loaded = self.open(mode)?;
-            let free = self.device.memory()?.0;
-            let (loaded, start) = (&loaded, Instant::now());
-            let wrong: usize = std::thread::scope(|scope| {
-                let all: Vec<_> = (0..8usize).map(|t| scope.spawn(move || self.thread(t, loaded).map_err(|e| e.to_string()))).collect();
-                all.into_iter().map(|t| t.join().unwrap_or(Err("panicked".into()))).sum::<Result<usize, String>>()
-            })?;
-            let time = start.elapsed().as_secs_f64();
-            let again = self.device.memory()?.0;
-            println!(
-                "{name:<16} 8 threads of 200 calls in {time:.2} s; the card's memory grew by {} bytes in all",
-                free.saturating_sub(again)
-            );
-            expect(&format!("{wrong} of 1600 calls differ from those made alone"), wrong == 0)?;
+            let loaded = &self.open(mode)?;
+            // What each thread is to find, made by calls one after the other.
+            let mut alone = vec![];
+            for t in 0..8usize {
+                let stream = self.context.new_stream()?;
+                let tensors = self.tensors(40 + 8 * t, 100 * t as u64, &stream)?;
+                tensors.launch(loaded, &stream)?;
+                let want = tensors.results(&stream)?;
+                stream.synchronize()?;
+                alone.push((stream, tensors, want));
+            }
+            // The first round makes what later ones use again.
+            for round in 0..2 {
+                let (free, start) = (self.device.memory()?.0, Instant::now());
+                let wrong: usize = std::thread::scope(|scope| {
+                    let work = |(t, one)| scope.spawn(move || self.thread(t, loaded, one).map_err(|e| e.to_string()));
+                    let all: Vec<_> = alone.iter_mut().enumerate().map(work).collect();
+                    all.into_iter().map(|t| t.join().unwrap_or(Err("panicked".into()))).sum::<Result<usize, String>>()
+                })?;
+                let grown = free.saturating_sub(self.device.memory()?.0);
+                println!(
+                    "{name:<16} 8 threads of 200 calls in {:.2} s; the card's memory grew by {grown} bytes",
+                    start.elapsed().as_secs_f64()
+                );
+                expect(&format!("{wrong} of 1600 calls differ from those made alone"), wrong == 0)?;
+                expect("no growth", grown == 0 || round == 0)?;
+            }
         }
         Ok(())
     }
 
-    /// A thread's calls: on a stream of its own with device memory, and every fourth with the host's.
-    fn thread(&self, t: usize, loaded: &Loaded) -> Outcome<usize> {
+    /// A thread's calls: on a stream of its own with device memory, and every fourth with the host's. How many differ.
+    fn thread(&self, t: usize, loaded: &Loaded, (stream, tensors, want): &mut (Arc<CudaStream>, Tensors, Vec<Vec<u8>>)) -> Outcome<usize> {
         self.context.bind_to_thread()?;
-        let stream = self.context.new_stream()?;
-        let mut tensors = self.tensors(40 + 8 * t, 100 * t as u64, &stream)?;
-        let alone = self.open(Mode::Default)?;
-        tensors.launch(&alone, &stream)?;
-        let want: Vec<Vec<f32>> = tensors.outputs.iter().map(|(m, _)| stream.clone_dtoh(m)).collect::<Result<_, _>>()?;
-        stream.synchronize()?;
+        let mut host = self.host(40 + 8 * t, 100 * t as u64)?;
         let mut wrong = 0;
         for i in 0..200 {
-            let got: Vec<Vec<f32>> = if i % 4 == 3 {
-                let (read, written) = self.shapes(40 + 8 * t)?;
-                let bytes: Vec<Vec<f32>> =
-                    read.iter().enumerate().map(|(i, s)| numbers(100 * t as u64 + i as u64, s.iter().product())).collect();
-                let views = read.iter().zip(&bytes).map(|(s, b)| View::of(s, b)).collect::<Result<Vec<_>, _>>()?;
-                let mut space: Vec<Vec<f32>> = written.iter().map(|s| vec![0.0; s.iter().product()]).collect();
-                let mut results = written.iter().zip(&mut space).map(|(s, b)| ViewMut::of(s, b)).collect::<Result<Vec<_>, _>>()?;
+            let got = if i % 4 == 3 {
+                host.outputs.iter_mut().for_each(|(_, _, bytes)| bytes.fill(0));
+                let (views, mut results) = host.views()?;
                 loaded.call(&views, &mut results)?;
                 drop(results);
-                space
+                host.outputs.iter().map(|(_, _, bytes)| bytes.clone()).collect()
             } else {
-                for (m, _) in &mut tensors.outputs {
-                    stream.memset_zeros(m)?;
+                for t in &mut tensors.outputs {
+                    stream.memset_zeros(&mut t.memory)?;
                 }
-                tensors.launch(loaded, &stream)?;
-                tensors.outputs.iter().map(|(m, _)| stream.clone_dtoh(m)).collect::<Result<_, _>>()?
+                tensors.launch(loaded, stream)?;
+                tensors.results(stream)?
             };
             stream.synchronize()?;
-            let same = got.iter().flatten().zip(want.iter().flatten()).all(|(a, b)| a.to_bits() == b.to_bits());
-            wrong += usize::from(!same);
+            wrong += usize::from(got != *want);
         }
         Ok(wrong)
     }
@@ -388,13 +448,7 @@ impl Bench {
         let capture = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(capture)?;
         // SAFETY: refused.
-        let refused = unsafe {
-            loaded.launch(
-                &[View::of(&shape, &host[..16])?],
-                &mut [ViewMut::of(&shape, &mut out)?],
-                Stream::from_raw(stream.cu_stream().cast()),
-            )
-        };
+        let refused = unsafe { loaded.launch(&[View::of(&shape, &host[..16])?], &mut [ViewMut::of(&shape, &mut out)?], raw(&stream)) };
         let text = refused.err().map_or("accepted".into(), |e| e.to_string());
         println!("  {text}");
         drop(stream.end_capture(sys::CUgraphInstantiate_flags(0)));
@@ -407,38 +461,45 @@ impl Bench {
         let stream = self.context.new_stream()?;
         let mut small = self.tensors(64, 1, &stream)?;
         small.launch(&loaded, &stream)?;
-        let want = stream.clone_dtoh(&small.outputs[0].0)?;
-        let mut large = self.tensors(300_000, 1, &stream)?;
+        let want = small.results(&stream)?;
+        let large = self.tensors(300_000, 1, &stream)?;
         let text = large.launch(&loaded, &stream).err().map_or("accepted".into(), |e| e.to_string());
         println!("  {text}");
         expect("more than the card has", text.contains("no memory on the GPU") && text.contains("bytes between kernels"))?;
-        stream.memset_zeros(&mut small.outputs[0].0)?;
+        stream.memset_zeros(&mut small.outputs[0].memory)?;
         small.launch(&loaded, &stream)?;
-        expect("a small call behind it", stream.clone_dtoh(&small.outputs[0].0)? == want)
+        expect("a small call behind it", small.results(&stream)? == want)
     }
 
-    fn fault(&self) -> Outcome<()> {
-        let loaded = self.open(Mode::Default)?;
+    fn fault(&self, blocking: bool) -> Outcome<()> {
+        let settings = Settings { blocking, ..Settings::default() };
+        let loaded = Loaded::open(self.device.clone(), &self.package, None, 4, settings)?;
         let stream = self.context.new_stream()?;
         let mut space = stream.alloc_zeros::<f32>(64)?;
         let at = space.device_ptr_mut(&stream).0;
         stream.synchronize()?;
         let far = [1usize << 33];
         // SAFETY: none, this is the fault.
-        unsafe {
+        let first = unsafe {
             let mut written = [ViewMut::on_cuda(0, "f32", &far, None, at)];
-            loaded.launch(&[View::on_cuda(0, "f32", &far, None, at)], &mut written, Stream::from_raw(stream.cu_stream().cast()))?;
+            loaded.launch(&[View::on_cuda(0, "f32", &far, None, at)], &mut written, raw(&stream))
+        };
+        let said = |e: CallError| -> Outcome<bool> {
+            println!("  {e}");
+            let named = e.to_string().contains(&loaded.program().kernels[0].name) && e.to_string().contains("blocks of");
+            Ok(matches!(e, CallError::Cuda(CudaError::Fault { .. })) && named)
+        };
+        match first {
+            Err(e) => expect("the launch itself", blocking && e.to_string().contains("it is of") && said(e)?)?,
+            Ok(()) => expect("it is noticed later", !blocking)?,
         }
         let _ = stream.synchronize();
         let (shape, host, mut out) = ([16usize], [1f32; 16], [0f32; 16]);
-        let mut again = || loaded.call(&[View::of(&shape, &host)?], &mut [ViewMut::of(&shape, &mut out)?]);
         for turn in ["the call behind it", "the one after"] {
-            let e = again().err().ok_or("a call after a fault was accepted")?;
-            println!("  {e}");
-            let named = e.to_string().contains(&loaded.program().kernels[0].name) && e.to_string().contains("blocks of");
-            expect(turn, matches!(e, CallError::Cuda(CudaError::Fault { .. })) && named)?;
+            let e = loaded.call(&[View::of(&shape, &host)?], &mut [ViewMut::of(&shape, &mut out)?]);
+            expect(turn, said(e.err().ok_or("a call after a fault was accepted")?)?)?;
         }
-        // The card has given up this process, so nothing is freed in order.
+        // The driver has given up this process; cudarc's memory cannot be freed in order.
         std::process::exit(0)
     }
 }

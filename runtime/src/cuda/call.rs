@@ -7,7 +7,7 @@ use super::{
     nvtx,
     plan::{Plan, Ready},
     state::State,
-    stream::{Event, Stream},
+    stream::{Event, Lane, Stream},
     words,
 };
 use crate::{Buffer, Bytes, CallError, Place, View, ViewMut, profile::Profile};
@@ -61,8 +61,15 @@ impl Loaded {
         let _current = self.device.enter()?;
         arguments::check(&self.program, inputs, outputs, Place::Cuda(self.device.card().index))?;
         let _range = self.names.last().and_then(|n| nvtx::range(n));
-        let mut state = self.states.take(stream)?;
-        let outcome = match state.begin(stream) {
+        if let Some(stream) = stream
+            && stream.captures(&self.device)?
+        {
+            // Before anything else, since most of what a call asks the driver ends a capture.
+            return Err(CudaError::Stream { reason: "is being captured: replays of a graph would share the program's memory" }.into());
+        }
+        let lane = stream.map(|s| Lane::of(&self.device, s)).transpose()?;
+        let mut state = self.states.take(lane)?;
+        let outcome = match state.begin(lane) {
             Ok(on) => {
                 let outcome = self.give(&mut state, inputs, outputs, on, stream.is_none(), watch);
                 // Also after an error: copies and launches may be under way.

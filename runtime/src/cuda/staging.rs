@@ -4,8 +4,12 @@ use super::{
     CudaError, Device,
     stream::{Event, Stream},
 };
+use crate::Pool;
 use cudarc::driver::{result, sys};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// Bytes of a piece.
 const PIECE: usize = 4 << 20;
@@ -13,6 +17,8 @@ const PIECE: usize = 4 << 20;
 const PIECES: usize = 4;
 /// Tensors start at multiples of this in a piece.
 const STEP: usize = 256;
+/// From here on several threads copy between the caller's memory and a piece, since one reaches a part of the memory's rate only.
+const SHARED: usize = 1 << 20;
 /// Below this, asking whether the caller's memory is pinned costs more than it saves.
 const WORTH_ASKING: usize = 64 << 10;
 
@@ -109,7 +115,7 @@ impl Staging {
             let room = self.room(bytes.len() - done, stream, &mut |_| ())?;
             // SAFETY: the room is this call's alone.
             let staged = unsafe { std::slice::from_raw_parts_mut(room.at, room.len) };
-            staged.copy_from_slice(&bytes[done..done + room.len]);
+            copy_bytes(staged, &bytes[done..done + room.len]);
             copy(to + done as u64, staged)?;
             done += room.len;
         }
@@ -163,8 +169,23 @@ type Open<'a> = VecDeque<(usize, *const u8, &'a mut [u8])>;
 fn settle(open: &mut Open, piece: usize) {
     while let Some((_, from, to)) = open.pop_front_if(|o| o.0 == piece) {
         // SAFETY: as many bytes as were copied there, which nothing writes to before the piece is opened again.
-        to.copy_from_slice(unsafe { std::slice::from_raw_parts(from, to.len()) });
+        copy_bytes(to, unsafe { std::slice::from_raw_parts(from, to.len()) });
     }
+}
+
+/// As many bytes.
+fn copy_bytes(to: &mut [u8], from: &[u8]) {
+    if to.len() < SHARED {
+        return to.copy_from_slice(from);
+    }
+    let all: Vec<Mutex<(&mut [u8], &[u8])>> = to.chunks_mut(SHARED / 4).zip(from.chunks(SHARED / 4)).map(Mutex::new).collect();
+    Pool::run(|id, size| {
+        for part in all.iter().skip(id).step_by(size) {
+            let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let (to, from) = &mut *part;
+            to.copy_from_slice(from);
+        }
+    });
 }
 
 /// Whether the driver can copy from and to this memory by itself.
@@ -173,4 +194,19 @@ fn pinned(at: *const u8) -> bool {
     let mut kind = 0u32;
     // SAFETY: writes one number; memory that the driver does not know is an error.
     unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), TYPE, at as u64) }.result().is_ok() && kind == HOST as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_threads_copy_every_byte() {
+        for len in [0, 1, SHARED - 1, SHARED, 3 * SHARED + 17] {
+            let from: Vec<u8> = (0..len).map(|i| (i * 31 % 251) as u8).collect();
+            let mut to = vec![0; len];
+            copy_bytes(&mut to, &from);
+            assert!(to == from, "{len} bytes");
+        }
+    }
 }

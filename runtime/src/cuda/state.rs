@@ -7,7 +7,7 @@ use super::{
     plan::{Addresses, Plan},
     recent::Recent,
     staging::Staging,
-    stream::{Event, Stream},
+    stream::{Event, Lane, Stream},
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -40,9 +40,9 @@ pub struct State {
     /// Behind the last call.
     done: Event,
     /// The stream of the last call.
-    last: Option<Stream>,
+    last: Option<Lane>,
     /// For calls without a stream of their caller's.
-    own: Stream,
+    own: Lane,
 }
 
 impl State {
@@ -61,29 +61,22 @@ impl State {
             at: Addresses::default(),
             done: Event::new(device)?,
             last: None,
-            own: device.new_stream()?,
+            own: Lane::of(device, device.new_stream()?)?,
         })
     }
     /// The stream for a call: the caller's if there is one, else its own. Whatever the last call did comes before on it.
-    pub fn begin(&mut self, stream: Option<Stream>) -> Result<Stream, CudaError> {
-        if let Some(stream) = stream
-            && stream.captures(&self.device)?
-        {
-            return Err(CudaError::Stream {
-                reason: "is being captured: a program keeps memory that replays would share; see Mode::ReduceOverhead",
-            });
-        }
-        let stream = stream.unwrap_or(self.own);
-        if self.last != Some(stream) {
-            if !self.device.owns(stream)? {
+    pub fn begin(&mut self, lane: Option<Lane>) -> Result<Stream, CudaError> {
+        let lane = lane.unwrap_or(self.own);
+        if self.last != Some(lane) {
+            if !self.device.owns(lane.stream)? {
                 return Err(CudaError::Stream { reason: "is another GPU's or another context's than the program's" });
             }
             if self.last.is_some() {
-                self.done.hold(&self.device, stream)?;
+                self.done.hold(&self.device, lane.stream)?;
             }
-            self.last = Some(stream);
+            self.last = Some(lane);
         }
-        Ok(stream)
+        Ok(lane.stream)
     }
     /// A call has given the stream all that it has.
     pub fn end(&mut self, stream: Stream) -> Result<(), CudaError> {
@@ -97,7 +90,7 @@ impl Drop for State {
         // Nothing may be freed that is in use; after a fault nothing is.
         if let Ok(_current) = self.device.enter() {
             let _ = self.done.wait(&self.device);
-            self.own.destroy();
+            self.own.stream.destroy();
         }
     }
 }
@@ -128,8 +121,8 @@ enum Choice {
 
 /// One that was last used on the same stream needs no waiting; then one whose call is over; then a new one; then one whose call is under way, which the
 /// stream waits for. `over` is asked only where it matters.
-fn choose(free: &[Option<Stream>], stream: Option<Stream>, over: impl Fn(usize) -> bool, made: usize) -> Choice {
-    let same = |s: &Option<Stream>| stream.is_some() && *s == stream;
+fn choose(free: &[Option<Lane>], lane: Option<Lane>, over: impl Fn(usize) -> bool, made: usize) -> Choice {
+    let same = |last: &Option<Lane>| lane.is_some() && *last == lane;
     let found = free.iter().rposition(same).or_else(|| (0..free.len()).rev().find(|i| over(*i)));
     match found {
         Some(i) => Choice::Free(i),
@@ -148,11 +141,11 @@ impl States {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// One for a call on this stream, or on its own.
-    pub fn take(&self, stream: Option<Stream>) -> Result<State, CudaError> {
+    pub fn take(&self, lane: Option<Lane>) -> Result<State, CudaError> {
         let mut all = self.lock();
         loop {
-            let last: Vec<Option<Stream>> = all.free.iter().map(|s| s.last).collect();
-            match choose(&last, stream, |i| all.free[i].done.over(), all.made) {
+            let last: Vec<Option<Lane>> = all.free.iter().map(|s| s.last).collect();
+            match choose(&last, lane, |i| all.free[i].done.over(), all.made) {
                 Choice::Free(i) => return Ok(all.free.remove(i)),
                 Choice::Wait => all = self.given.wait(all).unwrap_or_else(PoisonError::into_inner),
                 Choice::New => {
@@ -189,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_call_takes_the_state_that_needs_the_least_waiting() {
-        let stream = |n: usize| Some(Stream(n as _));
+        let stream = |n: usize| Some(Lane { stream: Stream(n as _), id: n as u64 });
         let never = |_: usize| false;
         assert_eq!(choose(&[], stream(3), never, 0), Choice::New);
         assert_eq!(choose(&[stream(4), stream(3)], stream(3), never, 2), Choice::Free(1));

@@ -41,6 +41,25 @@ impl Stream {
     }
 }
 
+/// A stream with the number that no other stream of the process ever has; a handle may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The handle.
+    pub stream: Stream,
+    /// The number.
+    pub id: u64,
+}
+
+impl Lane {
+    /// Asks the driver for the number.
+    pub fn of(device: &Device, stream: Stream) -> Result<Lane, CudaError> {
+        let mut id = 0;
+        // SAFETY: a live stream; writes the number.
+        unsafe { sys::cuStreamGetId(stream.0, &mut id) }.result().map_err(device.error("asking for a stream's number"))?;
+        Ok(Lane { stream, id })
+    }
+}
+
 /// An event of the driver.
 pub struct Event(pub(super) sys::CUevent);
 // SAFETY: as for streams.
