@@ -8,10 +8,10 @@
 //!   stress memory F.kpkg            a call that wants more than the card has, and a small one behind it
 //!   stress fault  F.kpkg [1]        a kernel that leaves its memory, and calls behind it; 1: each launch is waited for
 //!
-//! Exit code 1: something is not as it should be; 5: there is no GPU here.
+//! With KILN_NVTX set, calls and launches are marked for profilers. Exit code 1: something is not as it should be; 5: there is no GPU here.
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, result, sys};
 use kiln_runtime::{
-    CallError, Package, View, ViewMut,
+    CallError, Package, Pool, View, ViewMut,
     cuda::{CudaError, Device, Loaded, Mode, Settings, Stream},
     view::byte_size,
 };
@@ -147,7 +147,13 @@ fn resident() -> usize {
 
 impl Bench {
     fn open(&self, mode: Mode) -> Outcome<Loaded> {
-        Ok(Loaded::open(self.device.clone(), &self.package, None, 4, Settings { mode, ..Settings::default() })?)
+        Ok(Loaded::open(
+            self.device.clone(),
+            &self.package,
+            None,
+            4,
+            Settings { mode, blocking: false, nvtx: std::env::var_os("KILN_NVTX").is_some() },
+        )?)
     }
     /// The sizes of arguments and results where the open size is `rows`.
     fn shapes(&self, rows: usize) -> Outcome<(Shapes, Shapes)> {
@@ -190,10 +196,13 @@ impl Bench {
     fn times(&self, rows: usize) -> Outcome<()> {
         let stream = self.context.new_stream()?;
         for (name, mode) in Mode::ALL {
-            let loaded = self.open(mode)?;
             let tensors = [self.tensors(rows, 1, &stream)?, self.tensors(rows, 2, &stream)?];
+            stream.synchronize()?;
+            let free = self.device.memory()?.0;
+            let loaded = self.open(mode)?;
             tensors[0].launch(&loaded, &stream)?;
             stream.synchronize()?;
+            let held = free.saturating_sub(self.device.memory()?.0) >> 10;
             // Few enough that the stream never is full, so that nothing waits for the card.
             const BATCH: usize = 50;
             let one = |turns: usize| -> Outcome<(f64, f64)> {
@@ -232,7 +241,7 @@ impl Bench {
             expect("results in the card's memory are those of a call with the host's", agree)?;
             println!(
                 "{name:<16} {:>3} launches: host {same:6.2} us a call, {other:6.2} us with other pointers every time; host and GPU {same_all:6.2} and {other_all:6.2} us; \
-                 GPU {:6.2} us a round, {apart:6.2} us launch by launch; a call with host tensors {:6.1} us",
+                 GPU {:6.2} us a round, {apart:6.2} us launch by launch; a call with host tensors {:6.1} us; the program holds {held} KiB",
                 loaded.program().kernels.len(),
                 rounds[rounds.len() / 2],
                 whole[whole.len() / 2]
@@ -243,6 +252,7 @@ impl Bench {
     }
 
     fn copies(&self) -> Outcome<()> {
+        Pool::configure(std::thread::available_parallelism()?.get().min(8));
         let loaded = self.open(Mode::Default)?;
         let stream = self.context.new_stream()?;
         for count in [1usize << 10, 1 << 18, 1 << 22, 1 << 26] {

@@ -3,7 +3,6 @@ use crate::{
     model::{Data, Executable, Options},
     runtime::{
         Program,
-        cuda::Mode,
         program::{Dim, Kernel, Symbol},
     },
     tolerance::Comparison,
@@ -141,7 +140,7 @@ impl RunReport<'_> {
         let _ = writeln!(t, "first result after {}; memory between kernels {}", ms(self.first), scaled(self.exe.arena_bytes() as i64, "B"));
         let (least, most) = (self.times[0], self.times[self.times.len() - 1]);
         let place = match self.exe.card() {
-            Some(card) if self.options.mode == Mode::ReduceOverhead => format!("kernels alone, as a CUDA graph, on {}", card.name),
+            Some(card) if self.exe.cuda().is_some_and(|l| l.used_graphs()) => format!("kernels alone, as a CUDA graph, on {}", card.name),
             Some(card) => format!("kernels alone, on {}", card.name),
             None => format!("{} threads", self.options.threads),
         };

@@ -53,6 +53,8 @@ impl Engine {
 
     fn on_gpu(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
         let linking = Instant::now();
+        // Copies of large tensors of the host are shared out.
+        Pool::configure(options.threads);
         let index = if let Place::Cuda(index) = options.device { index } else { 0 };
         let device = Arc::new(cuda::Device::cuda(index)?);
         let store = match &options.cache {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Buffer, Bytes, CallError, Place, View, ViewMut, profile::Profile};
 use cudarc::driver::{result, sys};
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// What is timed by the card's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +233,10 @@ impl Loaded {
             return Ok(());
         }
         match Graph::new(&self.device, &plan.launches, &plan.about) {
-            Ok(graph) => plan.graph = Some(graph),
+            Ok(graph) => {
+                plan.graph = Some(graph);
+                self.graphs.store(true, Ordering::Relaxed);
+            }
             Err(e @ CudaError::Fault { .. }) => return Err(e),
             Err(e) => {
                 plan.no_graph = true;

@@ -10,7 +10,10 @@ use cudarc::driver::{result, sys};
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::CString,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// A program on a card, ready to be called from any thread, by several at once.
@@ -27,6 +30,8 @@ pub struct Loaded {
     /// Addresses of the globals.
     pub(super) addresses: Vec<u64>,
     pub(super) states: States,
+    /// Whether any call was launched as a graph.
+    pub(super) graphs: AtomicBool,
     remarks: Mutex<Vec<String>>,
 }
 // SAFETY: handles of the driver are tied to no thread; what calls change is behind mutexes.
@@ -64,6 +69,7 @@ impl Loaded {
             globals: vec![],
             addresses: vec![],
             states: States::new(&device, program.inputs.len(), program.outputs.len()),
+            graphs: AtomicBool::new(false),
             remarks: Mutex::default(),
             device: device.clone(),
             program: Arc::new(program),
@@ -145,6 +151,10 @@ impl Loaded {
     /// Bytes of memory between kernels, of all calls that have been under way at once.
     pub fn arena_bytes(&self) -> usize {
         self.states.arena_bytes()
+    }
+    /// Whether any call was launched as a CUDA graph.
+    pub fn used_graphs(&self) -> bool {
+        self.graphs.load(Ordering::Relaxed)
     }
     /// What hinders [`Mode::ReduceOverhead`], each thing once.
     pub fn remarks(&self) -> Vec<String> {
