@@ -3,7 +3,7 @@
 #
 #     runtime.sh KILN STRESS [FOLDER]
 #
-# KILN is the binary, STRESS runtime/examples/stress.rs as a binary (`cargo build --release -p kiln-runtime --example stress`); packages are made in FOLDER,
+# KILN is the binary, STRESS runtime/examples/stress/ as a binary (`cargo build --release -p kiln-runtime --example stress`); packages are made in FOLDER,
 # by default a temporary one. Goes on after failures; the exit code is 0 if nothing is wrong.
 set -u
 kiln=$1 stress=$2

@@ -72,9 +72,7 @@ fn expanded_with(text: &str, options: &str, target: &Target) -> Vec<u8> {
     let m = parse(&c, text);
     let pipeline = format!("builtin.module(kiln-expand-math{{{options}}},{},{KERNEL_TO_LLVM})", KernelAbi::FLAG);
     run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    CodeGen::new(target)
-        .and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES))
-        .unwrap_or_else(|e| panic!("{e}"))
+    CodeGen::new(target).and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES)).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Nothing but the block functions: a call of the C library does not link.
