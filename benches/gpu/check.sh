@@ -4,14 +4,14 @@
 #     check.sh KILN FOLDER…
 #
 # A folder holds MODEL.pt2 with MODEL.safetensors (PyTorch's results), or cases of cases.py. Goes on after failures and prints a table; the exit code
-# is 0 if all agree. LIMIT is the seconds that one run may take.
+# is 0 if all agree. LIMIT is the seconds that one run may take, MODE how kernels are launched (default or reduce-overhead).
 set -u
 kiln=$1
 shift
 log=$(mktemp -d)
 agree=0 differ=0 fail=0 refused=0
 run() { # what, file, inputs
-  timeout "${LIMIT:-120}" "$kiln" run "$2" --device cuda --inputs "$3" --expect "$3" --repeat "${REPEAT:-3}" >"$log/out" 2>&1
+  timeout "${LIMIT:-120}" "$kiln" run "$2" --device cuda --mode "${MODE:-default}" --inputs "$3" --expect "$3" --repeat "${REPEAT:-3}" >"$log/out" 2>&1
   local code=$?
   local median
   median=$(sed -n 's/^median of [0-9]* calls \([0-9.]* ms\).*/\1/p' "$log/out")

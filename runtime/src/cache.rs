@@ -115,6 +115,18 @@ impl Store {
         file.persist(&path).map_err(|e| remark(e.error))?;
         Ok(())
     }
+    /// How many entries there are, and how many bytes they have.
+    pub fn size(&self) -> Result<(usize, u64), Remark> {
+        let mut size = (0, 0);
+        for folder in list(&self.dir)?.into_iter().filter(|p| p.is_dir()) {
+            for path in list(&folder)?.into_iter().filter(|p| p.extension().is_some_and(|e| e == SUFFIX)) {
+                // Another process may be trimming.
+                let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+                size = (size.0 + 1, size.1 + meta.len());
+            }
+        }
+        Ok(size)
+    }
     /// Deletes what was not used for longest until at most `bytes` remain, and what dead writers left. Returns how many bytes went.
     pub fn trim(&self, bytes: u64) -> Result<u64, Remark> {
         let mut entries = vec![];
@@ -285,6 +297,7 @@ mod tests {
             file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).expect("changed");
         }
         assert!(s.get("a").expect("readable").is_some());
+        assert_eq!(s.size(), Ok((4, 4000)));
         assert_eq!(s.trim(1 << 20), Ok(0));
         assert_eq!(s.trim(2000), Ok(2000));
         let left: Vec<_> = ["a", "b", "c", "d"].into_iter().filter(|k| s.path(k).exists()).collect();

@@ -1,10 +1,10 @@
 //! Calling a program: checks, sizes, memory, and one function call.
 use crate::{
-    Buffer, OutOfMemory, View, ViewMut,
+    Buffer, OutOfMemory, Place, View, ViewMut,
     amx::NoTiles,
     profile::Profile,
     program::{Dim, Program, SizeError, Tensor},
-    view::{byte_size, check_bytes, product},
+    view::{byte_size, check_bytes, check_place, product},
 };
 use std::{any::Any, sync::Arc, sync::Mutex};
 
@@ -306,6 +306,7 @@ impl Loaded {
         };
         for (v, t) in inputs.iter().zip(&p.inputs) {
             same_dtype("input", v.dtype(), t)?;
+            check_place("input", &t.name, v.place(), Place::Host)?;
             if v.lies(&t.order) {
                 push(v.data as u64);
             } else {
@@ -319,6 +320,8 @@ impl Loaded {
         for (v, t) in outputs.iter().zip(&p.outputs) {
             same_dtype("output", v.dtype(), t)?;
             p.check("output", t, v.shape, &symbols, &exprs)?;
+            check_place("output", &t.name, v.place(), Place::Host)?;
+            v.check_order(&t.name)?;
             push(v.data as u64);
         }
         self.globals.iter().for_each(|g| push(g.data as u64));

@@ -85,8 +85,8 @@ mod arrays {
 // DLPack's 64-bit sizes and strides are read as this machine's.
 #[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
 mod dlpack {
-    use super::View;
-    use crate::{CallError, call::tensor_error};
+    use super::{View, ViewMut};
+    use crate::{CallError, Place, call::tensor_error};
     use dlpark::ffi::{DLDataTypeCode as Code, DLDeviceType, DLTensor};
 
     /// MLIR's name of a DLPack type.
@@ -108,41 +108,86 @@ mod dlpack {
         })
     }
 
+    /// A tensor's parts, checked as far as they can be.
+    struct Parts<'a> {
+        place: Place,
+        dtype: &'static str,
+        shape: &'a [usize],
+        strides: Option<&'a [isize]>,
+        data: *mut u8,
+    }
+
+    /// # Safety
+    /// As for [`View::of_dlpack`].
+    unsafe fn parts<'a>(what: &'static str, t: &'a DLTensor) -> Result<Parts<'a>, CallError> {
+        let refuse = |reason: String| tensor_error(what, "", reason);
+        let place = match t.device.device_type {
+            DLDeviceType::CPU | DLDeviceType::CUDAHOST => Place::Host,
+            DLDeviceType::CUDA => {
+                let index = t.device.device_id;
+                Place::Cuda(usize::try_from(index).map_err(|_| refuse(format!("lies on GPU {index}, which is none")))?)
+            }
+            other => return Err(refuse(format!("lies on a device of DLPack's type {}", other.0))),
+        };
+        let dtype = dtype(t).ok_or_else(|| {
+            refuse(format!("has DLPack's type code {} with {} bits and {} lanes", t.dtype.code.0, t.dtype.bits, t.dtype.lanes))
+        })?;
+        let rank = usize::try_from(t.ndim).map_err(|_| refuse(format!("has {} dimensions", t.ndim)))?;
+        let data = match t.data.is_null() {
+            true => std::ptr::NonNull::dangling().as_ptr(),
+            // A GPU's address is a number here, so nothing is said about it.
+            false => t.data.cast::<u8>().wrapping_add(t.byte_offset as usize),
+        };
+        if rank == 0 {
+            return Ok(Parts { place, dtype, shape: &[], strides: Some(&[]), data });
+        }
+        if t.shape.is_null() {
+            return Err(refuse("has no shape".into()));
+        }
+        // SAFETY: the caller's promise.
+        let sizes = unsafe { std::slice::from_raw_parts(t.shape.cast_const(), rank) };
+        if let Some(d) = sizes.iter().position(|n| *n < 0) {
+            return Err(refuse(format!("has size {} in dimension {d}", sizes[d])));
+        }
+        // SAFETY: the caller's promise; sizes are not negative, and on 64-bit machines these are the same numbers.
+        let (shape, strides) = unsafe {
+            let strides = (!t.strides.is_null()).then(|| std::slice::from_raw_parts(t.strides.cast::<isize>().cast_const(), rank));
+            (std::slice::from_raw_parts(t.shape.cast::<usize>().cast_const(), rank), strides)
+        };
+        Ok(Parts { place, dtype, shape, strides, data })
+    }
+
     impl<'a> View<'a> {
-        /// A tensor of any strides in the host's memory. Err: a device's memory, a type that kiln does not have, a negative size.
+        /// A tensor of any strides in the memory of the host or of a GPU. Err: another device's memory, a type that kiln does not have, a negative
+        /// size.
         ///
         /// # Safety
-        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for `'a` and are not written to.
+        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for `'a` and are not written to; a GPU's memory
+        /// as [`View::on_cuda`] says.
         pub unsafe fn of_dlpack(t: &'a DLTensor) -> Result<View<'a>, CallError> {
-            let refuse = |reason: String| tensor_error("input", "", reason);
-            if ![DLDeviceType::CPU, DLDeviceType::CUDAHOST].contains(&t.device.device_type) {
-                return Err(refuse(format!("lies on a device of DLPack's type {}", t.device.device_type.0)));
-            }
-            let name = dtype(t).ok_or_else(|| {
-                refuse(format!("has DLPack's type code {} with {} bits and {} lanes", t.dtype.code.0, t.dtype.bits, t.dtype.lanes))
-            })?;
-            let rank = usize::try_from(t.ndim).map_err(|_| refuse(format!("has {} dimensions", t.ndim)))?;
-            if rank == 0 {
-                // SAFETY: the caller's promise.
-                return Ok(unsafe { View::strided(name, &[], &[], t.data.cast::<u8>().add(t.byte_offset as usize)) });
-            }
-            if t.shape.is_null() {
-                return Err(refuse("has no shape".into()));
-            }
-            // SAFETY: the caller's promise; on 64-bit machines these are the same numbers.
-            let (shape, strides) = unsafe {
-                let strides = (!t.strides.is_null()).then(|| std::slice::from_raw_parts(t.strides.cast::<isize>().cast_const(), rank));
-                (std::slice::from_raw_parts(t.shape.cast_const(), rank), strides)
-            };
-            if let Some(d) = shape.iter().position(|n| *n < 0) {
-                return Err(refuse(format!("has size {} in dimension {d}", shape[d])));
-            }
-            // SAFETY: sizes are not negative, and the caller's promise.
+            // SAFETY: the caller's promise.
             unsafe {
-                let shape = std::slice::from_raw_parts(t.shape.cast::<usize>().cast_const(), rank);
-                let data =
-                    if t.data.is_null() { std::ptr::NonNull::dangling().as_ptr() } else { t.data.cast::<u8>().add(t.byte_offset as usize) };
-                Ok(View::at(name, shape, strides, data))
+                let p = parts("input", t)?;
+                Ok(match p.place {
+                    Place::Host => View::at(p.dtype, p.shape, p.strides, p.data),
+                    Place::Cuda(card) => View::on_cuda(card, p.dtype, p.shape, p.strides, p.data as u64),
+                })
+            }
+        }
+    }
+
+    impl<'a> ViewMut<'a> {
+        /// A tensor in row-major order in the memory of the host or of a GPU. Err: as for [`View::of_dlpack`]; strides are checked by the call, which
+        /// can name the result.
+        ///
+        /// # Safety
+        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for `'a` and are used by nothing else; a GPU's memory
+        /// as [`ViewMut::on_cuda`] says.
+        pub unsafe fn of_dlpack(t: &'a mut DLTensor) -> Result<ViewMut<'a>, CallError> {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let p = parts("output", t)?;
+                Ok(ViewMut::at(p.place, p.dtype, p.shape, p.strides, p.data))
             }
         }
     }

@@ -209,7 +209,7 @@ pub enum Role {
 }
 
 /// One kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
     /// What reports call it.
     pub name: String,
@@ -221,6 +221,9 @@ pub struct Kernel {
     pub kind: String,
     /// The ops that it does, in order.
     pub ops: Vec<String>,
+    /// Where the ops of this launch stand in the source, such as `gelu (model.py:12)`, each place once; empty if that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
     /// Why it does not do more.
     pub not_fused: Vec<String>,
     /// The earlier launches whose results it reads.

@@ -1,5 +1,5 @@
 //! Tensors of a caller: where their elements are.
-use crate::{Buffer, CallError, call::tensor_error};
+use crate::{Buffer, CallError, Place, call::tensor_error};
 use std::marker::PhantomData;
 
 /// An argument in memory.
@@ -9,6 +9,7 @@ pub struct View<'a> {
     dtype: &'a str,
     pub(crate) shape: &'a [usize],
     strides: Option<&'a [isize]>,
+    place: Place,
     _bytes: PhantomData<&'a [u8]>,
 }
 
@@ -17,6 +18,8 @@ pub struct ViewMut<'a> {
     pub(crate) data: *mut u8,
     dtype: &'a str,
     pub(crate) shape: &'a [usize],
+    strides: Option<&'a [isize]>,
+    place: Place,
     _bytes: PhantomData<&'a mut [u8]>,
 }
 
@@ -43,7 +46,20 @@ impl<'a> View<'a> {
     /// Contiguous elements in row-major order.
     pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> Result<View<'a>, CallError> {
         check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
-        Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, _bytes: PhantomData })
+        Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, place: Place::Host, _bytes: PhantomData })
+    }
+    /// Where the elements lie.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+    /// Elements in the memory of GPU `card`, with strides in elements, or in row-major order without. A program on that GPU reads them where they lie.
+    ///
+    /// # Safety
+    /// Every element that shape and strides reach from `address` lies in memory of that GPU, which stays allocated, and is not written to, until the
+    /// calls that read it are over on their streams.
+    pub unsafe fn on_cuda(card: usize, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, address: u64) -> View<'a> {
+        // SAFETY: the caller's promise.
+        View { place: Place::Cuda(card), ..unsafe { View::at(dtype, shape, strides, address as *const u8) } }
     }
     /// Elements with strides in elements, of which some may be negative or 0.
     ///
@@ -58,19 +74,15 @@ impl<'a> View<'a> {
     /// # Safety
     /// As for [`View::strided`].
     pub(crate) unsafe fn at(dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, data: *const u8) -> View<'a> {
-        View { data, dtype, shape, strides, _bytes: PhantomData }
+        View { data, dtype, shape, strides, place: Place::Host, _bytes: PhantomData }
     }
     /// Whether the elements lie without gaps and with the dimensions in this order, the outermost first; row-major if it is empty.
     pub(crate) fn lies(&self, order: &[usize]) -> bool {
         let mut want = 1isize;
-        let mut fits = |n: usize, s: isize| {
-            let fits = n == 1 || s == want;
-            want = want.saturating_mul(n as isize);
-            fits
-        };
+        let mut fits = |n: usize, s: isize| fits(&mut want, n, s);
         match self.strides {
             None if order.is_empty() => true,
-            Some(strides) if order.is_empty() => self.shape.iter().zip(strides).rev().all(|(n, s)| fits(*n, *s)),
+            Some(strides) if order.is_empty() => dense(self.shape, strides),
             strides => {
                 let rows;
                 let strides = match strides {
@@ -84,7 +96,7 @@ impl<'a> View<'a> {
             }
         }
     }
-    /// The elements' bytes with the dimensions in this order, in `copy` where they do not lie so.
+    /// The bytes of elements in the host's memory with the dimensions in this order, in `copy` where they do not lie so.
     pub(crate) fn bytes<'b>(&'b self, order: &[usize], copy: &'b mut Buffer) -> Result<&'b [u8], CallError> {
         let width = byte_size(self.dtype).unwrap_or(1);
         if !self.lies(order) {
@@ -120,6 +132,19 @@ impl<'a> View<'a> {
     }
 }
 
+/// Whether a dimension goes on where the inner ones, of so many elements, end.
+fn fits(want: &mut isize, n: usize, stride: isize) -> bool {
+    let fits = n == 1 || stride == *want;
+    *want = want.saturating_mul(n as isize);
+    fits
+}
+
+/// Whether strides are those of row-major order; what has no elements lies in any order.
+fn dense(shape: &[usize], strides: &[isize]) -> bool {
+    let mut want = 1isize;
+    shape.contains(&0) || shape.iter().zip(strides).rev().all(|(n, s)| fits(&mut want, *n, *s))
+}
+
 fn row_major(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1isize; shape.len()];
     for d in (1..shape.len()).rev() {
@@ -136,13 +161,52 @@ impl<'a> ViewMut<'a> {
     /// Contiguous elements in row-major order.
     pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<ViewMut<'a>, CallError> {
         check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("output", "", e))?;
-        Ok(ViewMut { data: bytes.as_mut_ptr(), dtype, shape, _bytes: PhantomData })
+        // SAFETY: as many bytes as the shape says, borrowed for as long as this lives.
+        Ok(unsafe { ViewMut::at(Place::Host, dtype, shape, None, bytes.as_mut_ptr()) })
     }
-    /// The bytes to write.
+    /// Memory of GPU `card`, with strides in elements, or in row-major order without. A program on that GPU writes its result there; other strides than
+    /// those of row-major order are an error of the call.
+    ///
+    /// # Safety
+    /// Every element lies in memory of that GPU, which stays allocated, and is used by nothing else, until the calls that write it are over on their
+    /// streams.
+    pub unsafe fn on_cuda(card: usize, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, address: u64) -> ViewMut<'a> {
+        // SAFETY: the caller's promise.
+        unsafe { ViewMut::at(Place::Cuda(card), dtype, shape, strides, address as *mut u8) }
+    }
+    /// Elements anywhere.
+    ///
+    /// # Safety
+    /// Those of row-major order lie in memory of this place that lives for `'a`.
+    pub(crate) unsafe fn at(place: Place, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, data: *mut u8) -> ViewMut<'a> {
+        ViewMut { data, dtype, shape, strides, place, _bytes: PhantomData }
+    }
+    /// Where the elements lie.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+    /// Err: the elements do not lie in row-major order.
+    pub(crate) fn check_order(&self, name: &str) -> Result<(), CallError> {
+        match self.strides {
+            Some(strides) if !dense(self.shape, strides) => {
+                Err(tensor_error("output", name, format!("has strides {strides:?}; results are written in row-major order")))
+            }
+            _ => Ok(()),
+        }
+    }
+    /// The bytes to write, of elements in row-major order in the host's memory.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let count = byte_size(self.dtype).and_then(|width| product(self.shape, width)).unwrap_or(0);
         // SAFETY: made from that many bytes, borrowed mutably for as long as this lives.
         if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data, count) } }
+    }
+}
+
+/// Whether a tensor lies where the program can reach it.
+pub(crate) fn check_place(what: &'static str, name: &str, place: Place, runs: Place) -> Result<(), CallError> {
+    match place == Place::Host || place == runs {
+        true => Ok(()),
+        false => Err(tensor_error(what, name, format!("lies in the memory of {place}, the program runs on {runs}"))),
     }
 }
 

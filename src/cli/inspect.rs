@@ -74,7 +74,12 @@ impl Doctor {
                     let (major, minor) = c.capability;
                     let chip =
                         Chip::of_capability(major, minor).map_or("older than kiln compiles for".into(), |c| format!("cuda:{}", c.name()));
-                    println!("cuda:{}: {}, compute capability {major}.{minor} ({chip}), {} MiB", c.index, c.name, c.memory >> 20);
+                    let free = match cuda::Device::cuda(c.index).and_then(|d| d.memory()) {
+                        Ok((free, _)) => format!("{} MiB free", free >> 20),
+                        Err(e) => format!("cannot be used: {e}"),
+                    };
+                    let all = c.memory >> 20;
+                    println!("cuda:{}: {}, compute capability {major}.{minor} ({chip}), {all} MiB of memory, {free}", c.index, c.name);
                 }
             }
             (Err(e), _) | (_, Err(e)) => println!("NVIDIA GPUs: {e}"),
@@ -82,7 +87,10 @@ impl Doctor {
         match &options.cache {
             CachePolicy::Off => println!("cache: off"),
             CachePolicy::Dir(dir) => match Store::open(dir) {
-                Ok(_) => println!("cache: {}", dir.display()),
+                Ok(store) => match store.size() {
+                    Ok((entries, bytes)) => println!("cache: {}, {entries} entries, {} KiB", dir.display(), bytes >> 10),
+                    Err(remark) => println!("cache: {} cannot be read: {remark}", dir.display()),
+                },
                 Err(remark) => println!("cache: {} cannot be used: {remark}", dir.display()),
             },
         }

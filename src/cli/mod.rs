@@ -5,12 +5,14 @@ mod data;
 mod explain;
 mod inspect;
 mod ops;
+mod profile;
 mod report;
 mod run;
 
 use crate::{
     Error, Exit,
     model::{CachePolicy, Options, Place},
+    runtime::cuda::Mode,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -66,6 +68,23 @@ struct Common {
     /// Neither reads nor writes the cache of compiled code
     #[arg(long)]
     no_cache: bool,
+}
+
+/// Options that call.
+#[derive(clap::Args, Clone)]
+struct Calling {
+    /// How kernels are launched on a GPU: one after the other, or as a CUDA graph
+    #[arg(long, default_value = Mode::ALL[0].0, value_name = "MODE", value_parser = Mode::ALL.map(|(name, _)| name))]
+    mode: String,
+}
+
+impl Calling {
+    /// What the environment and the command line say.
+    fn options(&self, common: &Common) -> Result<Options, Stop> {
+        let mut options = common.options()?;
+        options.mode = Mode::ALL.into_iter().find(|(name, _)| *name == self.mode).map_or(Mode::Default, |(_, mode)| mode);
+        Ok(options)
+    }
 }
 
 /// Why a command ends early.

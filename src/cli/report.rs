@@ -1,7 +1,10 @@
 //! What `kiln run` says: one screen.
 use crate::{
     model::{Data, Executable, Options},
-    runtime::program::{Dim, Kernel},
+    runtime::{
+        Program,
+        program::{Dim, Kernel, Symbol},
+    },
     tolerance::Comparison,
 };
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
@@ -42,6 +45,26 @@ fn scaled(n: i64, unit: &str) -> String {
     }
 }
 
+/// The sizes of a call, for numbers that depend on them.
+pub struct Numbers {
+    symbols: Vec<i64>,
+    exprs: Vec<i64>,
+}
+
+impl Numbers {
+    /// Of a call with these inputs.
+    pub fn of(p: &Program, inputs: &[Data]) -> Numbers {
+        let value = |s: &Symbol| inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64);
+        let symbols: Vec<i64> = p.symbols.iter().map(value).collect();
+        let exprs = p.expr_values(&symbols).unwrap_or_default();
+        Numbers { symbols, exprs }
+    }
+    /// 0 for what has no value.
+    pub fn of_dim(&self, d: Option<Dim>) -> i64 {
+        d.and_then(|d| d.value(&self.symbols, &self.exprs).ok()).unwrap_or(0)
+    }
+}
+
 /// A row of the table of kernels: launches of one kernel together.
 struct Row<'a> {
     kernel: &'a Kernel,
@@ -54,18 +77,14 @@ struct Row<'a> {
 impl RunReport<'_> {
     fn rows(&self) -> Vec<Row<'_>> {
         let p = self.exe.program();
-        let value =
-            |s: &crate::runtime::program::Symbol| self.inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64);
-        let symbols: Vec<i64> = p.symbols.iter().map(value).collect();
-        let exprs = p.expr_values(&symbols).unwrap_or_default();
-        let number = |d: Option<Dim>| d.and_then(|d| d.value(&symbols, &exprs).ok()).unwrap_or(0);
+        let numbers = Numbers::of(p, self.inputs);
         let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
         for (k, time) in p.kernels.iter().zip(self.launches) {
             let row = rows.entry(&k.symbol).or_insert(Row { kernel: k, launches: 0, bytes: 0, flops: 0, time: Duration::ZERO });
             row.time += *time;
             row.launches += 1;
-            row.bytes += number(k.bytes);
-            row.flops += number(k.flops);
+            row.bytes += numbers.of_dim(k.bytes);
+            row.flops += numbers.of_dim(k.flops);
         }
         let mut rows: Vec<Row> = rows.into_values().collect();
         rows.sort_by_key(|r| std::cmp::Reverse((r.time, r.kernel.name.as_str())));
@@ -121,10 +140,14 @@ impl RunReport<'_> {
         let _ = writeln!(t, "first result after {}; memory between kernels {}", ms(self.first), scaled(self.exe.arena_bytes() as i64, "B"));
         let (least, most) = (self.times[0], self.times[self.times.len() - 1]);
         let place = match self.exe.card() {
+            Some(card) if self.exe.cuda().is_some_and(|l| l.used_graphs()) => format!("kernels alone, as a CUDA graph, on {}", card.name),
             Some(card) => format!("kernels alone, on {}", card.name),
             None => format!("{} threads", self.options.threads),
         };
         let _ = writeln!(t, "median of {} calls {} ({} to {}), {place}", self.times.len(), ms(self.median()), ms(least), ms(most));
+        for remark in self.exe.cuda().map(|l| l.remarks()).unwrap_or_default() {
+            let _ = writeln!(t, "remark: {remark}");
+        }
         for (i, c) in self.checks {
             let _ = match c {
                 Ok(c) => writeln!(t, "output_{i}: {c}"),
@@ -144,7 +167,7 @@ impl RunReport<'_> {
         let kernel = |r: &Row| {
             serde_json::json!({
                 "name": r.kernel.name, "kind": r.kernel.kind, "launches": r.launches, "ops": r.kernel.ops, "bytes": r.bytes,
-                "flops": r.flops, "time_us": us(r.time), "not_fused": r.kernel.not_fused,
+                "flops": r.flops, "time_us": us(r.time), "not_fused": r.kernel.not_fused, "sources": r.kernel.sources,
             })
         };
         let compile = times.compile.as_ref().map(|c| {
@@ -162,6 +185,7 @@ impl RunReport<'_> {
             "compile": compile, "capture_us": us(times.capture), "link_us": us(times.link), "weights_us": us(times.weights),
             "total_us": us(times.total), "first_result_us": us(self.first), "arena_bytes": self.exe.arena_bytes(),
             "threads": self.options.threads, "card": self.exe.card().map(|c| c.name.as_str()), "median_us": us(self.median()), "calls": self.times.len(),
+            "remarks": self.exe.cuda().map(|l| l.remarks()).unwrap_or_default(),
             "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
         });
         format!("{}\n", serde_json::to_string_pretty(&all).unwrap_or_default())

@@ -1,5 +1,5 @@
 //! `kiln run`: compile, call, compare, report.
-use super::{Common, File, Stop, data, progress, report};
+use super::{Calling, Common, File, Stop, data, profile::chrome, progress, report};
 use crate::{
     Exit, load,
     model::{Data, Executable},
@@ -27,6 +27,11 @@ pub struct Run {
     /// The report as JSON
     #[arg(long)]
     json: bool,
+    /// Writes the times of a call's launches as a trace for chrome://tracing or Perfetto, with ops and source lines
+    #[arg(long, value_name = "F.json")]
+    profile: Option<File>,
+    #[command(flatten)]
+    calling: Calling,
     #[command(flatten)]
     common: Common,
 }
@@ -34,7 +39,7 @@ pub struct Run {
 impl Run {
     pub fn run(&self) -> Result<Exit, Stop> {
         let start = Instant::now();
-        let options = self.common.options()?;
+        let options = self.calling.options(&self.common)?;
         let model = load(&self.model)?;
         let exe = model.compile_with(&options, &progress())?;
         let inputs = match &self.inputs {
@@ -47,6 +52,10 @@ impl Run {
         let mut times = exe.measure(&inputs, &mut outputs, self.repeat as usize)?;
         times.sort_unstable();
         let launches = profile(&exe, &inputs, &mut outputs)?;
+        if let Some(path) = &self.profile {
+            let text = serde_json::to_string(&chrome(&exe, &inputs, &launches)).map_err(|e| Stop::usage(e.to_string()))?;
+            std::fs::write(path, text).map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
+        }
         let results = outputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>().map_err(Stop::usage)?;
         let mut checks = vec![];
         if let Some(path) = &self.expect {

@@ -24,6 +24,9 @@ impl Engine {
     pub fn link(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
         match package.program.target.is_cuda() {
             true => Engine::on_gpu(package, folder, options, times),
+            false if options.mode != cuda::Mode::Default => {
+                Err(Error::Target(format!("CUDA graphs are for GPUs; the program is for {}", package.program.target.arch)))
+            }
             false if options.device == Place::Host => Engine::on_host(package, folder, options, times),
             false => Err(Error::Target(format!("the program is for {}, not for a GPU", package.program.target.arch))),
         }
@@ -50,6 +53,8 @@ impl Engine {
 
     fn on_gpu(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
         let linking = Instant::now();
+        // Copies of large tensors of the host are shared out.
+        Pool::configure(options.threads);
         let index = if let Place::Cuda(index) = options.device { index } else { 0 };
         let device = Arc::new(cuda::Device::cuda(index)?);
         let store = match &options.cache {
@@ -61,7 +66,8 @@ impl Engine {
         let finding = Instant::now();
         let join = |p: &Program, packed: &[Bytes]| -> Result<cuda::Loaded, Error> {
             let globals = weights::load(p, packed, package, folder)?;
-            Ok(cuda::Loaded::new(device.clone(), p.clone(), &code, &globals, options.blocking)?)
+            let settings = cuda::Settings { mode: options.mode, blocking: options.blocking, nvtx: options.nvtx };
+            Ok(cuda::Loaded::new(device.clone(), p.clone(), &code, &globals, settings)?)
         };
         let packed = match &package.program.prepare {
             Some(prepare) => join(prepare, &[])?.results()?,
@@ -86,9 +92,9 @@ impl Engine {
             Engine::Cuda(l) => l.arena_bytes(),
         }
     }
-    /// The GPU, if it is one.
-    pub fn card(&self) -> Option<&cuda::Card> {
-        if let Engine::Cuda(l) = self { Some(l.device().card()) } else { None }
+    /// The program on a GPU, if it is on one.
+    pub fn cuda(&self) -> Option<&cuda::Loaded> {
+        if let Engine::Cuda(l) = self { Some(l) } else { None }
     }
     /// The time of each launch.
     pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {

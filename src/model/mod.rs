@@ -6,9 +6,10 @@ mod options;
 mod order;
 mod weights;
 
+pub use crate::runtime::Place;
 pub use data::Data;
 pub use error::Error;
-pub use options::{CachePolicy, Options, Place};
+pub use options::{CachePolicy, Options};
 
 use crate::{
     capture::pt2,
@@ -250,7 +251,11 @@ impl Executable {
     }
     /// The GPU that it runs on, if it is one.
     pub fn card(&self) -> Option<&cuda::Card> {
-        self.engine.card()
+        self.cuda().map(|l| l.device().card())
+    }
+    /// The program on a GPU, for calls on a caller's stream; none if it runs on the host.
+    pub fn cuda(&self) -> Option<&cuda::Loaded> {
+        self.engine.cuda()
     }
     /// Runs the program on values; for tests and tools, since values are copied both ways.
     pub fn call_values(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Error> {

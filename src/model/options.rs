@@ -1,5 +1,5 @@
 //! Options of the library; environment variables are read here and nowhere else.
-use crate::runtime;
+use crate::runtime::{self, Place, cuda::Mode};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// How to compile and run.
@@ -19,33 +19,15 @@ pub struct Options {
     pub device: Place,
     /// Whether each launch on a GPU is waited for, so that a fault names its kernel.
     pub blocking: bool,
+    /// How a program's kernels are launched on a GPU.
+    pub mode: Mode,
+    /// Marks calls and launches on a GPU for profilers, by NVTX.
+    pub nvtx: bool,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
     /// How arguments lie in memory, if not as the file says: the dimensions of the argument of that number, the outermost first, such as `[0, 2, 3, 1]`
     /// for channels last. Those that lie so are not copied; others still are right.
     pub orders: BTreeMap<usize, Vec<usize>>,
-}
-
-/// Where programs run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
-    /// On this machine's processors; a program for a GPU on the first one.
-    #[default]
-    Host,
-    /// On the NVIDIA GPU of this number.
-    Cuda(usize),
-}
-
-impl Place {
-    /// From `cpu`, `cuda` or `cuda:<number>`.
-    pub fn parse(text: &str) -> Result<Place, String> {
-        let number = match text {
-            "cpu" => return Ok(Place::Host),
-            "cuda" => Some(0),
-            other => other.strip_prefix("cuda:").and_then(|n| n.parse().ok()),
-        };
-        number.map(Place::Cuda).ok_or_else(|| format!("'{text}' is no device; there are cpu, cuda and cuda:<number>"))
-    }
 }
 
 /// Whether compiled code is kept between processes.
@@ -70,6 +52,8 @@ impl Default for Options {
             target: None,
             device: Place::Host,
             blocking: false,
+            mode: Mode::Default,
+            nvtx: false,
             verify,
             orders: BTreeMap::new(),
         }
@@ -78,7 +62,7 @@ impl Default for Options {
 
 impl Options {
     /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise),
-    /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for).
+    /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers).
     pub fn from_env() -> Result<Options, String> {
         let mut options = Options::default();
         if let Some(text) = std::env::var_os("KILN_NUM_THREADS") {
@@ -87,7 +71,9 @@ impl Options {
             options.threads =
                 threads.ok_or_else(|| format!("KILN_NUM_THREADS is '{text}', not a number from 1 to {}", runtime::pool::MAX_THREADS))?;
         }
-        options.blocking = std::env::var_os("KILN_CUDA_BLOCKING").is_some_and(|v| v == "1");
+        let set = |name: &str| std::env::var_os(name).is_some_and(|v| v == "1");
+        options.blocking = set("KILN_CUDA_BLOCKING");
+        options.nvtx = set("KILN_NVTX");
         let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
         if dir.as_deref() != Some(std::path::Path::new("off")) {
             options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);

@@ -252,6 +252,26 @@ fn launches_are_plain_data_over_sizes() {
     assert_eq!(Package::load(&path).unwrap(), package);
 }
 
+#[test]
+fn launches_say_where_their_ops_stand() {
+    let package = build(&models().join("bert_tiny.pt2"), "sm_90a").unwrap();
+    for k in &package.program.kernels {
+        assert!(!k.sources.is_empty() && k.sources.iter().all(|s| s.contains(" (") && s.contains(".py:")), "{}: {:?}", k.name, k.sources);
+    }
+    // One kernel, launched from several places.
+    let (first, again) = package
+        .program
+        .kernels
+        .iter()
+        .enumerate()
+        .find_map(|(i, k)| {
+            let again = package.program.kernels[i + 1..].iter().find(|other| other.symbol == k.symbol)?;
+            Some((k, again))
+        })
+        .expect("two layers have kernels in common");
+    assert_ne!(first.sources, again.sources);
+}
+
 fn kiln(args: &[&str]) -> (Option<i32>, String) {
     let out =
         Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).env("KILN_CACHE_DIR", "off").current_dir(models()).output().expect("it runs");

@@ -49,6 +49,34 @@ fn packages_and_the_other_commands() {
 }
 
 #[test]
+fn a_trace_names_kernels_ops_and_source_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.json");
+    let out = kiln(&["run", "mlp.pt2", "--repeat", "1", "--profile", path.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let kernels: Vec<_> = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == 1).collect();
+    let ops: Vec<_> = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == 2).collect();
+    assert!(!kernels.is_empty() && kernels.len() == ops.len(), "{trace}");
+    for (k, o) in kernels.iter().zip(&ops) {
+        assert!(k["dur"].as_f64().is_some_and(|t| t > 0.0) && k["ts"] == o["ts"] && o["args"]["kernel"] == k["name"], "{k}");
+        let sources = k["args"]["sources"].as_array().expect("a list");
+        assert!(sources.iter().any(|s| s.as_str().is_some_and(|s| s.contains(".py:"))), "{k}");
+    }
+    let all = kernels.iter().flat_map(|k| k["args"]["ops"].as_array().expect("a list")).filter_map(|o| o.as_str()).collect::<Vec<_>>();
+    assert!(all.contains(&"dot_general"), "{all:?}");
+}
+
+#[test]
+fn graphs_are_for_gpus() {
+    let out = kiln(&["run", "mlp.pt2", "--mode", "reduce-overhead"]);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stdout));
+    assert!(text(&out.stderr).contains("CUDA graphs are for GPUs; the program is for x86_64"), "{}", text(&out.stderr));
+    assert!(text(&kiln(&["run", "mlp.pt2", "--mode", "fast"]).stderr).contains("default, reduce-overhead"));
+}
+
+#[test]
 fn exit_codes() {
     let code = |args: &[&str]| kiln(args).status.code();
     assert_eq!(code(&["run", "nothing.pt2"]), Some(2));

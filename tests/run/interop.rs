@@ -5,7 +5,7 @@ use kiln::{
     Executable,
     dialects::value::Data as Values,
     load,
-    runtime::{View, ViewMut},
+    runtime::{Place, View, ViewMut},
 };
 use ndarray::{Array2, s};
 
@@ -87,7 +87,47 @@ fn dlpack_tensors() {
     };
     let code = |code, bits| DLTensor { dtype: DLDataType { code, bits, lanes: 1 }, ..tensor };
     assert!(refused(code(DLDataTypeCode::COMPLEX, 64)).contains("type code 5 with 64 bits"));
-    let device = DLDevice { device_type: DLDeviceType::CUDA, device_id: 0 };
-    assert!(refused(DLTensor { device, ..tensor }).contains("device"));
+    let device = |device_type, device_id| DLTensor { device: DLDevice { device_type, device_id }, ..tensor };
+    assert!(refused(device(DLDeviceType::ROCM, 0)).contains("DLPack's type 10"));
+    assert!(refused(device(DLDeviceType::CUDA, -1)).contains("GPU -1"));
     assert!(refused(DLTensor { ndim: -1, ..tensor }).contains("-1 dimensions"));
+}
+
+#[test]
+fn memory_of_a_gpu_is_not_the_hosts() {
+    let (exe, x, want) = compiled();
+    let (mut shape, to) = ([x.nrows() as i64, x.ncols() as i64], [x.nrows(), 10]);
+    let (mut out_shape, mut out_strides) = ([x.nrows() as i64, 10], [1i64, x.nrows() as i64]);
+    let mut y = vec![f32::NAN; want.len()];
+    let tensor = |data: *mut f32, shape: &mut [i64; 2], strides: *mut i64, device_type| DLTensor {
+        data: data.cast(),
+        device: DLDevice { device_type, device_id: 3 },
+        ndim: 2,
+        dtype: DLDataType { code: DLDataTypeCode::FLOAT, bits: 32, lanes: 1 },
+        shape: shape.as_mut_ptr(),
+        strides,
+        byte_offset: 0,
+    };
+    let none = std::ptr::null_mut();
+    let input = tensor(x.as_ptr().cast_mut(), &mut shape, none, DLDeviceType::CUDA);
+    // SAFETY: the call is refused before anything is read.
+    let view = unsafe { View::of_dlpack(&input) }.unwrap();
+    assert_eq!(view.place(), Place::Cuda(3));
+    let e = exe.call(&[view], &mut [ViewMut::of(&to, &mut y).unwrap()]).unwrap_err();
+    assert_eq!(e.to_string(), "input 'x': lies in the memory of GPU 3, the program runs on the host");
+    let mut result = |strides: *mut i64, device| {
+        let mut output = tensor(y.as_mut_ptr(), &mut out_shape, strides, device);
+        // SAFETY: memory of this size; what is said to be a GPU's is refused before anything is written.
+        let written = unsafe { ViewMut::of_dlpack(&mut output) }.unwrap();
+        exe.call(&[View::of_array(&x)], &mut [written]).map_err(|e| e.to_string())
+    };
+    assert_eq!(
+        result(none, DLDeviceType::CUDA),
+        Err("output 'output_0': lies in the memory of GPU 3, the program runs on the host".into())
+    );
+    let strided = result(out_strides.as_mut_ptr(), DLDeviceType::CPU);
+    assert!(strided.as_ref().is_err_and(|e| e.contains("'output_0': has strides [1, ") && e.contains("row-major order")), "{strided:?}");
+    out_strides = [10, 1];
+    assert_eq!(result(out_strides.as_mut_ptr(), DLDeviceType::CPU), Ok(()));
+    assert_eq!(y, want.as_slice().unwrap());
 }

@@ -22,6 +22,23 @@ impl Loc {
     pub fn called_from(self, caller: Loc) -> Loc {
         Loc(unsafe { mlirLocationCallSiteGet(self.0, caller.0) })
     }
+    /// All of these at once, each once.
+    pub fn fused(c: Ctx, all: &[Loc]) -> Loc {
+        let all: Vec<MlirLocation> = all.iter().map(|l| l.0).collect();
+        Loc(unsafe { mlirLocationFusedGet(c.raw(), all.len() as isize, all.as_ptr(), mlirAttributeGetNull()) })
+    }
+    /// What it fuses, if it is a fusion or the name of one; else itself.
+    pub fn parts(self) -> Vec<Loc> {
+        unsafe {
+            let inner = if mlirLocationIsAName(self.0) { mlirLocationNameGetChildLoc(self.0) } else { self.0 };
+            if !mlirLocationIsAFused(inner) {
+                return vec![self];
+            }
+            let mut parts = vec![inner; mlirLocationFusedGetNumLocations(inner) as usize];
+            mlirLocationFusedGetLocations(inner, parts.as_mut_ptr());
+            parts.into_iter().map(Loc).collect()
+        }
+    }
     /// The source places, innermost first: `file:line:col` and `"name"`.
     pub fn chain(self) -> Vec<String> {
         let mut out = vec![];

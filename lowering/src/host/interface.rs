@@ -352,6 +352,23 @@ fn global(op: Op) -> Result<p::Global, String> {
     Ok(p::Global { name: g.sym_name, dtype: t.dtype.name().into(), shape, source: g.source.unwrap_or_default(), data, role })
 }
 
+/// Where the ops of a launch stand in the source, the first one first, each place once.
+fn sources(loc: Loc) -> Vec<String> {
+    let mut all: Vec<String> = vec![];
+    for part in loc.parts().into_iter().rev() {
+        let place = part.place().map(|(file, line, _)| format!("{file}:{line}"));
+        let text = match (part.name(), place) {
+            (Some(name), Some(place)) => format!("{name} ({place})"),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => continue,
+        };
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    all
+}
+
 fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Kernel, String> {
     let launch = Launch::of(op).ok_or("is malformed")?;
     let found =
@@ -388,6 +405,7 @@ fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Ker
         object: launch.kernel,
         kind: text("kind"),
         ops: list("ops"),
+        sources: sources(op.loc()),
         not_fused: list("not_fused"),
         reads,
         bytes: sizes.make(&bytes).ok(),

@@ -94,6 +94,16 @@ struct Signature {
     results: Vec<Value>,
 }
 
+/// What a launch does.
+struct About<'a> {
+    /// `kiln.kernel` of its kernel.
+    attrs: Attr,
+    /// Where its ops stand, the last one first.
+    sources: &'a [Loc],
+    /// Floating-point operations for each element of its first result.
+    flops: i64,
+}
+
 /// Rewrites a function to launches.
 pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Result<(), Failure> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
@@ -109,17 +119,15 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
         let fail = |e: String| last.def().map_or_else(|| Failure::from(e.clone()), |op| Failure::at(op, e.clone()));
         let results = o.results(plan, g);
-        let ops: Vec<_> = group
-            .nodes
-            .iter()
-            .filter_map(|n| graph.nodes[*n].value.def().map(|op| turns(op).unwrap_or(op))?.kind())
-            .map(|k| k.mnemonic())
-            .collect();
+        let ops: Vec<Op> = group.nodes.iter().filter_map(|n| graph.nodes[*n].value.def().map(|op| turns(op).unwrap_or(op))).collect();
+        let sources: Vec<Loc> = ops.iter().rev().map(|op| op.loc()).collect();
+        let ops: Vec<_> = ops.iter().filter_map(|op| op.kind()).map(|k| k.mnemonic()).collect();
         let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
         let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
         let flops: i64 = group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);
         let elements = results.first().map_or(1, |v| graph.count(graph.facts.dims(*v))).max(1);
-        o.launch(kernels, &stem(&ops), attrs, results, flops / elements, &inside).map_err(fail)?;
+        let about = About { attrs, sources: &sources, flops: flops / elements };
+        o.launch(kernels, &stem(&ops), about, results, &inside).map_err(fail)?;
     }
     let mut taken = HashSet::new();
     for (i, v) in graph.returns.iter().enumerate() {
@@ -196,9 +204,8 @@ impl Outline<'_> {
         &mut self,
         kernels: &mut Kernels,
         stem: &str,
-        attrs: Attr,
+        about: About,
         results: Vec<Value>,
-        flops: i64,
         inside: &dyn Fn(Value) -> bool,
     ) -> Result<(), String> {
         let mut s = Signature { leaves: vec![], sizes: vec![], results };
@@ -215,7 +222,7 @@ impl Outline<'_> {
             }
         }
         let loc = s.results.last().map_or(self.builder.loc, |v| v.loc());
-        let mut make = |b: Builder, name: &str| self.kernel(b, name, attrs, &s);
+        let mut make = |b: Builder, name: &str| self.kernel(b, name, about.attrs, &s);
         let kernel = kernels.intern(stem, loc, &mut make)?;
         let b = self.builder.at(loc);
         let mut outs = vec![];
@@ -230,7 +237,10 @@ impl Outline<'_> {
         }
         let inputs = s.leaves.iter().map(|v| self.value(*v)).collect::<Result<Vec<_>, _>>()?;
         let types: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
-        let op = b.create_with(&Launch { kernel, inputs, sizes: s.sizes, outs, flops_per_element: Some(flops) }, &types, &mut [])?;
+        // The launch knows where all of its ops stand; the kernel, which may be another launch's as well, does not.
+        let all = Loc::fused(b.ctx, about.sources);
+        let b = b.at(loc.name().map_or(all, |name| all.named(&name)));
+        let op = b.create_with(&Launch { kernel, inputs, sizes: s.sizes, outs, flops_per_element: Some(about.flops) }, &types, &mut [])?;
         self.host.extend(s.results.iter().copied().zip(op.results()));
         Ok(())
     }
@@ -240,7 +250,7 @@ impl Outline<'_> {
         // The value as a leaf, and the launch's result in its place for this return only.
         let source = self.value(v)?;
         self.host.insert(v, source);
-        self.launch(kernels, "copy", attrs, vec![v], 0, &|_| false)?;
+        self.launch(kernels, "copy", About { attrs, sources: &[v.loc()], flops: 0 }, vec![v], &|_| false)?;
         let copied = self.host[&v];
         self.host = before;
         self.host.insert(v, source);

@@ -1,327 +1,272 @@
-//! Calling a program on a card: sizes, memory, launches in a row, results.
-use super::{CudaError, Device, driver, memory::Memory, tensor_map::Described, words};
-use crate::{
-    Buffer, Bytes, CallError, Program, View, ViewMut,
-    call::same_dtype,
-    profile::Profile,
-    program::{Arg, Kernel, Launch},
+//! Calling a program on a card: memory, copies, launches, all in the order of one stream.
+use super::{
+    CudaError, Loaded, Mode,
+    arguments::{self, Way},
+    graph::Graph,
+    memory::copy_on_card,
+    nvtx,
+    plan::{Plan, Ready},
+    state::State,
+    stream::{Event, Lane, Stream},
+    words,
 };
+use crate::{Buffer, Bytes, CallError, Place, View, ViewMut, profile::Profile};
 use cudarc::driver::{result, sys};
-use std::{
-    collections::{BTreeMap, HashMap},
-    ffi::{CString, c_void},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
-/// A program on a card, ready to be called from any thread; calls take turns.
-pub struct Loaded {
-    program: Program,
-    device: Arc<Device>,
-    /// By launch.
-    functions: Vec<sys::CUfunction>,
-    modules: Vec<sys::CUmodule>,
-    globals: Vec<Memory>,
-    state: Mutex<State>,
-    /// Whether each launch is waited for, so that a fault is that launch's.
-    blocking: bool,
-}
-// SAFETY: handles of the driver are tied to no thread; what calls change is behind a mutex.
-unsafe impl Send for Loaded {}
-unsafe impl Sync for Loaded {}
-
-/// Memory that calls use again.
-struct State {
-    arena: Memory,
-    inputs: Vec<Memory>,
-    outputs: Vec<Memory>,
-    /// Recorded around launches.
-    events: Vec<Event>,
+/// What is timed by the card's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    Nothing,
+    /// So many rounds of all launches.
+    Rounds(usize),
+    /// Each launch.
+    Launches,
 }
 
 impl Loaded {
-    /// Joins a program, the code of its kernels by symbol, and its globals, which are copied to the card.
-    pub fn new(
-        device: Arc<Device>,
-        program: Program,
-        code: &BTreeMap<String, Vec<u8>>,
-        globals: &[Bytes],
-        blocking: bool,
-    ) -> Result<Loaded, CudaError> {
-        if !device.runs(&program.target.cpu) {
-            let (card, (major, minor)) = (device.card(), device.card().capability);
-            return Err(CudaError::Chip { chip: program.target.cpu.clone(), index: card.index, name: card.name.clone(), major, minor });
-        }
-        device.bind()?;
-        let none = || Memory::none(&device);
-        let state = State {
-            arena: none(),
-            inputs: program.inputs.iter().map(|_| none()).collect(),
-            outputs: program.outputs.iter().map(|_| none()).collect(),
-            events: vec![],
-        };
-        let mut loaded = Loaded {
-            functions: vec![],
-            modules: vec![],
-            globals: vec![],
-            state: Mutex::new(state),
-            device: device.clone(),
-            program,
-            blocking,
-        };
-        let planned = || loaded.planned(None);
-        let mut memories = vec![];
-        for (global, bytes) in loaded.program.globals.iter().zip(globals) {
-            let mut memory = none();
-            memory.ensure(bytes.len(), &format!("weight @{}", global.name), &planned)?;
-            memory.write(bytes.bytes())?;
-            memories.push(memory);
-        }
-        loaded.globals = memories;
-        device.stream.synchronize().map_err(driver("copying weights to the GPU"))?;
-        let mut found: HashMap<String, sys::CUfunction> = HashMap::new();
-        for k in loaded.program.kernels.clone() {
-            let function = match found.get(&k.symbol) {
-                Some(f) => *f,
-                None => loaded.load(&k, code)?,
-            };
-            found.insert(k.symbol.clone(), function);
-            loaded.functions.push(function);
-        }
-        Ok(loaded)
-    }
-
-    fn load(&mut self, k: &Kernel, code: &BTreeMap<String, Vec<u8>>) -> Result<sys::CUfunction, CudaError> {
-        let link = |reason: String| CudaError::Link { kernel: k.name.clone(), reason };
-        let bytes = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
-        let name = CString::new(k.symbol.as_str()).map_err(|e| link(e.to_string()))?;
-        // SAFETY: an image that the driver's linker made, or one from the cache with a right checksum; the module lives as long as this.
-        unsafe {
-            let module = result::module::load_data(bytes.as_ptr().cast()).map_err(|e| link(words(e)))?;
-            self.modules.push(module);
-            let function = result::module::get_function(module, name).map_err(|e| link(words(e)))?;
-            if let Some(bytes) = k.launch.as_ref().map(|l| l.shared).filter(|b| *b > 0) {
-                let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-                result::function::set_function_attribute(function, most, bytes)
-                    .map_err(|e| link(format!("{bytes} bytes of shared memory: {}", words(e))))?;
-            }
-            Ok(function)
-        }
-    }
-
-    /// What was compiled.
-    pub fn program(&self) -> &Program {
-        &self.program
-    }
-    /// The card.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-    /// Bytes of memory between kernels.
-    pub fn arena_bytes(&self) -> usize {
-        self.state.lock().unwrap_or_else(|e| e.into_inner()).arena.len()
-    }
-
-    /// The memory that the program needs, in words.
-    fn planned(&self, call: Option<(usize, usize, usize)>) -> String {
-        let weights: usize = self.program.globals.iter().map(|g| g.shape.iter().product::<u64>() as usize * width(&g.dtype)).sum();
-        let call = call.map(|(arena, inputs, outputs)| {
-            format!(", {arena} bytes between kernels, {inputs} bytes of arguments, {outputs} bytes of results")
-        });
-        format!("{weights} bytes of weights{}", call.unwrap_or_default())
-    }
-
     /// The results of a program without inputs.
     pub fn results(&self) -> Result<Vec<Bytes>, CallError> {
         self.program.results(&mut |outputs| self.call(&[], outputs))
     }
 
-    /// Runs the program: copies the inputs to the card, launches its kernels, and copies the results back.
+    /// Runs the program, and waits for its results. Tensors in the card's memory are read and written where they lie; arguments there have to be
+    /// written when this is called, since it runs on a stream of its own. Those of the host are copied.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
-        self.measure(inputs, outputs, 1).map(drop)
+        self.run(inputs, outputs, None, Watch::Nothing).map(drop)
+    }
+
+    /// Runs the program in the order of the caller's stream, and returns when all has been given to it: arguments of the host have been read then.
+    /// Only if a result belongs into the host's memory is it waited for. A result is there for whatever comes behind the call on the stream, and stays
+    /// until its owner writes to it: calls of any mode write to no other memory of the caller's than that of this call's results.
+    ///
+    /// # Safety
+    /// The stream lives until the call is over on it; memory on the card that the views name stays allocated until then, and no other stream uses
+    /// it in a way that disturbs the call.
+    pub unsafe fn launch(&self, inputs: &[View], outputs: &mut [ViewMut], stream: Stream) -> Result<(), CallError> {
+        self.run(inputs, outputs, Some(stream), Watch::Nothing).map(drop)
     }
 
     /// As [`Loaded::call`], with all kernels launched that many times in a row between the copies. The time of each round, by the card's clock.
     pub fn measure(&self, inputs: &[View], outputs: &mut [ViewMut], rounds: usize) -> Result<Vec<Duration>, CallError> {
-        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        self.device.bind()?;
-        while state.events.len() <= rounds {
-            state.events.push(Event::new()?);
-        }
-        let events: Vec<sys::CUevent> = state.events.iter().take(rounds + 1).map(|e| e.0).collect();
-        self.run(inputs, outputs, &mut state, &events, false)?;
-        Ok(events.windows(2).map(|e| between(e[0], e[1])).collect::<Result<_, _>>()?)
+        self.run(inputs, outputs, None, Watch::Rounds(rounds))
     }
 
-    /// As [`Loaded::call`], with the time of each launch by the card's clock.
+    /// As [`Loaded::call`], with the time of each launch by the card's clock. There is no graph then.
     pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<Profile, CallError> {
-        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        self.device.bind()?;
-        let events: Vec<Event> = (0..self.program.kernels.len() + 1).map(|_| Event::new()).collect::<Result<_, _>>()?;
-        let all: Vec<sys::CUevent> = events.iter().map(|e| e.0).collect();
-        self.run(inputs, outputs, &mut state, &all, true)?;
-        Ok(Profile::of(all.windows(2).map(|e| between(e[0], e[1])).collect::<Result<_, _>>()?))
+        self.run(inputs, outputs, None, Watch::Launches).map(Profile::of)
     }
 
-    /// A call. The first event is recorded before the launches, the others behind each launch, or each behind a round of all launches.
-    fn run(
+    fn run(&self, inputs: &[View], outputs: &mut [ViewMut], stream: Option<Stream>, watch: Watch) -> Result<Vec<Duration>, CallError> {
+        let _current = self.device.enter()?;
+        arguments::check(&self.program, inputs, outputs, Place::Cuda(self.device.card().index))?;
+        let _range = self.names.last().and_then(|n| nvtx::range(n));
+        if let Some(stream) = stream
+            && stream.captures(&self.device)?
+        {
+            // Before anything else, since most of what a call asks the driver ends a capture.
+            return Err(CudaError::Stream { reason: "is being captured: replays of a graph would share the program's memory" }.into());
+        }
+        let lane = stream.map(|s| Lane::of(&self.device, s)).transpose()?;
+        let mut state = self.states.take(lane)?;
+        let outcome = match state.begin(lane) {
+            Ok(on) => {
+                let outcome = self.give(&mut state, inputs, outputs, on, stream.is_none(), watch);
+                // Also after an error: copies and launches may be under way.
+                let ended = state.end(on);
+                if let Err(CallError::Cuda(_)) = outcome {
+                    let _ = on.wait(&self.device);
+                }
+                outcome.and_then(|times| Ok(ended.map(|()| times)?))
+            }
+            Err(e) => Err(e.into()),
+        };
+        self.states.give(state);
+        outcome
+    }
+
+    /// Gives a call to a stream. `waits`: until its results are there.
+    fn give(
         &self,
+        state: &mut State,
         inputs: &[View],
         outputs: &mut [ViewMut],
-        state: &mut State,
-        events: &[sys::CUevent],
-        each_launch: bool,
-    ) -> Result<(), CallError> {
-        let p = &self.program;
-        let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
-        let (symbols, exprs) = p.sizes(&shapes)?;
-        if outputs.len() != p.outputs.len() {
-            return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
+        stream: Stream,
+        waits: bool,
+        watch: Watch,
+    ) -> Result<Vec<Duration>, CallError> {
+        let (p, device) = (&*self.program, &*self.device);
+        if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
+            let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
+            state.plans.add(Plan::new(&self.program, &shapes, &self.functions, &self.addresses)?);
         }
-        for (v, t) in inputs.iter().zip(&p.inputs) {
-            same_dtype("input", v.dtype(), t)?;
+        let State { plans, known, ways, .. } = state;
+        let Some(plan) = plans.last() else { return Ok(vec![]) };
+        arguments::check_results(p, plan, outputs)?;
+        ways.0.clear();
+        for ((v, t), n) in inputs.iter().zip(&p.inputs).zip(&plan.inputs) {
+            ways.0.push(arguments::input(device, v, &t.name, &t.order, *n, known)?);
         }
-        for (v, t) in outputs.iter().zip(&p.outputs) {
-            same_dtype("output", v.dtype(), t)?;
-            p.check("output", t, v.shape, &symbols, &exprs)?;
+        ways.1.clear();
+        for ((v, t), n) in outputs.iter().zip(&p.outputs).zip(&plan.outputs) {
+            ways.1.push(arguments::output(device, v, &t.name, *n, known)?);
         }
-        let value = |d: crate::program::Dim| d.value(&symbols, &exprs);
-        let between_kernels = usize::try_from(value(p.arena)?).unwrap_or(0);
-        let size = |shape: &[usize], dtype: &str| shape.iter().product::<usize>() * width(dtype);
-        let ins: Vec<usize> = inputs.iter().map(|v| size(v.shape, v.dtype())).collect();
-        let outs: Vec<usize> = outputs.iter().map(|v| size(v.shape, v.dtype())).collect();
-        let planned = || self.planned(Some((between_kernels, ins.iter().sum(), outs.iter().sum())));
-        state.arena.ensure(between_kernels, "memory between kernels", &planned)?;
-        for ((memory, n), t) in state.inputs.iter_mut().zip(&ins).zip(&p.inputs) {
-            memory.ensure(*n, &format!("argument '{}'", t.name), &planned)?;
+        self.reserve(state, stream)?;
+        let State { plans, inputs: copies, outputs: results, staging, events, ways, at, .. } = state;
+        let Some(plan) = plans.last() else { return Ok(vec![]) };
+        plan.point(at)?;
+        if self.settings.mode == Mode::ReduceOverhead && watch != Watch::Launches {
+            self.graph(plan, ways)?;
         }
-        for ((memory, n), t) in state.outputs.iter_mut().zip(&outs).zip(&p.outputs) {
-            memory.ensure(*n, &format!("result '{}'", t.name), &planned)?;
+        let waits = waits || ways.1.contains(&Way::Host);
+        for ((((v, t), way), n), to) in inputs.iter().zip(&p.inputs).zip(&ways.0).zip(&plan.inputs).zip(copies) {
+            match way {
+                Way::Host => {
+                    let mut copy = Buffer::new();
+                    let bytes = v.bytes(&t.order, &mut copy)?;
+                    // What was gathered goes with this round of the loop, the caller's own bytes stay.
+                    staging.upload(to.address(), bytes, stream, waits && v.lies(&t.order))?;
+                }
+                Way::Copied(from) => copy_on_card(device, to.address(), *from, *n, stream)?,
+                Way::Here(_) | Way::Empty => {}
+            }
         }
-        for ((v, memory), t) in inputs.iter().zip(&state.inputs).zip(&p.inputs) {
-            let mut copy = Buffer::new();
-            memory.write(v.bytes(&t.order, &mut copy)?)?;
-        }
-        let stream = self.device.stream.cu_stream();
-        let record = |e: sys::CUevent| {
-            // SAFETY: this program's own event.
-            unsafe { result::event::record(e, stream) }.map_err(driver("recording an event"))
+        let marks = match watch {
+            Watch::Nothing => 0,
+            Watch::Rounds(n) => n + 1,
+            Watch::Launches => p.kernels.len() + 1,
         };
-        let mut ready = vec![];
-        for (k, f) in p.kernels.iter().zip(&self.functions) {
-            let Some(l) = &k.launch else {
-                return Err(CudaError::Launch { what: k.name.clone(), reason: "the program does not say how it is launched".into() }.into());
-            };
-            let mut words = Vec::with_capacity(l.args.len());
-            for a in &l.args {
-                let missing = || CudaError::Launch { what: k.name.clone(), reason: format!("there is no {a:?}") };
-                let address = |all: &[Memory], i: usize| all.get(i).map(Memory::address).ok_or_else(missing);
-                words.push(match a {
-                    Arg::Input(i) => address(&state.inputs, *i)?,
-                    Arg::Output(i) => address(&state.outputs, *i)?,
-                    Arg::Global(i) => address(&self.globals, *i)?,
-                    Arg::Arena(d) => state.arena.address() + value(*d)? as u64,
-                    Arg::Size(d) => value(*d)? as u64,
-                });
-            }
-            let blocks = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
-            let mut maps = vec![];
-            for m in &l.maps {
-                let numbers = |all: &[crate::program::Dim]| all.iter().map(|d| value(*d)).collect::<Result<Vec<i64>, _>>();
-                let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
-                let missing = || CudaError::Launch { what: k.name.clone(), reason: format!("there is no parameter {}", m.arg) };
-                let address = words.get(m.arg).ok_or_else(missing)? + 2 * u64::try_from(value(m.offset)?).unwrap_or(0);
-                let described =
-                    Described { kernel: &k.name, dtype: &m.dtype, address, sizes: &sizes, strides: &strides, extent: &m.extent };
-                maps.push(described.encode()?);
-            }
-            ready.push((k, l, *f, blocks, words, maps));
+        while events.len() < marks {
+            events.push(Event::timed(device)?);
         }
-        let mut marks = events.iter().copied();
-        let mut mark = || marks.next().map_or(Ok(()), record);
+        let marks = &events[..marks];
+        device.faults.launched(stream, &plan.about);
+        self.kernels(plan, stream, watch, marks)?;
+        let mut down = vec![];
+        for (((v, way), n), from) in outputs.iter_mut().zip(&ways.1).zip(&plan.outputs).zip(results) {
+            match way {
+                Way::Host => down.push((from.address(), v.bytes_mut())),
+                Way::Copied(to) => copy_on_card(device, *to, from.address(), *n, stream)?,
+                Way::Here(_) | Way::Empty => {}
+            }
+        }
+        if !down.is_empty() {
+            staging.download(&mut down, stream)?;
+        } else if waits {
+            stream.wait(device)?;
+        }
+        Ok(marks.windows(2).map(|e| e[1].since(device, &e[0])).collect::<Result<_, _>>()?)
+    }
+
+    /// All launches, in as many rounds as are watched. The first event is recorded before them, the others behind each launch or each round.
+    fn kernels(&self, plan: &Plan, stream: Stream, watch: Watch, marks: &[Event]) -> Result<(), CudaError> {
+        let mut next = marks.iter();
+        let mut mark = || next.next().map_or(Ok(()), |e| e.record(&self.device, stream));
+        let each = watch == Watch::Launches;
         mark()?;
-        for _ in 0..if each_launch { 1 } else { events.len().saturating_sub(1) } {
-            for (k, l, f, blocks, words, maps) in &mut ready {
-                self.launch(k, l, *f, *blocks, words, maps)?;
-                if each_launch {
-                    mark()?;
+        for _ in 0..if let Watch::Rounds(n) = watch { n } else { 1 } {
+            match plan.graph.as_ref().filter(|_| !each) {
+                Some(graph) => graph.launch(stream)?,
+                None => {
+                    for (i, l) in plan.launches.iter().enumerate() {
+                        let _range = self.names.get(i).and_then(|n| nvtx::range(n));
+                        self.one(l, || plan.about.one(i), stream)?;
+                        if each {
+                            mark()?;
+                        }
+                    }
                 }
             }
-            if !each_launch {
+            if !each {
                 mark()?;
             }
         }
-        let wait = |e: cudarc::driver::DriverError| {
-            let what = format!("one of the {} launches of {} (KILN_CUDA_BLOCKING=1 says which)", p.kernels.len(), p.name);
-            CudaError::Launch { what, reason: words(e) }
-        };
-        self.device.stream.synchronize().map_err(wait)?;
-        for (v, memory) in outputs.iter_mut().zip(&state.outputs) {
-            memory.read(v.bytes_mut())?;
-        }
-        self.device.stream.synchronize().map_err(driver("copying from the GPU"))?;
         Ok(())
     }
 
-    fn launch(
-        &self,
-        k: &Kernel,
-        l: &Launch,
-        f: sys::CUfunction,
-        blocks: u32,
-        words_: &mut [u64],
-        maps: &mut [sys::CUtensorMap],
-    ) -> Result<(), CudaError> {
-        let mut params: Vec<*mut c_void> = words_.iter_mut().map(|w| (w as *mut u64).cast()).collect();
-        params.extend(maps.iter_mut().map(|m| (m as *mut sys::CUtensorMap).cast::<c_void>()));
-        let stream = self.device.stream.cu_stream();
-        // SAFETY: the kernel takes 64-bit words and then tensor maps, as many as the program says, and the addresses are of memory of the planned sizes.
-        let launched = unsafe { result::launch_kernel(f, (blocks, 1, 1), (l.threads, 1, 1), l.shared, stream, &mut params) };
-        let over = launched.and_then(|()| if self.blocking { self.device.stream.synchronize() } else { Ok(()) });
+    /// Memory for a call, and where its tensors are for the kernels. If there is none, what other calls have kept goes first.
+    fn reserve(&self, state: &mut State, stream: Stream) -> Result<(), CudaError> {
+        match self.ensure(state, stream) {
+            Err(CudaError::Memory { .. }) if self.states.trim() => {
+                self.device.stream().wait(&self.device)?;
+                self.ensure(state, stream)
+            }
+            other => other,
+        }
+    }
+
+    fn ensure(&self, state: &mut State, stream: Stream) -> Result<(), CudaError> {
+        let p = &*self.program;
+        let State { plans, arena, inputs, outputs, ways, at, .. } = state;
+        let Some(plan) = plans.last() else { return Ok(()) };
+        let copied =
+            |sizes: &[usize], ways: &[Way]| sizes.iter().zip(ways).filter(|(_, w)| !matches!(w, Way::Here(_))).map(|(n, _)| n).sum();
+        let planned = || self.planned(Some((plan.arena, copied(&plan.inputs, &ways.0), copied(&plan.outputs, &ways.1))));
+        arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &planned)?;
+        at.arena = arena.address();
+        at.inputs.clear();
+        for (((memory, way), n), t) in inputs.iter_mut().zip(&ways.0).zip(&plan.inputs).zip(&p.inputs) {
+            at.inputs.push(match way {
+                Way::Here(address) => *address,
+                _ => {
+                    memory.ensure(*n, stream, &|| format!("argument '{}'", t.name), &planned)?;
+                    memory.address()
+                }
+            });
+        }
+        at.outputs.clear();
+        for (((memory, way), n), t) in outputs.iter_mut().zip(&ways.1).zip(&plan.outputs).zip(&p.outputs) {
+            at.outputs.push(match way {
+                Way::Here(address) => *address,
+                _ => {
+                    memory.ensure(*n, stream, &|| format!("result '{}'", t.name), &planned)?;
+                    memory.address()
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes the plan's graph if there is none. What the driver refuses is launched one by one, with a remark.
+    fn graph(&self, plan: &mut Plan, ways: &(Vec<Way>, Vec<Way>)) -> Result<(), CudaError> {
+        if plan.graph.is_some() || plan.no_graph || self.settings.blocking || plan.launches.is_empty() {
+            return Ok(());
+        }
+        match Graph::new(&self.device, &plan.launches, &plan.about) {
+            Ok(graph) => {
+                plan.graph = Some(graph);
+                self.graphs.store(true, Ordering::Relaxed);
+            }
+            Err(e @ CudaError::Fault { .. }) => return Err(e),
+            Err(e) => {
+                plan.no_graph = true;
+                self.remark(format!("no CUDA graph, the kernels are launched one by one: {e}"));
+            }
+        }
+        let tensors = self.program.inputs.iter().map(|t| ("argument", t)).zip(&ways.0);
+        for ((what, t), way) in tensors.chain(self.program.outputs.iter().map(|t| ("result", t)).zip(&ways.1)) {
+            let why = match way {
+                Way::Host => "lies in the host's memory",
+                Way::Copied(_) => "does not lie at a multiple of 16 bytes",
+                Way::Here(_) | Way::Empty => continue,
+            };
+            self.remark(format!("{what} '{}' {why}: it is copied outside of the CUDA graph", t.name));
+        }
+        Ok(())
+    }
+
+    fn one(&self, l: &Ready, what: impl Fn() -> String, stream: Stream) -> Result<(), CudaError> {
+        // SAFETY: the kernel takes 64-bit words and then descriptions, as many as the program says, and the addresses are of memory of the planned sizes.
+        let launched = unsafe {
+            sys::cuLaunchKernel(l.function, l.grid, 1, 1, l.threads, 1, 1, l.shared, stream.0, l.params(), std::ptr::null_mut()).result()
+        };
+        // SAFETY: a live stream.
+        let over = launched.and_then(|()| if self.settings.blocking { unsafe { result::stream::synchronize(stream.0) } } else { Ok(()) });
         over.map_err(|e| {
-            let what =
-                format!("kernel {} ({}) with {blocks} blocks of {} threads, parameters {words_:x?}", k.name, k.ops.join(" "), l.threads);
-            CudaError::Launch { what, reason: words(e) }
+            let what = format!("{}, parameters {:x?}", what(), l.words);
+            let fault = self.settings.blocking.then(|| self.device.faults.of_launch(self.device.card().index, e, &what)).flatten();
+            let fault = fault.or_else(|| self.device.faults.of(self.device.card().index, e));
+            fault.unwrap_or_else(|| CudaError::Launch { what, reason: words(e) })
         })
-    }
-}
-
-/// An event of the driver.
-struct Event(sys::CUevent);
-
-impl Event {
-    fn new() -> Result<Event, CudaError> {
-        result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Event).map_err(driver("making an event"))
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: made by the driver, and destroyed once.
-        let _ = unsafe { result::event::destroy(self.0) };
-    }
-}
-
-/// The time between two events that have been waited for.
-fn between(from: sys::CUevent, to: sys::CUevent) -> Result<Duration, CudaError> {
-    // SAFETY: live events, recorded on one stream.
-    let ms = unsafe { result::event::elapsed(from, to) }.map_err(driver("reading the GPU's clock"))?;
-    Ok(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
-}
-
-fn width(dtype: &str) -> usize {
-    crate::view::byte_size(dtype).unwrap_or(1)
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        if self.device.bind().is_err() {
-            return;
-        }
-        for m in &self.modules {
-            // SAFETY: loaded by `new`, and no call is under way.
-            let _ = unsafe { result::module::unload(*m) };
-        }
     }
 }

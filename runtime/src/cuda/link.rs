@@ -27,7 +27,7 @@ pub fn link(
     let (next, made) = (AtomicUsize::new(0), Mutex::new(vec![]));
     let work = || {
         while let Some((name, text)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let code = device.bind().and_then(|()| one(device, name, text, cache));
+            let code = device.enter().and_then(|_current| one(device, name, text, cache));
             made.lock().unwrap_or_else(|e| e.into_inner()).push(code.map(|c| (name.to_string(), c)));
         }
     };

@@ -1,13 +1,50 @@
 //! Programs on NVIDIA GPUs, through the driver alone. `libcuda` is looked for when a GPU is first asked for.
+mod arguments;
 mod call;
 mod device;
+mod fault;
+mod graph;
 mod link;
+mod load;
 mod memory;
+mod nvtx;
+mod plan;
+mod recent;
+mod staging;
+mod state;
+mod stream;
 mod tensor_map;
 
-pub use call::Loaded;
 pub use device::{Card, Device, cards, driver_version};
 pub use link::link;
+pub use load::Loaded;
+pub use stream::Stream;
+
+/// How the kernels of a program are launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// One after the other.
+    #[default]
+    Default,
+    /// All at once, as a CUDA graph for each combination of sizes; what hinders that is in [`Loaded::remarks`].
+    ReduceOverhead,
+}
+
+impl Mode {
+    /// All with their names.
+    pub const ALL: [(&str, Mode); 2] = [("default", Mode::Default), ("reduce-overhead", Mode::ReduceOverhead)];
+}
+
+/// How a program runs on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// How its kernels are launched.
+    pub mode: Mode,
+    /// Whether each launch is waited for, so that a fault is that launch's. There are no graphs then.
+    pub blocking: bool,
+    /// Whether calls and launches are marked for profilers, if NVTX's library is found.
+    pub nvtx: bool,
+}
 
 use cudarc::driver::DriverError;
 
@@ -72,6 +109,28 @@ pub enum CudaError {
         /// The driver's words.
         reason: String,
     },
+    /// A kernel went wrong some time ago, and the driver refuses everything since.
+    #[error("GPU {index} does no more work in this process: {reason}; {suspects}")]
+    Fault {
+        /// The card.
+        index: usize,
+        /// The driver's words when it was noticed.
+        reason: String,
+        /// The launches that it may have been.
+        suspects: String,
+    },
+    /// The driver is too old.
+    #[error("the NVIDIA driver speaks CUDA {}.{}; 12.0 is the least", .have / 1000, .have % 1000 / 10)]
+    OldDriver {
+        /// Its version, as 1000 major + 10 minor.
+        have: i32,
+    },
+    /// A stream that a call cannot use.
+    #[error("the caller's stream {reason}")]
+    Stream {
+        /// Why.
+        reason: &'static str,
+    },
     /// Anything else that the driver refused.
     #[error("{what}: {reason}")]
     Driver {
@@ -102,7 +161,7 @@ mod tests {
         match Device::cuda(0) {
             Ok(device) => assert_eq!(device.card().index, 0),
             Err(CudaError::NoDriver { searched }) => assert!(searched.contains("libcuda.so.1"), "{searched}"),
-            Err(e) => assert!(matches!(e, CudaError::NoDevice { .. } | CudaError::Driver { .. }), "{e}"),
+            Err(e) => assert!(matches!(e, CudaError::NoDevice { .. } | CudaError::Driver { .. } | CudaError::OldDriver { .. }), "{e}"),
         }
     }
 }

@@ -1,0 +1,166 @@
+//! Faults of kernels. The driver reports one with whatever is asked of it next, maybe another call, and refuses all further work of the process; so each
+//! device remembers what has been launched since its stream was last seen to be done, and what the first fault was.
+use super::{CudaError, stream::Stream, words};
+use crate::Program;
+use cudarc::driver::{DriverError, sys::CUresult};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// How many different programs are remembered.
+const REMEMBERED: usize = 8;
+/// How many launches of a program are named.
+const NAMED: usize = 12;
+
+/// The launches of a program with its sizes known.
+pub struct Launches {
+    /// The program.
+    pub program: Arc<Program>,
+    /// Blocks of each launch.
+    pub grids: Vec<u32>,
+}
+
+impl Launches {
+    /// A launch in words: the kernel, its ops, where they stand in the source, its configuration.
+    pub fn one(&self, i: usize) -> String {
+        let Some((k, grid)) = self.program.kernels.get(i).zip(self.grids.get(i)) else { return format!("launch {i}") };
+        let threads = k.launch.as_ref().map_or(0, |l| l.threads);
+        let shared = k.launch.as_ref().map_or(0, |l| l.shared);
+        let sources = if k.sources.is_empty() { String::new() } else { format!(" of {}", k.sources.join(", ")) };
+        let asked = if shared > 0 { format!(" and {shared} bytes of shared memory") } else { String::new() };
+        format!("{} ({}){sources}, {grid} blocks of {threads} threads{asked}", k.name, k.ops.join(" "))
+    }
+    fn all(&self) -> String {
+        let shown: Vec<String> = (0..self.grids.len().min(NAMED)).map(|i| self.one(i)).collect();
+        let more = self.grids.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        format!("program {}: {}{more}", self.program.name, shown.join("; "))
+    }
+}
+
+/// What a device knows of faults.
+#[derive(Default)]
+pub struct Faults {
+    /// Launched and not seen to be done, the latest last.
+    open: Mutex<Vec<(Stream, Arc<Launches>)>>,
+    first: Mutex<Option<CudaError>>,
+    /// Whether there is a first one.
+    any: AtomicBool,
+}
+
+/// Whether the driver does nothing more after this error.
+fn sticky(e: DriverError) -> bool {
+    use CUresult::*;
+    matches!(
+        e.0,
+        CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUDA_ERROR_ASSERT
+            | CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUDA_ERROR_INVALID_PC
+            | CUDA_ERROR_LAUNCH_FAILED
+            | CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUDA_ERROR_EXTERNAL_DEVICE
+    )
+}
+
+impl Faults {
+    /// These have been given to the stream.
+    pub fn launched(&self, stream: Stream, launches: &Arc<Launches>) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.last().is_some_and(|(s, l)| *s == stream && Arc::ptr_eq(l, launches)) {
+            return;
+        }
+        open.retain(|(s, l)| *s != stream || !Arc::ptr_eq(l, launches));
+        if open.len() == REMEMBERED {
+            open.remove(0);
+        }
+        open.push((stream, launches.clone()));
+    }
+    /// All that the stream was given is done, without a fault.
+    pub fn done(&self, stream: Stream) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(s, _)| *s != stream);
+    }
+    /// The fault after which nothing goes.
+    pub fn noticed(&self) -> Option<CudaError> {
+        // The lock only where it is needed: this is asked with every call.
+        self.any.load(Ordering::Acquire).then(|| self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()).flatten()
+    }
+    /// The fault that this error is, with what it may be of; of later ones the first is given again.
+    pub fn of(&self, index: usize, e: DriverError) -> Option<CudaError> {
+        if !sticky(e) {
+            return None;
+        }
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let suspects: Vec<String> = open.iter().map(|(_, l)| l.all()).collect();
+        let suspects = match suspects.is_empty() {
+            true => "no launch of kiln's was under way, so it is another library's kernel".into(),
+            false => format!("it is one of these, if no other library's kernel (KILN_CUDA_BLOCKING=1 says which): {}", suspects.join("; ")),
+        };
+        drop(open);
+        self.first(CudaError::Fault { index, reason: words(e), suspects }).into()
+    }
+    /// As [`Faults::of`], where it is known which launch it is of.
+    pub fn of_launch(&self, index: usize, e: DriverError, what: &str) -> Option<CudaError> {
+        sticky(e).then(|| self.first(CudaError::Fault { index, reason: words(e), suspects: format!("it is of {what}") }))
+    }
+    fn first(&self, fault: CudaError) -> CudaError {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault).clone();
+        self.any.store(true, Ordering::Release);
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Kernel, Launch};
+
+    fn launches(name: &str) -> Arc<Launches> {
+        let launch = Launch { args: vec![], grid: Default::default(), threads: 128, shared: 64, maps: vec![] };
+        let kernel = Kernel {
+            name: format!("{name}_k"),
+            ops: vec!["gelu".into(), "mul".into()],
+            sources: vec!["y (model.py:12)".into()],
+            launch: Some(launch),
+            ..Default::default()
+        };
+        let program = Program { name: name.into(), kernels: vec![kernel], ..Default::default() };
+        Arc::new(Launches { program: program.into(), grids: vec![7] })
+    }
+
+    #[test]
+    fn a_fault_names_what_was_launched_since_the_stream_was_done() {
+        let (faults, a, b) = (Faults::default(), Stream::DEFAULT, Stream(2 as _));
+        let (one, two) = (launches("one"), launches("two"));
+        faults.launched(a, &one);
+        faults.launched(b, &two);
+        faults.launched(b, &two);
+        assert_eq!(faults.of(0, DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), None);
+        assert_eq!(faults.noticed(), None);
+        faults.done(a);
+        let e = DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        // `words` asks the driver, which this machine may not have.
+        let fault = faults.first(CudaError::Fault { index: 0, reason: String::new(), suspects: faults.open.lock().unwrap()[0].1.all() });
+        let said = fault.to_string();
+        assert!(said.contains("two_k (gelu mul) of y (model.py:12), 7 blocks of 128 threads and 64 bytes of shared memory"), "{said}");
+        assert!(!said.contains("one_k") && sticky(e));
+        assert_eq!(faults.noticed(), Some(fault));
+    }
+
+    #[test]
+    fn few_programs_are_remembered() {
+        let faults = Faults::default();
+        let all: Vec<_> = (0..REMEMBERED + 3).map(|i| launches(&format!("p{i}"))).collect();
+        all.iter().for_each(|l| faults.launched(Stream::DEFAULT, l));
+        let open = faults.open.lock().unwrap();
+        assert_eq!(
+            open.iter().map(|(_, l)| l.program.name.as_str()).collect::<Vec<_>>(),
+            ["p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10"]
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! A program on a card: its code, its weights, and what its calls share.
+use super::{CudaError, Device, Mode, Settings, link, memory::Memory, staging::Staging, state::States, words};
+use crate::{
+    Buffer, Bytes, CallError, Package, Program, Store,
+    call::tensor_error,
+    program::{Global, Kernel},
+    view::{byte_size, check_bytes},
+};
+use cudarc::driver::{result, sys};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::CString,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// A program on a card, ready to be called from any thread, by several at once.
+pub struct Loaded {
+    pub(super) program: Arc<Program>,
+    pub(super) device: Arc<Device>,
+    pub(super) settings: Settings,
+    /// By launch.
+    pub(super) functions: Vec<sys::CUfunction>,
+    /// The names of launches, and of the program at the end, for profilers; none if nobody asked.
+    pub(super) names: Vec<CString>,
+    modules: Vec<sys::CUmodule>,
+    globals: Vec<Memory>,
+    /// Addresses of the globals.
+    pub(super) addresses: Vec<u64>,
+    pub(super) states: States,
+    /// Whether any call was launched as a graph.
+    pub(super) graphs: AtomicBool,
+    remarks: Mutex<Vec<String>>,
+}
+// SAFETY: handles of the driver are tied to no thread; what calls change is behind mutexes.
+unsafe impl Send for Loaded {}
+unsafe impl Sync for Loaded {}
+
+impl Loaded {
+    /// Joins a program, the code of its kernels by symbol, and its globals, which are copied to the card.
+    pub fn new(
+        device: Arc<Device>,
+        program: Program,
+        code: &BTreeMap<String, Vec<u8>>,
+        globals: &[Bytes],
+        settings: Settings,
+    ) -> Result<Loaded, CallError> {
+        if !device.runs(&program.target.cpu) {
+            let (card, (major, minor)) = (device.card(), device.card().capability);
+            let (chip, index, name) = (program.target.cpu.clone(), card.index, card.name.clone());
+            return Err(CudaError::Chip { chip, index, name, major, minor }.into());
+        }
+        if globals.len() != program.globals.len() {
+            return Err(CallError::Count { what: "globals", want: program.globals.len(), have: globals.len() });
+        }
+        for (have, want) in globals.iter().zip(&program.globals) {
+            let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
+            check_bytes(&want.dtype, &shape, have.len()).map_err(|e| tensor_error("global", &want.name, e))?;
+        }
+        let _current = device.enter()?;
+        let named = settings.nvtx.then(|| program.kernels.iter().map(|k| &k.name).chain([&program.name]));
+        let names = named.into_iter().flatten().map(|n| CString::new(n.as_str()).unwrap_or_default()).collect();
+        let mut loaded = Loaded {
+            functions: vec![],
+            names,
+            modules: vec![],
+            globals: vec![],
+            addresses: vec![],
+            states: States::new(&device, program.inputs.len(), program.outputs.len()),
+            graphs: AtomicBool::new(false),
+            remarks: Mutex::default(),
+            device: device.clone(),
+            program: Arc::new(program),
+            settings,
+        };
+        loaded.weights(globals)?;
+        let mut found: HashMap<String, sys::CUfunction> = HashMap::new();
+        for k in &loaded.program.clone().kernels {
+            let function = match found.get(&k.symbol) {
+                Some(f) => *f,
+                None => loaded.load(k, code)?,
+            };
+            found.insert(k.symbol.clone(), function);
+            loaded.functions.push(function);
+        }
+        if settings.blocking && settings.mode == Mode::ReduceOverhead {
+            loaded.remark("no CUDA graphs: each launch is waited for".into());
+        }
+        Ok(loaded)
+    }
+
+    /// Links and loads a package that holds its weights, or has none. Linking takes so many `workers`.
+    pub fn open(
+        device: Arc<Device>,
+        package: &Package,
+        cache: Option<&Store>,
+        workers: usize,
+        settings: Settings,
+    ) -> Result<Loaded, CallError> {
+        let code = link(&device, &package.objects, cache, workers)?;
+        let prepared = match &package.program.prepare {
+            Some(p) => Loaded::new(device.clone(), Program::clone(p), &code, &held(p, package, &[])?, Settings::default())?.results()?,
+            None => vec![],
+        };
+        let globals = held(&package.program, package, &prepared)?;
+        Loaded::new(device, package.program.clone(), &code, &globals, settings)
+    }
+
+    fn weights(&mut self, globals: &[Bytes]) -> Result<(), CudaError> {
+        let stream = self.device.stream();
+        let mut staging = Staging::new(&self.device);
+        for (global, bytes) in self.program.globals.iter().zip(globals) {
+            let mut memory = Memory::none(&self.device);
+            memory.ensure(bytes.len(), stream, &|| format!("weight @{}", global.name), &|| self.planned(None))?;
+            staging.upload(memory.address(), bytes.bytes(), stream, true)?;
+            self.addresses.push(memory.address());
+            self.globals.push(memory);
+        }
+        stream.wait(&self.device)
+    }
+
+    fn load(&mut self, k: &Kernel, code: &BTreeMap<String, Vec<u8>>) -> Result<sys::CUfunction, CudaError> {
+        let link = |reason: String| CudaError::Link { kernel: k.name.clone(), reason };
+        let bytes = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
+        let name = CString::new(k.symbol.as_str()).map_err(|e| link(e.to_string()))?;
+        // SAFETY: an image that the driver's linker made, or one from the cache with a right checksum; the module lives as long as this.
+        unsafe {
+            let module = result::module::load_data(bytes.as_ptr().cast()).map_err(|e| link(words(e)))?;
+            self.modules.push(module);
+            let function = result::module::get_function(module, name).map_err(|e| link(words(e)))?;
+            if let Some(bytes) = k.launch.as_ref().map(|l| l.shared).filter(|b| *b > 0) {
+                let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+                result::function::set_function_attribute(function, most, bytes)
+                    .map_err(|e| link(format!("{bytes} bytes of shared memory: {}", words(e))))?;
+            }
+            Ok(function)
+        }
+    }
+
+    /// What was compiled.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+    /// The card.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+    /// Bytes of memory between kernels, of all calls that have been under way at once.
+    pub fn arena_bytes(&self) -> usize {
+        self.states.arena_bytes()
+    }
+    /// Whether any call was launched as a CUDA graph.
+    pub fn used_graphs(&self) -> bool {
+        self.graphs.load(Ordering::Relaxed)
+    }
+    /// What hinders [`Mode::ReduceOverhead`], each thing once.
+    pub fn remarks(&self) -> Vec<String> {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    pub(super) fn remark(&self, text: String) {
+        let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&text) {
+            tracing::info!(target: "kiln::runtime", program = self.program.name, "{text}");
+            all.push(text);
+        }
+    }
+
+    /// The memory that the program needs, in words; of a call its arena, its arguments' and its results' copies.
+    pub(super) fn planned(&self, call: Option<(usize, usize, usize)>) -> String {
+        let bytes = |g: &crate::program::Global| g.shape.iter().product::<u64>() as usize * byte_size(&g.dtype).unwrap_or(1);
+        let weights: usize = self.program.globals.iter().map(bytes).sum();
+        let call = call.map(|(arena, inputs, outputs)| {
+            format!(", {arena} bytes between kernels, {inputs} bytes of copied arguments, {outputs} bytes of copied results")
+        });
+        format!("{weights} bytes of weights{}", call.unwrap_or_default())
+    }
+}
+
+/// The globals of a package's program: what it holds, and what was prepared.
+fn held(program: &Program, package: &Package, prepared: &[Bytes]) -> Result<Vec<Bytes>, CallError> {
+    let one = |g: &Global| {
+        if let Some(bytes) = g.result().and_then(|n| prepared.get(n)) {
+            return Ok(bytes.clone());
+        }
+        let data = g.data.as_ref().or_else(|| package.weights.get(&g.name));
+        let data = data.ok_or_else(|| tensor_error("global", &g.name, format!("is not in the package but in '{}'", g.source)))?;
+        let mut own = Buffer::zeroed(data.len())?;
+        own.bytes_mut().copy_from_slice(data);
+        Ok(Bytes::owned(own))
+    };
+    program.globals.iter().map(one).collect()
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // After a fault the driver has given up all of it.
+        let Ok(_current) = self.device.enter() else { return };
+        // What calls have launched is over before code and weights go.
+        self.states.trim();
+        self.globals.clear();
+        for m in &self.modules {
+            // SAFETY: loaded by `new`, and no call is under way.
+            let _ = unsafe { result::module::unload(*m) };
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A call with its sizes known: how much memory it takes, and its launches, which only need addresses.
+use super::{CudaError, fault::Launches, graph::Graph, tensor_map::Described};
+use crate::{
+    CallError, Program,
+    program::{Arg, Dim},
+};
+use cudarc::driver::sys;
+use std::{ffi::c_void, sync::Arc};
+
+/// Where a call's memory is: the arena, arguments and results.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Of memory between kernels.
+    pub arena: u64,
+    /// Of arguments.
+    pub inputs: Vec<u64>,
+    /// Of results.
+    pub outputs: Vec<u64>,
+}
+
+/// A call's sizes, and what follows from them.
+pub struct Plan {
+    /// The sizes of all arguments, one after the other.
+    pub shapes: Vec<usize>,
+    /// The sizes of all results.
+    pub results: Vec<usize>,
+    /// Bytes of memory between kernels.
+    pub arena: usize,
+    /// Bytes of each argument.
+    pub inputs: Vec<usize>,
+    /// Bytes of each result.
+    pub outputs: Vec<usize>,
+    /// In order.
+    pub launches: Vec<Ready>,
+    /// The addresses that the launches have.
+    pub at: Option<Addresses>,
+    /// The launches as a graph, once there is one; it is the first to go.
+    pub graph: Option<Graph>,
+    /// Whether the driver refused the graph.
+    pub no_graph: bool,
+    /// For reports of faults.
+    pub about: Arc<Launches>,
+}
+
+/// A launch with its sizes known.
+pub struct Ready {
+    /// The kernel.
+    pub function: sys::CUfunction,
+    /// Blocks.
+    pub grid: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory that it asks for.
+    pub shared: u32,
+    /// Where each word comes from.
+    sources: Vec<Source>,
+    /// The parameters: words, then descriptions of tensors.
+    pub words: Vec<u64>,
+    maps: Vec<sys::CUtensorMap>,
+    described: Vec<Map>,
+    /// The addresses of all parameters, which never move.
+    params: Vec<*mut c_void>,
+}
+// SAFETY: the pointers are into vectors of the same value, which are not resized.
+unsafe impl Send for Ready {}
+
+/// A word that depends on addresses, or does not.
+enum Source {
+    Arena(u64),
+    Input(usize),
+    Output(usize),
+    Fixed,
+}
+
+/// A description whose address is not known yet.
+struct Map {
+    arg: usize,
+    dtype: String,
+    offset: u64,
+    sizes: Vec<i64>,
+    strides: Vec<i64>,
+    extent: Vec<u32>,
+}
+
+impl Plan {
+    /// The sizes of a call. `shapes` are those of the arguments, `functions` the kernels by launch, `globals` addresses.
+    pub fn new(program: &Arc<Program>, shapes: &[&[usize]], functions: &[sys::CUfunction], globals: &[u64]) -> Result<Plan, CallError> {
+        let p = &**program;
+        let (symbols, exprs) = p.sizes(shapes)?;
+        let value = |d: Dim| d.value(&symbols, &exprs);
+        let bytes =
+            |shape: &[usize], dtype: &str| crate::view::byte_size(dtype).and_then(|w| crate::view::product(shape, w)).unwrap_or(usize::MAX);
+        let results = p.output_shapes(shapes)?;
+        let mut launches = vec![];
+        for (i, (k, f)) in p.kernels.iter().zip(functions).enumerate() {
+            let fail = |reason: String| CudaError::Launch { what: format!("kernel {} (launch {i})", k.name), reason };
+            let l = k.launch.as_ref().ok_or_else(|| fail("the program does not say how it is launched".into()))?;
+            let (mut sources, mut words) = (vec![], vec![]);
+            for a in &l.args {
+                let missing = || fail(format!("there is no {a:?}"));
+                let (source, word) = match a {
+                    Arg::Input(i) if *i < p.inputs.len() => (Source::Input(*i), 0),
+                    Arg::Output(i) if *i < p.outputs.len() => (Source::Output(*i), 0),
+                    Arg::Input(_) | Arg::Output(_) => return Err(missing().into()),
+                    Arg::Global(i) => (Source::Fixed, *globals.get(*i).ok_or_else(missing)?),
+                    Arg::Arena(d) => (Source::Arena(value(*d)? as u64), 0),
+                    Arg::Size(d) => (Source::Fixed, value(*d)? as u64),
+                };
+                sources.push(source);
+                words.push(word);
+            }
+            let grid = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
+            let mut described = vec![];
+            for m in &l.maps {
+                let numbers = |all: &[Dim]| all.iter().map(|d| value(*d)).collect::<Result<Vec<i64>, _>>();
+                if m.arg >= words.len() {
+                    return Err(fail(format!("there is no parameter {}", m.arg)).into());
+                }
+                let offset = 2 * u64::try_from(value(m.offset)?).unwrap_or(0);
+                let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
+                described.push(Map { arg: m.arg, dtype: m.dtype.clone(), offset, sizes, strides, extent: m.extent.clone() });
+            }
+            launches.push(Ready::new(*f, (grid, l.threads, l.shared), sources, words, described));
+        }
+        let about = Launches { program: program.clone(), grids: launches.iter().map(|l| l.grid).collect() };
+        Ok(Plan {
+            shapes: shapes.concat(),
+            arena: usize::try_from(value(p.arena)?).unwrap_or(0),
+            inputs: shapes.iter().zip(&p.inputs).map(|(s, t)| bytes(s, &t.dtype)).collect(),
+            outputs: results.iter().zip(&p.outputs).map(|(s, t)| bytes(s, &t.dtype)).collect(),
+            results: results.concat(),
+            launches,
+            at: None,
+            graph: None,
+            no_graph: false,
+            about: about.into(),
+        })
+    }
+
+    /// Gives the launches these addresses. Those that change are also patched in the graph.
+    pub fn point(&mut self, to: &Addresses) -> Result<(), CudaError> {
+        if self.at.as_ref() == Some(to) {
+            return Ok(());
+        }
+        // Until all have changed, the addresses are no call's.
+        self.at = None;
+        for (i, launch) in self.launches.iter_mut().enumerate() {
+            if launch.point(to, &self.about.program.kernels[i].name)?
+                && let Some(graph) = &self.graph
+            {
+                graph.patch(i, launch, &self.about)?;
+            }
+        }
+        self.at = Some(to.clone());
+        Ok(())
+    }
+}
+
+impl Ready {
+    fn new(
+        function: sys::CUfunction,
+        (grid, threads, shared): (u32, u32, u32),
+        sources: Vec<Source>,
+        words: Vec<u64>,
+        described: Vec<Map>,
+    ) -> Ready {
+        let maps = vec![sys::CUtensorMap { opaque: [0; 16] }; described.len()];
+        let mut ready = Ready { function, grid, threads, shared, sources, words, maps, described, params: vec![] };
+        let words = ready.words.iter_mut().map(|w| (w as *mut u64).cast());
+        let maps = ready.maps.iter_mut().map(|m| (m as *mut sys::CUtensorMap).cast::<c_void>());
+        ready.params = words.chain(maps).collect();
+        ready
+    }
+
+    /// Whether anything changed.
+    fn point(&mut self, to: &Addresses, kernel: &str) -> Result<bool, CudaError> {
+        let mut changed = false;
+        for (source, word) in self.sources.iter().zip(&mut self.words) {
+            let now = match source {
+                Source::Arena(offset) => to.arena + offset,
+                Source::Input(i) => to.inputs[*i],
+                Source::Output(i) => to.outputs[*i],
+                Source::Fixed => continue,
+            };
+            changed |= *word != now;
+            *word = now;
+        }
+        // A map of zeros was never made: its memory may be a weight, whose address does not change.
+        let moved = changed;
+        for (map, m) in self.maps.iter_mut().zip(&self.described).filter(|(map, _)| moved || map.opaque == [0; 16]) {
+            let address = self.words[m.arg] + m.offset;
+            let d = Described { kernel, dtype: &m.dtype, address, sizes: &m.sizes, strides: &m.strides, extent: &m.extent };
+            *map = d.encode()?;
+            changed = true;
+        }
+        Ok(changed)
+    }
+
+    /// The addresses of the parameters, for the driver.
+    pub fn params(&self) -> *mut *mut c_void {
+        self.params.as_ptr().cast_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Expr, ExprKind, Kernel, Launch, Symbol, Tensor};
+
+    fn program() -> Arc<Program> {
+        let tensor =
+            |name: &str| Tensor { name: name.into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(4)], order: vec![] };
+        let launch = |args: Vec<Arg>| Some(Launch { args, grid: Dim::Expr(0), threads: 64, shared: 0, maps: vec![] });
+        let kernel = |args| Kernel { launch: launch(args), ..Default::default() };
+        Arc::new(Program {
+            inputs: vec![tensor("x")],
+            outputs: vec![tensor("y")],
+            symbols: vec![Symbol { name: "s".into(), min: 0, max: None, divisor: 1, input: 0, dim: 0 }],
+            exprs: vec![Expr { kind: ExprKind::Mul, lhs: Dim::Symbol(0), rhs: Dim::Known(16) }],
+            kernels: vec![
+                kernel(vec![Arg::Input(0), Arg::Arena(Dim::Known(64)), Arg::Size(Dim::Symbol(0))]),
+                kernel(vec![Arg::Arena(Dim::Known(64)), Arg::Global(0), Arg::Output(0)]),
+            ],
+            arena: Dim::Expr(0),
+            ..Default::default()
+        })
+    }
+
+    #[test]
+    fn sizes_first_and_addresses_later() {
+        let none = std::ptr::null_mut();
+        let mut plan = Plan::new(&program(), &[&[3, 4]], &[none, none], &[77]).expect("a plan");
+        assert_eq!((plan.arena, &plan.inputs[..], &plan.outputs[..], &plan.results[..]), (48, &[48][..], &[48][..], &[3, 4][..]));
+        assert_eq!(plan.about.grids, [48, 48]);
+        let mut at = Addresses { arena: 1000, inputs: vec![1], outputs: vec![2] };
+        plan.point(&at).expect("no descriptions");
+        let words = |p: &Plan| p.launches.iter().map(|l| l.words.clone()).collect::<Vec<_>>();
+        assert_eq!(words(&plan), [vec![1, 1064, 3], vec![1064, 77, 2]]);
+        assert_eq!(unsafe { *plan.launches[1].params[2].cast::<u64>() }, 2);
+        at.outputs[0] = 9;
+        assert!(!plan.launches[0].point(&at, "k").expect("no descriptions"), "it has no result");
+        plan.point(&at).expect("no descriptions");
+        assert_eq!((words(&plan)[1].clone(), unsafe { *plan.launches[1].params[2].cast::<u64>() }), (vec![1064, 77, 9], 9));
+    }
+
+    #[test]
+    fn what_a_program_does_not_have_is_an_error() {
+        let mut p = Program::clone(&program());
+        let none = std::ptr::null_mut();
+        let said = |p: &Program, globals: &[u64]| {
+            let plan = Plan::new(&Arc::new(p.clone()), &[&[3, 4]], &[none, none], globals);
+            plan.err().expect("refused").to_string()
+        };
+        assert!(said(&p, &[]).contains("there is no Global(0)"));
+        p.kernels[0].launch = None;
+        assert!(said(&p, &[77]).contains("does not say how it is launched"));
+    }
+}

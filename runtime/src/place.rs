@@ -1,0 +1,33 @@
+//! Where memory lies and programs run.
+use std::fmt;
+
+/// The host, or a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// This machine's processors and their memory; where it says where programs run, a program for a GPU runs on the first one.
+    #[default]
+    Host,
+    /// The NVIDIA GPU of this number.
+    Cuda(usize),
+}
+
+impl Place {
+    /// From `cpu`, `cuda` or `cuda:<number>`.
+    pub fn parse(text: &str) -> Result<Place, String> {
+        let number = match text {
+            "cpu" => return Ok(Place::Host),
+            "cuda" => Some(0),
+            other => other.strip_prefix("cuda:").and_then(|n| n.parse().ok()),
+        };
+        number.map(Place::Cuda).ok_or_else(|| format!("'{text}' is no device; there are cpu, cuda and cuda:<number>"))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Host => f.write_str("the host"),
+            Place::Cuda(index) => write!(f, "GPU {index}"),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `kiln run --profile`: a call's launches as a trace of events, which `chrome://tracing` and Perfetto show.
+use super::report::Numbers;
+use crate::{
+    model::{Data, Executable},
+    runtime::program::Kernel,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Rows of the trace.
+const KERNELS: u32 = 1;
+const OPS: u32 = 2;
+
+/// The trace of a call: launches end to end, each with its median time, in one row by kernel, in another by graph op.
+pub fn chrome(exe: &Executable, inputs: &[Data], launches: &[Duration]) -> Value {
+    let p = exe.program();
+    let numbers = Numbers::of(p, inputs);
+    let place = exe.card().map_or_else(|| "host".to_string(), |c| format!("cuda:{} ({})", c.index, c.name));
+    let named = |what: &str, tid: u32, name: &str| json!({"name": what, "ph": "M", "pid": 1, "tid": tid, "args": {"name": name}});
+    let mut events = vec![
+        named("process_name", 0, &format!("{} on {place}", p.name)),
+        named("thread_name", KERNELS, "kernels"),
+        named("thread_name", OPS, "graph ops"),
+    ];
+    let mut start = Duration::ZERO;
+    let us = |d: Duration| d.as_secs_f64() * 1e6;
+    for (i, (k, time)) in p.kernels.iter().zip(launches).enumerate() {
+        let event = |name: &str, tid: u32, args: Value| json!({"name": name, "cat": k.kind, "ph": "X", "pid": 1, "tid": tid, "ts": us(start), "dur": us(*time), "args": args});
+        events.push(event(&k.name, KERNELS, about(i, k, &numbers)));
+        events.push(event(&k.ops.join(" "), OPS, json!({"launch": i, "kernel": k.name, "sources": k.sources})));
+        start += *time;
+    }
+    let clock =
+        if exe.card().is_some() { "the GPU's clock between launches" } else { "the host's clock, a barrier behind each launch included" };
+    json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": p.name, "device": place, "times": format!("medians, {clock}")}})
+}
+
+fn about(i: usize, k: &Kernel, numbers: &Numbers) -> Value {
+    let mut args = json!({
+        "launch": i, "symbol": k.symbol, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads,
+        "bytes": numbers.of_dim(k.bytes), "flops": numbers.of_dim(k.flops),
+    });
+    if let (Some(l), Some(all)) = (&k.launch, args.as_object_mut()) {
+        all.insert("blocks".into(), numbers.of_dim(Some(l.grid)).max(1).into());
+        all.insert("threads".into(), l.threads.into());
+        all.insert("shared_bytes".into(), l.shared.into());
+    }
+    args
+}
