@@ -49,12 +49,14 @@ pub fn expm1(e: &Emit, x: Value) -> Res {
     e.select(tiny, x, e.add(y, y)?)
 }
 
+/// (tanh(x) / x - 1) / x^2 in x^2 below 0.625, from Cephes' `tanhf`.
+pub const TANH: [f64; 5] = [-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1];
+
 /// Cephes' `tanhf` below 0.625, else 1 - 2 / (e^2x + 1).
 pub fn tanh(e: &Emit, x: Value) -> Res {
     let a = e.abs(x)?;
     let z = e.mul(x, x)?;
-    let p = e.poly(z, &[-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1])?;
-    let small = e.fma(e.mul(p, z)?, x, x)?;
+    let small = e.fma(e.mul(e.poly(z, &TANH)?, z)?, x, x)?;
     let a10 = e.clamp(a, 0.0, 10.0)?;
     let (one, two) = (e.c(1.0)?, e.c(2.0)?);
     let large = e.sub(one, e.div(two, e.add(exp(e, e.add(a10, a10)?)?, one)?)?)?;
@@ -79,9 +81,9 @@ pub fn cosh(e: &Emit, x: Value) -> Res {
 
 /// ln erfc(t) on 1 <= t <= 4 as a polynomial in (2 t - 5) / 3: a least-squares fit on 120 Chebyshev nodes with weight erfc(t), reweighted
 /// after Lawson to the minimax one; 1e-9 of 1.
-const LN_ERFC: [f64; 7] = [0.002113857317, -0.001184409801, 0.01244283847, -0.03617226386, -2.123742031, -8.029040948, -7.806817803];
+pub const LN_ERFC: [f64; 7] = [0.002113857317, -0.001184409801, 0.01244283847, -0.03617226386, -2.123742031, -8.029040948, -7.806817803];
 /// erf(x) / x in x^2 below 1, from Cephes' `erff`.
-const ERF: [f64; 7] = [
+pub const ERF: [f64; 7] = [
     7.853861353153693e-5,
     -8.010193625184903e-4,
     5.188327685732524e-3,
