@@ -68,11 +68,10 @@ impl SplitReductions {
     fn parts(&self, o: &Reduce) -> Option<Parts> {
         let sizes: Vec<i64> = o.input.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
         let gone = |d: usize| o.dims.contains(&(d as i64));
-        let product = |all: &mut dyn Iterator<Item = usize>| all.try_fold(1i64, |n, d| n.checked_mul(sizes[d]));
-        let depth = product(&mut (0..sizes.len()).filter(|d| gone(*d)))?;
-        let results = product(&mut (0..sizes.len()).filter(|d| !gone(*d)))?;
+        let product = |of: bool| (0..sizes.len()).filter(|d| gone(*d) == of).try_fold(1i64, |n, d| n.checked_mul(sizes[d]));
+        let (depth, results) = (product(true)?, product(false)?);
         let last = (0..sizes.len()).rev().find(|d| sizes[*d] != 1)?;
-        let (groups, least) = if gone(last) { (results, self.row) } else { (results.div_ceil(self.beside), self.column) };
+        let (groups, least) = if gone(last) { (results, self.row) } else { (results / self.beside.max(1) + 1, self.column) };
         let wanted = (self.groups / groups.max(1)).min(depth / least.max(1));
         // The outermost dimension that has so many steps, so that what a part reads lies together; else the longest.
         let long = (0..sizes.len()).find(|d| gone(*d) && sizes[*d] >= wanted);
@@ -197,8 +196,14 @@ impl Moved<'_> {
 fn drop_dead(v: Value) {
     let mut next = vec![v];
     while let Some(v) = next.pop() {
-        let Some(op) = v.def().filter(|o| (elementwise(*o) || o.kind() == Some(OpKind::Splat)) && v.uses().is_empty()) else { continue };
-        next.extend(op.operands());
+        let dead = v.uses().is_empty();
+        let Some(op) = v.def().filter(|o| dead && (elementwise(*o) || o.kind() == Some(OpKind::Splat))) else { continue };
+        // An operand may be there twice, and must not be looked at when it is gone.
+        for o in op.operands() {
+            if !next.contains(&o) {
+                next.push(o);
+            }
+        }
         op.erase();
     }
 }

@@ -127,7 +127,8 @@ fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value, String> {
     let attrs = [("asm_string", Attr::string(c, instruction)), ("constraints", Attr::string(c, &constraints))];
     let ty = op.result(0).ty();
     let Some(element) = ty.element() else { return make("llvm.inline_asm", &operands, ty, &attrs) };
-    let [count] = ty.dims().iter().filter_map(|d| d.known()).collect::<Vec<_>>()[..] else { return Err("is no vector of one dimension".into()) };
+    let count: Option<i64> = ty.to_string().strip_prefix("vector<").and_then(|t| t.strip_suffix("xf32>")).and_then(|n| n.parse().ok());
+    let count = count.ok_or("is no vector of one dimension")?;
     let mut made = vec![];
     for lane in 0..count {
         let place = [("static_position", Attr::i64s(c, &[lane]))];

@@ -1,5 +1,5 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, fast_dim, wgmma, width};
+use super::{Roles, contraction, fast_dim, narrow_width, wgmma, width};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -94,7 +94,7 @@ fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
     if fast_dim(k, plan, nest, &(0..nest.extents.len()).collect::<Vec<_>>()) != Some(fast) {
         return None;
     }
-    let mut lanes = width(k, plan, nest, fast) as i64;
+    let mut lanes = narrow_width(k, plan, nest, fast) as i64;
     while lanes > 1 && nest.extents[fast].known().is_none_or(|n| n % lanes != 0) {
         lanes /= 2;
     }

@@ -21,12 +21,12 @@ pub mod wgmma;
 mod width;
 
 pub use contraction::{Roles, contraction};
-pub use width::{fast_dim, width};
+pub use width::{fast_dim, narrow_width, width};
 
 use super::{GRID, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::{
     host::{kernels_of, schedule::Schedule},
-    kernel,
+    kernel::{self, Kernel, Plan},
     target::Chip,
 };
 use kiln_dialects::{ir::*, rules::Level};

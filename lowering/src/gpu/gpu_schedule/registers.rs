@@ -1,7 +1,7 @@
 //! Rows that a group of threads can keep in its registers from the first stage of a kernel to the last.
 use super::{
     choose::{combine, make},
-    width,
+    narrow_width,
 };
 use crate::{
     gpu::WARP,
@@ -66,8 +66,9 @@ fn live(k: &Kernel, plan: &Plan) -> usize {
 
 /// The most elements that one access of a nest takes, where rows begin at a multiple of that.
 pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
-    let wide = plan.nests.iter().filter(|n| n.extents.len() > plan.rows).map(|n| width(k, plan, n, plan.rows));
-    let mut lanes = wide.min().unwrap_or(1);
+    let wide = plan.nests.iter().filter(|n| n.extents.len() > plan.rows).map(|n| narrow_width(k, plan, n, plan.rows));
+    // Of bytes, such as masks, half an access is enough.
+    let mut lanes = wide.min().unwrap_or(1).min(8);
     while length % lanes != 0 {
         lanes /= 2;
     }

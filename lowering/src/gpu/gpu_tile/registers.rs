@@ -123,18 +123,19 @@ impl Row<'_> {
         scope.iteration(c, &nest.after, &dims, ONE, &mut [], &mut self.known)
     }
 
-    /// All that a nest reads for the first time, in front of what is done with it, so that the reads are under way at the same time.
+    /// What a nest reads of the row for the first time, in front of what is done with it, so that the reads are under way at the same time. What all
+    /// rows have in common, such as weights, is near and need not take registers so early.
     fn reads(&mut self, c: Code, nest: &Nest) -> Made<()> {
         let scope = &self.speaks;
-        let input = |a: &&Access| matches!(scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
+        let own = |a: &Access| a.at.uses(self.plan.rows) && (self.plan.rows == 0 || (0..self.plan.rows).any(|d| a.at.uses(d)));
+        let input = |a: &&Access| matches!(scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_))) && own(a);
         let all = nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).flat_map(|s| s.reads()).filter(input);
         for a in all {
             for piece in &mut self.pieces {
                 let dims = [self.at.as_slice(), &[piece.start]].concat();
-                let known = if a.at.uses(self.plan.rows) { &mut piece.known } else { &mut self.known };
-                if !known.contains_key(a) {
+                if !piece.known.contains_key(a) {
                     let v = scope.read(c, a, &dims, self.lanes, &Passed::new())?;
-                    known.insert(a.clone(), v);
+                    piece.known.insert(a.clone(), v);
                 }
             }
         }
