@@ -23,7 +23,7 @@ mod width;
 pub use contraction::{Roles, contraction};
 pub use width::{fast_dim, narrow_width, width};
 
-use super::{GRID, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{GRID, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::{
     host::{kernels_of, schedule::Schedule},
     kernel::{self, Kernel, Plan},
@@ -71,6 +71,9 @@ impl Pass for GpuSchedule {
             let grid = grid::grid(&k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
             func.set_attr(THREADS, Attr::i64(func.ctx(), threads as i64));
             func.set_attr(GRID, grid);
+            if schedule.strategy == "registers" && func.attr(RESIDENT).is_none() && registers::resident(&schedule, threads) > 1 {
+                func.set_attr(RESIDENT, Attr::i64(func.ctx(), registers::resident(&schedule, threads) as i64));
+            }
             if schedule.strategy == "wgmma" {
                 let fail = |e: String| Failure::at(func, e);
                 let missing = || fail("has a schedule for the tensor cores, but is no product that they and the copy engine can do".into());

@@ -75,6 +75,11 @@ pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
     lanes
 }
 
+/// How many blocks a multiprocessor should hold: while the warps of some wait for each other, those of others read.
+pub fn resident(schedule: &Schedule, threads: usize) -> usize {
+    if schedule.get("group") > WARP { (THREADS / threads).max(1) } else { 1 }
+}
+
 /// The schedule, if registers can hold the rows.
 pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     let (length, live) = (length(k, plan)?, live(k, plan));
