@@ -65,7 +65,8 @@ impl HoistGathers {
 }
 
 fn elementwise(op: Op) -> bool {
-    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise)) && op.kind() != Some(OpKind::Bitcast)
+    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise))
+        && op.kind() != Some(OpKind::Bitcast)
 }
 
 /// The elements of a value at these positions, one tensor of them for each dimension.
@@ -73,7 +74,11 @@ fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -> Result<Va
     let first = *indices.first().ok_or("picks from a scalar")?;
     let sizes = b.sizes_of(first)?;
     let leaf = |v: Value| {
-        if in_order(v, indices) { Ok(v) } else { b.add(&Gather { input: v, indices: indices.to_vec(), dims: (0..indices.len() as i64).collect() }) }
+        if in_order(v, indices) {
+            Ok(v)
+        } else {
+            b.add(&Gather { input: v, indices: indices.to_vec(), dims: (0..indices.len() as i64).collect() })
+        }
     };
     let Some(op) = v.def() else { return leaf(v) };
     let b = &b.at(op.loc());
@@ -82,7 +87,8 @@ fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -> Result<Va
     }
     if let Some(o) = BroadcastInDim::of(op) {
         let (from, to) = (o.input.ty().dims(), v.ty().dims());
-        let same = o.dims.iter().zip(&from).all(|(d, n)| n.known() != Some(1) && to.get(*d as usize).is_some_and(|m| m.known() == n.known()));
+        let same =
+            o.dims.iter().zip(&from).all(|(d, n)| n.known() != Some(1) && to.get(*d as usize).is_some_and(|m| m.known() == n.known()));
         return match o.dims.iter().map(|d| indices.get(*d as usize).copied()).collect::<Option<Vec<_>>>().filter(|_| same) {
             Some(of) if of.is_empty() => b.add(&BroadcastInDim { input: o.input, dims: vec![], sizes }),
             Some(of) => pick(b, o.input, &of, left),
@@ -103,8 +109,6 @@ fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -> Result<Va
 /// Whether each element is picked where it is.
 fn in_order(v: Value, indices: &[Value]) -> bool {
     let dims = v.ty().dims();
-    let counts = |(axis, i): (usize, &Value)| {
-        i.ty().dims() == dims && i.def().and_then(Iota::of).is_some_and(|o| o.axis == axis as i64)
-    };
+    let counts = |(axis, i): (usize, &Value)| i.ty().dims() == dims && i.def().and_then(Iota::of).is_some_and(|o| o.axis == axis as i64);
     dims.iter().all(|d| d.known().is_some()) && dims.len() == indices.len() && indices.iter().enumerate().all(counts)
 }

@@ -15,6 +15,7 @@ use kiln_dialects::{
     ir::*,
     ops::*,
     rules::{GRAPH_LEVELS, Level},
+    sym::Dim,
     value::DType,
 };
 use std::collections::HashMap;
@@ -26,6 +27,10 @@ crate::pass_options! {
         pub least: i64 = 262144,
         /// Groups of threads that fill the card several times
         pub groups: i64 = 1024,
+        /// Results whose rows are split even if they are repeated along the rows again are fewer than that
+        pub few: i64 = 64,
+        /// The least length of such a row
+        pub long: i64 = 262144,
         /// Least elements of a part, where they lie side by side
         pub row: i64 = 8192,
         /// Least rows of a part, where a reduction goes across rows
@@ -44,7 +49,7 @@ impl Pass for SplitReductions {
     fn run(&self, root: Op) -> Result<(), Failure> {
         for op in walk(root) {
             let Some(reduce) = Reduce::of(op) else { continue };
-            let Some(parts) = self.parts(&reduce) else { continue };
+            let Some(parts) = self.parts(op, &reduce) else { continue };
             let fail = |e: String| Failure::at(op, e);
             let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let result = split(b, op, &reduce, &parts).map_err(fail)?;
@@ -56,6 +61,15 @@ impl Pass for SplitReductions {
     }
 }
 
+/// Most elementwise ops between a reduction and where its result is repeated.
+const REACH: usize = 16;
+
+/// Whether a value is repeated to these sizes, at once or behind elementwise ops.
+fn spreads(v: Value, sizes: &[Dim], reach: usize) -> bool {
+    let next = |op: Op| reach > 0 && (elementwise(op) || op.kind() == Some(OpKind::Reshape)) && spreads(op.result(0), sizes, reach - 1);
+    v.uses().into_iter().any(|(op, _)| (op.kind() == Some(OpKind::BroadcastInDim) && op.result(0).ty().dims() == sizes) || next(op))
+}
+
 /// How a dimension is split: which, into how many parts of what size, and what is left over.
 struct Parts {
     dim: usize,
@@ -65,12 +79,16 @@ struct Parts {
 }
 
 impl SplitReductions {
-    fn parts(&self, o: &Reduce) -> Option<Parts> {
+    fn parts(&self, op: Op, o: &Reduce) -> Option<Parts> {
         let sizes: Vec<i64> = o.input.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
         let gone = |d: usize| o.dims.contains(&(d as i64));
         let product = |of: bool| (0..sizes.len()).filter(|d| gone(*d) == of).try_fold(1i64, |n, d| n.checked_mul(sizes[d]));
         let (depth, results) = (product(true)?, product(false)?);
         let last = (0..sizes.len()).rev().find(|d| sizes[*d] != 1)?;
+        // The rows of a softmax or a norm are one kernel's, which reads them once; only a few very long ones are better split.
+        if gone(last) && (results >= self.few || depth < self.long) && spreads(op.result(0), &op.operand(0).ty().dims(), REACH) {
+            return None;
+        }
         let (groups, least) = if gone(last) { (results, self.row) } else { (results / self.beside.max(1) + 1, self.column) };
         let wanted = (self.groups / groups.max(1)).min(depth / least.max(1));
         // The outermost dimension that has so many steps, so that what a part reads lies together; else the longest.
@@ -124,7 +142,8 @@ fn element(v: Value) -> Result<DType, String> {
 }
 
 fn elementwise(op: Op) -> bool {
-    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise)) && op.kind() != Some(OpKind::Bitcast)
+    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise))
+        && op.kind() != Some(OpKind::Bitcast)
 }
 
 /// The elementwise values that only the reduction needs, each behind those that read it.
@@ -178,7 +197,7 @@ impl Moved<'_> {
         if let Some(op) = v.def().filter(|_| self.inner.contains(&v)) {
             let operands = op.operands().into_iter().map(|o| self.of(o, done)).collect::<Result<Vec<_>, _>>()?;
             let copy = b.at(op.loc()).clone_op(op, &|o| op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i]))?;
-            let dims: Vec<_> = sizes.iter().map(|s| s.known().map_or(kiln_dialects::sym::Dim::Unknown, kiln_dialects::sym::Dim::Known)).collect();
+            let dims: Vec<_> = sizes.iter().map(|s| s.known().map_or(Dim::Unknown, Dim::Known)).collect();
             copy.result(0).set_ty(Type::tensor(b.ctx, element(v)?, &dims));
             return Ok(copy.result(0));
         }

@@ -69,3 +69,14 @@ func.func @f(%x: tensor<?x16384xf32>, %y: tensor<600x16384xf32>, %z: tensor<4096
   %2 = kiln.reduce sum %z dims = [0] : tensor<4096xf32>
   return %0, %1, %2 : tensor<?xf32>, tensor<600xf32>, tensor<f32>
 }
+
+// -----
+// CASE: rows_of_a_softmax_stay_together
+// CHECK-NOT: kiln.reshape
+func.func @f(%x: tensor<4x16384xf32>) -> tensor<4x16384xf32> {
+  %0 = kiln.reduce max %x dims = [1] : tensor<4x16384xf32>
+  %1 = kiln.neg %0 : tensor<4xf32>
+  %2 = kiln.broadcast_in_dim %1 dims = [0] sizes = [4, 16384] : tensor<4xf32>
+  %3 = kiln.add %x, %2 : tensor<4x16384xf32>
+  return %3 : tensor<4x16384xf32>
+}

@@ -150,15 +150,7 @@ impl Code {
         Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
     }
     /// As [`Code::strided`], with `count` iterations in one as long as there are so many, so that their reads are under way at the same time.
-    pub fn unrolled(
-        self,
-        lo: Value,
-        hi: Value,
-        step: Value,
-        count: usize,
-        carried: &[Value],
-        body: &mut LoopBody<'_>,
-    ) -> Made<Vec<Value>> {
+    pub fn unrolled(self, lo: Value, hi: Value, step: Value, count: usize, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
         if count < 2 {
             return self.strided(lo, hi, step, carried, body);
         }

@@ -45,7 +45,9 @@ impl Pass for GpuMath {
             for op in all {
                 let Some(b) = Builder::before(op) else { continue };
                 let name = op.name();
-                if !["math.exp", "math.erf", "math.tanh", "arith.divf", "arith.remf"].contains(&name.as_str()) || (full && name == "math.erf") {
+                if !["math.exp", "math.erf", "math.tanh", "arith.divf", "arith.remf"].contains(&name.as_str())
+                    || (full && name == "math.erf")
+                {
                     continue;
                 }
                 let made = match (Emit::new(b, op.result(0).ty(), "f32"), Emit::new(b, op.result(0).ty(), "f64")) {
@@ -64,7 +66,8 @@ impl Pass for GpuMath {
 }
 
 /// Ops that make a small error of their operand a large one.
-const ROUNDS: &[&str] = &["math.floor", "math.ceil", "math.trunc", "math.round", "math.roundeven", "arith.fptosi", "arith.fptoui", "arith.remf"];
+const ROUNDS: &[&str] =
+    &["math.floor", "math.ceil", "math.trunc", "math.round", "math.roundeven", "arith.fptosi", "arith.fptoui", "arith.remf"];
 
 /// Whether everything that a kernel writes to its results is a float of 16 bits, and nothing is rounded to an integer on the way.
 fn is_narrow(all: &[Op]) -> bool {

@@ -11,6 +11,8 @@ use kiln_dialects::ir::walk;
 const EACH: i64 = 4;
 /// Most threads of a block that reduces, so that a multiprocessor has several.
 const REDUCE: i64 = 512;
+/// Most threads of a block that sums columns.
+const ACROSS: i64 = 256;
 /// From so many threads on a card is full without sharing results.
 const MANY: i64 = 1 << 16;
 /// Threads of a block of small groups.
@@ -100,9 +102,14 @@ fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
     }
     let work = size(nest, &depth).unwrap_or(1024);
     let outputs = nest.stages.iter().filter_map(|s| k.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces);
-    let bytes: i64 = outputs.map(|o| k.buffers.get(o.access.buffer)?.element.dtype().ok().map(|t| t.byte_size() as i64)).sum::<Option<_>>()?;
-    (!depth.is_empty() && combine(k, nest) && work >= 64 && nest.split.is_none())
-        .then_some((size(nest, &free)? / lanes, lanes, work, lanes * bytes))
+    let bytes: i64 =
+        outputs.map(|o| k.buffers.get(o.access.buffer)?.element.dtype().ok().map(|t| t.byte_size() as i64)).sum::<Option<_>>()?;
+    (!depth.is_empty() && combine(k, nest) && work >= 64 && nest.split.is_none()).then_some((
+        size(nest, &free)? / lanes,
+        lanes,
+        work,
+        lanes * bytes,
+    ))
 }
 
 /// Threads behind each other, where those beside each other are too few for the card.
@@ -110,7 +117,7 @@ fn columns(nests: &[Beside]) -> Option<Schedule> {
     let (items, work) = (nests.iter().map(|n| n.0).max()?, nests.iter().map(|n| n.2).min()?);
     let (lanes, bytes) = (nests.iter().map(|n| n.1).max()?, nests.iter().map(|n| n.3).sum::<i64>());
     let columns = (items.max(1) as u64).next_power_of_two().min(WARP as u64) as i64;
-    let parts = below(work / EACH).min(below(REDUCE / columns)).min(below(SHARED / (bytes * columns)));
+    let parts = below(work / EACH).min(below(ACROSS / columns)).min(below(SHARED / (bytes * columns)));
     (items < MANY && columns * parts >= WARP as i64 && parts > 1)
         .then(|| make("columns", &[("columns", columns), ("parts", parts), ("pieces", EACH), ("vector", lanes)]))
 }

@@ -55,7 +55,8 @@ fn live(k: &Kernel, plan: &Plan) -> usize {
     let at = |cut: usize| -> usize {
         let (before, after) = plan.nests.split_at(cut);
         let (before, after) = (stages(before), stages(after));
-        let known: BTreeSet<&Access> = before.iter().flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access))).filter(whole).collect();
+        let known: BTreeSet<&Access> =
+            before.iter().flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access))).filter(whole).collect();
         let read: BTreeSet<&Access> = after.iter().flat_map(|s| s.reads()).filter(whole).collect();
         // 16-bit floats are kept as what they are computed with.
         let bytes = |a: &&&Access| k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(8, |t| t.byte_size().max(4));
@@ -90,7 +91,11 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     let vectors = length.div_ceil(lanes);
     let most = (EACH / (lanes * live)).max(1);
     // Short rows are a part of a warp each; one warp takes as much as it can, since it needs no barrier.
-    let group = if vectors <= WARP * most { vectors.next_power_of_two().min(WARP) } else { vectors.div_ceil(most).next_power_of_two().min(THREADS) };
+    let group = if vectors <= WARP * most {
+        vectors.next_power_of_two().min(WARP)
+    } else {
+        vectors.div_ceil(most).next_power_of_two().min(THREADS)
+    };
     let (group, pieces) = (group as i64, vectors.div_ceil(group) as i64);
     make("registers", &[("group", group), ("groups", (BLOCK as i64 / group).max(1)), ("pieces", pieces), ("vector", lanes as i64)]).into()
 }

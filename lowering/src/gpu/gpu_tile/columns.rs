@@ -42,7 +42,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
     let (across, thread) = (c.index(columns as i64)?, team::thread(c)?);
     let (column, part) = (c.rem(thread, across)?, c.div(thread, across)?);
     let place = c.mul(thread, wide)?;
-    let memory = |o: &Output| shared(c, o.combine.as_ref().ok_or("cannot be reduced in parts")?.op.result(0).ty(), (columns * parts * lanes) as i64);
+    let memory =
+        |o: &Output| shared(c, o.combine.as_ref().ok_or("cannot be reduced in parts")?.op.result(0).ty(), (columns * parts * lanes) as i64);
     let memory: Vec<Value> = if parts > 1 { reducing(scope, nest).map(memory).collect::<Made<_>>()? } else { vec![] };
     let (start, step) = (c.mul(team::block(c)?, across)?, c.mul(team::blocks(c)?, across)?);
     // All threads of a block go round equally often, so that all come to each barrier.
