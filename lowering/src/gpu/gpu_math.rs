@@ -14,7 +14,7 @@
 //! ```
 use crate::host::expand_math::{
     emit::{Emit, Res},
-    exp::{ERF, LN_ERFC, TANH},
+    exp::TANH,
 };
 use kiln_dialects::{
     ir::*,
@@ -107,11 +107,26 @@ fn quotient(e: &Emit, x: Value, y: Value) -> Res {
 }
 
 fn is_one(x: Value) -> bool {
-    let value = x.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value"));
+    let source = x.def().filter(|d| d.is("vector.broadcast")).map_or(x, |d| d.operand(0));
+    let value = source.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value"));
     value.is_some_and(|a| a.splat_value().unwrap_or(a).as_f64() == Some(1.0))
 }
 
-/// As in `kiln-expand-math`; an error of the exponential is small beside the 1 that it is taken from.
+/// ln erfc(t) on 1 <= t <= 4 as a polynomial in (2 t - 5) / 3: a least-squares fit on 120 Chebyshev nodes with weight erfc(t), reweighted
+/// after Lawson to the minimax one; 1e-9 of 1.
+const LN_ERFC: [f64; 7] = [0.002113857317, -0.001184409801, 0.01244283847, -0.03617226386, -2.123742031, -8.029040948, -7.806817803];
+/// erf(x) / x in x^2 below 1, from Cephes' `erff`.
+const ERF: [f64; 7] = [
+    7.853861353153693e-5,
+    -8.010193625184903e-4,
+    5.188327685732524e-3,
+    -2.685381193529856e-2,
+    1.128358514861418e-1,
+    -3.7612625824233e-1,
+    1.12837916572671,
+];
+
+/// Below 1 a polynomial, from there on 1 - erfc(x), where an error of the exponential is small beside the 1 that it is taken from.
 fn erf(e: &Emit, x: Value) -> Res {
     let a = e.abs(x)?;
     let small = e.mul(x, e.poly(e.mul(x, x)?, &ERF)?)?;

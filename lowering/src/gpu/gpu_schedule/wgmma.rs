@@ -75,7 +75,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 /// but the innermost are multiples of 8 elements. The depth is known and not 0.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let roles = contraction(k, plan)?;
-    let (nest, stage) = (plan.nests.first()?, k.stages.get(roles.stage)?);
+    let ([nest], stage) = (plan.nests.as_slice(), k.stages.get(roles.stage)?) else { return None };
     if roles.rows.len() != 1 || roles.columns.len() != 1 || roles.depth.len() != 1 || roles.batch.len() > 3 {
         return None;
     }
