@@ -70,7 +70,7 @@ pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
     let wide = plan.nests.iter().filter(|n| n.extents.len() > plan.rows).map(|n| narrow_width(k, plan, n, plan.rows));
     // Of bytes, such as masks, half an access is enough.
     let mut lanes = wide.min().unwrap_or(1).min(8);
-    while length % lanes != 0 {
+    while !length.is_multiple_of(lanes) {
         lanes /= 2;
     }
     lanes
