@@ -27,7 +27,7 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 // -----
 // CASE: softmax
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"rows", {group = 32 : i64
+// CHECK: #kiln.schedule<"registers", {group = 16 : i64, groups = 8 : i64, pieces = 1 : i64, vector = 4 : i64}>
 // CHECK: kiln.threads = 128
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -68,6 +68,132 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 }
 
 // -----
+// CASE: softmax_of_rows_for_a_block
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"registers", {group = 256 : i64, groups = 1 : i64, pieces = 8 : i64, vector = 4 : i64}>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#column = affine_map<(d0, d1) -> (d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x8192xf32> {kiln.sizes = array<i64: -1, 8192>}, %s0: index) -> tensor<?x8192xf32> {
+  %least = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x8192xf32>
+  %rows = tensor.empty(%s0) : tensor<?xf32>
+  %m0 = linalg.fill ins(%least : f32) outs(%rows : tensor<?xf32>) -> tensor<?xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<?x8192xf32>) outs(%m0 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %m : tensor<?x8192xf32>, tensor<?xf32>) outs(%e : tensor<?x8192xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x8192xf32>
+  %t0 = linalg.fill ins(%zero : f32) outs(%rows : tensor<?xf32>) -> tensor<?xf32>
+  %t = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%p : tensor<?x8192xf32>) outs(%t0 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %t : tensor<?x8192xf32>, tensor<?xf32>) outs(%e : tensor<?x8192xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x8192xf32>
+  return %r : tensor<?x8192xf32>
+}
+}
+}
+
+// -----
+// CASE: softmax_of_an_odd_length
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"registers", {group = 32 : i64, groups = 4 : i64, pieces = 32 : i64, vector = 1 : i64}>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#column = affine_map<(d0, d1) -> (d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x1001xf32> {kiln.sizes = array<i64: -1, 1001>}, %s0: index) -> tensor<?x1001xf32> {
+  %least = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x1001xf32>
+  %rows = tensor.empty(%s0) : tensor<?xf32>
+  %m0 = linalg.fill ins(%least : f32) outs(%rows : tensor<?xf32>) -> tensor<?xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<?x1001xf32>) outs(%m0 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %m : tensor<?x1001xf32>, tensor<?xf32>) outs(%e : tensor<?x1001xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x1001xf32>
+  %t0 = linalg.fill ins(%zero : f32) outs(%rows : tensor<?xf32>) -> tensor<?xf32>
+  %t = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%p : tensor<?x1001xf32>) outs(%t0 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %t : tensor<?x1001xf32>, tensor<?xf32>) outs(%e : tensor<?x1001xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x1001xf32>
+  return %r : tensor<?x1001xf32>
+}
+}
+}
+
+// -----
+// CASE: softmax_of_rows_that_no_block_can_hold
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"rows", {group = 1024 : i64
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#column = affine_map<(d0, d1) -> (d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x65536xf32> {kiln.sizes = array<i64: -1, 65536>}, %s0: index) -> tensor<?x65536xf32> {
+  %least = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x65536xf32>
+  %rows = tensor.empty(%s0) : tensor<?xf32>
+  %m0 = linalg.fill ins(%least : f32) outs(%rows : tensor<?xf32>) -> tensor<?xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<?x65536xf32>) outs(%m0 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %m : tensor<?x65536xf32>, tensor<?xf32>) outs(%e : tensor<?x65536xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x65536xf32>
+  %t0 = linalg.fill ins(%zero : f32) outs(%rows : tensor<?xf32>) -> tensor<?xf32>
+  %t = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%p : tensor<?x65536xf32>) outs(%t0 : tensor<?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %t : tensor<?x65536xf32>, tensor<?xf32>) outs(%e : tensor<?x65536xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x65536xf32>
+  return %r : tensor<?x65536xf32>
+}
+}
+}
+
+// -----
 // CASE: column_sum
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"loops"
@@ -86,6 +212,29 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
     linalg.yield %0 : f32
   } -> tensor<48xf32>
   return %r : tensor<48xf32>
+}
+}
+}
+
+// -----
+// CASE: column_sum_of_many_rows
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"columns", {columns = 16 : i64, parts = 16 : i64, pieces = 4 : i64, vector = 4 : i64}>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#column = affine_map<(d0, d1) -> (d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<2048x64xf32> {kiln.sizes = array<i64: 2048, 64>}) -> tensor<64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
+  %r = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<2048x64xf32>) outs(%f : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
 }
 }
 }
@@ -123,7 +272,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // -----
 // CASE: a_sum_of_few_rows
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"reduce", {group = 256 : i64, groups = 1 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"reduce", {group = 64 : i64, groups = 2 : i64, pieces = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 module attributes {kiln.level = "linalg"} {

@@ -3,11 +3,12 @@ use super::{
     code::{Code, Made},
     lanes::{Lanes, Val},
 };
-use crate::kernel::{Access, Body, Init, Kernel, Lin, Poly, Stage};
+use crate::kernel::{Access, Body, Init, Kernel, Lin, Output, Poly, Stage};
 use kiln_dialects::ir::*;
 use std::collections::HashMap;
 
 /// What code of a kernel refers to.
+#[derive(Clone)]
 pub struct Scope<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
@@ -17,6 +18,8 @@ pub struct Scope<'a> {
     pub memory: Vec<Option<Value>>,
     /// Whether outputs are written past the caches; whole vectors are then at multiples of their size.
     pub nontemporal: bool,
+    /// Outputs are written only where this holds; everywhere if there is none.
+    pub writes: Option<Value>,
 }
 
 /// Elements that this iteration has already computed.
@@ -98,13 +101,21 @@ impl Scope<'_> {
                     *slot = lanes.many(c, v)?;
                     continue;
                 }
-                if let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() {
-                    lanes.store(c, memory, self.address(c, &o.access.at, dims, lanes)?, v, self.nontemporal)?;
-                }
+                self.write(c, o, dims, lanes, v, self.nontemporal)?;
                 passed.insert(o.access.clone(), v);
             }
         }
         Ok(())
+    }
+
+    /// Writes an element of an output, if it has memory.
+    pub fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val, nontemporal: bool) -> Made<()> {
+        let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() else { return Ok(()) };
+        let mut store = |c: Code| lanes.store(c, memory, self.address(c, &o.access.at, dims, lanes)?, v, nontemporal);
+        match self.writes {
+            Some(condition) => c.when(condition, &mut store, None),
+            None => store(c),
+        }
     }
 
     /// The body of one stage, given the values of its block arguments.

@@ -49,6 +49,7 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
             scalars: scalars.iter().copied().zip(given.iter().copied()).collect(),
             memory: vec![None; k.buffers.len()],
             nontemporal: false,
+            writes: None,
         };
         for op in &k.scalars {
             clone(code, *op, &mut scope.scalars)?;

@@ -9,7 +9,7 @@
 //! before:  llvm.func @k(…) attributes {kiln.threads = 256}
 //! after:   gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_90a">] { llvm.func @k(…) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = …} }
 //! ```
-use super::{GRID, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{GRID, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::target::Chip;
 use kiln_dialects::{
     ir::*,
@@ -207,10 +207,11 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
                 copy.set_attr("gpu.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.reqntid", Attr::i32s(c, &[threads as i32]));
-                // The assembler would rather spill than let fewer blocks share a multiprocessor; it need not.
-                copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, 1));
+                // Without it the assembler would rather spill than let fewer blocks share a multiprocessor.
+                let resident = copy.attr(RESIDENT).and_then(Attr::as_i64).unwrap_or(1);
+                copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, resident));
                 tensor_maps(copy).ok_or("has tensor maps that are no parameters")?;
-                for name in [THREADS, GRID, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
+                for name in [THREADS, GRID, TENSOR_MAPS, SHARED_BYTES, RESIDENT, "kiln.schedule"] {
                     copy.remove_attr(name);
                 }
             }

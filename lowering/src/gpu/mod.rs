@@ -32,3 +32,5 @@ pub const TENSOR_MAPS: &str = "kiln.tensor_maps";
 pub const SHARED_BYTES: &str = "kiln.shared";
 /// On a kernel's function: how many threads a block has.
 pub const THREADS: &str = "kiln.threads";
+/// On a kernel's function: how many blocks a multiprocessor should hold at once, for which the assembler keeps registers few enough; one if it is absent.
+pub const RESIDENT: &str = "kiln.resident";
