@@ -229,8 +229,8 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
-        "kiln.shared" | "kiln.tensor_maps" => {
-            let fits = if name == "kiln.shared" {
+        "kiln.resident" | "kiln.shared" | "kiln.tensor_maps" => {
+            let fits = if name != "kiln.tensor_maps" {
                 value.as_i64().is_some_and(|n| n >= 0)
             } else {
                 value.as_array().is_some_and(|all| {
@@ -238,7 +238,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
                 })
             };
             want(fits, || {
-                format!("needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}")
+                format!("needs a number of blocks as kiln.resident, bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}")
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }

@@ -30,5 +30,8 @@ pub const GRID: &str = "kiln.grid";
 pub const TENSOR_MAPS: &str = "kiln.tensor_maps";
 /// On a kernel's function: bytes of shared memory that a launch asks for.
 pub const SHARED_BYTES: &str = "kiln.shared";
+/// On a kernel's function: how many of its blocks a multiprocessor has room for. No more are launched; they go on with what is left. Without it, all that
+/// `kiln.grid` asks for are launched.
+pub const RESIDENT: &str = "kiln.resident";
 /// On a kernel's function: how many threads a block has.
 pub const THREADS: &str = "kiln.threads";

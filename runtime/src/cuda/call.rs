@@ -225,15 +225,25 @@ impl Loaded {
                     Arg::Size(d) => value(*d)? as u64,
                 });
             }
-            let blocks = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
+            let mut blocks = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
+            if l.resident > 0 {
+                blocks = blocks.min(l.resident.saturating_mul(self.device.card().processors).max(1));
+            }
             let mut maps = vec![];
             for m in &l.maps {
                 let numbers = |all: &[crate::program::Dim]| all.iter().map(|d| value(*d)).collect::<Result<Vec<i64>, _>>();
                 let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
                 let missing = || CudaError::Launch { what: k.name.clone(), reason: format!("there is no parameter {}", m.arg) };
-                let address = words.get(m.arg).ok_or_else(missing)? + 2 * u64::try_from(value(m.offset)?).unwrap_or(0);
-                let described =
-                    Described { kernel: &k.name, dtype: &m.dtype, address, sizes: &sizes, strides: &strides, extent: &m.extent };
+                let address = words.get(m.arg).ok_or_else(missing)? + width(&m.dtype) as u64 * u64::try_from(value(m.offset)?).unwrap_or(0);
+                let described = Described {
+                    kernel: &k.name,
+                    dtype: &m.dtype,
+                    address,
+                    sizes: &sizes,
+                    strides: &strides,
+                    extent: &m.extent,
+                    window: m.window,
+                };
                 maps.push(described.encode()?);
             }
             ready.push((k, l, *f, blocks, words, maps));

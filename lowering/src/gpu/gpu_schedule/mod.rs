@@ -21,7 +21,7 @@ mod width;
 pub use contraction::{Roles, contraction};
 pub use width::{fast_dim, width};
 
-use super::{GRID, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{GRID, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::{
     host::{kernels_of, schedule::Schedule},
     kernel,
@@ -76,6 +76,9 @@ impl Pass for GpuSchedule {
                 let (nest, product) = plan.nests.first().zip(wgmma::product(&k, &plan).filter(|_| wgmma)).ok_or_else(missing)?;
                 func.set_attr(TENSOR_MAPS, wgmma::maps(&k, nest, &product, &schedule).map_err(fail)?);
                 func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), wgmma::shared(&schedule) as i64));
+                if schedule.get("resident") > 0 {
+                    func.set_attr(RESIDENT, Attr::i64(func.ctx(), schedule.get("resident") as i64));
+                }
             }
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
@@ -89,7 +92,7 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "loops" => Ok(&["threads", "vector"]),
         "rows" | "reduce" => Ok(&["group", "groups", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
-        "wgmma" => Ok(&["k", "m", "n", "stages"]),
+        "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract wgmma")),
     })
 }
