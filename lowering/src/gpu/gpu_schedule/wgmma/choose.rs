@@ -15,13 +15,13 @@ const USUAL: i64 = 2048;
 /// Rows, columns, stages.
 const TILES: &[(usize, usize, usize)] = &[(128, 256, 4), (256, 128, 4), (128, 192, 4), (128, 128, 6), (128, 64, 8), (64, 128, 4), (64, 64, 5)];
 /// Products and sums that a multiprocessor does in a clock, at the rate that a long sum reaches.
-const RATE: f64 = 1900.0;
+const RATE: f64 = 1800.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
-const BANDWIDTH: f64 = 52.0;
+const BANDWIDTH: f64 = 60.0;
 /// Clocks of a tile in which nothing is multiplied, whatever its size.
-const WAIT: f64 = 1200.0;
+const WAIT: f64 = 600.0;
 /// Elements of a tile that its epilogue finishes in a clock.
-const FINISHED: f64 = 20.0;
+const FINISHED: f64 = 30.0;
 
 /// The schedule of a product.
 pub fn choose(nest: &Nest, p: &Product) -> Schedule {

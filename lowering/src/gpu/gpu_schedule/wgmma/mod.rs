@@ -97,8 +97,8 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
             "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64, 2 to 16 stages in 227 KiB are possible";
         return Err(format!("has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"));
     }
-    if resident > 8 {
-        return Err(format!("has a schedule with resident = {resident}; 1 to 8 blocks that go on with further tiles, or 0 for a block per tile, are possible"));
+    if resident > 2 {
+        return Err(format!("has a schedule with resident = {resident}; 1 or 2 blocks of a multiprocessor, which go on with further tiles, or 0 for a block per tile, are possible"));
     }
     Ok(128 * (1 + groups(s)))
 }

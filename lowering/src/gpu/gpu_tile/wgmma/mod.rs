@@ -31,8 +31,9 @@ use store::without;
 
 /// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in the L2 cache.
 const BAND: usize = 8;
-/// Registers of a copying and of a multiplying thread, when there are two multiplying groups.
-const REGISTERS: (usize, usize) = (40, 232);
+/// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a block that has a multiprocessor to itself, and in one that
+/// shares it.
+const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
 
 /// Types of the parameters behind those that the kernel has anyway.
 pub fn parameters(func: Op) -> Made<Vec<Type>> {
@@ -382,15 +383,16 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     )?;
     team::barrier(c)?;
     let copies = p.is(p.over(warp, 4)?, 0)?;
+    let registers = REGISTERS[usize::from(schedule.get("resident") > 1)];
     let limit = |c: Code, count: usize, more: bool| if groups > 1 { Ptx(c).registers(count, more) } else { Ok(()) };
     c.when(
         copies,
         &mut |c| {
-            limit(c, REGISTERS.0, false)?;
+            limit(c, registers.0, false)?;
             c.when(first, &mut |c| t.produce(c), None)
         },
         Some(&mut |c| {
-            limit(c, REGISTERS.1, true)?;
+            limit(c, registers.1, true)?;
             let p = Ptx(c);
             let one = p.number(1)?;
             let group = c.op("arith.subi", &[p.over(warp, 4)?, one], one.ty(), &[])?;
