@@ -1,5 +1,6 @@
 //! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter against what was compiled.
 mod aten;
+mod bounds;
 mod graphs;
 mod narrow;
 mod products;

@@ -76,3 +76,54 @@ func.func @f(%x: tensor<?x17xbf16>, %i: tensor<3xi64>, %key: tensor<2xi64>) -> (
   %7 = kiln.random_normal %key sizes = [%n, 17] : f16
   return %1, %2, %5, %6, %7 : tensor<?x17xi64>, tensor<?x2xbf16>, tensor<?x17xbf16>, tensor<?x17xbf16>, tensor<?x17xf16>
 }
+
+// -----
+
+// CASE: written into the middle of what is padded, next to its own result
+func.func @f(%x: tensor<2x5x14x15xf32>, %w: tensor<16x5x3x3xf32>, %v: tensor<16x16x3x3xf32>, %b: tensor<16xf32>) -> tensor<2x16x12x13xf32> {
+  %bias = kiln.broadcast_in_dim %b dims = [1] sizes = [2, 16, 12, 13] : tensor<16xf32>
+  %zero = kiln.splat [2, 16, 12, 13], 0.0 : f32
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x5x14x15xf32>, tensor<16x5x3x3xf32>
+  %1 = kiln.add %0, %bias : tensor<2x16x12x13xf32>
+  %2 = kiln.max %1, %zero : tensor<2x16x12x13xf32>
+  %3 = kiln.convolution %2, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x16x12x13xf32>, tensor<16x16x3x3xf32>
+  %4 = kiln.add %3, %2 : tensor<2x16x12x13xf32>
+  return %4 : tensor<2x16x12x13xf32>
+}
+
+// -----
+
+// CASE: the same, a depthwise one behind long rows, of any number
+func.func @f(%x: tensor<?x8x5x33xf32>, %w: tensor<16x8x1x1xf32>, %v: tensor<16x1x3x3xf32>) -> tensor<?x16x5x33xf32> {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 8, 5, 33] : tensor<?x8x5x33xf32>
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<?x8x5x33xf32>, tensor<16x8x1x1xf32>
+  %1 = kiln.tanh %0 : tensor<?x16x5x33xf32>
+  %2 = kiln.convolution %1, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 16 : i64} : tensor<?x16x5x33xf32>, tensor<16x1x3x3xf32>
+  return %2 : tensor<?x16x5x33xf32>
+}
+
+// -----
+
+// CASE: pieces of a concatenation that are computed where they go
+func.func @f(%x: tensor<2x8x6x7xf32>, %y: tensor<2x3x6x7xf32>, %w: tensor<16x8x1x1xf32>, %v: tensor<8x8x3x3xf32>) -> tensor<2x30x6x7xf32> {
+  %0 = kiln.exp %y : tensor<2x3x6x7xf32>
+  %1 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x8x6x7xf32>, tensor<16x8x1x1xf32>
+  %2 = kiln.tanh %1 : tensor<2x16x6x7xf32>
+  %3 = kiln.convolution %x, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x8x6x7xf32>, tensor<8x8x3x3xf32>
+  %4 = kiln.concat %0, %2, %3, %y axis = 1 : tensor<2x3x6x7xf32>, tensor<2x16x6x7xf32>, tensor<2x8x6x7xf32>, tensor<2x3x6x7xf32>
+  return %4 : tensor<2x30x6x7xf32>
+}
+
+// -----
+
+// CASE: padded, and a result in bf16 as well
+func.func @f(%x: tensor<?x4xbf16>) -> (tensor<?x2x4xbf16>, tensor<?x2x4xbf16>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 4] : tensor<?x4xbf16>
+  %0 = kiln.reshape %x sizes = [%n, 1, 4] : tensor<?x4xbf16>
+  %w = kiln.splat [2, 1, 2], 2.0 : bf16
+  %1 = kiln.convolution %0, %w strides = [1] pad = [1] x [0] dilation = [1] : tensor<?x1x4xbf16>, tensor<2x1x2xbf16>
+  %2 = kiln.reduce_window max %1 window = [2, 2, 2] strides = [1, 1, 1] pad = [0, 0, 0] x [1, 1, 1] dilation = [1, 1, 1] : tensor<?x2x4xbf16>
+  return %2, %1 : tensor<?x2x4xbf16>, tensor<?x2x4xbf16>
+}

@@ -45,24 +45,34 @@ fn text(names: &[&str], operands: usize, element: &str) -> String {
         let args: Vec<String> = (0..operands).map(|i| format!("%x{i}")).collect();
         format!("{loads}%y = math.{name} {} : {ty}\n{store} %y, %m{operands}[%i] : memref<?x{element}>{}\n", args.join(", "), vector(ty))
     };
+    // As many as AVX-512's registers hold.
+    let lanes = if element == "f64" { 8 } else { 16 };
     let function = |name: &&str| {
-        let wide = body(name, &format!("vector<16x{element}>"), "vector.load", "vector.store");
+        let wide = body(name, &format!("vector<{lanes}x{element}>"), "vector.load", "vector.store");
         let one = body(name, element, "memref.load", "memref.store");
         format!(
             "func.func @{name}({params}%n: index, %tid: index, %nth: index) {{\n%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n\
-            %c16 = arith.constant 16 : index\n%left = arith.remui %n, %c16 : index\n%even = arith.subi %n, %left : index\n\
-            scf.for %i = %c0 to %even step %c16 {{\n{wide}}}\nscf.for %i = %even to %n step %c1 {{\n{one}}}\nreturn\n}}\n"
+            %step = arith.constant {lanes} : index\n%left = arith.remui %n, %step : index\n%even = arith.subi %n, %left : index\n\
+            scf.for %i = %c0 to %even step %step {{\n{wide}}}\nscf.for %i = %even to %n step %c1 {{\n{one}}}\nreturn\n}}\n"
         )
     };
     names.iter().map(function).collect()
 }
 
+/// For this machine.
 fn expanded(text: &str) -> Vec<u8> {
+    let target = Target::host().expect("this machine");
+    let options = target.pass_options();
+    let own = options.iter().find(|(flag, _)| *flag == "kiln-expand-math").map_or("", |(_, options)| options);
+    expanded_with(text, own, &target)
+}
+
+fn expanded_with(text: &str, options: &str, target: &Target) -> Vec<u8> {
     let c = Context::new();
     let m = parse(&c, text);
-    let pipeline = format!("builtin.module(kiln-expand-math,{},{KERNEL_TO_LLVM})", KernelAbi::FLAG);
+    let pipeline = format!("builtin.module(kiln-expand-math{{{options}}},{},{KERNEL_TO_LLVM})", KernelAbi::FLAG);
     run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    CodeGen::new(&Target::host().expect("this machine"))
+    CodeGen::new(target)
         .and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES))
         .unwrap_or_else(|e| panic!("{e}"))
 }
@@ -191,6 +201,32 @@ fn within(name: &str, error: f64, at: &str) {
 #[test]
 fn accuracy() {
     check(32, within);
+}
+
+/// One instruction that multiplies by a power of two gives the bits that two products give.
+#[test]
+fn scaled_in_one_step_or_two() {
+    if !std::arch::is_x86_feature_detected!("avx512f") {
+        return;
+    }
+    let target = Target::host().expect("this machine");
+    let names = ["exp", "exp2", "sinh", "cosh", "tanh", "expm1"];
+    let made = |scalef: bool| linked(&expanded_with(&text(&names, 1, "f32"), &format!("scalef={scalef}"), &target));
+    let (one, two) = (made(true), made(false));
+    let x = inputs(32);
+    for name in names {
+        let [a, b] = [&one, &two].map(|jit| {
+            // SAFETY: the signature of the kernels in the text.
+            let f: Unary = unsafe { std::mem::transmute(address(jit, name)) };
+            let mut y = vec![0.0; x.len()];
+            // SAFETY: both have that many elements.
+            unsafe { f(x.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1) };
+            y
+        });
+        for ((x, a), b) in x.iter().zip(a).zip(b) {
+            assert!(a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()), "{name}({x:e}) is {a:e} in one step and {b:e} in two");
+        }
+    }
 }
 
 /// Vectors of two dimensions, and a processor without AVX-512.

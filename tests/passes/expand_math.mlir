@@ -40,3 +40,26 @@ func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
   %0 = math.sqrt %x : vector<16xf32>
   return %0 : vector<16xf32>
 }
+
+// -----
+// With AVX-512 one instruction multiplies a register's floats by powers of two.
+// CASE: scaled_by_one_instruction
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-expand-math{scalef=true},canonicalize,cse
+// CHECK: llvm.x86.avx512.mask.scalef.ps.512
+func.func @f(%x: vector<16xf32>, %y: vector<8xf32>) -> (vector<16xf32>, vector<8xf32>) {
+  %0 = math.exp2 %x : vector<16xf32>
+  %1 = math.exp2 %y : vector<8xf32>
+  return %0, %1 : vector<16xf32>, vector<8xf32>
+}
+
+// -----
+// From e^ln(erfc) - 1, which loses no digit near 0.
+// CASE: erf
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: math.copysign
+// CHECK-NOT: arith.divf
+func.func @f(%x: f32) -> f32 {
+  %0 = math.erf %x : f32
+  return %0 : f32
+}

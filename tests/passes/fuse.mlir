@@ -161,3 +161,71 @@ func.func @f(%x: tensor<2x8x5x5xf32>, %w: tensor<4x8x3x3xf32>) -> tensor<2x3x3x4
   %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<2x4x3x3xf32>
   return %1 : tensor<2x3x3x4xf32>
 }
+
+// -----
+// The convolution writes into the middle of the padded tensor, and its result as well, since somebody else reads it.
+// CASE: padded_by_what_computes_it
+// CHECK: ops = ["convolution", "max", "pad"]
+func.func @f(%x: tensor<1x2x6x6xf32>, %w: tensor<4x2x3x3xf32>) -> (tensor<1x6x6x4xf32>, tensor<1x4x4x4xf32>) {
+  %zero = kiln.splat [], 0.0 : f32
+  %zeros = kiln.splat [1, 4, 4, 4], 0.0 : f32
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x6x6xf32>, tensor<4x2x3x3xf32>
+  %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x4x4x4xf32>
+  %2 = kiln.max %1, %zeros : tensor<1x4x4x4xf32>
+  %3 = kiln.pad %2, %zero low = [0, 1, 1, 0] high = [0, 1, 1, 0] : tensor<1x4x4x4xf32>, tensor<f32>
+  return %3, %2 : tensor<1x6x6x4xf32>, tensor<1x4x4x4xf32>
+}
+
+// -----
+// Without a window all of an image's rows are one long row, which short ones with gaps between them would not be.
+// CASE: short_rows_are_padded_apart
+// CHECK: ops = ["convolution"]
+// CHECK: not_fused = ["pad not with convolution: rows of its windows are short, and then better joined"]
+func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x6x6x4xf32> {
+  %zero = kiln.splat [], 0.0 : f32
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
+  %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x4x4x4xf32>
+  %2 = kiln.pad %1, %zero low = [0, 1, 1, 0] high = [0, 1, 1, 0] : tensor<1x4x4x4xf32>, tensor<f32>
+  return %2 : tensor<1x6x6x4xf32>
+}
+
+// -----
+// The pieces of a concatenation are computed where they go, and a convolution's kernel writes the others beside its own.
+// CASE: pieces_where_they_go
+// CHECK: ops = ["exp", "convolution", "concat"]
+// CHECK-NOT: ops = ["exp"]
+func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x4x4x2xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x4x4x6xf32> {
+  %0 = kiln.exp %y : tensor<1x4x4x2xf32>
+  %1 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
+  %2 = kiln.transpose %1 permutation = [0, 2, 3, 1] : tensor<1x4x4x4xf32>
+  %3 = kiln.concat %0, %2 axis = 3 : tensor<1x4x4x2xf32>, tensor<1x4x4x4xf32>
+  return %3 : tensor<1x4x4x6xf32>
+}
+
+// -----
+// What somebody else reads is stored, and what is computed twice over is not computed in either place.
+// CASE: pieces_that_others_read
+// CHECK: kiln.launch @exp
+// CHECK: kiln.launch @concat
+func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<12xf32>, tensor<4xf32>) {
+  %0 = kiln.exp %x : tensor<4xf32>
+  %1 = kiln.tanh %y : tensor<4xf32>
+  %2 = kiln.concat %0, %1, %1 axis = 0 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  return %2, %0 : tensor<12xf32>, tensor<4xf32>
+}
+
+// -----
+// n + 2 is written twice, and is one argument of the kernel, which could not know that both are the same.
+// CASE: one_argument_for_each_size
+// CHECK: func.func @dot_general_broadcast_in_dim(%arg0: tensor<2x?xf32>, %arg1: index)
+func.func @f(%x: tensor<2x?xf32>, %y: tensor<?xf32>) -> tensor<?x1x?xf32> {
+  %n = kiln.sym @n
+  kiln.bind_shape %y, [%n] : tensor<?xf32>
+  %two = arith.constant 2 : index
+  %a = kiln.sym_expr add %n, %two
+  %b = kiln.sym_expr add %n, %two
+  kiln.bind_shape %x, [2, %a] : tensor<2x?xf32>
+  %0 = kiln.dot_general %x, %x batch = [] x [] contract = [0] x [0] : tensor<2x?xf32>, tensor<2x?xf32>
+  %1 = kiln.broadcast_in_dim %0 dims = [0, 2] sizes = [%b, 1, %a] : tensor<?x?xf32>
+  return %1 : tensor<?x1x?xf32>
+}

@@ -271,6 +271,47 @@ func.func @k0(%x: tensor<8x4xf32> {kiln.sizes = array<i64: 8, 4>}) -> tensor<5x8
 }
 
 // -----
+// A contraction's epilogue writes into the middle of a padded tensor; its border is a nest of its own.
+// CASE: contraction_within_a_border
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// CHECK: kiln.schedule<"contract"
+#a = affine_map<(d0, d1, d2) -> (d0, d2)>
+#b = affine_map<(d0, d1, d2) -> (d2, d1)>
+#c = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<6x3xf32> {kiln.sizes = array<i64: 6, 3>}, %w: tensor<3x8xf32> {kiln.sizes = array<i64: 3, 8>}) -> tensor<7x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<6x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<6x8xf32>) -> tensor<6x8xf32>
+  %p = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<6x3xf32>, tensor<3x8xf32>) outs(%f : tensor<6x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<6x8xf32>
+  %g = tensor.empty() : tensor<7x8xf32>
+  %m = tensor.extract_slice %g[1, 0] [6, 8] [1, 1] : tensor<7x8xf32> to tensor<6x8xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<6x8xf32>) outs(%m : tensor<6x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<6x8xf32>
+  %r = tensor.insert_slice %t into %g[1, 0] [6, 8] [1, 1] : tensor<6x8xf32> into tensor<7x8xf32>
+  %h = tensor.extract_slice %r[0, 0] [1, 8] [1, 1] : tensor<7x8xf32> to tensor<1x8xf32>
+  %i = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%h : tensor<1x8xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<1x8xf32>
+  %s = tensor.insert_slice %i into %r[0, 0] [1, 8] [1, 1] : tensor<1x8xf32> into tensor<7x8xf32>
+  return %s : tensor<7x8xf32>
+}
+}
+}
+
+// -----
 // Blocks of keys up to the last query of a block; maxima, sums and sums of values are rescaled from block to block.
 // CASE: attention
 // NO-RUN: the interpreter runs kiln ops

@@ -15,7 +15,7 @@ pub struct Scope<'a> {
     pub scalars: HashMap<Value, Value>,
     /// The flat memory of each buffer that has any.
     pub memory: Vec<Option<Value>>,
-    /// Whether outputs are written past the caches.
+    /// Whether outputs are written past the caches; whole vectors are then at multiples of their size.
     pub nontemporal: bool,
 }
 

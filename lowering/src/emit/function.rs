@@ -16,8 +16,6 @@ pub struct Scratch<'a> {
     pub make: &'a dyn Fn(Code, Type, i64) -> Made<Value>,
     /// Most bytes of it.
     pub most: i64,
-    /// Whether results are written past the caches.
-    pub nontemporal: bool,
 }
 
 /// Fills the new function, given its scope and its further arguments.
@@ -50,7 +48,7 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
             kernel: k,
             scalars: scalars.iter().copied().zip(given.iter().copied()).collect(),
             memory: vec![None; k.buffers.len()],
-            nontemporal: scratch.nontemporal,
+            nontemporal: false,
         };
         for op in &k.scalars {
             clone(code, *op, &mut scope.scalars)?;

@@ -117,12 +117,14 @@ impl Lanes {
             }
         })
     }
-    /// Writes elements of a flat buffer.
+    /// Writes elements of a flat buffer; `nontemporal`: whole vectors past the caches, which are at multiples of their size.
     pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Made<()> {
-        let hint: &[(&str, Attr)] = &[("nontemporal", Attr::parse(c.ctx(), "true").ok_or("has no true")?)];
+        let bytes = self.count * buffer.ty().element().ok_or("writes to what is no buffer")?.dtype()?.byte_size();
+        let past = Attr::parse(c.ctx(), "true").ok_or("has no true")?;
+        let hint: &[(&str, Attr)] = &[("nontemporal", past), ("alignment", Attr::i64(c.ctx(), bytes as i64))];
         let hint = if nontemporal { hint } else { &[] };
         match (at, v, self.mask) {
-            (Val::One(i), Val::One(v), _) => c.effect("memref.store", &[v, buffer, i], hint),
+            (Val::One(i), Val::One(v), _) => c.effect("memref.store", &[v, buffer, i], &[]),
             (Val::One(_), ..) => Err("writes several values to one place".into()),
             (Val::Steps(i, 1), _, None) => c.effect("vector.store", &[self.many(c, v)?, buffer, i], hint),
             (Val::Steps(i, 1), _, Some(m)) => c.effect("vector.maskedstore", &[buffer, i, m, self.many(c, v)?], &[]),

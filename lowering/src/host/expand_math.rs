@@ -1,7 +1,7 @@
 //! `kiln-expand-math`: math functions become arithmetic.
 //!
 //! Why: upstream turns each lane of a vector into a call of the C library, and its polynomial expansions are not in its public libraries.
-//! Results do not depend on the vector's length. f32 is computed as f32 (reduction of trigonometric arguments and powf: f64), bf16 and f16
+//! Results do not depend on the vector's length, nor on `scalef`. f32 is computed as f32 (reduction of trigonometric arguments and powf: f64), bf16 and f16
 //! by way of f32, f64 as f64 with polynomials of its own (`double/`).
 //!
 //! Numerics: approximates, within [`ACCURACY`]. NaN, infinities, zeros of both signs, subnormals and arguments out of range give what C's
@@ -30,6 +30,8 @@ kiln_passes::pass_options! {
     pub struct ExpandMath {
         /// Names of math ops that stay as they are; those of f64 never do
         pub keep: Vec<String> = vec![],
+        /// Whether the processor has AVX-512's vscalef, which multiplies whole vectors by powers of two
+        pub scalef: bool = false,
     }
 }
 
@@ -63,7 +65,7 @@ impl Pass for ExpandMath {
     const ANCHOR: &'static str = "";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
-    const DIALECTS: &'static [&'static str] = &["math", "scf", "vector"];
+    const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let expandable =
@@ -71,11 +73,12 @@ impl Pass for ExpandMath {
         for op in walk(root).into_iter().filter(expandable) {
             let Some(b) = Builder::before(op) else { continue };
             let ty = op.result(0).ty();
-            let new = if let Some(e) = Emit::new(b, ty, "f32") {
+            let emit = |element: &str| Emit::new(b, ty, element).map(|e| e.with_scalef(self.scalef));
+            let new = if let Some(e) = emit("f32") {
                 expand(&e, op, &op.operands())
-            } else if let Some(e) = Emit::new(b, ty, "f64") {
+            } else if let Some(e) = emit("f64") {
                 double::expand(&e, op.name().strip_prefix("math.").unwrap_or_default(), &op.operands())
-            } else if let Some((e, narrow)) = ["bf16", "f16"].into_iter().find_map(|n| Some((Emit::new(b, ty, n)?, n))) {
+            } else if let Some((e, narrow)) = ["bf16", "f16"].into_iter().find_map(|n| Some((emit(n)?, n))) {
                 let wide: Result<Vec<Value>, String> = op.operands().into_iter().map(|v| e.extend(v, "f32")).collect();
                 wide.and_then(|wide| expand(&e, op, &wide)).and_then(|y| e.truncate(y, narrow))
             } else {

@@ -40,6 +40,14 @@ pub struct Plan {
     pub passed: Vec<bool>,
 }
 
+impl Plan {
+    /// The first nest, if all others only write elements beside its own: borders of what is padded, other pieces of what is concatenated.
+    pub fn main(&self) -> Option<&Nest> {
+        let (first, beside) = self.nests.split_first()?;
+        (!self.dependent && beside.iter().all(|n| !n.reduction.contains(&true))).then_some(first)
+    }
+}
+
 /// Forms nests, merging stages and dimensions as far as possible; intermediates of a row take at most `scratch` bytes where there is a choice.
 pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
     for s in &mut k.stages {

@@ -3,6 +3,8 @@
 //! Nodes are taken in the order of the text. Each joins the kernel that computes what it reads, if it runs over the same loops, reads it at the
 //! same place, and no kernel would then wait for itself. The gain of a join is the bytes of the values that need not go through memory, so a node
 //! that could join several kernels joins the one that it reads most from.
+mod place;
+
 use super::graph::{Class, Graph, Leaf, turns};
 use kiln_dialects::{
     ir::{Attr, Value},
@@ -193,6 +195,12 @@ impl Decide<'_> {
         if group.nodes.len() >= MOST_NODES {
             return Err(format!("it has {MOST_NODES} ops already"));
         }
+        if group.kind == Kind::Contract && group.nodes.iter().any(|m| self.places(*m)) {
+            return Err("its result is put into a larger tensor already".into());
+        }
+        if group.kind == Kind::Contract && self.places(n) {
+            return self.ends(n, g).map(|()| (Kind::Contract, Form::Full));
+        }
         let stay: Vec<SymDim> = (0..group.dims.len()).filter(|d| !group.reduced.contains(d)).map(|d| group.dims[d].clone()).collect();
         let result = match (node.class, group.kind) {
             (Class::Contract | Class::Attention | Class::Single, _) => {
@@ -268,20 +276,21 @@ impl Decide<'_> {
         false
     }
 
-    /// Moves a pointwise kernel into one that reads from it over the same loops.
+    /// Moves a pointwise kernel into one that reads from it over the same loops, or that only puts its values elsewhere.
     fn merge(&mut self, from: usize, into: usize) {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let kinds = a.kind == Kind::Pointwise && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract);
         let small = a.nodes.len() <= MOST_MOVED && a.nodes.len() + b.nodes.len() <= MOST_NODES;
-        if !kinds || !small || a.dims != b.dims || a.gone {
+        let placed = a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.only_places(*n, from));
+        if !small || a.gone || !(placed || kinds && a.dims == b.dims) {
             return;
         }
         // Any other way from one to the other would make the merged kernel wait for itself.
         if b.before.iter().any(|g| *g != from && self.waits(*g, from)) {
             return;
         }
-        let in_place =
-            self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
+        let in_place = placed
+            || self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
                 node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
                     // A contraction reads its operands many times, wherever it stands.
                     let full = match node.class {

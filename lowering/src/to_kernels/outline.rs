@@ -257,12 +257,17 @@ impl Outline<'_> {
             return Ok(());
         }
         let op = v.def().ok_or("is no op's result")?;
-        for size in index_operands(op) {
+        for size in index_operands(op).into_iter().map(|v| self.same_size(v)) {
             if !s.sizes.contains(&size) {
                 s.sizes.push(size);
             }
         }
         op.operands().into_iter().filter(|o| o.ty().is_tensor()).try_for_each(|o| self.collect(o, inside, s, seen))
+    }
+
+    /// The value that stands for all of this size: inside of a kernel nothing else says that two of its arguments are equal.
+    fn same_size(&self, v: Value) -> Value {
+        self.sizes.made(&self.graph.facts.size_value(v)).unwrap_or(v)
     }
 
     /// The module of a kernel: facts on its arguments, then clones of its ops.
@@ -306,7 +311,8 @@ impl Outline<'_> {
                 self.clone(b, o, map)?;
             }
         }
-        let new = b.at(op.loc()).clone_op(op, &|o| map.get(&o).copied().unwrap_or(o))?;
+        let inside = |o: Value| map.get(&if o.ty().is_index() { self.same_size(o) } else { o }).copied().unwrap_or(o);
+        let new = b.at(op.loc()).clone_op(op, &inside)?;
         map.extend(op.results().into_iter().zip(new.results()));
         let made = map.get(&v).copied().ok_or("was not cloned")?;
         if let Some(sizes) = self.stated(op, map) {

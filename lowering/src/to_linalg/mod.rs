@@ -127,6 +127,9 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         tensors: RefCell::new(pairs.iter().copied().filter(|(v, _)| v.ty().is_tensor()).collect()),
     };
     let returned = end.operands();
+    // Results of what has a nest of its own, in their own dtype.
+    let mut narrow: HashMap<Value, Value> = HashMap::new();
+    let own = |v: Value| dtype(v).map(|d| Type::scalar(b.ctx, storage(d)));
     for op in ops {
         let fail = |e: String| Failure::at(op, e);
         let kind = op.kind().ok_or_else(|| Failure::at(op, "is no prim"))?;
@@ -138,6 +141,12 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
             let made = stage(&k, op).map_err(fail)?;
             let stored = turned(op).unwrap_or(op);
             stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
+            // At once, while its elements are in registers.
+            for v in stored.results().into_iter().filter(|v| returned.contains(v)) {
+                if k.stored(v).and_then(|t| t.ty().element()) != Some(own(v).map_err(fail)?) {
+                    narrow.insert(v, k.pointwise(v, true).map_err(fail)?);
+                }
+            }
         } else if op.result_count() == 1 && stages.contains(&op.result(0)) && turns(op).is_none() {
             let v = op.result(0);
             let made = k.pointwise(v, returned.contains(&v)).map_err(fail)?;
@@ -147,8 +156,9 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
     let fail = |e: String| Failure::at(end, e);
     let mut results = vec![];
     for v in returned {
-        let own = Type::scalar(b.ctx, storage(dtype(v).map_err(fail)?));
-        let stored = k.stored(v).filter(|t| v.def().is_some() && t.ty().element() == Some(own) && !results.contains(t));
+        let own = own(v).map_err(fail)?;
+        let stored = narrow.get(&v).copied().or_else(|| k.stored(v));
+        let stored = stored.filter(|t| v.def().is_some() && t.ty().element() == Some(own) && !results.contains(t));
         results.push(match stored {
             Some(t) => t,
             None => k.pointwise(v, true).map_err(fail)?,

@@ -344,15 +344,33 @@ fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
     let axis = o.axis as usize;
     let sizes = k.sizes_of(op.result(0))?;
     let mut whole = k.empty(storage(dtype(op.result(0))?), &sizes)?;
-    let mut offset = Size::Static(0);
+    let (mut offset, mut pieces) = (Size::Static(0), vec![]);
     for v in &o.inputs {
         let own = k.sizes_of(*v)?;
         let mut offsets = vec![Size::Static(0); sizes.len()];
         offsets[axis] = offset;
-        whole = piece(k, whole, &offsets, &own, &mut |part| k.write(*v, &own, part))?;
         offset = sum(k, offset, own[axis])?;
+        pieces.push((*v, offsets, own));
+    }
+    // The end of a contraction comes right behind it.
+    pieces.sort_by_key(|(v, ..)| !of_stage(*v));
+    for (v, offsets, own) in pieces {
+        whole = piece(k, whole, &offsets, &own, &mut |part| k.write(v, &own, part))?;
     }
     Ok(vec![whole])
+}
+
+/// Whether a value of the kernel depends on what has a nest of its own.
+fn of_stage(v: Value) -> bool {
+    let (mut stack, mut seen) = (vec![v], std::collections::HashSet::new());
+    while let Some(v) = stack.pop() {
+        let Some(op) = v.def().filter(|op| seen.insert(*op)) else { continue };
+        if op.kind().is_some_and(is_stage) {
+            return true;
+        }
+        stack.extend(op.operands());
+    }
+    false
 }
 
 fn sum(k: &Kernel, a: Size, b: Size) -> Result<Size, String> {
@@ -401,6 +419,17 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
         });
     }
     let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n).plus(Ix::size(low[i].1, n))).collect();
+    // The middle first: it can be the end of what computes it.
+    whole = piece(k, whole, &offsets, &inner, &mut |slice| {
+        let nest = Nest {
+            reduction: vec![false; n],
+            sizes: inner.clone(),
+            outs: vec![(slice, (0..n).collect())],
+            reads: vec![(o.input, at.clone())],
+            body: &mut |body, _| Ok(vec![body.element(o.input, &at)?]),
+        };
+        k.generic(nest).map(|r| r[0])
+    })?;
     // The border in boxes that do not overlap: in front and behind along one dimension, within the middle of the earlier ones.
     for d in 0..n {
         let behind = sum(k, offsets[d], inner[d])?;
@@ -423,15 +452,5 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
             })?;
         }
     }
-    let whole = piece(k, whole, &offsets, &inner, &mut |slice| {
-        let nest = Nest {
-            reduction: vec![false; n],
-            sizes: inner.clone(),
-            outs: vec![(slice, (0..n).collect())],
-            reads: vec![(o.input, at.clone())],
-            body: &mut |body, _| Ok(vec![body.element(o.input, &at)?]),
-        };
-        k.generic(nest).map(|r| r[0])
-    })?;
     Ok(vec![whole])
 }

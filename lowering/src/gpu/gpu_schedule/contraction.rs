@@ -16,9 +16,9 @@ pub struct Roles {
     pub depth: Vec<usize>,
 }
 
-/// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages on the result.
+/// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages on the result and beside it.
 pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
-    let [nest] = plan.nests.as_slice() else { return None };
+    let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
     let ([out], [a, b]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };

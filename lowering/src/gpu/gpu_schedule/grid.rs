@@ -25,7 +25,7 @@ pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
             "rows" => format!("({}) ceildiv {}", of(n, &(0..plan.rows).collect::<Vec<_>>())?, s.get("groups")),
             "reduce" => format!("({}) ceildiv {}", of(n, &parallel(n))?, s.get("groups")),
             _ => {
-                let r = contraction(k, plan)?;
+                let (r, n) = (contraction(k, plan)?, plan.nests.first()?);
                 let (m, c) = (of(n, &r.rows)?, of(n, &r.columns)?);
                 format!("({}) * (({m}) ceildiv {}) * (({c}) ceildiv {})", of(n, &r.batch)?, s.get("m"), s.get("n"))
             }

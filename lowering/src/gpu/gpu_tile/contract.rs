@@ -1,5 +1,5 @@
 //! Tiles of a contraction: a block's threads copy a tile of both operands to shared memory, then each adds up products for its part of the results.
-use super::{shared, team};
+use super::{items, shared, team};
 use crate::{
     emit::{
         body::{Passed, Scope},
@@ -96,7 +96,7 @@ impl Contract<'_> {
     }
 }
 
-/// The nest of a contraction.
+/// The nest of a contraction, and what is written beside its result.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: usize) -> Made<()> {
     let roles = contraction(scope.kernel, plan).ok_or("has a schedule for contractions, but is none")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[roles.stage]);
@@ -186,5 +186,5 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
         }
         Ok(vec![])
     })?;
-    Ok(())
+    plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, threads, 4))
 }

@@ -7,18 +7,17 @@ use crate::{
         loops::{Fixed, Loops, decode},
     },
     gpu::gpu_schedule::{fast_dim, width},
-    host::schedule::Schedule,
     kernel::{Nest, Plan},
 };
 use kiln_dialects::ir::*;
 
-/// A nest whose items all threads of all blocks share.
-pub fn grid(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule) -> Made<()> {
-    let threads = c.index(schedule.get("threads") as i64)?;
+/// A nest whose items all threads of all blocks share; `threads`: of a block, `most`: elements of an item.
+pub fn grid(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, threads: usize, most: usize) -> Made<()> {
+    let threads = c.index(threads as i64)?;
     let first = c.add(c.mul(team::block(c)?, threads)?, team::thread(c)?)?;
     let step = c.mul(team::blocks(c)?, threads)?;
     let none: Fixed = vec![None; nest.extents.len()];
-    items(c, scope, plan, nest, &none, &Share { first, step, active: None, most: schedule.get("vector") })
+    items(c, scope, plan, nest, &none, &Share { first, step, active: None, most })
 }
 
 /// Which items a thread takes.

@@ -57,14 +57,14 @@ impl Pass for GpuTile {
             let groups = schedule.get("groups").max(1) as i64;
             // A place for each of the block's groups, at a distance that keeps wide accesses aligned.
             let shared = |c: Code, element: Type, count: i64| -> Made<Value> { shared(c, element, groups * ((count + 15) / 16 * 16)) };
-            let how = Scratch { make: &shared, most: SHARED, nontemporal: false };
+            let how = Scratch { make: &shared, most: SHARED };
             function::emit(&mut k, &plan, &further, &how, &mut |c, scope, further| match schedule.strategy.as_str() {
                 "wgmma" => wgmma::emit(c, scope, &plan, &schedule, further),
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
                 "rows" => rows::emit(c, scope, &plan, &plan.nests.iter().collect::<Vec<_>>(), &schedule),
                 "reduce" => plan.nests.iter().try_for_each(|n| rows::emit(c, scope, &plan, &[n], &schedule)),
                 _ if plan.dependent => Err("has stages that depend on each other, which strategy loops cannot compute".into()),
-                _ => plan.nests.iter().try_for_each(|n| items::grid(c, scope, &plan, n, &schedule)),
+                _ => plan.nests.iter().try_for_each(|n| items::grid(c, scope, &plan, n, threads, schedule.get("vector"))),
             })
             .map_err(|e| Failure::at(func, e))?;
             func.erase();

@@ -10,6 +10,8 @@ pub struct Emit {
     around: (String, &'static str),
     /// The element type of float constants.
     element: &'static str,
+    /// Whether the processor scales whole vectors by powers of two.
+    scalef: bool,
 }
 
 impl Emit {
@@ -25,11 +27,15 @@ impl Emit {
         } else {
             (text.strip_prefix("vector<")?.strip_suffix(&format!("{element}>")).map(|dims| format!("vector<{dims}"))?, ">")
         };
-        Some(Emit { b, around, element: if element == "f64" { "f64" } else { "f32" } })
+        Some(Emit { b, around, element: if element == "f64" { "f64" } else { "f32" }, scalef: false })
+    }
+    /// For a processor that has AVX-512's `vscalef`, or has not.
+    pub fn with_scalef(self, scalef: bool) -> Emit {
+        Emit { scalef, ..self }
     }
     /// The same with constants of f64.
     pub fn wide(&self) -> Emit {
-        Emit { b: self.b, around: self.around.clone(), element: "f64" }
+        Emit { b: self.b, around: self.around.clone(), element: "f64", scalef: self.scalef }
     }
     /// The shape with another element type.
     pub fn ty(&self, element: &str) -> Result<Type, String> {
@@ -209,7 +215,7 @@ impl Emit {
         let types: Vec<Type> = values.iter().map(|v| v.ty()).collect();
         let yields = |b: Builder, values: &[Value]| b.generic("scf.yield", values, &[], &[], &mut []).map(|_| ());
         let mut inside = |b: Builder, _: Vec<Value>| {
-            let all = then(&Emit { b, around: self.around.clone(), element: self.element })?;
+            let all = then(&Emit { b, around: self.around.clone(), element: self.element, scalef: self.scalef })?;
             yields(b, &all)
         };
         let mut outside = |b: Builder, _: Vec<Value>| yields(b, values);
@@ -231,9 +237,8 @@ impl Emit {
         let bound = f64::powi(2.0, if self.element == "f64" { -27 } else { -13 });
         self.select(self.lt(self.abs(x)?, self.c(bound)?)?, x, y)
     }
-    /// Nearest integer as a float, and with it in the low bits of an integer. For |a| below half of the mantissa's range; no NaN or
-    /// infinity is ever converted, which would be poison.
-    pub fn round(&self, a: Value) -> Result<(Value, Value), String> {
+    /// Nearest integer. No NaN or infinity is ever converted, which would be poison.
+    pub fn round(&self, a: Value) -> Result<Whole, String> {
         let magic = if self.element == "f64" { 6755399441055744.0 } else { 12582912.0 };
         let shifted = self.add(a, self.c(magic)?)?;
         let bits = if self.element == "f64" { magic.to_bits() as i64 } else { (magic as f32).to_bits() as i64 };
@@ -244,10 +249,32 @@ impl Emit {
         let (bias, mantissa) = if self.element == "f64" { (1023, 52) } else { (127, 23) };
         self.float(self.shl(self.iadd(n, self.i(bias)?)?, mantissa)?)
     }
-    /// y 2^(n + more), in two steps: the first is exact, so a subnormal result is rounded once, and infinity is reached by overflow.
-    pub fn scale(&self, y: Value, n: Value, more: i64) -> Res {
-        let half = self.shr(n, 1)?;
-        let rest = self.iadd(self.isub(n, half)?, self.i(more)?)?;
+    /// y 2^(n + more). In two steps the first is exact, so that a subnormal result is rounded once, and infinity is reached by overflow; one
+    /// instruction gives the same bits.
+    pub fn scale(&self, y: Value, (n, bits): Whole, more: i64) -> Res {
+        let lanes = if self.element == "f64" { 8 } else { 16 };
+        if self.scalef && y.ty() == Type::vector(Type::parse(self.b.ctx, self.element).ok_or("has no such type")?, lanes) {
+            let n = if more == 0 { n } else { self.add(n, self.c(more as f64)?)? };
+            let whole = |text: &str, ty: &str| {
+                let (value, ty) = (Attr::parse(self.b.ctx, &format!("{text} : {ty}")), Type::parse(self.b.ctx, ty));
+                self.op("arith.constant", &[], ty.ok_or("has no such type")?, &[("value", value.ok_or("has no such number")?)])
+            };
+            // All lanes; 4: rounded as everything else is.
+            // Not x86vector.avx512.mask.scalef, whose operands reach the intrinsic in another order than its own.
+            let name = format!("llvm.x86.avx512.mask.scalef.{}.512", if self.element == "f64" { "pd" } else { "ps" });
+            let attrs = [
+                ("intrin", Attr::string(self.b.ctx, &name)),
+                ("op_bundle_sizes", Attr::i32s(self.b.ctx, &[])),
+                ("operandSegmentSizes", Attr::i32s(self.b.ctx, &[5, 0])),
+            ];
+            let operands = [y, n, y, whole("-1", &format!("i{lanes}"))?, whole("4", "i32")?];
+            return self.op("llvm.call_intrinsic", &operands, y.ty(), &attrs);
+        }
+        let half = self.shr(bits, 1)?;
+        let rest = self.iadd(self.isub(bits, half)?, self.i(more)?)?;
         self.mul(self.mul(y, self.power_of_two(half)?)?, self.power_of_two(rest)?)
     }
 }
+
+/// An integer below half of the mantissa's range: as a float, and in the low bits of an integer as wide.
+pub type Whole = (Value, Value);

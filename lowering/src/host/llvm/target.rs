@@ -126,7 +126,11 @@ impl Target {
     /// Options of passes whose decisions depend on the processor.
     pub fn pass_options(&self) -> PassOptions {
         let (bf16, bits) = (self.bf16(), self.vector_bits());
-        vec![("kiln-schedule", format!("bf16={bf16} vector-bits={bits}")), ("kiln-pack", format!("pairs={}", bf16 != "widen"))]
+        vec![
+            ("kiln-schedule", format!("bf16={bf16} vector-bits={bits}")),
+            ("kiln-pack", format!("pairs={}", bf16 != "widen")),
+            ("kiln-expand-math", format!("scalef={}", bits == 512)),
+        ]
     }
     /// LLVM's triple: the build's system, with this architecture.
     pub(super) fn triple() -> std::ffi::CString {

@@ -1,5 +1,5 @@
 //! What a schedule says, and how it is chosen.
-use super::{Bf16, Unit, blocked, contract, contraction, product, transposition};
+use super::{Bf16, Unit, blocked, contract, contraction, in_lines, product, transposition};
 use crate::kernel::{Kernel, Nest, Plan, Poly};
 use kiln_dialects::{ir::*, value::DType};
 
@@ -167,7 +167,8 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
             })
             .sum::<i64>()
     };
-    let streams = !reduces && plan.nests.iter().any(|n| written(n) > m.l2 + m.l3);
+    let streams = |n: &Nest| written(n) > m.l2 + m.l3 && in_lines(k, plan, n, m.bits as usize);
+    let streams = !reduces && plan.nests.iter().any(streams);
     // All parallel dimensions but the vector one make tasks; long vectors are tiles.
     let (mut tasks, mut tile, mut block) = (0, 0, 1);
     for n in &plan.nests {

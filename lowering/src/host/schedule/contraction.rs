@@ -17,14 +17,21 @@ pub struct Roles {
     pub outer: Vec<usize>,
     /// The input that is the same in all rows, if it is worth to have it copied in the order in which it is read.
     pub pack: Option<usize>,
+    /// Whether neighbouring rows of the other input share a set of the first level cache.
+    pub crowded: bool,
 }
 
+/// Rows that are a multiple of so many bytes apart go to the same few places of the first level cache: 64 sets of 64 bytes.
+const SETS: i64 = 4096;
+
+/// Rows that read such a copy before the next one is made.
+const PACKED_ROWS: i64 = 1024;
 /// Most bytes of such a copy.
 const PANEL: i64 = 256 << 10;
 
-/// The roles, if a kernel is one sum of products, with or without stages on the result.
+/// The roles, if a kernel is one sum of products, with or without stages on the result and beside it.
 pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
-    let [nest] = plan.nests.as_slice() else { return None };
+    let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
     let [out] = s.outputs.as_slice() else { return None };
@@ -61,7 +68,9 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
         return None;
     }
     let pack = worth.then_some(at);
-    Some(Roles { vector, lanes: count, rows, columns, outer, pack })
+    let bytes = k.buffers.get(other.buffer)?.element.dtype().ok()?.byte_size() as i64;
+    let crowded = other.at.coefficient(rows).known().is_some_and(|n| n * bytes % SETS == 0);
+    Some(Roles { vector, lanes: count, rows, columns, outer, pack, crowded })
 }
 
 /// Tile and block sizes.
@@ -72,8 +81,11 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6]
     let k = known(&Poly::product((0..nest.extents.len()).filter(|d| nest.reduction[*d]).map(|d| &nest.extents[d])), 1024);
     // Registers: 32 with 512 bits, 16 with less; running values take most of them.
     let registers = if m.bits == 512 { 32 } else { 16 };
-    let n = if rows == 1 { 4 } else { 2 }.min((width / lanes).max(1));
-    let most = ((registers - 4) / n - if registers == 32 { 2 } else { 0 }).clamp(1, rows.max(1));
+    let vectors = (width / lanes).max(1);
+    // A set has 8 or 12 ways, so that of more rows, and the columns, each would drive out another.
+    let narrow = r.crowded && r.pack.is_some() && registers == 32 && vectors >= 4;
+    let n = if rows == 1 || narrow { 4 } else { 2 }.min(vectors);
+    let most = if narrow { 6 } else { (registers - 4) / n - if registers == 32 { 2 } else { 0 } }.clamp(1, rows.max(1));
     // Few rows are divided evenly; of many, the rest does not matter. With 6 rows as many sums as an FMA has steps are on their way.
     let even = (most.min(6)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
     let tile = even.unwrap_or(most);
@@ -85,7 +97,7 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6]
     let mut m_block = (m.l2 / 2 / bytes / tile * tile).clamp(tile, 48 * tile);
     if r.pack.is_some() {
         // A copy is worth it when many rows read it.
-        m_block = 48 * tile;
+        m_block = PACKED_ROWS / tile * tile;
     }
     let mut n_block = (m.l2 / 2 / bytes / per_column).clamp(1, 1024 / per_column.min(1024));
     if r.columns == r.vector {
@@ -116,5 +128,5 @@ pub fn transposition(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> Optio
     let rows = (0..nest.extents.len()).rev().find(across).filter(|_| !nest.reduction.contains(&true))?;
     let outer = (0..nest.extents.len()).filter(|d| *d != rows && *d != vector).collect();
     let width = nest.extents[vector].known().map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
-    Some(Roles { vector, lanes: lanes(k, nest, bits).min(width), rows, columns: vector, outer, pack: None })
+    Some(Roles { vector, lanes: lanes(k, nest, bits).min(width), rows, columns: vector, outer, pack: None, crowded: false })
 }

@@ -13,11 +13,13 @@
 mod attention;
 mod choose;
 mod contraction;
+mod lines;
 mod product;
 
 pub use attention::attention;
 pub use choose::{Machine, Schedule, choose, lanes, vector_dim};
 pub use contraction::{Roles, contract, contraction, transposition};
+pub use lines::in_lines;
 pub use product::{Bf16, Product, Unit, blocked, product};
 
 use crate::{host::kernels_of, kernel};

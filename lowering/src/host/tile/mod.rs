@@ -55,7 +55,7 @@ impl Pass for Tile {
                 let attrs = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])), ("alignment", Attr::i64(c.ctx(), 64))];
                 c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
             };
-            let how = Scratch { make: &stack, most: kernel::SCRATCH, nontemporal: schedule.get("nontemporal") == 1 };
+            let how = Scratch { make: &stack, most: kernel::SCRATCH };
             function::emit(&mut k, &plan, &[index, index], &how, &mut |c, scope, threads| {
                 tasks::emit(c, scope, &plan, &schedule, (threads[0], threads[1]))
             })

@@ -6,10 +6,13 @@ use crate::{
         code::{Code, Made},
         loops::{Fixed, Loops, decode},
     },
-    host::schedule::{Schedule, lanes, transposition, vector_dim},
+    host::schedule::{Schedule, in_lines, lanes, transposition, vector_dim},
     kernel::{Nest, Plan, Poly},
 };
 use kiln_dialects::ir::*;
+
+/// Bytes of a cache line.
+const LINE: i64 = 64;
 
 /// The calling thread's number and the number of threads.
 pub type Threads = (Value, Value);
@@ -27,17 +30,39 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
         "attention" => attention::emit(c, scope, schedule, threads),
         _ if plan.dependent => rows(c, scope, plan, schedule, threads),
         "blocked" | "dot" | "amx" => plan.nests.iter().try_for_each(|n| product::emit(c, scope, plan, n, schedule, threads)),
-        "contract" => plan.nests.iter().try_for_each(|n| contract::emit(c, scope, plan, n, schedule, threads)),
+        "contract" => {
+            let (first, beside) = plan.nests.split_first().ok_or("does nothing")?;
+            contract::emit(c, scope, plan, first, schedule, threads)?;
+            beside.iter().try_for_each(|n| independent(c, scope, plan, n, &borders(schedule), threads))
+        }
         "transpose" => plan.nests.iter().try_for_each(|n| match transposition(scope.kernel, plan, n, schedule.get("bits")) {
             Some(_) => contract::emit(c, scope, plan, n, schedule, threads),
             // The border of what is padded.
             None => independent(c, scope, plan, n, &borders(schedule), threads),
         }),
-        _ => plan.nests.iter().try_for_each(|n| independent(c, scope, plan, n, schedule, threads)),
+        _ => plan.nests.iter().try_for_each(|n| past_caches(c, scope, plan, n, schedule, threads)),
     }
 }
 
-/// How nests are written that turn nothing around, beside some that do.
+/// A nest that writes past the caches, if it should and its results are at cache lines, as only a call can tell.
+fn past_caches(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule, threads: Threads) -> Made<()> {
+    let mut plain = |c: Code| independent(c, scope, plan, nest, schedule, threads);
+    if schedule.get("nontemporal") != 1 || !in_lines(scope.kernel, plan, nest, schedule.get("bits")) {
+        return plain(c);
+    }
+    let outputs = nest.all().filter_map(|s| scope.kernel.stages.get(s)).flat_map(|s| &s.outputs);
+    let mut bits = c.index(0)?;
+    for memory in outputs.filter_map(|o| scope.memory.get(o.access.buffer).copied().flatten()) {
+        let address = c.op("memref.extract_aligned_pointer_as_index", &[memory], bits.ty(), &[])?;
+        bits = c.op("arith.ori", &[bits, address], bits.ty(), &[])?;
+    }
+    let off = c.op("arith.andi", &[bits, c.index(LINE - 1)?], bits.ty(), &[])?;
+    let at_lines = c.compare(0, off, c.index(0)?)?;
+    let past = Scope { kernel: scope.kernel, scalars: scope.scalars.clone(), memory: scope.memory.clone(), nontemporal: true };
+    c.when(at_lines, &mut |c| independent(c, &past, plan, nest, schedule, threads), Some(&mut plain))
+}
+
+/// How nests are written beside a contraction, or that turn nothing around beside some that do.
 fn borders(schedule: &Schedule) -> Schedule {
     let parameters = [("bits", schedule.get("bits") as i64), ("block", 16), ("nontemporal", 0), ("tasks", 8), ("tile", 0), ("unroll", 4)];
     Schedule { strategy: "loops".into(), parameters: parameters.map(|(n, v)| (n.to_string(), v)).to_vec() }

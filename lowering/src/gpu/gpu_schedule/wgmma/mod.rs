@@ -107,7 +107,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 /// but the innermost are multiples of 8 elements. The depth is known and not 0.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let roles = contraction(k, plan)?;
-    let (nest, stage) = (plan.nests.first()?, k.stages.get(roles.stage)?);
+    let (nest, stage) = (plan.main()?, k.stages.get(roles.stage)?);
     if roles.columns.len() != 1 || roles.batch.len() > 3 {
         return None;
     }

@@ -6,6 +6,7 @@ mod store;
 mod window;
 
 use super::{
+    items,
     ptx::{Mma, Ptx},
     team,
 };
@@ -365,6 +366,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let groups = groups(schedule);
     let t = Tile { scope, plan, nest, product: &product, out, maps: maps_of, stored, m, n, stages, groups, ring, batch, tiles, total, steps };
 
+    // What is written beside the result, while a thread has as many registers as any other.
+    plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
     let thread = p.thread()?;
     let warp = p.warp(thread)?;
     let first = p.is(thread, 0)?;

@@ -1,5 +1,5 @@
 //! exp and what is made of it, in f64.
-use crate::host::expand_math::emit::{Emit, Res};
+use crate::host::expand_math::emit::{Emit, Res, Whole};
 use kiln_dialects::ir::Value;
 use std::f64::consts::{LN_2, LOG2_E};
 
@@ -21,10 +21,10 @@ const EXP: [f64; 11] = [
     0.5,
 ];
 
-/// x as n ln 2 + r: n in the low bits of an integer, and r.
-fn reduce(e: &Emit, x: Value) -> Result<(Value, Value), String> {
+/// x as n ln 2 + r.
+fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value), String> {
     let (n, bits) = e.round(e.mul(x, e.c(LOG2_E)?)?)?;
-    Ok((bits, e.fmac(n, -LN2_LO, e.fmac(n, -LN2_HI, x)?)?))
+    Ok(((n, bits), e.fmac(n, -LN2_LO, e.fmac(n, -LN2_HI, x)?)?))
 }
 
 /// e^r - 1.
@@ -46,12 +46,12 @@ pub fn exp2(e: &Emit, x: Value) -> Res {
     let x = e.clamp(x, -1076.0, 1025.0)?;
     let (n, bits) = e.round(x)?;
     let r = e.mul(e.sub(x, n)?, e.c(LN_2)?)?;
-    e.scale(e.add(small_expm1(e, r)?, e.c(1.0)?)?, bits, 0)
+    e.scale(e.add(small_expm1(e, r)?, e.c(1.0)?)?, (n, bits), 0)
 }
 
 pub fn expm1(e: &Emit, x: Value) -> Res {
     // At 710 n is 1024 still, and the result overflows.
-    let (n, r) = reduce(e, e.clamp(x, -40.0, 710.0)?)?;
+    let ((_, n), r) = reduce(e, e.clamp(x, -40.0, 710.0)?)?;
     // Half of the result, since 2^1024 is no float where the result still is: 2 (2^(n-1) (e^r - 1) + 2^(n-1) - 1/2).
     let half = e.power_of_two(e.isub(n, e.i(1)?)?)?;
     let y = e.fma(half, small_expm1(e, r)?, e.sub(half, e.c(0.5)?)?)?;

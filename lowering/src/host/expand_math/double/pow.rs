@@ -66,7 +66,7 @@ fn exp2(e: &Emit, t: Pair) -> Res {
     let low = e.fmac(t.lo, LN_2, e.fmac(fraction, LN2_LO, r.lo)?)?;
     let y = small_expm1(e, r.hi)?;
     let y = e.add(y, e.fma(low, y, low)?)?;
-    e.scale(e.add(y, e.c(1.0)?)?, bits, 0)
+    e.scale(e.add(y, e.c(1.0)?)?, (n, bits), 0)
 }
 
 pub fn powf(e: &Emit, x: Value, y: Value) -> Res {

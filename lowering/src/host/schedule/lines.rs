@@ -1,0 +1,17 @@
+//! Stores past the caches: only of whole vectors, since the processor collects them in lines, and anything else leaves lines half full.
+use super::{lanes, vector_dim};
+use crate::kernel::{Kernel, Nest, Plan, Poly};
+
+/// Whether all vectors that a nest writes to results are at multiples of their size, given that the results are.
+pub fn in_lines(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> bool {
+    let Some(vector) = vector_dim(k, plan, nest, 0).filter(|v| !nest.reduction[*v]) else { return false };
+    let lanes = lanes(k, nest, bits) as i64;
+    let multiple = |p: &Poly| p.terms().all(|(_, n)| n % lanes == 0);
+    let real = |b: usize| !plan.passed.get(b).copied().unwrap_or(false);
+    let mut written = nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(|o| real(o.access.buffer));
+    written.all(|o| {
+        let at = &o.access.at;
+        let along = |d: usize| if d == vector { at.coefficient(d).known() == Some(1) } else { multiple(&at.coefficient(d)) };
+        at.rest.is_empty() && multiple(&at.constant) && (0..nest.extents.len()).all(along)
+    })
+}

@@ -1,0 +1,66 @@
+//! Paddings and concatenations: what only puts its operands into a larger tensor can be done by the kernels that compute these.
+use super::{Class, Decide, Form, Leaf, turns, wide};
+use kiln_dialects::{
+    ir::{Node as _, Size, Value},
+    ops::{Convolution, OpKind, Pad},
+    sym::Dim as SymDim,
+};
+
+/// Rows of windows that are at least so long need not be joined.
+const LONG: i64 = 24;
+
+impl Decide<'_> {
+    /// Whether a node does no more than put its operands into a larger tensor.
+    pub(super) fn places(&self, n: usize) -> bool {
+        let node = &self.graph.nodes[n];
+        node.class == Class::Single && node.value.def().is_some_and(|o| matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad)))
+    }
+
+    /// Whether a convolution's kernel can write its result right to where a padding or a concatenation wants it.
+    pub(super) fn ends(&self, n: usize, g: usize) -> Result<(), String> {
+        let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
+        let op = |m: usize| self.graph.nodes[m].value.def().map(|o| turns(o).unwrap_or(o));
+        let convolution = group.nodes.iter().find_map(|m| Convolution::of(op(*m)?)).ok_or("only a convolution's result is placed")?;
+        // Rows of one window after the other are one long row, unless there is something between them.
+        let window = self.graph.facts.dims(convolution.weight).iter().skip(2).any(|d| d.known() != Some(1));
+        let long = |d: &SymDim| d.known().is_none_or(|n| n >= LONG);
+        let concat = op(n).is_some_and(|o| o.kind() == Some(OpKind::Concat));
+        if !concat && !window && !self.graph.facts.dims(convolution.input).last().is_some_and(long) {
+            return Err("rows of its windows are short, and then better joined".into());
+        }
+        let adds = |all: &[Size]| all.iter().all(|s| s.known().is_some_and(|n| n >= 0));
+        if op(n).and_then(Pad::of).is_some_and(|p| !adds(&p.low) || !adds(&p.high)) {
+            return Err("it may take elements away".into());
+        }
+        let mine = |l: &&Leaf| self.home(self.graph.base(l.value)) == Some(g);
+        let leaves: Vec<&Leaf> = node.leaves.iter().filter(mine).collect();
+        let [leaf] = leaves[..] else { return Err("it reads several of its values".into()) };
+        let full = |m: &usize| self.forms[*m] == Form::Full && wide(self.graph.facts.dims(leaf.value)) == group.dims;
+        match self.graph.node_of.get(&leaf.value).is_some_and(full) && self.reads_whole(leaf) {
+            true => Ok(()),
+            false => Err(format!("it reads {} at another place", self.name(leaf.value))),
+        }
+    }
+
+    /// Whether a node that is no loop nest reads a leaf as it lies.
+    fn reads_whole(&self, leaf: &Leaf) -> bool {
+        let dims = self.graph.facts.dims(leaf.value);
+        let loops: Vec<usize> = (0..dims.len()).filter(|d| dims[*d].known() != Some(1)).collect();
+        self.reads_in_place(leaf, &loops)
+    }
+
+    /// Whether a node puts what a pointwise kernel computes into a larger tensor, once, and nothing else reads it.
+    pub(super) fn only_places(&self, n: usize, from: usize) -> bool {
+        let of_it = |v: Value| self.home(self.graph.base(v)) == Some(from);
+        let own = |m: usize| self.group_of.get(m) == Some(&from);
+        let (inside, outside): (Vec<_>, Vec<_>) = (0..self.graph.nodes.len()).filter(|m| *m != n).partition(|m| own(*m));
+        let reads = |m: &usize| self.graph.nodes[*m].leaves.iter().filter(|l| of_it(l.value));
+        let direct = |l: &Leaf| self.graph.node_of.contains_key(&l.value);
+        self.places(n)
+            && reads(&n).count() == 1
+            && reads(&n).all(|l| self.reads_whole(l))
+            && reads(&n).chain(inside.iter().flat_map(reads)).all(direct)
+            && outside.iter().all(|m| reads(m).next().is_none())
+            && !self.graph.returns.iter().any(|v| of_it(*v))
+    }
+}

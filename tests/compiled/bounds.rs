@@ -1,0 +1,31 @@
+//! Reads that need elements which an operand of open size may not have: an error of the call.
+use super::*;
+use kiln::dialects::{ir::Context, value::DType};
+
+#[test]
+fn what_reads_beside_its_operand_is_an_error_of_the_call() {
+    let text = |op: &str| {
+        format!(
+            "func.func @f(%x: tensor<?x300xf32>, %i: tensor<2xi64>, %at: tensor<i64>) -> tensor<2x300xf32> {{\n\
+             %n = kiln.sym @n\nkiln.bind_shape %x, [%n, 300] : tensor<?x300xf32>\n%0 = {op}\nreturn %0 : tensor<2x300xf32>\n}}"
+        )
+    };
+    let ops = [
+        ("kiln.gather %x[%i] dims = [0] : tensor<?x300xf32>[tensor<2xi64>]", 1, "which has to have some"),
+        ("kiln.slice %x offsets = [0, 0] sizes = [2, 300] strides = [1, 1] : tensor<?x300xf32>", 2, "that has to fit"),
+        ("kiln.dynamic_slice %x[%at, %at : tensor<i64>, tensor<i64>] sizes = [2, 300] : tensor<?x300xf32>", 2, "that has to fit"),
+    ];
+    for (op, least, words) in ops {
+        let c = Context::new();
+        let (module, _) = Module::parse(c.ctx(), text(op).as_bytes(), "in.mlir").unwrap_or_else(|e| panic!("{e}"));
+        let program = native(&module, "f", &|_| Err("has no weights".into())).unwrap_or_else(|e| panic!("{e}"));
+        let rows = |n: usize| {
+            let x = Tensor::floats(DType::F32, vec![n, 300], vec![1.5; n * 300]).expect("rows");
+            let index = |shape: Vec<usize>| Tensor::ints(DType::I64, shape.clone(), vec![0; shape.iter().product()]).expect("indices");
+            call(&program, &[x, index(vec![2]), index(vec![])], 1)
+        };
+        let refused = rows(least - 1).expect_err("too few rows");
+        assert!(refused.contains(words), "{refused}");
+        assert_eq!(rows(least).expect("enough rows")[0].shape(), [2, 300]);
+    }
+}
