@@ -4,7 +4,7 @@
     conv.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--out FILE.json]
 
 Weights are parameters, and so frozen. A case is exported with channels last at its ends, run by kiln in a process of its own, and compared with a float64
-convolution of the same values. Times are medians of CUDA events with random inputs, the sides taking turns: cuDNN's plain convolution for `plain`; for
+convolution of the same values. Times are medians of CUDA events with random inputs, the sides taking turns, the peers' calls in CUDA graphs: cuDNN's plain convolution for `plain`; for
 `relu` (bias and relu) cuDNN's fused operation, and torch.compile.
 """
 import argparse, json, statistics, sys, tempfile
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import matmul
-from bench import Kiln, kernel_us
+from bench import Kiln, graph_us
 
 BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 
@@ -131,7 +131,7 @@ def timed(kiln, rounds, out, only):
                     for _ in range(rounds):
                         samples["kiln"].append(mine(0.1))
                         for s, g in sides.items():
-                            samples[s].append(kernel_us(g, inputs))
+                            samples[s].append(graph_us(g, inputs))
                     mine.close()
                 exact = module.exact(*inputs)
                 error = float((mine.result.to(GPU).double() - exact).norm() / exact.norm())

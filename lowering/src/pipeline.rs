@@ -113,7 +113,12 @@ pub const STEPS: &[Step] = &[
     cuda(Level::Tiled, On::Kernels, "kiln-gpu-math", "before the general expansions, since the hardware has better ones of these"),
     host(Level::Tiled, On::Kernels, "kiln-expand-math", "a call of the C library per element would cost more than the rest of a kernel"),
     cuda(Level::Tiled, On::Kernels, "kiln-expand-math{keep=math.exp2}", "there is no library of functions; 2^x is an instruction"),
-    step(Level::Tiled, On::Kernels, "canonicalize", "tiles of one step are no loops; behind the expansions, since it folds atan2(0, 0) to NaN"),
+    step(
+        Level::Tiled,
+        On::Kernels,
+        "canonicalize",
+        "tiles of one step are no loops; behind the expansions, since it folds atan2(0, 0) to NaN",
+    ),
     step(Level::Tiled, On::Host, "kiln-plan", "lifetimes are final: no launch is added or moved any more"),
     host(Level::Program, On::Host, "kiln-host-abi", "memory is planned, so that a launch is a call"),
     cuda(Level::Program, On::Host, "kiln-verify-level{level=target}", "the runtime launches kernels from what is planned"),

@@ -238,7 +238,9 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
                 })
             };
             want(fits, || {
-                format!("needs a number of blocks as kiln.resident, bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}")
+                format!(
+                    "needs a number of blocks as kiln.resident, bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}"
+                )
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }

@@ -67,7 +67,8 @@ impl Scope<'_> {
     /// Reads an element of a padded argument: its own or 0.
     fn padded(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes) -> Made<Val> {
         let memory = self.buffer(a.buffer)?;
-        let (Some(pads), Val::One(mut left), 1) = (self.kernel.pads.get(&a.buffer), self.address(c, &a.at, dims, lanes)?, lanes.count) else {
+        let (Some(pads), Val::One(mut left), 1) = (self.kernel.pads.get(&a.buffer), self.address(c, &a.at, dims, lanes)?, lanes.count)
+        else {
             return Err("reads several elements of a padded tensor at once".into());
         };
         let whole = &self.kernel.buffers.get(a.buffer).ok_or("reads a buffer that is not there")?.sizes;

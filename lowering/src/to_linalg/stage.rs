@@ -160,11 +160,8 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
     let d = storage(dtype(source)?);
     let grown = |(n, (l, h)): (SymDim, (&i64, &i64))| n.known().map_or(SymDim::Unknown, |n| SymDim::Known(n + l + h));
     let ty = Type::tensor(c, d, &tensor.ty().dims().into_iter().zip(low.iter().zip(&high)).map(grown).collect::<Vec<_>>());
-    let attrs = [
-        ("static_low", Attr::i64s(c, &low)),
-        ("static_high", Attr::i64s(c, &high)),
-        ("operandSegmentSizes", Attr::i32s(c, &[1, 0, 0])),
-    ];
+    let attrs =
+        [("static_low", Attr::i64s(c, &low)), ("static_high", Attr::i64s(c, &high)), ("operandSegmentSizes", Attr::i32s(c, &[1, 0, 0]))];
     let mut body = |b: Builder, _: Vec<Value>| {
         let zero = super::scalar::Scalars { b }.constant(Attr::scalar(c, d, 0.0))?;
         b.generic("tensor.yield", &[zero], &[], &[], &mut []).map(|_| ())

@@ -45,7 +45,10 @@ impl Described<'_> {
         let sizes: Vec<u64> = self.sizes.iter().map(|n| u64::try_from(*n).unwrap_or(0).max(1)).collect();
         let strides: Vec<u64> = self.strides.iter().map(|n| (width * u64::try_from(*n).unwrap_or(0)).max(16)).collect();
         let mut map = sys::CUtensorMap { opaque: [0; 16] };
-        let about = format!("sizes {sizes:?}, strides of {strides:?} bytes, box {:?}, window {:?} at {:#x}", self.extent, self.window, self.address);
+        let about = format!(
+            "sizes {sizes:?}, strides of {strides:?} bytes, box {:?}, window {:?} at {:#x}",
+            self.extent, self.window, self.address
+        );
         let made = |made: sys::CUresult| made.result().map_err(|e| fail(format!("{} ({about})", words(e))));
         if let (Some(w), [channels, pixels]) = (self.window, self.extent) {
             let ([high, wide], [below, behind]) = (w.low, w.high);

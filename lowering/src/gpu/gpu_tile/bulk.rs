@@ -36,10 +36,7 @@ impl Ptx {
     pub fn store(self, map: Value, from: Value, coordinates: &[Value]) -> Made<()> {
         let operands = [&[map, self.at(from)?], coordinates].concat();
         let counts = [1, 1, coordinates.len() as i32, 0, 0];
-        let attrs = [
-            ("mode", self.attr("#nvvm.tma_store_mode<tile>")?),
-            ("operandSegmentSizes", Attr::i32s(self.0.ctx(), &counts)),
-        ];
+        let attrs = [("mode", self.attr("#nvvm.tma_store_mode<tile>")?), ("operandSegmentSizes", Attr::i32s(self.0.ctx(), &counts))];
         self.0.effect("nvvm.cp.async.bulk.tensor.global.shared.cta", &operands, &attrs)?;
         self.0.effect("nvvm.cp.async.bulk.commit.group", &[], &[])
     }
@@ -68,6 +65,10 @@ impl Ptx {
     }
     /// Writes a vector to shared memory, at a multiple of its size.
     pub fn write(self, address: Value, vector: Value, bytes: usize) -> Made<()> {
-        self.0.effect("llvm.store", &[vector, self.at(address)?], &[("alignment", Attr::i64(self.0.ctx(), bytes as i64)), ("ordering", Attr::i64(self.0.ctx(), 0))])
+        self.0.effect(
+            "llvm.store",
+            &[vector, self.at(address)?],
+            &[("alignment", Attr::i64(self.0.ctx(), bytes as i64)), ("ordering", Attr::i64(self.0.ctx(), 0))],
+        )
     }
 }

@@ -1,52 +1,72 @@
 //! Which tile a product takes: a model of the time that the busiest multiprocessor needs.
-use super::{DEPTH, Product, bytes};
+use super::{DEPTH, Product};
 use crate::{
     gpu::gpu_schedule::choose::make,
     host::schedule::Schedule,
-    kernel::{Nest, Poly},
+    kernel::{Kernel, Nest, Poly},
 };
+use kiln_dialects::ir::{Op, walk};
 
 /// Multiprocessors of an H100 or H200 with SXM; a launch asks the card for its own number.
 const PROCESSORS: usize = 132;
-/// Bytes of shared memory of a multiprocessor that blocks share, of which each takes 1 KiB more than it asks for.
-const MEMORY: usize = 228 << 10;
 /// What a size is taken for if it depends on the call.
 const USUAL: i64 = 2048;
-/// Rows, columns, stages.
-const TILES: &[(usize, usize, usize)] = &[(128, 256, 4), (256, 128, 4), (128, 192, 4), (128, 128, 6), (128, 64, 8), (64, 128, 4), (64, 64, 5)];
+/// Rows, columns, stages, whether groups of warps take turns, and how many blocks share a multiprocessor.
+const TILES: &[Tile] = &[
+    (128, 256, 4, false, 1),
+    (256, 128, 4, false, 1),
+    (128, 192, 4, false, 1),
+    (128, 128, 6, false, 1),
+    (128, 128, 6, true, 1),
+    (128, 64, 8, false, 1),
+    (64, 128, 8, false, 1),
+    (64, 128, 4, false, 2),
+    (64, 64, 5, false, 2),
+];
+type Tile = (usize, usize, usize, bool, usize);
 /// Products and sums that a multiprocessor does in a clock, at the rate that a long sum reaches.
 const RATE: f64 = 1800.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
-const BANDWIDTH: f64 = 60.0;
+const BANDWIDTH: f64 = 54.0;
 /// Clocks of a tile in which nothing is multiplied, whatever its size.
 const WAIT: f64 = 600.0;
 /// Elements of a tile that its epilogue finishes in a clock.
 const FINISHED: f64 = 30.0;
 
+/// Instructions that later stages compute for an element in a clock, on all threads of a multiprocessor.
+const COMPUTED: f64 = 100.0;
+
+/// About how many instructions a stage is for an element.
+fn instructions(op: Op) -> usize {
+    let heavy = |o: &Op| o.name().starts_with("math.") || o.is("arith.divf");
+    walk(op).iter().map(|o| if heavy(o) { 20 } else { 1 }).sum()
+}
+
 /// The schedule of a product.
-pub fn choose(nest: &Nest, p: &Product) -> Schedule {
+pub fn choose(k: &Kernel, nest: &Nest, p: &Product) -> Schedule {
     let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1);
     let batch = if p.roles.batch.is_empty() { 1 } else { size(&p.roles.batch) };
     let sizes = [batch, size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
-    let all = TILES.iter().map(|tile| (time(*tile, sizes), *tile));
-    let (m, n, stages) = all.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(TILES[0], |(_, tile)| tile);
-    let parameters = [("k", DEPTH), ("m", m), ("n", n), ("resident", resident(m, n, stages)), ("stages", stages)];
+    let work = nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| instructions(s.op)).sum();
+    let all = TILES.iter().map(|tile| (time(*tile, sizes, work), *tile));
+    let (m, n, stages, alternate, resident) = all.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(TILES[0], |(_, tile)| tile);
+    let parameters = [("alternate", usize::from(alternate)), ("k", DEPTH), ("m", m), ("n", n), ("resident", resident), ("stages", stages)];
     make("wgmma", &parameters.map(|(name, n)| (name, n as i64)))
 }
 
-/// How many blocks a multiprocessor has room for: two if a block has one group of warps that multiplies, and few sums in registers.
-fn resident(m: usize, n: usize, stages: usize) -> usize {
-    if m == 64 && n <= 128 && 2 * (bytes(m, n, stages) + 1024) <= MEMORY { 2 } else { 1 }
-}
-
-/// Clocks of the multiprocessor that has most tiles. `sizes`: batch, rows, columns, steps of the sum.
-fn time((m, n, stages): (usize, usize, usize), [batch, rows, columns, steps]: [i64; 4]) -> f64 {
+/// Clocks of the multiprocessor that has most tiles. `sizes`: batch, rows, columns, steps of the sum; `work`: what later stages compute of an element.
+fn time((m, n, _, alternate, resident): Tile, [batch, rows, columns, steps]: [i64; 4], work: usize) -> f64 {
     let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
     let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
     let (each, elements) = (up(tiles, PROCESSORS) as f64, (m * n) as f64);
     let multiply = elements * DEPTH as f64 / RATE;
     let load = ((m + n) * 2 * DEPTH) as f64 / BANDWIDTH;
+    let sum = steps as f64 * multiply.max(load);
+    let finish = WAIT + elements * (1.0 / FINISHED + work as f64 / COMPUTED);
+    if alternate {
+        // The first sum and the last results have nothing beside them; a group that finishes is half as fast as two.
+        return (each * sum).max((each / 2.0).ceil() * (sum + 2.0 * finish)) + 2.0 * finish;
+    }
     // Of blocks that share a multiprocessor, one multiplies while the other stores.
-    let turns = (each / resident(m, n, stages) as f64).ceil();
-    each * steps as f64 * multiply.max(load) + turns * (WAIT + elements / FINISHED)
+    each * sum + (each / resident as f64).ceil() * finish
 }

@@ -36,7 +36,10 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, 
     let (m, n) = (s.get("m"), s.get("n"));
     let side = |o: &Operand, across: usize| one(o, p.element, &[DEPTH, if o.deep { across } else { DEPTH }], None);
     let mut all = match &p.window {
-        Some(w) => vec![one(&p.left, p.element, &[DEPTH, m], Some(w))?, one(&p.right, p.element, &[DEPTH, 1, n], None)?],
+        Some(w) => {
+            let weight: &[usize] = if p.right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
+            vec![one(&p.left, p.element, &[DEPTH, m], Some(w))?, one(&p.right, p.element, weight, None)?]
+        }
         None => vec![side(&p.left, m)?, side(&p.right, n)?],
     };
     for r in stored(k, nest, p) {

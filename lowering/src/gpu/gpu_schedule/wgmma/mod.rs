@@ -39,7 +39,7 @@ pub struct Operand {
     /// Whether it is the summed dimension whose elements lie side by side.
     pub deep: bool,
     /// Its sizes: of what lies side by side, of the other dimension of the matrix, of the batch. Of images: channels, width, height, images; of the
-    /// weights of a convolution: channels, places of the window, rows.
+    /// weights of a convolution: channels under all places of the window, rows; or channels, places, rows where these are no whole steps.
     pub sizes: Vec<Poly>,
     /// Distances of neighbours in all of these but the first, in elements.
     pub strides: Vec<Poly>,
@@ -70,7 +70,12 @@ impl Product {
 
 /// Blocks that consist of one or two groups of warps that multiply, and of one that copies.
 pub fn groups(s: &Schedule) -> usize {
-    (s.get("m") / 64).min(2)
+    groups_of(s.get("m"), s.get("alternate") > 0)
+}
+
+/// Two groups share a tile of 128 rows or more, or take turns with tiles of any size.
+fn groups_of(m: usize, alternate: bool) -> usize {
+    if alternate { 2 } else { (m / 64).min(2) }
 }
 
 /// Bytes of shared memory in which the warps of a block put results together: two places for each.
@@ -79,13 +84,13 @@ pub fn staging(groups: usize) -> usize {
 }
 
 /// Bytes of shared memory of a block: the ring of tiles, results, barriers, and what aligning takes.
-fn bytes(m: usize, n: usize, stages: usize) -> usize {
-    (m + n) * ROW * stages + staging((m / 64).min(2)) + 16 * stages + 1024
+fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
+    (m + n) * ROW * stages + staging(groups) + 16 * stages + 1024
 }
 
 /// Bytes of shared memory of a block.
 pub fn shared(s: &Schedule) -> usize {
-    bytes(s.get("m"), s.get("n"), s.get("stages"))
+    bytes(s.get("m"), s.get("n"), s.get("stages"), groups(s))
 }
 
 /// Threads of a block, if the schedule is one that can be computed.
@@ -98,7 +103,15 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         return Err(format!("has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"));
     }
     if resident > 2 {
-        return Err(format!("has a schedule with resident = {resident}; 1 or 2 blocks of a multiprocessor, which go on with further tiles, or 0 for a block per tile, are possible"));
+        return Err(format!(
+            "has a schedule with resident = {resident}; 1 or 2 blocks of a multiprocessor, which go on with further tiles, or 0 for a block per tile, are possible"
+        ));
+    }
+    let alternate = s.get("alternate");
+    if alternate > 1 || (alternate == 1 && (m * n > 128 * 128 || resident != 1)) {
+        return Err(format!(
+            "has a schedule with alternate = {alternate}, m = {m}, n = {n}, resident = {resident}; groups take turns with tiles of at most 16384 elements, where resident = 1"
+        ));
     }
     Ok(128 * (1 + groups(s)))
 }

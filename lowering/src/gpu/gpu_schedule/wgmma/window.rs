@@ -62,8 +62,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     let op = stage.op;
     let maps: Option<Vec<_>> = op.attr("indexing_maps")?.as_array()?.into_iter().map(|m| Some(m.as_affine_map()?.1)).collect();
     let [image, weight, result] = maps.as_deref()? else { return None };
-    let reduction: Vec<bool> =
-        op.attr("iterator_types")?.as_array()?.iter().map(|t| t.to_string().contains("reduction")).collect();
+    let reduction: Vec<bool> = op.attr("iterator_types")?.as_array()?.iter().map(|t| t.to_string().contains("reduction")).collect();
     let lins = |all: &[Affine]| all.iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<_>>>();
     let (image, weight, result) = (lins(image)?, lins(weight)?, lins(result)?);
     let ([n, h, w, c], [rn, rh, rw, rk]) = (image.as_slice(), result.as_slice()) else { return None };
@@ -136,14 +135,13 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         strides: vec![c.clone(), row.clone(), row.times(&height)],
     };
     let places = Poly::number(size_h * size_w);
-    let weight = Operand {
-        buffer: filters.buffer,
-        argument: self::argument(k, of_weight)?,
-        offset: Poly::default(),
-        deep: true,
-        sizes: vec![c.clone(), places, kernels],
-        strides: vec![c, rows],
+    // Whole steps of channels make the places one long row, of which boxes are read faster.
+    let (sizes, strides) = match channels % DEPTH as i64 {
+        0 => (vec![c.times(&places), kernels], vec![rows]),
+        _ => (vec![c.clone(), places, kernels], vec![c, rows]),
     };
+    let argument = self::argument(k, of_weight)?;
+    let weight = Operand { buffer: filters.buffer, argument, offset: Poly::default(), deep: true, sizes, strides };
     Some((found, image, weight))
 }
 
@@ -151,7 +149,11 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
 fn counts(w: &Window) -> bool {
     (0..2).all(|i| {
         let behind = w.high[i] - w.reach(i);
-        (1..=8).contains(&w.strides[i]) && w.dilation[i] > 0 && w.reach(i) < 256 && (0..=128).contains(&w.low[i]) && (-128..128).contains(&behind)
+        (1..=8).contains(&w.strides[i])
+            && w.dilation[i] > 0
+            && w.reach(i) < 256
+            && (0..=128).contains(&w.low[i])
+            && (-128..128).contains(&behind)
     })
 }
 

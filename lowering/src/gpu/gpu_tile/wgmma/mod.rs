@@ -1,5 +1,6 @@
 //! A product on Hopper's tensor cores: one thread has the copy engine fill a ring of tiles in shared memory, one or two groups of four warps multiply
-//! what is there, and the kernel's later stages take the sums out of registers.
+//! what is there, and the kernel's later stages take the sums out of registers. Two groups share each tile, or take turns with whole tiles. A block goes on
+//! with further tiles, which are copied while it stores.
 //!
 //! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot.
 mod store;
@@ -34,7 +35,7 @@ use store::without;
 const BAND: usize = 8;
 /// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a block that has a multiprocessor to itself, and in one that
 /// shares it.
-const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
+const REGISTERS: [(usize, usize); 2] = [(24, 240), (24, 104)];
 
 /// Types of the parameters behind those that the kernel has anyway.
 pub fn parameters(func: Op) -> Made<Vec<Type>> {
@@ -57,6 +58,8 @@ struct Tile<'a> {
     n: usize,
     stages: usize,
     groups: usize,
+    /// Whether the groups take turns, each with a whole tile, so that one multiplies while the other finishes and stores.
+    alternate: bool,
     /// Where the ring begins.
     ring: Value,
     /// Sizes of the batch's dimensions, and how many tiles a matrix has: in rows, in columns.
@@ -64,7 +67,7 @@ struct Tile<'a> {
     tiles: [Value; 2],
     total: Value,
     /// How many steps the depth is.
-    steps: Value,
+    steps: usize,
 }
 
 /// A tile's first row and column, as numbers, and its place in the batch, as indices.
@@ -127,12 +130,37 @@ impl Tile<'_> {
         size.terms().all(|(_, n)| n % tile as i64 == 0)
     }
     /// All tiles of this block, with a ring's slot and parity carried along.
-    fn each(&self, c: Code, parity: usize, body: &mut TileBody<'_>) -> Made<()> {
-        let carried = [Ptx(c).number(0)?, Ptx(c).number(parity)?];
-        c.strided(team::block(c)?, self.total, team::blocks(c)?, &carried, &mut |c, tile, carried| {
-            body(c, &self.place(c, tile)?, carried)
+    fn each(&self, c: Code, carried: &[Value; 2], body: &mut TileBody<'_>) -> Made<()> {
+        let (first, step) = (team::block(c)?, team::blocks(c)?);
+        c.strided(first, self.total, step, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
+        Ok(())
+    }
+    /// The tiles of a group that multiplies: every other one of the block if groups take turns, whose slots of the ring the group passes over.
+    fn each_of(&self, c: Code, group: Value, body: &mut TileBody<'_>) -> Made<()> {
+        let p = Ptx(c);
+        if !self.alternate {
+            return self.each(c, &[p.number(0)?, p.number(0)?], body);
+        }
+        let (over, turns) = (self.steps % self.stages, self.steps / self.stages % 2);
+        let first = c.add(team::block(c)?, c.mul(p.index(group)?, team::blocks(c)?)?)?;
+        let carried = [p.times(group, over)?, p.times(group, turns)?];
+        c.strided(first, self.total, c.mul(team::blocks(c)?, c.index(2)?)?, &carried, &mut |c, tile, carried| {
+            let rest = body(c, &self.place(c, tile)?, carried)?;
+            let (p, slot) = (Ptx(c), Ptx(c).plus(rest[0], over)?);
+            let around = c.compare(9, slot, p.number(self.stages)?)?;
+            let back = c.op("arith.subi", &[slot, p.number(self.stages)?], slot.ty(), &[])?;
+            let flips = c.select(around, p.number(1 - turns)?, p.number(turns)?)?;
+            Ok(vec![c.select(around, back, slot)?, p.two("arith.xori", rest[1], flips)?])
         })?;
         Ok(())
+    }
+    /// How many groups of warps share a tile.
+    fn sharing(&self) -> usize {
+        if self.alternate { 1 } else { self.groups }
+    }
+    /// The first row of a group in a tile.
+    fn own_row(&self, p: Ptx, group: Value) -> Made<Value> {
+        if self.alternate { p.number(0) } else { p.times(group, self.m / self.groups) }
     }
 
     /// Starts the copies of an operand's tile.
@@ -157,11 +185,11 @@ impl Tile<'_> {
     /// The copying thread.
     fn produce(&self, c: Code) -> Made<()> {
         // The first time around, every slot is free.
-        self.each(c, 1, &mut |c, place, carried| {
+        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(1)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
             let pixel = self.product.window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
-            c.strided(c.index(0)?, self.steps, c.index(1)?, carried, &mut |c, step, carried| {
+            c.strided(c.index(0)?, c.index(self.steps as i64)?, c.index(1)?, carried, &mut |c, step, carried| {
                 let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
                 p.wait(self.empty(p, slot)?, parity)?;
                 let full = self.full(p, slot)?;
@@ -188,7 +216,7 @@ impl Tile<'_> {
         let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
         let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;
         // 64 rows are 8 KiB in either layout.
-        let mine = p.times(group, self.m / self.groups * ROW)?;
+        let mine = p.times(self.own_row(p, group)?, ROW)?;
         let left = p.descriptor(p.add(left, mine)?, left_deep)?;
         let step = |deep: bool| if deep { 32 } else { 16 * ROW };
         p.begin()?;
@@ -205,8 +233,8 @@ impl Tile<'_> {
     }
     /// A multiplying group. `thread`: the number among its 128.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
-        let blocks = self.m / 64 / self.groups;
-        self.each(c, 0, &mut |c, place, carried| {
+        let blocks = self.m / 64 / self.sharing();
+        self.each_of(c, group, &mut |c, place, carried| {
             let p = Ptx(c);
             let speaks = p.is(thread, 0)?;
             let release = |c: Code, slot: Value| c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None);
@@ -218,7 +246,7 @@ impl Tile<'_> {
             state.extend(self.next(p, carried[0], carried[1])?);
             state.push(carried[0]);
             let one = c.index(1)?;
-            let done = c.strided(one, self.steps, one, &state, &mut |c, _, state| {
+            let done = c.strided(one, c.index(self.steps as i64)?, one, &state, &mut |c, _, state| {
                 let p = Ptx(c);
                 let (sums, rest) = state.split_at(blocks);
                 let [slot, parity, before] = [rest[0], rest[1], rest[2]];
@@ -262,13 +290,21 @@ impl Tile<'_> {
         if left { self.spread(c, &direct, place, group, (thread, warp), values) } else { Ok(()) }
     }
     /// Later stages on the sums, whose results each thread writes. Of 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
-    fn spread(&self, c: Code, scope: &Scope<'_>, place: &Place, group: Value, (thread, warp): (Value, Value), values: &[Vec<Value>]) -> Made<()> {
+    fn spread(
+        &self,
+        c: Code,
+        scope: &Scope<'_>,
+        place: &Place,
+        group: Value,
+        (thread, warp): (Value, Value),
+        values: &[Vec<Value>],
+    ) -> Made<()> {
         let (p, roles) = (Ptx(c), &self.product.roles);
         let (rows, columns) = (self.rows(c)?, self.scope.poly(c, &self.nest.extents[roles.columns[0]])?);
         let lanes = self.lanes();
         let (whole_rows, whole_columns) = (self.whole(&roles.rows, self.m), self.whole(&roles.columns, self.n));
         let lane = p.rest(thread, 32)?;
-        let mine = p.add(p.times(group, self.m / self.groups)?, p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?)?;
+        let mine = p.add(self.own_row(p, group)?, p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?)?;
         let row0 = p.index(p.add(place.row, mine)?)?;
         let column0 = p.index(p.add(place.column, p.times(p.rest(lane, 4)?, 2)?)?)?;
         let when = |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Made<()>| {
@@ -360,11 +396,30 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let batch = sizes(&product.roles.batch)?;
     let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, n)?];
     let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let steps = c.index(product.steps(nest))?;
+    let steps = product.steps(nest) as usize;
+    let alternate = schedule.get("alternate") > 0;
     let p = Ptx(c);
     let ring = p.memory(scope.kernel.func)?;
     let groups = groups(schedule);
-    let t = Tile { scope, plan, nest, product: &product, out, maps: maps_of, stored, m, n, stages, groups, ring, batch, tiles, total, steps };
+    let t = Tile {
+        scope,
+        plan,
+        nest,
+        product: &product,
+        out,
+        maps: maps_of,
+        stored,
+        m,
+        n,
+        stages,
+        groups,
+        alternate,
+        ring,
+        batch,
+        tiles,
+        total,
+        steps,
+    };
 
     // What is written beside the result, while a thread has as many registers as any other.
     plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
@@ -378,7 +433,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
             maps.iter().try_for_each(|m| p.prefetch(*m))?;
             for i in 0..stages {
                 p.barrier(t.full(p, p.number(i)?)?, 1)?;
-                p.barrier(t.empty(p, p.number(i)?)?, groups)?;
+                p.barrier(t.empty(p, p.number(i)?)?, t.sharing())?;
             }
             p.publish()
         },
@@ -400,9 +455,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
             let one = p.number(1)?;
             let group = c.op("arith.subi", &[p.over(warp, 4)?, one], one.ty(), &[])?;
             t.consume(c, group, p.rest(thread, 128)?, warp)?;
-            // Shared memory is the block's until the copy engine has read it.
-            let stores = Ptx(c).is(Ptx(c).rest(thread, 32)?, 0)?;
-            if t.stored.is_empty() { Ok(()) } else { c.when(stores, &mut |c| Ptx(c).stored(0, true), None) }
+            // Shared memory is the block's until the copy engine has read it. A thread without stores has nothing to wait for.
+            if t.stored.is_empty() { Ok(()) } else { Ptx(c).stored(0, true) }
         }),
     )
 }

@@ -78,7 +78,15 @@ impl Staging<'_> {
 
 impl Tile<'_> {
     /// Later stages on the sums of a group, and results that the copy engine writes.
-    pub fn store(&self, c: Code, scope: &Scope<'_>, place: &Place, group: Value, (thread, warp): (Value, Value), values: &[Vec<Value>]) -> Made<()> {
+    pub fn store(
+        &self,
+        c: Code,
+        scope: &Scope<'_>,
+        place: &Place,
+        group: Value,
+        (thread, warp): (Value, Value),
+        values: &[Vec<Value>],
+    ) -> Made<()> {
         let (p, roles) = (Ptx(c), &self.product.roles);
         let lane = p.rest(thread, 32)?;
         let own = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
@@ -93,7 +101,7 @@ impl Tile<'_> {
             odd: places % 2 == 1,
         };
         let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
-        let warp_row = p.add(p.times(group, self.m / self.groups)?, p.times(p.rest(warp, 4)?, STORED)?)?;
+        let warp_row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, STORED)?)?;
         let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
         let rows = self.rows(c)?;
         let columns = self.scope.poly(c, &self.nest.extents[roles.columns[0]])?;
@@ -131,7 +139,11 @@ impl Tile<'_> {
                     let eights = s.columns() / 8;
                     for (part, pairs) in found[i].chunks(eights).enumerate() {
                         let memory = staging.place(c)?;
-                        if s.element.byte_size() == 2 { staging.narrow(p, memory, pairs)? } else { staging.wide(p, memory, pairs)? }
+                        if s.element.byte_size() == 2 {
+                            staging.narrow(p, memory, pairs)?
+                        } else {
+                            staging.wide(p, memory, pairs)?
+                        }
                         p.release()?;
                         p.warp_barrier()?;
                         let column = p.plus(column0, slab * DEPTH + part * s.columns())?;

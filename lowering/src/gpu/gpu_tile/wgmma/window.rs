@@ -39,6 +39,7 @@ impl Tile<'_> {
         let across = p.times(p.rest(place, wide)?, w.dilation[1] as usize)?;
         let down = p.times(p.over(place, wide)?, w.dilation[0] as usize)?;
         p.copy_pixels(left, self.maps[0], &[&[channel], &pixel[..]].concat(), &[across, down], barrier)?;
-        p.copy(right, self.maps[1], &[channel, place, column], barrier)
+        let weight = if self.product.right.sizes.len() == 2 { vec![p.times(step, DEPTH)?, column] } else { vec![channel, place, column] };
+        p.copy(right, self.maps[1], &weight, barrier)
     }
 }
