@@ -153,7 +153,7 @@ module attributes {kiln.level = "linalg"} {
 // CASE: product_of_bf16
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {alternate = 0 : i64, k = 64 : i64, m = 128 : i64, n = 256 : i64, resident = 1 : i64, stages = 4 : i64}>
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, resident = 1 : i64, stages = 4 : i64}>
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -255,7 +255,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 // expected-error @+3 {{n a multiple of 64 up to 256}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {alternate = 0 : i64, k = 64 : i64, m = 128 : i64, n = 96 : i64, resident = 1 : i64, stages = 4 : i64}>} {
+func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 96 : i64, resident = 1 : i64, stages = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>

@@ -175,7 +175,7 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {alternate = 0 : i64, k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
@@ -210,7 +210,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {alternate = 0 : i64, k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
   ^bb0(%a: index, %b: index, %c: index, %d: index):

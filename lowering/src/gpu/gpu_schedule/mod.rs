@@ -3,7 +3,7 @@
 //! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `rows` (stages that share
 //! rows, a group of threads per row), `reduce` (a group of threads per result), `contract` (tiles of a matmul or convolution in shared memory),
 //! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
-//! they are `contract`): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor, groups of warps that `alternate`.
+//! they are `contract`): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor.
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.
@@ -93,7 +93,7 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "loops" => Ok(&["threads", "vector"]),
         "rows" | "reduce" => Ok(&["group", "groups", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
-        "wgmma" => Ok(&["alternate", "k", "m", "n", "resident", "stages"]),
+        "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract wgmma")),
     })
 }

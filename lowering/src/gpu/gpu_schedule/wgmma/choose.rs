@@ -11,19 +11,18 @@ use kiln_dialects::ir::{Op, walk};
 const PROCESSORS: usize = 132;
 /// What a size is taken for if it depends on the call.
 const USUAL: i64 = 2048;
-/// Rows, columns, stages, whether groups of warps take turns, and how many blocks share a multiprocessor.
+/// Rows, columns, stages, and how many blocks share a multiprocessor.
 const TILES: &[Tile] = &[
-    (128, 256, 4, false, 1),
-    (256, 128, 4, false, 1),
-    (128, 192, 4, false, 1),
-    (128, 128, 6, false, 1),
-    (128, 128, 6, true, 1),
-    (128, 64, 8, false, 1),
-    (64, 128, 8, false, 1),
-    (64, 128, 4, false, 2),
-    (64, 64, 5, false, 2),
+    (128, 256, 4, 1),
+    (256, 128, 4, 1),
+    (128, 192, 4, 1),
+    (128, 128, 6, 1),
+    (128, 64, 8, 1),
+    (64, 128, 8, 1),
+    (64, 128, 4, 2),
+    (64, 64, 5, 2),
 ];
-type Tile = (usize, usize, usize, bool, usize);
+type Tile = (usize, usize, usize, usize);
 /// Products and sums that a multiprocessor does in a clock, at the rate that a long sum reaches.
 const RATE: f64 = 1800.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
@@ -49,13 +48,13 @@ pub fn choose(k: &Kernel, nest: &Nest, p: &Product) -> Schedule {
     let sizes = [batch, size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
     let work = nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| instructions(s.op)).sum();
     let all = TILES.iter().map(|tile| (time(*tile, sizes, work), *tile));
-    let (m, n, stages, alternate, resident) = all.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(TILES[0], |(_, tile)| tile);
-    let parameters = [("alternate", usize::from(alternate)), ("k", DEPTH), ("m", m), ("n", n), ("resident", resident), ("stages", stages)];
+    let (m, n, stages, resident) = all.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(TILES[0], |(_, tile)| tile);
+    let parameters = [("k", DEPTH), ("m", m), ("n", n), ("resident", resident), ("stages", stages)];
     make("wgmma", &parameters.map(|(name, n)| (name, n as i64)))
 }
 
 /// Clocks of the multiprocessor that has most tiles. `sizes`: batch, rows, columns, steps of the sum; `work`: what later stages compute of an element.
-fn time((m, n, _, alternate, resident): Tile, [batch, rows, columns, steps]: [i64; 4], work: usize) -> f64 {
+fn time((m, n, _, resident): Tile, [batch, rows, columns, steps]: [i64; 4], work: usize) -> f64 {
     let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
     let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
     let (each, elements) = (up(tiles, PROCESSORS) as f64, (m * n) as f64);
@@ -63,10 +62,6 @@ fn time((m, n, _, alternate, resident): Tile, [batch, rows, columns, steps]: [i6
     let load = ((m + n) * 2 * DEPTH) as f64 / BANDWIDTH;
     let sum = steps as f64 * multiply.max(load);
     let finish = WAIT + elements * (1.0 / FINISHED + work as f64 / COMPUTED);
-    if alternate {
-        // The first sum and the last results have nothing beside them; a group that finishes is half as fast as two.
-        return (each * sum).max((each / 2.0).ceil() * (sum + 2.0 * finish)) + 2.0 * finish;
-    }
     // Of blocks that share a multiprocessor, one multiplies while the other stores.
     each * sum + (each / resident as f64).ceil() * finish
 }

@@ -70,12 +70,7 @@ impl Product {
 
 /// Blocks that consist of one or two groups of warps that multiply, and of one that copies.
 pub fn groups(s: &Schedule) -> usize {
-    groups_of(s.get("m"), s.get("alternate") > 0)
-}
-
-/// Two groups share a tile of 128 rows or more, or take turns with tiles of any size.
-fn groups_of(m: usize, alternate: bool) -> usize {
-    if alternate { 2 } else { (m / 64).min(2) }
+    (s.get("m") / 64).min(2)
 }
 
 /// Bytes of shared memory in which the warps of a block put results together: two places for each.
@@ -105,12 +100,6 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     if resident > 2 {
         return Err(format!(
             "has a schedule with resident = {resident}; 1 or 2 blocks of a multiprocessor, which go on with further tiles, or 0 for a block per tile, are possible"
-        ));
-    }
-    let alternate = s.get("alternate");
-    if alternate > 1 || (alternate == 1 && (m * n > 128 * 128 || resident != 1)) {
-        return Err(format!(
-            "has a schedule with alternate = {alternate}, m = {m}, n = {n}, resident = {resident}; groups take turns with tiles of at most 16384 elements, where resident = 1"
         ));
     }
     Ok(128 * (1 + groups(s)))

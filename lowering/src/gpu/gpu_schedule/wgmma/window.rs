@@ -44,12 +44,15 @@ fn single(l: &Lin) -> Option<(usize, i64)> {
     (dims.next().is_none() && l.constant.is_zero() && l.rest.is_empty()).then_some((*d, p.known()?))
 }
 
+/// A loop, and how far it steps.
+type Step = (usize, i64);
+
 /// The index of a pixel: the loop over the result with its stride, and the loop over the window with its dilation, if it has several places.
-fn pixel(l: &Lin, reduction: &[bool]) -> Option<((usize, i64), Option<(usize, i64)>)> {
+fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
     if !l.constant.is_zero() || !l.rest.is_empty() || l.dims.len() > 2 {
         return None;
     }
-    let of = |reduces: bool| -> Option<Option<(usize, i64)>> {
+    let of = |reduces: bool| -> Option<Option<Step>> {
         let mut found = l.dims.iter().filter(|(d, _)| reduction.get(**d) == Some(&reduces));
         let first = found.next().map(|(d, p)| Some((*d, p.known()?)));
         if found.next().is_some() { None } else { first.map_or(Some(None), |f| f.map(Some)) }

@@ -1,6 +1,6 @@
 //! A product on Hopper's tensor cores: one thread has the copy engine fill a ring of tiles in shared memory, one or two groups of four warps multiply
-//! what is there, and the kernel's later stages take the sums out of registers. Two groups share each tile, or take turns with whole tiles. A block goes on
-//! with further tiles, which are copied while it stores.
+//! what is there, and the kernel's later stages take the sums out of registers. A block goes on with further tiles, which are copied
+//! while it stores.
 //!
 //! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot.
 mod store;
@@ -58,8 +58,6 @@ struct Tile<'a> {
     n: usize,
     stages: usize,
     groups: usize,
-    /// Whether the groups take turns, each with a whole tile, so that one multiplies while the other finishes and stores.
-    alternate: bool,
     /// Where the ring begins.
     ring: Value,
     /// Sizes of the batch's dimensions, and how many tiles a matrix has: in rows, in columns.
@@ -135,32 +133,9 @@ impl Tile<'_> {
         c.strided(first, self.total, step, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
         Ok(())
     }
-    /// The tiles of a group that multiplies: every other one of the block if groups take turns, whose slots of the ring the group passes over.
-    fn each_of(&self, c: Code, group: Value, body: &mut TileBody<'_>) -> Made<()> {
-        let p = Ptx(c);
-        if !self.alternate {
-            return self.each(c, &[p.number(0)?, p.number(0)?], body);
-        }
-        let (over, turns) = (self.steps % self.stages, self.steps / self.stages % 2);
-        let first = c.add(team::block(c)?, c.mul(p.index(group)?, team::blocks(c)?)?)?;
-        let carried = [p.times(group, over)?, p.times(group, turns)?];
-        c.strided(first, self.total, c.mul(team::blocks(c)?, c.index(2)?)?, &carried, &mut |c, tile, carried| {
-            let rest = body(c, &self.place(c, tile)?, carried)?;
-            let (p, slot) = (Ptx(c), Ptx(c).plus(rest[0], over)?);
-            let around = c.compare(9, slot, p.number(self.stages)?)?;
-            let back = c.op("arith.subi", &[slot, p.number(self.stages)?], slot.ty(), &[])?;
-            let flips = c.select(around, p.number(1 - turns)?, p.number(turns)?)?;
-            Ok(vec![c.select(around, back, slot)?, p.two("arith.xori", rest[1], flips)?])
-        })?;
-        Ok(())
-    }
-    /// How many groups of warps share a tile.
-    fn sharing(&self) -> usize {
-        if self.alternate { 1 } else { self.groups }
-    }
     /// The first row of a group in a tile.
     fn own_row(&self, p: Ptx, group: Value) -> Made<Value> {
-        if self.alternate { p.number(0) } else { p.times(group, self.m / self.groups) }
+        p.times(group, self.m / self.groups)
     }
 
     /// Starts the copies of an operand's tile.
@@ -233,8 +208,8 @@ impl Tile<'_> {
     }
     /// A multiplying group. `thread`: the number among its 128.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
-        let blocks = self.m / 64 / self.sharing();
-        self.each_of(c, group, &mut |c, place, carried| {
+        let blocks = self.m / 64 / self.groups;
+        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let speaks = p.is(thread, 0)?;
             let release = |c: Code, slot: Value| c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None);
@@ -397,29 +372,11 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, n)?];
     let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let steps = product.steps(nest) as usize;
-    let alternate = schedule.get("alternate") > 0;
     let p = Ptx(c);
     let ring = p.memory(scope.kernel.func)?;
     let groups = groups(schedule);
-    let t = Tile {
-        scope,
-        plan,
-        nest,
-        product: &product,
-        out,
-        maps: maps_of,
-        stored,
-        m,
-        n,
-        stages,
-        groups,
-        alternate,
-        ring,
-        batch,
-        tiles,
-        total,
-        steps,
-    };
+    let t =
+        Tile { scope, plan, nest, product: &product, out, maps: maps_of, stored, m, n, stages, groups, ring, batch, tiles, total, steps };
 
     // What is written beside the result, while a thread has as many registers as any other.
     plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
@@ -433,7 +390,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
             maps.iter().try_for_each(|m| p.prefetch(*m))?;
             for i in 0..stages {
                 p.barrier(t.full(p, p.number(i)?)?, 1)?;
-                p.barrier(t.empty(p, p.number(i)?)?, t.sharing())?;
+                p.barrier(t.empty(p, p.number(i)?)?, groups)?;
             }
             p.publish()
         },

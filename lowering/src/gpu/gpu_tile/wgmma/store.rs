@@ -134,10 +134,9 @@ impl Tile<'_> {
                         all.push(<[Value; 2]>::try_from(two).map_err(|_| "has no two halves")?);
                     }
                 }
-                for i in 0..staging.results.len() {
-                    let (s, map) = staging.results[i];
+                for ((s, map), found) in staging.results.clone().into_iter().zip(found) {
                     let eights = s.columns() / 8;
-                    for (part, pairs) in found[i].chunks(eights).enumerate() {
+                    for (part, pairs) in found.chunks(eights).enumerate() {
                         let memory = staging.place(c)?;
                         if s.element.byte_size() == 2 {
                             staging.narrow(p, memory, pairs)?
