@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Whole models in bf16 on a GPU: kiln beside torch eager and TorchInductor.
+
+    models.py --kiln KILN [--items resnet50_b32,gpt2_b8_s1024] [--rounds 5] [--modes default,reduce-overhead] [--kiln-args "--mode reduce-overhead"] [--out FILE.json]
+
+Weights and inputs are random. Results are compared with the model in f32: kiln may be off twice as far as torch's own bf16, and 1e-2 besides. Times are medians of
+CUDA events around calls in a row, the sides taking turns; the first calls are of fresh processes or of a fresh compile, kiln's without and with its cache.
+Goes on after failures; the exit code is 0 if all agree.
+"""
+import argparse, gc, json, os, shlex, statistics, subprocess, sys, tempfile, time
+
+import safetensors.torch
+import torch
+
+from bench import GPU, kernel_us
+
+
+def timm_model(name, batch):
+    import timm
+
+    return timm.create_model(name, pretrained=False), [torch.randn(batch, 3, 224, 224)]
+
+
+def hugging_face(kind, batch, length, **sizes):
+    import transformers as t
+
+    config, model = {"bert": (t.BertConfig, t.BertModel), "gpt2": (t.GPT2Config, t.GPT2LMHeadModel), "llama": (t.LlamaConfig, t.LlamaForCausalLM)}[kind]
+    config = config(**({} if kind == "bert" else {"use_cache": False}), **sizes)
+    return model(config), [torch.randint(0, config.vocab_size, (batch, length))]
+
+
+LLAMA = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256)
+ITEMS = {
+    "resnet50_b32": lambda: timm_model("resnet50", 32),
+    "vit_base_b32": lambda: timm_model("vit_base_patch16_224", 32),
+    "mobilenetv3_b32": lambda: timm_model("mobilenetv3_large_100", 32),
+    "bert_base_b16_s512": lambda: hugging_face("bert", 16, 512),
+    "gpt2_b8_s1024": lambda: hugging_face("gpt2", 8, 1024),
+    "llama1b_b1_s2048": lambda: hugging_face("llama", 1, 2048, **LLAMA),
+    "llama1b_b1_s1": lambda: hugging_face("llama", 1, 1, **LLAMA),
+}
+
+
+class OneResult(torch.nn.Module):
+    """Of what a model returns, the tensor that it is asked for."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        y = self.model(x)
+        if torch.is_tensor(y):
+            return y
+        return y.logits if getattr(y, "logits", None) is not None else y.last_hidden_state
+
+
+class Worker:
+    """`kiln bench --worker`."""
+
+    def __init__(self, command, env):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(self.process.stderr.read().strip()[-400:])
+        self.first = json.loads(line)["first_s"]
+
+    def __call__(self, seconds):
+        print(seconds, file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())["median_us"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure(a, name, folder):
+    torch.manual_seed(0)
+    model, inputs = ITEMS[name]()
+    model = OneResult(model).eval().to(GPU)
+    inputs = [x.to(GPU) for x in inputs]
+    path = os.path.join(folder, name)
+    with torch.no_grad():
+        exact = model(*inputs)
+        model = model.to(torch.bfloat16)
+        inputs = [x.to(torch.bfloat16) if x.is_floating_point() else x for x in inputs]
+        rounded = model(*inputs)
+        torch.export.save(torch.export.export(model, tuple(inputs)), path + ".pt2")
+    safetensors.torch.save_file({f"input_{i}": x.cpu().contiguous() for i, x in enumerate(inputs)}, path + ".safetensors")
+    off = lambda y: float((y.to(GPU).float() - exact).norm() / exact.norm())
+
+    env = dict(os.environ, KILN_CACHE_DIR=os.path.join(folder, "cache"))
+    args = [path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", *shlex.split(a.kiln_args)]
+    run = subprocess.run([a.kiln, "run", *args, "--outputs", path + ".out", "--repeat", "1"], capture_output=True, text=True, env=dict(env, KILN_CACHE_DIR=folder + "/other"))
+    if run.returncode:
+        raise RuntimeError((run.stderr or run.stdout).strip()[-400:])
+    if a.tables:
+        open(os.path.join(a.tables, name + ".txt"), "w").write(run.stdout)
+    error, allowed = off(safetensors.torch.load_file(path + ".out")["output_0"]), 2 * off(rounded) + 1e-2
+    cold = Worker([a.kiln, "bench", *args, "--worker"], env)
+    cold.close()
+    kiln = Worker([a.kiln, "bench", *args, "--worker"], env)
+    row = {"item": name, "error": error, "torch_error": off(rounded), "cold_s": cold.first, "warm_s": kiln.first}
+    row["summary"] = [l for l in run.stdout.splitlines() if " launches of " in l or "memory between" in l]
+
+    sides = {"eager": model}
+    for mode in filter(None, a.modes.split(",")):
+        torch._dynamo.reset()
+        torch.cuda.reset_peak_memory_stats()
+        start, f = time.perf_counter(), torch.compile(model, mode=mode)
+        with torch.no_grad():
+            f(*inputs)
+        torch.cuda.synchronize()
+        row[mode + "_first_s"] = time.perf_counter() - start
+        row[mode + "_peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
+        kernel_us(f, inputs, 3)
+        sides[mode] = f
+    samples = {s: [] for s in ["kiln", *sides]}
+    for _ in range(a.rounds):
+        samples["kiln"].append(kiln(a.seconds))
+        for s, f in sides.items():
+            samples[s].append(kernel_us(f, inputs, 10))
+    kiln.close()
+    row["samples"] = samples
+    row["agrees"] = error <= allowed
+    us = {s: statistics.median(v) for s, v in samples.items()}
+    ratios = {s: statistics.median(x / y for x, y in zip(samples["kiln"], samples[s])) for s in sides}
+    text = "; ".join(f"{s} {us[s] / 1e3:.3f} ms, ratio {ratios[s]:.2f}" for s in sides)
+    first = ", ".join(f"{m} {row[m + '_first_s']:.1f} s" for m in filter(None, a.modes.split(",")))
+    print(f"{name:20} kiln {us['kiln'] / 1e3:.3f} ms; {text}; error {error:.1e} (torch {row['torch_error']:.1e}) {'agrees' if row['agrees'] else 'DIFFERS'}; "
+          f"first: kiln {cold.first:.2f} s, {kiln.first:.2f} s cached, {first}; {' '.join(row['summary'])}", flush=True)
+    return row
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--kiln", required=True)
+    p.add_argument("--items", default="")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--seconds", type=float, default=0.3)
+    p.add_argument("--modes", default="default,reduce-overhead")
+    p.add_argument("--kiln-args", default="")
+    p.add_argument("--tables", default="", help="a folder for the tables that kiln run prints")
+    p.add_argument("--out", default="")
+    a = p.parse_args()
+    rows, bad = [], 0
+    for name in [i for i in a.items.split(",") if i] or ITEMS:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                rows.append(measure(a, name, folder))
+                bad += not rows[-1]["agrees"]
+        except Exception as e:  # goes on with the next model
+            bad += 1
+            print(f"{name:20} FAILS {type(e).__name__}: {str(e)[:600]}", flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
+        if a.out:
+            json.dump(rows, open(a.out, "w"), indent=1)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
