@@ -36,7 +36,7 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64, wgmma: bool) -> Schedule {
     }
     if let Some(schedule) = contraction(k, plan).and_then(|r| contract(k, plan, &r)) {
         let product = if wgmma { wgmma::product(k, plan) } else { None };
-        return product.and_then(|p| Some(wgmma::choose(k, plan.nests.first()?, &p))).unwrap_or(schedule);
+        return product.and_then(|p| Some(wgmma::choose(plan.nests.first()?, &p))).unwrap_or(schedule);
     }
     if let Some(work) = plan.nests.iter().map(|n| together(k, plan, n)).try_fold(0, |most: i64, n| Some(most.max(n?))) {
         return groups(k, plan, "reduce", work);

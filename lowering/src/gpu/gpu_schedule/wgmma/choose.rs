@@ -3,9 +3,8 @@ use super::{DEPTH, Product};
 use crate::{
     gpu::gpu_schedule::choose::make,
     host::schedule::Schedule,
-    kernel::{Kernel, Nest, Poly},
+    kernel::{Nest, Poly},
 };
-use kiln_dialects::ir::{Op, walk};
 
 /// Multiprocessors of an H100 or H200 with SXM; a launch asks the card for its own number.
 const PROCESSORS: usize = 132;
@@ -32,36 +31,26 @@ const WAIT: f64 = 600.0;
 /// Elements of a tile that its epilogue finishes in a clock.
 const FINISHED: f64 = 30.0;
 
-/// Instructions that later stages compute for an element in a clock, on all threads of a multiprocessor.
-const COMPUTED: f64 = 100.0;
-
-/// About how many instructions a stage is for an element.
-fn instructions(op: Op) -> usize {
-    let heavy = |o: &Op| o.name().starts_with("math.") || o.is("arith.divf");
-    walk(op).iter().map(|o| if heavy(o) { 20 } else { 1 }).sum()
-}
-
 /// The schedule of a product.
-pub fn choose(k: &Kernel, nest: &Nest, p: &Product) -> Schedule {
+pub fn choose(nest: &Nest, p: &Product) -> Schedule {
     let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1);
     let batch = if p.roles.batch.is_empty() { 1 } else { size(&p.roles.batch) };
     let sizes = [batch, size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
-    let work = nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| instructions(s.op)).sum();
-    let all = TILES.iter().map(|tile| (time(*tile, sizes, work), *tile));
+    let all = TILES.iter().map(|tile| (time(*tile, sizes), *tile));
     let (m, n, stages, resident) = all.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(TILES[0], |(_, tile)| tile);
     let parameters = [("k", DEPTH), ("m", m), ("n", n), ("resident", resident), ("stages", stages)];
     make("wgmma", &parameters.map(|(name, n)| (name, n as i64)))
 }
 
-/// Clocks of the multiprocessor that has most tiles. `sizes`: batch, rows, columns, steps of the sum; `work`: what later stages compute of an element.
-fn time((m, n, _, resident): Tile, [batch, rows, columns, steps]: [i64; 4], work: usize) -> f64 {
+/// Clocks of the multiprocessor that has most tiles. `sizes`: batch, rows, columns, steps of the sum.
+fn time((m, n, _, resident): Tile, [batch, rows, columns, steps]: [i64; 4]) -> f64 {
     let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
     let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
     let (each, elements) = (up(tiles, PROCESSORS) as f64, (m * n) as f64);
     let multiply = elements * DEPTH as f64 / RATE;
     let load = ((m + n) * 2 * DEPTH) as f64 / BANDWIDTH;
     let sum = steps as f64 * multiply.max(load);
-    let finish = WAIT + elements * (1.0 / FINISHED + work as f64 / COMPUTED);
+    let finish = WAIT + elements / FINISHED;
     // Of blocks that share a multiprocessor, one multiplies while the other stores.
     each * sum + (each / resident as f64).ceil() * finish
 }

@@ -35,7 +35,7 @@ use store::without;
 const BAND: usize = 8;
 /// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a block that has a multiprocessor to itself, and in one that
 /// shares it.
-const REGISTERS: [(usize, usize); 2] = [(24, 240), (24, 104)];
+const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
 
 /// Types of the parameters behind those that the kernel has anyway.
 pub fn parameters(func: Op) -> Made<Vec<Type>> {
@@ -412,8 +412,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
             let one = p.number(1)?;
             let group = c.op("arith.subi", &[p.over(warp, 4)?, one], one.ty(), &[])?;
             t.consume(c, group, p.rest(thread, 128)?, warp)?;
-            // Shared memory is the block's until the copy engine has read it. A thread without stores has nothing to wait for.
-            if t.stored.is_empty() { Ok(()) } else { Ptx(c).stored(0, true) }
+            // Shared memory is the block's until the copy engine has read it.
+            let stores = Ptx(c).is(Ptx(c).rest(thread, 32)?, 0)?;
+            if t.stored.is_empty() { Ok(()) } else { c.when(stores, &mut |c| Ptx(c).stored(0, true), None) }
         }),
     )
 }
