@@ -136,8 +136,8 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
                 assert!(ptx.contains("wgmma.mma_async") && ptx.contains("setmaxnreg") == (l.threads == 384), "{product}");
                 // The copy engine writes results whose rows begin at multiples of 16 bytes.
                 let columns: usize = result.rsplit('x').nth(1).and_then(|n| n.parse().ok()).expect("a static shape");
-                assert_eq!(l.maps.len(), if columns % 8 == 0 { 3 } else { 2 }, "{product}");
-                assert_eq!(ptx.contains("stmatrix"), columns % 8 == 0, "{product}");
+                assert_eq!(l.maps.len(), if columns.is_multiple_of(8) { 3 } else { 2 }, "{product}");
+                assert_eq!(ptx.contains("stmatrix"), columns.is_multiple_of(8), "{product}");
                 assert!(l.shared > 48 << 10 && l.resident > 0 && l.maps.iter().all(|m| m.sizes.len() == m.extent.len()), "{l:?}");
             }
             let wrong = assembled(&package, chip);
