@@ -330,7 +330,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // CHECK: arith.cmpi ult
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"contract", {depth = 8 : i64, m = 8 : i64, m_each = 1 : i64, n = 8 : i64, n_each = 1 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
   ^bb0(%a: index, %b: index, %c: index, %d: index):
