@@ -99,6 +99,28 @@ def kernel_us(f, args, calls=20):
     return statistics.median(a.elapsed_time(b) * 1e3 for a, b in zip(events, events[1:]))
 
 
+def graph_us(f, args, calls=20, rounds=5):
+    """Time of a call among many in a CUDA graph, which launches as fast as the GPU takes them: what small kernels are to be compared with."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(stream):
+        for _ in range(3):
+            f(*args)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        for _ in range(calls):
+            f(*args)
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
+    graph.replay()
+    events[0].record()
+    for e in events[1:]:
+        graph.replay()
+        e.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) * 1e3 / calls for a, b in zip(events, events[1:]))
+
+
 def error(have, f, inputs):
     """Relative error of the first result, on the leading rows, against float64."""
     double = lambda x: x.double() if x.is_floating_point() else x

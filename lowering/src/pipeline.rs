@@ -96,7 +96,9 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),
     step(Level::Prims, On::Module, "kiln-fold-scales", "sees channels where convolutions have them; before weights are packed"),
     step(Level::Prims, On::Module, "kiln-layout", "for the whole graph, and behind what would undo its transposes"),
+    cuda(Level::Prims, On::Module, "kiln-expose-padding", "what the layout has left with channels first, no copy engine pads"),
     host(Level::Prims, On::Module, "kiln-pack", "behind what would see through the movements of a packed weight"),
+    cuda(Level::Prims, On::Module, "kiln-pack{channels-last=true}", "what a product sums lies side by side, in both operands"),
     step(Level::Prims, On::Module, "cse", "a weight that several contractions read is packed once"),
     cuda(
         Level::Prims,
@@ -164,7 +166,7 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
 
 /// What passes are told about a GPU.
 pub fn chip_options(chip: Chip) -> PassOptions {
-    ["kiln-gpu-schedule", "kiln-gpu-module"].map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
+    ["kiln-expose-padding", "kiln-gpu-schedule", "kiln-gpu-module"].map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
 }
 
 fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String, String> {

@@ -151,6 +151,18 @@ func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<2x1x2xf32>, %y: tensor<?xf32>) ->
 }
 
 // -----
+// A movement with kiln.stored is a kernel of its own: what reads it wants it in memory.
+// CASE: a_stored_movement
+// CHECK: kiln.launch @transpose
+func.func @f(%x: tensor<2x8x5x5xf32>, %w: tensor<4x8x3x3xf32>) -> tensor<2x3x3x4xf32> {
+  %t = kiln.transpose %x permutation = [0, 2, 3, 1] {kiln.stored} : tensor<2x8x5x5xf32>
+  %i = kiln.transpose %t permutation = [0, 3, 1, 2] : tensor<2x5x5x8xf32>
+  %0 = kiln.convolution %i, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x8x5x5xf32>, tensor<4x8x3x3xf32>
+  %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<2x4x3x3xf32>
+  return %1 : tensor<2x3x3x4xf32>
+}
+
+// -----
 // The convolution writes into the middle of the padded tensor, and its result as well, since somebody else reads it.
 // CASE: padded_by_what_computes_it
 // CHECK: ops = ["convolution", "max", "pad"]

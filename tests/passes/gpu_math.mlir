@@ -77,3 +77,15 @@ func.func @f(%x: f32) -> (f32, f32) {
   %1 = math.tanh %x : f32
   return %0, %1 : f32, f32
 }
+
+// -----
+// The first element is the lower half.
+// CASE: pair_rounded_to_bf16
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: vector.bitcast
+// CHECK-NOT: arith.extf
+func.func @f(%x: vector<2xf32>) -> vector<2xf32> {
+  %0 = arith.truncf %x : vector<2xf32> to vector<2xbf16>
+  %1 = arith.extf %0 : vector<2xbf16> to vector<2xf32>
+  return %1 : vector<2xf32>
+}

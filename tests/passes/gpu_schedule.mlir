@@ -302,7 +302,7 @@ module attributes {kiln.level = "linalg"} {
 // CASE: product_of_bf16
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, stages = 4 : i64}>
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, resident = 1 : i64, stages = 4 : i64}>
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -404,7 +404,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 // expected-error @+3 {{n a multiple of 64 up to 256}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 96 : i64, stages = 4 : i64}>} {
+func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 96 : i64, resident = 1 : i64, stages = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
@@ -426,6 +426,87 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
     linalg.yield %1 : bf16
   } -> tensor<128x128xbf16>
   return %r : tensor<128x128xbf16>
+}
+}
+}
+
+// -----
+// Nine places of the window, two steps of channels each; the last place begins one row and one column behind the image.
+// CASE: padded_convolution
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"wgmma"
+// CHECK: window = {high = array<i64: -1, -1>, low = array<i64: -1, -1>, strides = array<i64: 2, 2>}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %z = arith.constant 0.0 : bf16
+    tensor.yield %z : bf16
+  } : tensor<?x9x7x72xbf16> to tensor<?x11x9x72xbf16>
+  %e = tensor.empty(%s0) : tensor<?x5x4x40xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x4x40xf32>) -> tensor<?x5x4x40xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>,
+      affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+      ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x5x4x40xf32>
+  %g = tensor.empty(%s0) : tensor<?x5x4x40xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, k) -> (n, h, w, k)>, affine_map<(n, h, w, k) -> (n, h, w, k)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%c : tensor<?x5x4x40xf32>) outs(%g : tensor<?x5x4x40xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %0 = arith.maximumf %a, %zero : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x5x4x40xbf16>
+  return %r : tensor<?x5x4x40xbf16>
+}
+}
+}
+
+// -----
+// Threads that read it themselves compare each index with the image's ends.
+// CASE: padded_convolution_on_an_older_chip
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile
+// CHECK-NOT: tensor.pad
+// CHECK: arith.cmpi ult
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"contract", {depth = 8 : i64, m = 8 : i64, m_each = 1 : i64, n = 8 : i64, n_each = 1 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %z = arith.constant 0.0 : bf16
+    tensor.yield %z : bf16
+  } : tensor<?x9x7x72xbf16> to tensor<?x11x9x72xbf16>
+  %e = tensor.empty(%s0) : tensor<?x5x4x40xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x4x40xf32>) -> tensor<?x5x4x40xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>,
+      affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+      ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x5x4x40xf32>
+  %g = tensor.empty(%s0) : tensor<?x5x4x40xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, k) -> (n, h, w, k)>, affine_map<(n, h, w, k) -> (n, h, w, k)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%c : tensor<?x5x4x40xf32>) outs(%g : tensor<?x5x4x40xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %0 = arith.maximumf %a, %zero : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x5x4x40xbf16>
+  return %r : tensor<?x5x4x40xbf16>
 }
 }
 }

@@ -229,9 +229,9 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
-        "kiln.resident" => {
-            want(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || format!("needs 1 to 32 blocks as kiln.resident, has {value}"))?;
-            return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.resident, which belongs on a kernel's function".into());
+        "kiln.resident" | "kiln.persistent" => {
+            want(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || format!("needs 1 to 32 blocks as {name}, has {value}"))?;
+            return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
         "kiln.shared" | "kiln.tensor_maps" => {
             let fits = if name == "kiln.shared" {
@@ -242,7 +242,9 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
                 })
             };
             want(fits, || {
-                format!("needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}")
+                format!(
+                    "needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}"
+                )
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }

@@ -63,8 +63,33 @@ impl Scope<'_> {
     pub fn read(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Val> {
         match passed.get(a) {
             Some(v) => Ok(*v),
+            None if self.kernel.pads.contains_key(&a.buffer) => self.padded(c, a, dims, lanes),
             None => lanes.load(c, self.buffer(a.buffer)?, self.address(c, &a.at, dims, lanes)?),
         }
+    }
+    /// Reads an element of a padded argument: its own or 0.
+    fn padded(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes) -> Made<Val> {
+        let memory = self.buffer(a.buffer)?;
+        let (Some(pads), Val::One(mut left), 1) = (self.kernel.pads.get(&a.buffer), self.address(c, &a.at, dims, lanes)?, lanes.count)
+        else {
+            return Err("reads several elements of a padded tensor at once".into());
+        };
+        let whole = &self.kernel.buffers.get(a.buffer).ok_or("reads a buffer that is not there")?.sizes;
+        let (mut place, mut stride, mut there) = (c.index(0)?, c.index(1)?, vec![]);
+        for ((low, size), all) in pads.iter().zip(whole).rev() {
+            let (all, size) = (self.poly(c, all)?, self.poly(c, size)?);
+            // In front of the argument it is a huge number.
+            let i = c.sub(c.rem(left, all)?, c.index(*low)?)?;
+            left = c.div(left, all)?;
+            let inside = c.below(i, size)?;
+            place = c.add(place, c.mul(c.select(inside, i, c.index(0)?)?, stride)?)?;
+            stride = c.mul(stride, size)?;
+            there.push(inside);
+        }
+        let Val::One(v) = lanes.load(c, memory, Val::One(place))? else { return Err("reads a vector".into()) };
+        let zero = c.constant("0.0", v.ty())?;
+        let there = c.both(&there)?.ok_or("has no dimensions")?;
+        Ok(Val::One(c.select(there, v, zero)?))
     }
     /// What an output holds at the start.
     pub fn start(&self, c: Code, init: &Init, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Option<Val>> {

@@ -1,7 +1,10 @@
-//! `kiln-gpu-math`: what a GPU's hardware helps with: exponentials and what is made of them, quotients, and remainders without a library.
+//! `kiln-gpu-math`: what a GPU's hardware helps with: exponentials and what is made of them, quotients, pairs rounded to bf16, and remainders without a library.
 //!
 //! Why: a GPU has 2^x and 1/x as one instruction each, and its code generator's remainder is wrong where the rounded quotient is the next integer. What is
 //! left is arithmetic of `kiln-expand-math`, which runs next and keeps `math.exp2`. An op with fast-math flags is one instruction from `kiln-gpu-abi` on.
+//!
+//! A pair that is rounded to bf16 and widened at once stays a pair: the hardware rounds two numbers as fast as it copies them, but LLVM would take them apart,
+//! and single conversions are 16 times slower.
 //!
 //! Numerics: approximates. exp is within 3.5 units in the last place, tanh and erf within 4, 2^x within 2 (NVIDIA's table of `ex2.approx.f32`). A remainder is exact
 //! while the quotient is below 2^52; beyond that it is unspecified. In a kernel all of whose results are floats of 16 bits, and that rounds nothing to
@@ -19,6 +22,7 @@ use crate::host::expand_math::{
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
+    value::DType,
 };
 use kiln_passes::{Failure, Numerics, Pass};
 use std::f64::consts::{LN_2, LOG2_E};
@@ -30,13 +34,19 @@ kiln_passes::pass_options! {
 
 impl Pass for GpuMath {
     const FLAG: &'static str = "kiln-gpu-math";
-    const SUMMARY: &'static str = "Writes exponentials by the hardware's 2^x, and float remainders as arithmetic";
+    const SUMMARY: &'static str =
+        "Writes exponentials by the hardware's 2^x, roundings of pairs as pairs, and float remainders as arithmetic";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
     const REQUIRED: bool = true;
-    const DIALECTS: &'static [&'static str] = &["math"];
+    const DIALECTS: &'static [&'static str] = &["arith", "math", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
+        for op in walk(root).into_iter().filter(|o| is_rounded_pair(*o)) {
+            let Some(b) = Builder::before(op) else { continue };
+            op.result(0).replace_uses(halves(&b, op.operand(0)).map_err(|e| Failure::at(op, e))?);
+            op.erase();
+        }
         for func in walk(root).into_iter().filter(|o| o.is("func.func")) {
             let all = walk(func);
             let narrow = is_narrow(&all);
@@ -143,6 +153,29 @@ fn tanh(e: &Emit, x: Value) -> Res {
     let reciprocal = e.approximate("arith.divf", &[e.c(1.0)?, e.add(power, e.c(1.0)?)?], "arcp,afn")?;
     let large = e.fmac(reciprocal, -2.0, e.c(1.0)?)?;
     e.unless_tiny(x, e.select(e.lt(a, e.c(0.625)?)?, small, e.copysign(large, x)?)?)
+}
+
+/// Whether an op widens two bf16 that were f32 just before.
+fn is_rounded_pair(op: Op) -> bool {
+    let pair =
+        op.is("arith.extf") && op.result(0).ty().to_string() == "vector<2xf32>" && op.operand(0).ty().to_string() == "vector<2xbf16>";
+    pair && op.operand(0).def().is_some_and(|d| d.is("arith.truncf"))
+}
+
+/// Two bf16 as f32: either half of 32 bits is the upper half of an f32.
+fn halves(b: &Builder, pair: Value) -> Res {
+    let c = b.ctx;
+    let (i32, f32) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::F32));
+    let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Res {
+        Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+    };
+    let number = |n: i64| make("arith.constant", &[], i32, &[("value", Attr::scalar_int(c, DType::I32, n))]);
+    let both = make("vector.bitcast", &[pair], Type::vector(i32, 1), &[])?;
+    let both = make("vector.extract", &[both], i32, &[("static_position", Attr::i64s(c, &[0]))])?;
+    let low = make("arith.shli", &[both, number(16)?], i32, &[])?;
+    let high = make("arith.andi", &[both, number(-0x10000)?], i32, &[])?;
+    let floats = [make("arith.bitcast", &[low], f32, &[])?, make("arith.bitcast", &[high], f32, &[])?];
+    make("vector.from_elements", &floats, Type::vector(f32, 2), &[])
 }
 
 /// The product with log2(e) in two parts: the exponent, and a factor near 1 for what its rounding took.

@@ -1,4 +1,5 @@
 //! Read: the ops of a function as plain data: what each computes over, and which stored values it reads where.
+use super::frozen::{STORED, is_movement};
 use crate::{
     index::{Ix, reshape_groups, through},
     sizes::makes_sizes,
@@ -171,6 +172,9 @@ impl Graph<'_> {
         let Some(kind) = op.kind() else { return Err("is not supported in a compiled function".into()) };
         if turned(op).is_some() {
             return Ok(Role::Inner);
+        }
+        if op.attr(STORED).is_some() && is_movement(kind) {
+            return Ok(Role::Compute(Class::Pointwise));
         }
         Ok(match kind {
             Transpose if turns(op).is_some_and(|o| o.kind() == Some(Attention)) => Role::Compute(Class::Attention),

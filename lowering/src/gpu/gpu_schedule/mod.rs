@@ -3,7 +3,8 @@
 //! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `registers` (stages that share
 //! rows, which a group of threads keeps from the first stage to the last), `rows` (the same for rows that are too long or of open size, read again by each
 //! stage), `reduce` (a group of threads per result), `columns` (results side by side in memory, threads share what each of them sums), `contract` (tiles of a matmul or convolution in shared memory),
-//! `wgmma` (products of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else they are `contract`).
+//! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
+//! they are `contract`): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor.
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.
@@ -23,7 +24,7 @@ mod width;
 pub use contraction::{Roles, contraction};
 pub use width::{fast_dim, narrow_width, width};
 
-use super::{GRID, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::{
     host::{kernels_of, schedule::Schedule},
     kernel::{self, Kernel, Plan},
@@ -80,6 +81,12 @@ impl Pass for GpuSchedule {
                 let (nest, product) = plan.nests.first().zip(wgmma::product(&k, &plan).filter(|_| wgmma)).ok_or_else(missing)?;
                 func.set_attr(TENSOR_MAPS, wgmma::maps(&k, nest, &product, &schedule).map_err(fail)?);
                 func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), wgmma::shared(&schedule) as i64));
+                if schedule.get("resident") > 0 {
+                    // Room for as many as are launched.
+                    for name in [RESIDENT, PERSISTENT] {
+                        func.set_attr(name, Attr::i64(func.ctx(), schedule.get("resident") as i64));
+                    }
+                }
             }
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
@@ -116,7 +123,7 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "rows" | "reduce" | "registers" => Ok(&["group", "groups", "pieces", "vector"]),
         "columns" => Ok(&["columns", "parts", "pieces", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
-        "wgmma" => Ok(&["k", "m", "n", "stages"]),
+        "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         _ => Err(format!("has schedule '{strategy}', which is none of loops rows registers reduce columns contract wgmma")),
     })
 }

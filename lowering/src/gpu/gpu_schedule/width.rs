@@ -43,7 +43,8 @@ fn of_bytes(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, choose: impl Fn(&mut
     let all: Vec<&Access> = accesses(k, plan, nest).map(|(a, _)| a).collect();
     let bytes = |a: &&Access| k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(16, |t| t.byte_size());
     let contiguous = |a: &&&Access| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
-    let extracts = nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
+    let padded = all.iter().any(|a| k.pads.contains_key(&a.buffer));
+    let extracts = padded || nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
     let mut sizes = all.iter().filter(contiguous).map(bytes);
     let Some(widest) = choose(&mut sizes).filter(|_| nest.split.is_none() && !extracts) else {
         return 1;

@@ -9,6 +9,7 @@
 //! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …
 //! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>)  gpu.block_id … scf.for … vector.load … vector.store
 //! ```
+mod bulk;
 mod columns;
 mod contract;
 mod cooperate;
