@@ -259,7 +259,7 @@ mod tests {
         let mut p = Program::clone(&program());
         let none = std::ptr::null_mut();
         let said = |p: &Program, globals: &[u64]| {
-            let plan = Plan::new(&Arc::new(p.clone()), &[&[3, 4]], &[none, none], globals);
+            let plan = Plan::new(&Arc::new(p.clone()), &[&[3, 4]], &[none, none], globals, 132);
             plan.err().expect("refused").to_string()
         };
         assert!(said(&p, &[]).contains("there is no Global(0)"));
