@@ -33,8 +33,13 @@ def chain(x, a, b, c):
     return F.gelu(x * a + b) * torch.sigmoid(c)
 
 
+def add_rmsnorm(x, r, w):
+    h = x + r
+    return rmsnorm(h, w), h
+
+
 M = 2**20
-# name: function, shapes and dtypes of inputs, bytes that have to be moved
+# name: function, shapes and dtypes of inputs (a number: integers below it), bytes that have to be moved
 ITEMS = {
     "chain_f32_32M": (chain, [((32 * M,), F32)] * 4, 5 * 32 * M * 4),
     "chain_bf16_64M": (chain, [((64 * M,), BF16)] * 4, 5 * 64 * M * 2),
@@ -42,6 +47,9 @@ ITEMS = {
     "softmax_bf16_16k_x_8k": (lambda x: torch.softmax(x, -1), [((16384, 8192), BF16)], 2 * 16384 * 8192 * 2),
     "layernorm_bf16_32k_x_4k": (lambda x, w, b: F.layer_norm(x, (4096,), w, b), [((32768, 4096), BF16), ((4096,), BF16), ((4096,), BF16)], 2 * 32768 * 4096 * 2),
     "rmsnorm_bf16_32k_x_4k": (rmsnorm, [((32768, 4096), BF16), ((4096,), BF16)], 2 * 32768 * 4096 * 2),
+    "softmax_f32_8k_x_32k": (lambda x: torch.softmax(x, -1), [((8192, 32768), F32)], 2 * 8192 * 32768 * 4),
+    "add_rmsnorm_bf16_32k_x_4k": (add_rmsnorm, [((32768, 4096), BF16)] * 2 + [((4096,), BF16)], 4 * 32768 * 4096 * 2),
+    "cross_entropy_bf16_8k_x_128k": (lambda x, t: F.cross_entropy(x.float(), t), [((8192, 128256), BF16), ((8192,), 128256)], 8192 * 128256 * 2),
     "sum_rows_bf16_32k_x_4k": (lambda x: x.float().sum(-1), [((32768, 4096), BF16)], 32768 * 4096 * 2),
     "sum_cols_bf16_32k_x_4k": (lambda x: x.float().sum(0), [((32768, 4096), BF16)], 32768 * 4096 * 2),
     "sum_all_bf16_128M": (lambda x: (x.float() * 2 + 1).sum(), [((128 * M,), BF16)], 128 * M * 2),
@@ -91,14 +99,36 @@ def kernel_us(f, args, calls=20):
     return statistics.median(a.elapsed_time(b) * 1e3 for a, b in zip(events, events[1:]))
 
 
+def graph_us(f, args, calls=20, rounds=5):
+    """Time of a call among many in a CUDA graph, which launches as fast as the GPU takes them: what small kernels are to be compared with."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(stream):
+        for _ in range(3):
+            f(*args)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        for _ in range(calls):
+            f(*args)
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
+    graph.replay()
+    events[0].record()
+    for e in events[1:]:
+        graph.replay()
+        e.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) * 1e3 / calls for a, b in zip(events, events[1:]))
+
+
 def error(have, f, inputs):
-    """Relative error on the leading rows against float64."""
-    exact = f(*[x.double() for x in inputs]) if inputs[0].numel() <= 64 * M and inputs[0].dim() == 1 else None
-    if exact is None:
-        rows = [x[:256].double() if x.dim() > 1 else x.double() for x in inputs]
-        exact = f(*rows) if have.dim() > 0 and have.shape[0] == inputs[0].shape[0] else f(*[x.double() for x in inputs])
+    """Relative error of the first result, on the leading rows, against float64."""
+    double = lambda x: x.double() if x.is_floating_point() else x
+    whole = (inputs[0].numel() <= 64 * M and inputs[0].dim() == 1) or have.dim() == 0 or have.shape[0] != inputs[0].shape[0]
+    exact = f(*[double(x) if whole or x.dim() == 1 else double(x[:256]) for x in inputs])
+    exact = (exact[0] if isinstance(exact, tuple) else exact).double().reshape(-1)
     have = have.to(GPU).double().reshape(-1)[: exact.numel()]
-    return float((have - exact.double().reshape(-1)).norm() / exact.double().norm())
+    return float((have - exact).norm() / exact.norm())
 
 
 def main():
@@ -118,7 +148,7 @@ def main():
         if a.items and not any(i in name for i in a.items.split(",")):
             continue
         try:
-            inputs = [torch.randn(s, device=GPU, dtype=d) for s, d in shapes]
+            inputs = [torch.randint(d, s, device=GPU) if isinstance(d, int) else torch.randn(s, device=GPU, dtype=d) for s, d in shapes]
             with tempfile.TemporaryDirectory() as folder:
                 kiln = Kiln(a.kiln, folder, name, f, inputs)
                 sides = {"eager": f}

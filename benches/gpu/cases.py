@@ -3,7 +3,8 @@
 
     cases.py KILN_OPT FOLDER      writes NAME.mlir and NAME.LENGTH.safetensors (inputs and expected outputs); check.sh runs them on a GPU
 
-In a template, N is the length, M is N + 3, and T<…> a tensor; a case is made once with each length as a number and once with the length left open.
+In a template, N is the length, M is N + 3, 8N eight lengths, and T<…> a tensor; a case is made once with each length as a number and, without such
+multiples, once with the length left open.
 """
 import json, os, random, re, struct, subprocess, sys
 
@@ -35,6 +36,16 @@ CASES = {
       %3 = kiln.broadcast_in_dim %z dims = [0] sizes = [7, N] : T<7 f32>
       %4 = kiln.mul %2, %3 : T<7,N f32>
       %r0 = kiln.convert %4 : T<7,N f32> to bf16"""),
+    "chain_bf16": (["x: N bf16", "a: N bf16", "c: N bf16"], ["N bf16", "N bf16"], """
+      %0 = kiln.mul %x, %a : T<N bf16>
+      %1 = kiln.gelu %0 : T<N bf16>
+      %2 = kiln.sigmoid %c : T<N bf16>
+      %3 = kiln.mul %1, %2 : T<N bf16>
+      %4 = kiln.tanh %c : T<N bf16>
+      %r0 = kiln.add %3, %4 : T<N bf16>
+      %5 = kiln.abs %a : T<N bf16>
+      %6 = kiln.exp %5 : T<N bf16>
+      %r1 = kiln.div %x, %6 : T<N bf16>"""),
     "f16": (["x: 4,N f16"], ["4,N f16"], """
       %0 = kiln.sigmoid %x : T<4,N f16>
       %r0 = kiln.mul %x, %0 : T<4,N f16>"""),
@@ -59,12 +70,26 @@ CASES = {
       %r0 = kiln.softmax %x axis = 1 : T<5,N f32>"""),
     "softmax_bf16": (["x: 5,N bf16"], ["5,N bf16"], """
       %r0 = kiln.softmax %x axis = 1 : T<5,N bf16>"""),
+    "softmax_long": (["x: 3,8N bf16", "y: 2,40N f32"], ["3,8N bf16", "2,40N f32"], """
+      %r0 = kiln.softmax %x axis = 1 : T<3,8N bf16>
+      %r1 = kiln.log_softmax %y axis = 1 : T<2,40N f32>"""),
     "softmax_rows": (["x: N,64 f32"], ["N,64 f32"], """
       %r0 = kiln.softmax %x axis = 1 : T<N,64 f32>"""),
     "softmax_columns": (["x: N,6 f32"], ["N,6 f32"], """
       %r0 = kiln.softmax %x axis = 0 : T<N,6 f32>"""),
     "layer_norm": (["x: 9,N f32", "w: N f32", "b: N f32"], ["9,N f32"], """
       %r0 = kiln.layer_norm %x weight %w : T<N f32> bias %b : T<N f32> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : T<9,N f32>"""),
+    "layer_norm_bf16": (["x: 9,N bf16", "w: N bf16", "b: N f32"], ["9,N bf16"], """
+      %0 = kiln.convert %x : T<9,N bf16> to f32
+      %1 = kiln.convert %w : T<N bf16> to f32
+      %2 = kiln.layer_norm %0 weight %1 : T<N f32> bias %b : T<N f32> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : T<9,N f32>
+      %r0 = kiln.convert %2 : T<9,N f32> to bf16"""),
+    "add_rms_norm": (["x: 130,N bf16", "y: 130,N bf16", "w: N bf16"], ["130,N bf16", "130,N bf16"], """
+      %r0 = kiln.add %x, %y : T<130,N bf16>
+      %r1 = kiln.rms_norm %r0 weight %w : T<N bf16> {rank = 1 : i64, epsilon = 1.0e-06 : f64} : T<130,N bf16>"""),
+    "variance": (["x: 5,N f32"], ["5 f32", "5 f32"], """
+      %r0 = kiln.mean %x dims = [1] : T<5,N f32>
+      %r1 = kiln.var %x dims = [1] {correction = 0.0 : f64} : T<5,N f32>"""),
     "whole": (["x: N,7 f32"], ["N,7 f32"], """
       %0 = kiln.reduce sum %x dims = [0, 1] : T<N,7 f32>
       %1 = kiln.broadcast_in_dim %0 dims = [] sizes = [N, 7] : T< f32>
@@ -73,6 +98,17 @@ CASES = {
       %r0 = kiln.reduce sum %x dims = [1] : T<6,N f32>"""),
     "sum_columns": (["x: N,6 f32"], ["6 f32"], """
       %r0 = kiln.reduce sum %x dims = [0] : T<N,6 f32>"""),
+    "sum_columns_wide": (["x: 70,N bf16", "y: N,136 f32", "z: N,64 i64"], ["N f32", "136 f32", "64 i64"], """
+      %0 = kiln.convert %x : T<70,N bf16> to f32
+      %1 = kiln.mul %0, %0 : T<70,N f32>
+      %r0 = kiln.reduce sum %1 dims = [0] : T<70,N f32>
+      %r1 = kiln.reduce max %y dims = [0] : T<N,136 f32>
+      %r2 = kiln.reduce sum %z dims = [0] : T<N,64 i64>"""),
+    "sum_much": (["x: N,264 f32", "y: 263,N bf16"], [" f32", "264 f32", " bf16"], """
+      %0 = kiln.mul %x, %x : T<N,264 f32>
+      %r0 = kiln.reduce sum %0 dims = [0, 1] : T<N,264 f32>
+      %r1 = kiln.reduce max %x dims = [0] : T<N,264 f32>
+      %r2 = kiln.reduce sum %y dims = [0, 1] : T<263,N bf16>"""),
     "sum_middle": (["x: 3,N,5 bf16"], ["3,5 bf16"], """
       %r0 = kiln.reduce sum %x dims = [1] : T<3,N,5 bf16>"""),
     "sum_all": (["x: N,7 f32"], [" f32"], """
@@ -140,7 +176,9 @@ def dims(text):
 
 
 def value(d, n):
-    """A dimension's size for a length."""
+    """A dimension's size for a length; 8N is eight lengths."""
+    if d[-1] == "N" and d[:-1].isdigit():
+        return int(d[:-1]) * n
     return {"N": n, "M": n + 3, "N+M": 2 * n + 3, "N+3": n + 3}.get(d) or int(d)
 
 
@@ -165,13 +203,14 @@ def module(args, results, body, n):
     head = ", ".join(f"%{name}: T<{rest[1:]}>" for name, rest in names)
     lines = []
     if n is None:
-        if any("N" in rest for _, rest in names):
+        used = {d for _, rest in names for d in dims(rest[1:].rsplit(" ", 1)[0].strip())}
+        if "N" in used:
             lines.append("%n = kiln.sym @n {min = 1 : i64}")
-        if any("M" in rest for _, rest in names):
+        if "M" in used:
             lines.append("%m = kiln.sym @m {min = 1 : i64}")
         for name, rest in names:
             shape = dims(rest[1:].rsplit(" ", 1)[0].strip())
-            if not all(d.isdigit() for d in shape):
+            if not all(d.isdigit() for d in shape) and all(d.isdigit() or d in "NM" for d in shape):
                 lines.append(f"kiln.bind_shape %{name}, [{', '.join(d if d.isdigit() else {'N': '%n', 'M': '%m'}[d] for d in shape)}] : T<{rest[1:]}>")
     lines += [line.strip() for line in body.strip().splitlines()]
     lines = [re.sub(r"(?<=[\[ ])[NM](?=[,\]])", symbol, line) if "sizes" in line else line for line in lines]
@@ -214,7 +253,9 @@ def main():
     kiln_opt, folder = sys.argv[1:3]
     os.makedirs(folder, exist_ok=True)
     for name, (args, results, body) in CASES.items():
-        for n in [None] + lengths(name):
+        # Several lengths of an open one are no size that an input states.
+        scaled = any(d[0].isdigit() and d.endswith("N") for a in args for d in dims(a.split(":")[1][1:].rsplit(" ", 1)[0].strip()))
+        for n in lengths(name) if scaled else [None] + lengths(name):
             label = f"{name}.{'open' if n is None else n}"
             open(os.path.join(folder, label + ".mlir"), "w").write(module(args, results, body, n))
         for n in lengths(name):

@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """Products of bf16 and f16 on a GPU: right against float64, then timed beside torch (cuBLAS).
 
-    matmul.py --kiln KILN [--check] [--time] [--rounds 7] [--out FILE.json]
+    matmul.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--out FILE.json]
 
 A case is exported, run by kiln in a process of its own, and compared with the float64 product of the same inputs: the norm of the difference over the norm
-of the product, and the largest difference over the largest element. Goes on after failures; the exit code is 0 if all agree. Times are medians of CUDA
-events with random inputs, the sides taking turns.
+of the product, and the largest difference over the largest element. The first case runs alone, and if it hangs, no other does. Else it goes on after
+failures; the exit code is 0 if all agree. Times are medians of CUDA
+events with random inputs, the sides taking turns, torch's calls in a CUDA graph.
 """
-import argparse, json, os, statistics, subprocess, sys, tempfile
+import argparse, concurrent.futures, json, os, statistics, subprocess, sys, tempfile, threading
 
 import safetensors.torch
 import torch
 import torch.nn.functional as F
 
-from bench import Item, Kiln, kernel_us
+from bench import Item, Kiln, graph_us
 
 BF16, F16, F32, GPU = torch.bfloat16, torch.float16, torch.float32, "cuda"
+# One export at a time.
+EXPORT = threading.Lock()
 # Half a unit in the last place of the result, and room for the order of a sum.
 LIMITS = {BF16: 2.5e-3, F16: 4e-4, F32: 1e-5}
 
@@ -28,6 +31,21 @@ gelu = lambda x, w, b: F.gelu(F.linear(x, w, b))
 tanh_gelu = lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh")
 residual = lambda x, w, b, r: F.linear(x, w, b) + r
 wide = lambda x, w: torch.relu((x @ w).float())
+scaled = lambda x, w, s: F.linear(x, w) * s
+
+
+def pair(x, w, b):
+    y = F.linear(x, w, b)
+    return y, F.gelu(y)
+
+
+def mixed(x, w):
+    y = F.linear(x, w)
+    return y, y.float().tanh()
+
+
+def wanted(name, only):
+    return not only or any(part in name for part in only.split(","))
 
 
 def cases():
@@ -47,6 +65,11 @@ def cases():
         for m, n, k in [(129, 130, 136), (129, 129, 136), (512, 768, 3072), (1024, 1024, 1024), (4096, 3072, 768)]:
             yield f"{name} {m}x{n}x{k}", f, [(m, k), (n, k), (n,)], BF16, None
     yield "residual 512x768x3072", residual, [(512, 3072), (768, 3072), (768,), (512, 768)], BF16, None
+    for m, n, k in [(129, 136, 136), (129, 129, 136), (512, 768, 3072), (1000, 1000, 1000), (4096, 3072, 768)]:
+        yield f"pair {m}x{n}x{k}", pair, [(m, k), (n, k), (n,)], BF16, None
+        yield f"mixed {m}x{n}x{k}", mixed, [(m, k), (n, k)], BF16, None
+        yield f"residual {m}x{n}x{k}", residual, [(m, k), (n, k), (n,), (m, n)], BF16, None
+        yield f"row scale {m}x{n}x{k}", scaled, [(m, k), (n, k), (m, 1)], F16, None
     yield "wide 300x264x512", wide, [(300, 512), (512, 264)], F16, None
     yield "batched 5x129x264x136", nn, [(5, 129, 136), (5, 136, 264)], BF16, None
     yield "batched 2x3x257x136x72", nn, [(2, 3, 257, 72), (2, 3, 72, 136)], F16, None
@@ -57,10 +80,10 @@ def cases():
 
 
 def run(kiln, folder, name, f, inputs, open_sizes):
-    """The rows of the table of a case; None for an error."""
+    """The rows of the table of a case: title, norm, largest difference, verdict."""
     path, rows = os.path.join(folder, "case"), []
     shapes = ({0: torch.export.Dim("m", min=1, max=8192)},) + (None,) * (len(inputs) - 1) if open_sizes else None
-    with torch.no_grad():
+    with torch.no_grad(), EXPORT:
         program = torch.export.export(Item(f), tuple(inputs), dynamic_shapes=({"args": shapes} if shapes else None))
         torch.export.save(program, path + ".pt2")
     for m in open_sizes or [None]:
@@ -69,62 +92,77 @@ def run(kiln, folder, name, f, inputs, open_sizes):
         command = [kiln, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "3"]
         title = name if m is None else f"{name}, {m}"
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20)
         except subprocess.TimeoutExpired:
             rows.append((title, None, None, "HANGS"))
-            continue
+            break
         if done.returncode:
             rows.append((title, None, None, f"FAILS {done.returncode}: {(done.stderr or done.stdout).strip()[:300]}"))
             continue
-        have = safetensors.torch.load_file(path + ".out")["output_0"].to(GPU)
-        exact, limit = f(*[x.double() for x in args]).double(), LIMITS[have.dtype]
-        off = have.double() - exact
-        norm, most = float(off.norm() / exact.norm().clamp_min(1e-30)), float(off.abs().max() / exact.abs().max().clamp_min(1e-30))
-        # torch rounds between the parts of a chain, and so does kiln.
-        good = have.shape == exact.shape and norm <= 2 * limit and most <= 4 * limit
-        rows.append((title, norm, most, "agrees" if good else "DIFFERS"))
+        made, exact = safetensors.torch.load_file(path + ".out"), getattr(f, "exact", lambda *all: f(*[x.double() for x in all]))(*args)
+        for i, e in enumerate(exact if isinstance(exact, tuple) else (exact,)):
+            have, e = made[f"output_{i}"].to(GPU), e.double()
+            off, limit = have.double() - e, LIMITS[BF16 if have.dtype == F32 and isinstance(exact, tuple) else have.dtype]
+            norm, most = float(off.norm() / e.norm().clamp_min(1e-30)), float(off.abs().max() / e.abs().max().clamp_min(1e-30))
+            # torch rounds between the parts of a chain, and so does kiln.
+            good = have.shape == e.shape and norm <= 2 * limit and most <= 4 * limit
+            rows.append((title, norm, most, "agrees" if good else "DIFFERS"))
     return rows
 
 
-def check(kiln):
-    torch.manual_seed(0)
-    bad = 0
-    for name, f, shapes, dtype, open_sizes in cases():
-        inputs = [torch.randn(s, device=GPU, dtype=dtype) for s in shapes]
+def check(kiln, cases, jobs):
+    """Compares all cases, several at a time; how many are wrong."""
+
+    def one(case):
+        name, f, shapes, dtype, open_sizes = case
         try:
+            inputs = [torch.randn(s, device=GPU, dtype=dtype) for s in shapes]
             with tempfile.TemporaryDirectory() as folder:
-                rows = run(kiln, folder, name, f, inputs, open_sizes)
+                return run(kiln, folder, name, f, inputs, open_sizes)
         except Exception as e:  # goes on with the next case
-            rows = [(name, None, None, f"FAILS {type(e).__name__}: {str(e)[:300]}")]
+            return [(name, None, None, f"FAILS {type(e).__name__}: {str(e)[:300]}")]
+
+    def show(rows):
         for title, norm, most, verdict in rows:
-            bad += verdict != "agrees"
             print(f"{title:36} {verdict}" + (f"  {norm:.1e} {most:.1e}" if norm is not None else ""), flush=True)
+        return sum(verdict != "agrees" for *_, verdict in rows), any(verdict == "HANGS" for *_, verdict in rows)
+
+    torch.manual_seed(0)
+    bad, hangs = show(one(cases[0]))
+    if hangs:
+        print("the first one hangs; no other is tried", flush=True)
+        return bad
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        bad += sum(show(rows)[0] for rows in pool.map(one, cases[1:]))
     print(f"{bad} bad", flush=True)
     return bad
 
 
-def timed(kiln, rounds, out):
+def timed(kiln, rounds, out, only):
     torch.manual_seed(0)
     rows = []
     sizes = [("nt", nt, n, n, n) for n in (2048, 4096, 8192)] + [("nn", nn, n, n, n) for n in (4096, 8192)]
     sizes += [("nt", nt, 16384, 3072, 768), ("nt", nt, 1024, 1024, 1024), ("nt", nt, 512, 768, 3072), ("gelu", gelu, 8192, 8192, 8192), ("gelu", gelu, 16384, 3072, 768)]
+    sizes += [("gelu", gelu, 8192, 4096, 16384), ("residual", residual, 4096, 4096, 4096), ("nt", nt, 4096, 64, 4096), ("nt", nt, 8192, 1024, 1024)]
     for kind, f, m, n, k in sizes:
         name = f"{kind} {m}x{n}x{k}"
+        if not wanted(name, only):
+            continue
         try:
-            shapes = [(m, k), (k, n) if kind == "nn" else (n, k)] + ([(n,)] if kind == "gelu" else [])
+            shapes = [(m, k), (k, n) if kind == "nn" else (n, k)] + ([(n,)] if kind in ("gelu", "residual") else []) + ([(m, n)] if kind == "residual" else [])
             inputs = [torch.randn(s, device=GPU, dtype=BF16) for s in shapes]
             with tempfile.TemporaryDirectory() as folder:
                 mine = Kiln(kiln, folder, "case", f, inputs)
                 torch._dynamo.reset()
-                sides = {"torch": f} | ({"inductor": torch.compile(f)} if kind == "gelu" else {})
+                sides = {"torch": f} | ({"inductor": torch.compile(f)} if kind in ("gelu", "residual") else {})
                 samples = {s: [] for s in ["kiln", *sides]}
                 for _ in range(rounds):
                     samples["kiln"].append(mine(0.2))
                     for s, g in sides.items():
-                        samples[s].append(kernel_us(g, inputs))
+                        samples[s].append(graph_us(g, inputs))
                 mine.close()
             rate = {s: 2e-6 * m * n * k / statistics.median(v) for s, v in samples.items()}
-            exact = f(*[x[:128].double() if i == 0 else x.double() for i, x in enumerate(inputs)])
+            exact = f(*[x[:128].double() if x.shape[0] == m and i in (0, 3) else x.double() for i, x in enumerate(inputs)])
             error = float((mine.result[:128].to(GPU).double() - exact).norm() / exact.norm())
             text = ", ".join(f"{s} {statistics.median(v):.1f} us {rate[s]:.0f} TFLOP/s" for s, v in samples.items())
             print(f"{name:24} {text}, ratio {statistics.median(a / b for a, b in zip(samples['torch'], samples['kiln'])):.2f}, error {error:.1e}", flush=True)
@@ -142,10 +180,12 @@ def main():
     p.add_argument("--time", action="store_true")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--out", default="")
+    p.add_argument("--jobs", type=int, default=8)
+    p.add_argument("--only", default="")
     a = p.parse_args()
-    bad = check(a.kiln) if a.check or not a.time else 0
+    bad = check(a.kiln, [c for c in cases() if wanted(c[0], a.only)], a.jobs) if a.check or not a.time else 0
     if a.time:
-        timed(a.kiln, a.rounds, a.out)
+        timed(a.kiln, a.rounds, a.out, a.only)
     sys.exit(bad != 0)
 
 

@@ -87,6 +87,7 @@ pub const STEPS: &[Step] = &[
     cuda(Level::Prims, On::Module, "kiln-expand-scans", "a scan has no kernel there; before fusion, which puts the parts into one"),
     step(Level::Prims, On::Module, "kiln-expose-padding", "padding is written once, by a kernel, not tested in a window loop"),
     step(Level::Prims, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim"),
+    cuda(Level::Prims, On::Module, "kiln-hoist-gathers", "a cross entropy would store all of its logarithms"),
     step(Level::Prims, On::Module, "kiln-hoist-reshapes", "over the sizes of what follows a matmul, that can be its epilogue"),
     step(Level::Prims, On::Module, "kiln-simplify", "cleans up what the expansions wrote without looking"),
     step(Level::Prims, On::Module, "kiln-reciprocals", "before reciprocals of weights are frozen"),
@@ -94,8 +95,16 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),
     step(Level::Prims, On::Module, "kiln-fold-scales", "sees channels where convolutions have them; before weights are packed"),
     step(Level::Prims, On::Module, "kiln-layout", "for the whole graph, and behind what would undo its transposes"),
+    cuda(Level::Prims, On::Module, "kiln-expose-padding", "what the layout has left with channels first, no copy engine pads"),
     host(Level::Prims, On::Module, "kiln-pack", "behind what would see through the movements of a packed weight"),
+    cuda(Level::Prims, On::Module, "kiln-pack{channels-last=true}", "what a product sums lies side by side, in both operands"),
     step(Level::Prims, On::Module, "cse", "a weight that several contractions read is packed once"),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-split-reductions",
+        "behind what would sink the splits below the elementwise ops in front of a reduction; fusion then sees two",
+    ),
     step(Level::Prims, On::Module, "kiln-require-bounds", "what nobody reads is gone, and kernels do not ask"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),
     step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
@@ -157,7 +166,8 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
 
 /// What passes are told about a GPU.
 pub fn chip_options(chip: Chip) -> PassOptions {
-    ["kiln-decompose{keep=kernels}", "kiln-gpu-schedule", "kiln-gpu-module"].map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
+    let passes = ["kiln-decompose{keep=kernels}", "kiln-expose-padding", "kiln-gpu-schedule", "kiln-gpu-module"];
+    passes.map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
 }
 
 fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String, String> {

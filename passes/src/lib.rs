@@ -12,10 +12,12 @@ pub mod table;
 pub mod argument_order;
 pub mod decompose;
 pub mod expand_scans;
+pub mod hoist_gathers;
 pub mod hoist_reshapes;
 pub mod reciprocals;
 pub mod refine_shapes;
 pub mod simplify;
+pub mod split_reductions;
 pub mod verify_level;
 
 pub use pass::{Failure, Numerics, Pass, PassRow};

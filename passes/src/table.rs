@@ -1,7 +1,8 @@
 //! The rows of this crate's passes. `kiln-lowering` adds its own; registration, `--list-passes`, `--help` and docs/passes.md come from both.
 use crate::{
-    argument_order::ArgumentOrder, decompose::Decompose, expand_scans::ExpandScans, hoist_reshapes::HoistReshapes, pass::PassRow,
-    reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify, verify_level::VerifyLevel,
+    argument_order::ArgumentOrder, decompose::Decompose, expand_scans::ExpandScans, hoist_gathers::HoistGathers,
+    hoist_reshapes::HoistReshapes, pass::PassRow, reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
+    split_reductions::SplitReductions, verify_level::VerifyLevel,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -9,9 +10,11 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<ArgumentOrder>(),
     PassRow::of::<Decompose>(),
     PassRow::of::<ExpandScans>(),
+    PassRow::of::<HoistGathers>(),
     PassRow::of::<HoistReshapes>(),
     PassRow::of::<Reciprocals>(),
     PassRow::of::<RefineShapes>(),
     PassRow::of::<Simplify>(),
+    PassRow::of::<SplitReductions>(),
     PassRow::of::<VerifyLevel>(),
 ];

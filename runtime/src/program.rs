@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Changes when an older reader would misread a program.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -246,6 +246,9 @@ pub struct Launch {
     pub args: Vec<Arg>,
     /// Blocks; at least one is launched, and any number is right.
     pub grid: Dim,
+    /// How many blocks a multiprocessor has room for, of a kernel whose blocks go on with what is left: no more of them are launched. 0 for no such limit.
+    #[serde(default, skip_serializing_if = "none")]
+    pub resident: u32,
     /// Threads of a block.
     pub threads: u32,
     /// Bytes of shared memory that a block asks for beyond what the code has.
@@ -256,12 +259,16 @@ pub struct Launch {
     pub maps: Vec<TensorMap>,
 }
 
-/// A tensor for the copy engine of sm_90, which moves boxes of it to shared memory, in rows of 128 bytes that are swizzled.
+fn none(n: &u32) -> bool {
+    *n == 0
+}
+
+/// A tensor for the copy engine of sm_90, which moves boxes of it to and from shared memory, in rows of 128 bytes that are swizzled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorMap {
     /// The entry of [`Launch::args`] that is its memory.
     pub arg: usize,
-    /// The element type in MLIR's spelling: `bf16` or `f16`.
+    /// The element type in MLIR's spelling: `bf16`, `f16` or `f32`.
     pub dtype: String,
     /// The first element.
     pub offset: Dim,
@@ -269,8 +276,22 @@ pub struct TensorMap {
     pub sizes: Vec<Dim>,
     /// Distances of neighbours in all dimensions but the innermost, in elements.
     pub strides: Vec<Dim>,
-    /// Sizes of a box.
+    /// Sizes of a box; of images, channels and pixels.
     pub extent: Vec<u32>,
+    /// Of images (channels, width, height, images): which pixels there are results of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+}
+
+/// How a window moves over images whose pixels the copy engine reads. Pairs are of height and width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Where the first place of the window begins: not above 0, which is the image's first pixel.
+    pub low: [i32; 2],
+    /// Where it begins at last, counted from the image's last pixel.
+    pub high: [i32; 2],
+    /// How far it moves.
+    pub strides: [u32; 2],
 }
 
 /// One parameter of a GPU's kernel.

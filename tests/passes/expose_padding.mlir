@@ -33,3 +33,47 @@ func.func @f(%x: tensor<1x2x3x3xf32>, %w: tensor<2x3x3x3xf32>) -> tensor<1x3x6x6
   %0 = kiln.convolution transposed %x, %w strides = [2, 2] pad = [1, 1] x [1, 1] dilation = [1, 1] {output_padding = array<i64: 1, 1>} : tensor<1x2x3x3xf32>, tensor<2x3x3x3xf32>
   return %0 : tensor<1x3x6x6xf32>
 }
+
+// -----
+// The copy engine reads zeros beside an image of whole units of channels: not yet decided which dimension is last.
+// CASE: kept_before_the_layout
+// RUN: kiln-expose-padding{chip=sm_90a}
+// CHECK-NOT: kiln.pad
+func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<3x8x3x3xbf16>) -> tensor<1x3x5x5xbf16> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x8x5x5xbf16>, tensor<3x8x3x3xbf16>
+  return %0 : tensor<1x3x5x5xbf16>
+}
+
+// -----
+// CASE: of_few_channels_not_kept
+// RUN: kiln-expose-padding{chip=sm_90a}
+// CHECK: kiln.pad
+func.func @f(%x: tensor<1x3x5x5xbf16>, %w: tensor<4x3x3x3xbf16>) -> tensor<1x4x5x5xbf16> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x3x5x5xbf16>, tensor<4x3x3x3xbf16>
+  return %0 : tensor<1x4x5x5xbf16>
+}
+
+// -----
+// CASE: on_an_older_chip_not_kept
+// RUN: kiln-expose-padding{chip=sm_80}
+// CHECK: kiln.pad
+func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<3x8x3x3xbf16>) -> tensor<1x3x5x5xbf16> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x8x5x5xbf16>, tensor<3x8x3x3xbf16>
+  return %0 : tensor<1x3x5x5xbf16>
+}
+
+// -----
+// Behind the layout only what has channels last keeps its padding; its image lies in memory so.
+// CASE: kept_with_channels_last
+// RUN: kiln-expose-padding{chip=sm_90a}
+// CHECK: kiln.stored
+// CHECK: pad = [1, 1] x [1, 1]
+// CHECK: kiln.pad
+func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<3x8x3x3xbf16>) -> (tensor<1x5x5x3xbf16>, tensor<1x3x5x5xbf16>) attributes {kiln.memory_format = "channels last"} {
+  %t = kiln.transpose %x permutation = [0, 2, 3, 1] : tensor<1x8x5x5xbf16>
+  %i = kiln.transpose %t permutation = [0, 3, 1, 2] : tensor<1x5x5x8xbf16>
+  %0 = kiln.convolution %i, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x8x5x5xbf16>, tensor<3x8x3x3xbf16>
+  %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x3x5x5xbf16>
+  %2 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x8x5x5xbf16>, tensor<3x8x3x3xbf16>
+  return %1, %2 : tensor<1x5x5x3xbf16>, tensor<1x3x5x5xbf16>
+}

@@ -151,6 +151,18 @@ func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<2x1x2xf32>, %y: tensor<?xf32>) ->
 }
 
 // -----
+// A movement with kiln.stored is a kernel of its own: what reads it wants it in memory.
+// CASE: a_stored_movement
+// CHECK: kiln.launch @transpose
+func.func @f(%x: tensor<2x8x5x5xf32>, %w: tensor<4x8x3x3xf32>) -> tensor<2x3x3x4xf32> {
+  %t = kiln.transpose %x permutation = [0, 2, 3, 1] {kiln.stored} : tensor<2x8x5x5xf32>
+  %i = kiln.transpose %t permutation = [0, 3, 1, 2] : tensor<2x5x5x8xf32>
+  %0 = kiln.convolution %i, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x8x5x5xf32>, tensor<4x8x3x3xf32>
+  %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<2x4x3x3xf32>
+  return %1 : tensor<2x3x3x4xf32>
+}
+
+// -----
 // The convolution writes into the middle of the padded tensor, and its result as well, since somebody else reads it.
 // CASE: padded_by_what_computes_it
 // CHECK: ops = ["convolution", "max", "pad"]
@@ -216,4 +228,46 @@ func.func @f(%x: tensor<2x?xf32>, %y: tensor<?xf32>) -> tensor<?x1x?xf32> {
   %0 = kiln.dot_general %x, %x batch = [] x [] contract = [0] x [0] : tensor<2x?xf32>, tensor<2x?xf32>
   %1 = kiln.broadcast_in_dim %0 dims = [0, 2] sizes = [%b, 1, %a] : tensor<?x?xf32>
   return %1 : tensor<?x1x?xf32>
+}
+
+// -----
+// What a sum of columns sums is computed where it is summed, unless others read it too.
+// CASE: columns_of_a_product
+// CHECK: ops = ["mul", "reduce"]
+// CHECK: ops = ["exp"]
+func.func @f(%x: tensor<64x48xf32>, %y: tensor<64x48xf32>) -> (tensor<48xf32>, tensor<64x48xf32>, tensor<48xf32>) {
+  %0 = kiln.mul %x, %y : tensor<64x48xf32>
+  %1 = kiln.reduce sum %0 dims = [0] : tensor<64x48xf32>
+  %2 = kiln.exp %x : tensor<64x48xf32>
+  %3 = kiln.reduce sum %2 dims = [0] : tensor<64x48xf32>
+  return %1, %2, %3 : tensor<48xf32>, tensor<64x48xf32>, tensor<48xf32>
+}
+
+// -----
+// The weights of a norm are widened by who reads them, not by a kernel of their own.
+// CASE: a_weight_that_is_widened
+// CHECK-NOT: kiln.launch @convert ins
+func.func @f(%x: tensor<64x48xf32>, %w: tensor<48xbf16>) -> tensor<64x48xf32> {
+  %0 = kiln.convert %w : tensor<48xbf16> to f32
+  %1 = kiln.broadcast_in_dim %0 dims = [1] sizes = [64, 48] : tensor<48xf32>
+  %2 = kiln.mul %x, %1 : tensor<64x48xf32>
+  return %2 : tensor<64x48xf32>
+}
+
+// -----
+// CASE: two_long_expressions
+// CHECK-NOT: kiln.launch @tanh
+func.func @f(%x: tensor<64xf32>, %y: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = kiln.exp %x : tensor<64xf32>
+  %1 = kiln.sin %0 : tensor<64xf32>
+  %2 = kiln.exp %1 : tensor<64xf32>
+  %3 = kiln.sin %2 : tensor<64xf32>
+  %4 = kiln.exp %3 : tensor<64xf32>
+  %5 = kiln.sin %4 : tensor<64xf32>
+  %6 = kiln.exp %5 : tensor<64xf32>
+  %7 = kiln.sin %6 : tensor<64xf32>
+  %8 = kiln.exp %7 : tensor<64xf32>
+  %9 = kiln.tanh %y : tensor<64xf32>
+  %10 = kiln.mul %8, %9 : tensor<64xf32>
+  return %10 : tensor<64xf32>
 }

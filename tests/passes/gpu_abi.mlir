@@ -38,3 +38,24 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
     return %s, %r : f64, i8
   }
 }
+
+// -----
+// An op that may be an approximation is one instruction a lane; others stay.
+// CASE: approximations
+// NO-RUN: a function for a GPU
+// CHECK: ex2.approx.ftz.f32
+// CHECK: rcp.approx.ftz.f32
+// CHECK: div.full.f32
+// CHECK: vector.from_elements
+// CHECK: math.exp2 %arg0
+module attributes {kiln.level = "target", kiln.kernel = {}} {
+  func.func @k(%v: f32, %w: vector<2xf32>) -> (f32, vector<2xf32>) {
+    %one = arith.constant 1.0 : f32
+    %0 = math.exp2 %v : f32
+    %1 = math.exp2 %v fastmath<afn> : f32
+    %2 = arith.divf %one, %1 fastmath<arcp,afn> : f32
+    %3 = arith.mulf %0, %2 : f32
+    %4 = arith.divf %w, %w fastmath<afn> : vector<2xf32>
+    return %3, %4 : f32, vector<2xf32>
+  }
+}

@@ -28,3 +28,64 @@ func.func @f(%x: f64) -> f64 {
   %0 = math.exp %x : f64
   return %0 : f64
 }
+
+// -----
+// CASE: results_of_16_bits
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: math.exp2
+// CHECK: fastmath<afn>
+// CHECK: fastmath<arcp,afn>
+func.func @f(%x: memref<4xbf16>, %y: memref<4xbf16>) {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant dense<1.0> : vector<4xf32>
+  %0 = vector.load %x[%c0] : memref<4xbf16>, vector<4xbf16>
+  %1 = arith.extf %0 : vector<4xbf16> to vector<4xf32>
+  %2 = math.exp %1 : vector<4xf32>
+  %3 = arith.addf %2, %one : vector<4xf32>
+  %4 = arith.divf %one, %3 : vector<4xf32>
+  %5 = arith.divf %1, %3 : vector<4xf32>
+  %6 = arith.mulf %4, %5 : vector<4xf32>
+  %7 = arith.truncf %6 : vector<4xf32> to vector<4xbf16>
+  vector.store %7, %y[%c0] : memref<4xbf16>, vector<4xbf16>
+  return
+}
+
+// -----
+// A quotient of whole numbers that is a whole number must be exactly that.
+// CASE: a_quotient_that_is_rounded_down
+// NO-RUN: the interpreter runs kiln ops
+// CHECK-NOT: fastmath
+func.func @f(%x: memref<4xbf16>, %y: memref<4xbf16>) {
+  %c0 = arith.constant 0 : index
+  %0 = memref.load %x[%c0] : memref<4xbf16>
+  %1 = arith.extf %0 : bf16 to f32
+  %2 = arith.divf %1, %1 : f32
+  %3 = math.floor %2 : f32
+  %4 = arith.truncf %3 : f32 to bf16
+  memref.store %4, %y[%c0] : memref<4xbf16>
+  return
+}
+
+// -----
+// CASE: erf_and_tanh
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: fastmath<afn>
+// CHECK-NOT: math.erf
+// CHECK-NOT: math.tanh
+func.func @f(%x: f32) -> (f32, f32) {
+  %0 = math.erf %x : f32
+  %1 = math.tanh %x : f32
+  return %0, %1 : f32, f32
+}
+
+// -----
+// The first element is the lower half.
+// CASE: pair_rounded_to_bf16
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: vector.bitcast
+// CHECK-NOT: arith.extf
+func.func @f(%x: vector<2xf32>) -> vector<2xf32> {
+  %0 = arith.truncf %x : vector<2xf32> to vector<2xbf16>
+  %1 = arith.extf %0 : vector<2xbf16> to vector<2xf32>
+  return %1 : vector<2xf32>
+}

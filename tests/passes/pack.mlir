@@ -110,3 +110,21 @@ module {
     return %0 : tensor<2x8xbf16>
   }
 }
+
+// -----
+// What a GPU sums lies side by side; a matrix stays as it is.
+// CASE: for_a_gpu
+// RUN: kiln-layout{flops=0},kiln-pack{channels-last=true},cse,kiln-freeze
+// CHECK: kiln.pack = "with input channels last"
+// CHECK: @frozen_0 : tensor<4x3x3x2xbf16>
+module {
+  kiln.global "private" @w : tensor<4x2x3x3xbf16> from "w#w"
+  kiln.global "private" @v : tensor<6x4xbf16> from "w#v"
+  func.func @main(%x: tensor<1x2x5x5xbf16>, %y: tensor<2x6xbf16>) -> (tensor<1x4x3x3xbf16>, tensor<2x4xbf16>) {
+    %w = kiln.get_global @w : tensor<4x2x3x3xbf16>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x5x5xbf16>, tensor<4x2x3x3xbf16>
+    %v = kiln.get_global @v : tensor<6x4xbf16>
+    %1 = kiln.dot_general %y, %v batch = [] x [] contract = [1] x [0] : tensor<2x6xbf16>, tensor<6x4xbf16>
+    return %0, %1 : tensor<1x4x3x3xbf16>, tensor<2x4xbf16>
+  }
+}

@@ -158,3 +158,22 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
   }
 }
 }
+
+// -----
+// Padding that is left is for the copy engine: other readers of the image see it as it is.
+// CASE: padded_convolution
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: tensor.pad %arg0 low[0, 1, 1, 0] high[0, 1, 1, 0]
+// CHECK: tensor<1x7x7x8xbf16>
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<1x5x5x8xbf16>, %w: tensor<8x3x3x8xbf16>) -> tensor<1x5x5x8xbf16> {
+    %i = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<1x5x5x8xbf16>
+    %v = kiln.transpose %w permutation = [0, 3, 1, 2] : tensor<8x3x3x8xbf16>
+    %0 = kiln.convolution %i, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x8x5x5xbf16>, tensor<8x8x3x3xbf16>
+    %1 = kiln.transpose %0 permutation = [0, 2, 3, 1] : tensor<1x8x5x5xbf16>
+    %2 = kiln.add %1, %x : tensor<1x5x5x8xbf16>
+    return %2 : tensor<1x5x5x8xbf16>
+  }
+}
+}

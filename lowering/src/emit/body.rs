@@ -3,11 +3,12 @@ use super::{
     code::{Code, Made},
     lanes::{Lanes, Val},
 };
-use crate::kernel::{Access, Body, Init, Kernel, Lin, Poly, Stage};
+use crate::kernel::{Access, Body, Init, Kernel, Lin, Output, Poly, Stage};
 use kiln_dialects::ir::*;
 use std::collections::HashMap;
 
 /// What code of a kernel refers to.
+#[derive(Clone)]
 pub struct Scope<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
@@ -17,6 +18,8 @@ pub struct Scope<'a> {
     pub memory: Vec<Option<Value>>,
     /// Whether outputs are written past the caches; whole vectors are then at multiples of their size.
     pub nontemporal: bool,
+    /// Outputs are written only where this holds; everywhere if there is none.
+    pub writes: Option<Value>,
 }
 
 /// Elements that this iteration has already computed.
@@ -60,8 +63,33 @@ impl Scope<'_> {
     pub fn read(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Val> {
         match passed.get(a) {
             Some(v) => Ok(*v),
+            None if self.kernel.pads.contains_key(&a.buffer) => self.padded(c, a, dims, lanes),
             None => lanes.load(c, self.buffer(a.buffer)?, self.address(c, &a.at, dims, lanes)?),
         }
+    }
+    /// Reads an element of a padded argument: its own or 0.
+    fn padded(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes) -> Made<Val> {
+        let memory = self.buffer(a.buffer)?;
+        let (Some(pads), Val::One(mut left), 1) = (self.kernel.pads.get(&a.buffer), self.address(c, &a.at, dims, lanes)?, lanes.count)
+        else {
+            return Err("reads several elements of a padded tensor at once".into());
+        };
+        let whole = &self.kernel.buffers.get(a.buffer).ok_or("reads a buffer that is not there")?.sizes;
+        let (mut place, mut stride, mut there) = (c.index(0)?, c.index(1)?, vec![]);
+        for ((low, size), all) in pads.iter().zip(whole).rev() {
+            let (all, size) = (self.poly(c, all)?, self.poly(c, size)?);
+            // In front of the argument it is a huge number.
+            let i = c.sub(c.rem(left, all)?, c.index(*low)?)?;
+            left = c.div(left, all)?;
+            let inside = c.below(i, size)?;
+            place = c.add(place, c.mul(c.select(inside, i, c.index(0)?)?, stride)?)?;
+            stride = c.mul(stride, size)?;
+            there.push(inside);
+        }
+        let Val::One(v) = lanes.load(c, memory, Val::One(place))? else { return Err("reads a vector".into()) };
+        let zero = c.constant("0.0", v.ty())?;
+        let there = c.both(&there)?.ok_or("has no dimensions")?;
+        Ok(Val::One(c.select(there, v, zero)?))
     }
     /// What an output holds at the start.
     pub fn start(&self, c: Code, init: &Init, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Option<Val>> {
@@ -98,13 +126,21 @@ impl Scope<'_> {
                     *slot = lanes.many(c, v)?;
                     continue;
                 }
-                if let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() {
-                    lanes.store(c, memory, self.address(c, &o.access.at, dims, lanes)?, v, self.nontemporal)?;
-                }
+                self.write(c, o, dims, lanes, v, self.nontemporal)?;
                 passed.insert(o.access.clone(), v);
             }
         }
         Ok(())
+    }
+
+    /// Writes an element of an output, if it has memory.
+    pub fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val, nontemporal: bool) -> Made<()> {
+        let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() else { return Ok(()) };
+        let mut store = |c: Code| lanes.store(c, memory, self.address(c, &o.access.at, dims, lanes)?, v, nontemporal);
+        match self.writes {
+            Some(condition) => c.when(condition, &mut store, None),
+            None => store(c),
+        }
     }
 
     /// The body of one stage, given the values of its block arguments.

@@ -149,6 +149,25 @@ impl Code {
         };
         Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
     }
+    /// As [`Code::strided`], with `count` iterations in one as long as there are so many, so that their reads are under way at the same time.
+    pub fn unrolled(self, lo: Value, hi: Value, step: Value, count: usize, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
+        if count < 2 {
+            return self.strided(lo, hi, step, carried, body);
+        }
+        // Where the last of `count` iterations is beyond the end, single ones follow.
+        let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
+        let all = self.mul(step, self.index(count as i64)?)?;
+        let mut both = self.strided(lo, end, all, &[&[lo], carried].concat(), &mut |c, i, carried| {
+            let (mut i, mut values) = (i, carried.get(1..).unwrap_or_default().to_vec());
+            for _ in 0..count {
+                values = body(c, i, &values)?;
+                i = c.add(i, step)?;
+            }
+            Ok([vec![i], values].concat())
+        })?;
+        let next = both.remove(0);
+        self.strided(next, hi, step, &both, body)
+    }
     /// `scf.if` without results; `otherwise` may be left out.
     pub fn when(self, condition: Value, then: &mut Then<'_>, otherwise: Option<&mut Then<'_>>) -> Made<()> {
         let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {

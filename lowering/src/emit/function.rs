@@ -49,6 +49,7 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
             scalars: scalars.iter().copied().zip(given.iter().copied()).collect(),
             memory: vec![None; k.buffers.len()],
             nontemporal: false,
+            writes: None,
         };
         for op in &k.scalars {
             clone(code, *op, &mut scope.scalars)?;
@@ -56,9 +57,10 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
         let mut taken = 0;
         for (i, buffer) in k.buffers.iter().enumerate() {
             scope.memory[i] = match buffer.role {
-                Role::Input(arg) => {
+                Role::Input(arg) | Role::Padded(arg) => {
                     let n = tensors.iter().position(|t| old.get(arg) == Some(t)).ok_or("has an input that is no argument")?;
-                    Some(flat(code, &scope, memories[n], &buffer.sizes)?)
+                    let sizes = k.pads.get(&i).map_or_else(|| buffer.sizes.clone(), |all| all.iter().map(|(_, n)| n.clone()).collect());
+                    Some(flat(code, &scope, memories[n], &sizes)?)
                 }
                 Role::Output(n) => Some(flat(code, &scope, memories[tensors.len() + n], &buffer.sizes)?),
                 Role::Temporary if plan.passed[i] => None,

@@ -187,17 +187,10 @@ impl Loops<'_> {
         let mut passed = Passed::new();
         for (o, v) in self.reducing().zip(results) {
             let v = if lanes.count == 1 { Val::One(*v) } else { Val::Many(*v) };
-            self.write(c, o, dims, lanes, v)?;
+            self.scope.write(c, o, dims, lanes, v, false)?;
             passed.insert(o.access.clone(), v);
         }
         self.scope.iteration(c, &self.nest.after, dims, lanes, &mut [], &mut passed)
-    }
-
-    fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val) -> Made<()> {
-        match self.scope.memory.get(o.access.buffer).copied().flatten() {
-            Some(memory) => lanes.store(c, memory, self.scope.address(c, &o.access.at, dims, lanes)?, v, false),
-            None => Ok(()),
-        }
     }
 
     /// The loops over reduction dimensions that are not fixed and not in vectors.
@@ -264,7 +257,7 @@ impl Loops<'_> {
             if let Some(Val::One(init)) = self.scope.start(c, &o.init, &dims, one, &Passed::new())? {
                 value = c.op(&name, &[init, value], scalar, &attrs)?;
             }
-            self.write(c, o, &dims, one, Val::One(value))?;
+            self.scope.write(c, o, &dims, one, Val::One(value), false)?;
             passed.insert(o.access.clone(), Val::One(value));
         }
         self.scope.iteration(c, &self.nest.after, &dims, one, &mut [], &mut passed)

@@ -1,4 +1,4 @@
-//! `kiln-gpu-abi`: what a GPU's kernel asks the hardware for, as nvvm ops and shared memory of the module.
+//! `kiln-gpu-abi`: what a GPU's kernel asks the hardware for, as nvvm ops, instructions that approximate, and shared memory of the module.
 //!
 //! Why: upstream's conversion of the gpu dialect does this too, but turns every math op into a call of libdevice, which only the toolkit has.
 //! Runs behind `kiln-kernel-abi`, before the conversions to the llvm dialect. No two parameters of a kernel reach memory that one of them writes.
@@ -35,7 +35,7 @@ impl Pass for GpuAbi {
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
     const REQUIRED: bool = true;
-    const DIALECTS: &'static [&'static str] = &["llvm", "memref", "nvvm"];
+    const DIALECTS: &'static [&'static str] = &["llvm", "memref", "nvvm", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for func in crate::host::kernels_of(root) {
@@ -66,6 +66,10 @@ impl GpuAbi {
             op.result(0).replace_uses(make("arith.index_cast", &[number], Type::index(c), &[])?);
             return Ok(true);
         }
+        if let Some(instruction) = approximation(op) {
+            op.result(0).replace_uses(lanes(&b, op, instruction)?);
+            return Ok(true);
+        }
         match op.name().as_str() {
             "gpu.barrier" => b.generic("nvvm.barrier0", &[], &[], &[], &mut []).map(|_| true),
             "gpu.shuffle" => {
@@ -92,6 +96,46 @@ impl GpuAbi {
             _ => Ok(false),
         }
     }
+}
+
+/// The instruction of an op of f32 that may be an approximation, as text of inline assembly.
+fn approximation(op: Op) -> Option<&'static str> {
+    let flags = op.attr("fastmath")?.to_string();
+    let ty = op.results().first()?.ty();
+    if !flags.contains("afn") || ty.element().unwrap_or(ty).dtype() != Ok(DType::F32) {
+        return None;
+    }
+    match op.name().as_str() {
+        "math.exp2" => Some("ex2.approx.ftz.f32 $0, $1;"),
+        "arith.divf" if flags.contains("arcp") => Some("rcp.approx.ftz.f32 $0, $1;"),
+        "arith.divf" => Some("div.full.f32 $0, $1, $2;"),
+        _ => None,
+    }
+}
+
+/// An instruction for each lane of an op. A reciprocal takes the divisor alone.
+fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value, String> {
+    let c = b.ctx;
+    let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value, String> {
+        Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+    };
+    let mut operands = op.operands();
+    if !instruction.contains("$2") {
+        operands = operands.split_off(operands.len() - 1);
+    }
+    let constraints = ["=f", "f", "f"][..=operands.len()].join(",");
+    let attrs = [("asm_string", Attr::string(c, instruction)), ("constraints", Attr::string(c, &constraints))];
+    let ty = op.result(0).ty();
+    let Some(element) = ty.element() else { return make("llvm.inline_asm", &operands, ty, &attrs) };
+    let count: Option<i64> = ty.to_string().strip_prefix("vector<").and_then(|t| t.strip_suffix("xf32>")).and_then(|n| n.parse().ok());
+    let count = count.ok_or("is no vector of one dimension")?;
+    let mut made = vec![];
+    for lane in 0..count {
+        let place = [("static_position", Attr::i64s(c, &[lane]))];
+        let one = operands.iter().map(|v| make("vector.extract", &[*v], element, &place)).collect::<Result<Vec<_>, _>>()?;
+        made.push(make("llvm.inline_asm", &one, element, &attrs)?);
+    }
+    make("vector.from_elements", &made, ty, &[])
 }
 
 /// `gpu.shuffle xor` of a value of any scalar type, through 32 bits at a time.

@@ -9,7 +9,7 @@
 //! before:  llvm.func @k(…) attributes {kiln.threads = 256}
 //! after:   gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_90a">] { llvm.func @k(…) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = …} }
 //! ```
-use super::{GRID, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{GRID, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::target::Chip;
 use kiln_dialects::{
     ir::*,
@@ -116,18 +116,24 @@ const OPS: &[&str] = &[
     "zext",
 ];
 const NVVM: &[&str] = &[
+    "bar.warp.sync",
     "barrier0",
+    "cp.async.bulk.commit.group",
+    "cp.async.bulk.tensor.global.shared.cta",
     "cp.async.bulk.tensor.shared.cluster.global",
+    "cp.async.bulk.wait_group",
     "fence.mbarrier.init",
     "fence.proxy",
     "mbarrier.arrive",
     "mbarrier.arrive.expect_tx",
     "mbarrier.init",
+    "prefetch",
     "read.ptx.sreg.ctaid.x",
     "read.ptx.sreg.nctaid.x",
     "read.ptx.sreg.tid.x",
     "setmaxregister",
     "shfl.sync",
+    "stmatrix",
     "wgmma.commit.group.sync.aligned",
     "wgmma.fence.aligned",
     "wgmma.wait.group.sync.aligned",
@@ -208,9 +214,10 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
                 copy.set_attr("nvvm.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.reqntid", Attr::i32s(c, &[threads as i32]));
                 // The assembler would rather spill than let fewer blocks share a multiprocessor; it need not.
-                copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, 1));
+                let resident = copy.attr(RESIDENT).and_then(Attr::as_i64).unwrap_or(1);
+                copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, resident));
                 tensor_maps(copy).ok_or("has tensor maps that are no parameters")?;
-                for name in [THREADS, GRID, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
+                for name in [THREADS, GRID, RESIDENT, PERSISTENT, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
                     copy.remove_attr(name);
                 }
             }

@@ -13,7 +13,7 @@
 //! ```
 mod double;
 pub(crate) mod emit;
-mod exp;
+pub(crate) mod exp;
 mod log;
 mod pow;
 mod trig;

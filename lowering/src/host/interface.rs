@@ -1,6 +1,6 @@
 //! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
 use crate::{
-    gpu::{GRID, SHARED_BYTES, TENSOR_MAPS, THREADS},
+    gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
     host::plan::host_functions,
     sizes::MakeSize,
 };
@@ -286,7 +286,8 @@ fn launch(module: Op, op: Op, slots: &Slots, args: &[Value], sizes: &mut Sizes, 
         maps.push(tensor_map(m, &given, sizes)?);
     }
     let shared = number(stated(SHARED_BYTES).and_then(Attr::as_i64).unwrap_or(0))?;
-    Ok(Some(p::Launch { args: all, grid, threads: number(threads)?, shared, maps }))
+    let resident = number(stated(PERSISTENT).and_then(Attr::as_i64).unwrap_or(0))?;
+    Ok(Some(p::Launch { args: all, grid, resident, threads: number(threads)?, shared, maps }))
 }
 
 /// An entry of `kiln.tensor_maps`, over sizes.
@@ -297,9 +298,20 @@ fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorM
     let dtype = m.entry("element").and_then(Attr::as_type).ok_or_else(bad)?.dtype()?.name().to_string();
     let arg = m.entry("argument").and_then(Attr::as_i64).and_then(|n| usize::try_from(n).ok()).ok_or_else(bad)?;
     let values: Vec<p::Dim> = values.iter().map(|e| sizes.make(&size(e, given))).collect::<Result<_, _>>()?;
-    let (offset, rest) = values.split_first().filter(|(_, rest)| rest.len() + 1 == 2 * extent.len()).ok_or_else(bad)?;
-    let (shape, strides) = rest.split_at(extent.len());
-    Ok(p::TensorMap { arg, dtype, offset: *offset, sizes: shape.to_vec(), strides: strides.to_vec(), extent })
+    let window = match m.entry("window") {
+        Some(w) => {
+            let pair = |name: &str| w.entry(name).and_then(Attr::as_i64s).and_then(|all| <[i64; 2]>::try_from(all).ok()).ok_or_else(bad);
+            let number = |n: i64| i32::try_from(n).map_err(|_| bad());
+            let both = |[a, b]: [i64; 2]| Ok::<_, String>([number(a)?, number(b)?]);
+            let strides = both(pair("strides")?)?.map(i32::unsigned_abs);
+            Some(p::Window { low: both(pair("low")?)?, high: both(pair("high")?)?, strides })
+        }
+        None => None,
+    };
+    let rank = if window.is_some() { 4 } else { extent.len() };
+    let (offset, rest) = values.split_first().filter(|(_, rest)| rest.len() + 1 == 2 * rank).ok_or_else(bad)?;
+    let (shape, strides) = rest.split_at(rank);
+    Ok(p::TensorMap { arg, dtype, offset: *offset, sizes: shape.to_vec(), strides: strides.to_vec(), extent, window })
 }
 
 /// An affine expression over sizes.

@@ -28,6 +28,8 @@ pub enum Role {
     Output(usize),
     /// Neither.
     Temporary,
+    /// The kernel's tensor argument of that number among all arguments with zeros around it, which is nowhere in memory: see [`Kernel::pads`].
+    Padded(usize),
 }
 
 /// A flat buffer.
@@ -144,4 +146,6 @@ pub struct Kernel {
     pub views: HashMap<Value, Place>,
     /// Scalar ops of the function in order.
     pub scalars: Vec<Op>,
+    /// Of padded buffers: how many zeros are in front of each dimension, and how large it is without zeros.
+    pub pads: HashMap<usize, Vec<(i64, Poly)>>,
 }

@@ -6,7 +6,7 @@ use kiln_passes::Failure;
 /// The kernel that a function is, or what of it cannot be read.
 pub fn read(func: Op) -> Result<Kernel, Failure> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
-    let kernel = Kernel { func, buffers: vec![], stages: vec![], views: HashMap::new(), scalars: vec![] };
+    let kernel = Kernel { func, buffers: vec![], stages: vec![], views: HashMap::new(), scalars: vec![], pads: HashMap::new() };
     let mut reader = Reader { k: kernel, fills: HashMap::new(), fresh: HashMap::new(), pieces: HashMap::new(), front: 0 };
     reader.arguments(block)?;
     for op in block.ops() {
@@ -97,6 +97,7 @@ impl Reader {
             "linalg.generic" => self.stage(op),
             "tensor.expand_shape" | "tensor.collapse_shape" => self.reshape(op),
             "tensor.extract_slice" => self.extract(op),
+            "tensor.pad" => self.pad(op),
             "tensor.insert_slice" => self.insert(op),
             "func.return" => self.results(op),
             _ if op.results().iter().all(|r| !r.ty().is_tensor()) && op.operands().iter().all(|r| !r.ty().is_tensor()) => {
@@ -159,6 +160,26 @@ impl Reader {
                 self.fills.insert(result, value);
             }
         }
+        Ok(())
+    }
+
+    /// An argument with zeros around it.
+    fn pad(&mut self, op: Op) -> Result<(), String> {
+        let counts = |name: &str| op.attr(name).and_then(|a| a.as_i64s()).filter(|all| all.iter().all(|n| *n >= 0));
+        let (low, high) = counts("static_low").zip(counts("static_high")).ok_or("pads by what is no known number")?;
+        let end = op.regions().first().and_then(|r| r.first()).and_then(|b| b.terminator()).ok_or("has no body")?;
+        let value = end.operands().first().and_then(|v| v.def()?.attr("value")?.as_f64());
+        let source = self.view(op.operand(0))?;
+        let Some(Buffer { role: Role::Input(argument), sizes, .. }) = self.k.buffers.get(source.buffer) else {
+            return Err("pads what is no argument".into());
+        };
+        if value != Some(0.0) || *sizes != source.sizes || !source.offset.is_zero() {
+            return Err("pads a piece of an argument, or by something else than 0".into());
+        }
+        let (argument, sizes) = (*argument, sizes.clone());
+        let padded = sizes.iter().zip(low.iter().zip(&high)).map(|(n, (l, h))| n.plus(&Poly::number(l + h))).collect();
+        let place = self.buffer(op.result(0), padded, Role::Padded(argument))?;
+        self.k.pads.insert(place.buffer, low.into_iter().zip(sizes).collect());
         Ok(())
     }
 

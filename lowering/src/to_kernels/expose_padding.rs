@@ -3,12 +3,20 @@
 //! Why: inside of a window loop padding is a test per element; as an op it is written once, and fusion can let the producer write into the
 //! middle of the padded tensor. Upstream's named convolutions know no padding either.
 //!
+//! A convolution of bf16 or f16 for Hopper keeps its padding: the copy engine reads zeros beside the image. That is decided twice: before the layout is,
+//! and behind `kiln-layout`, when only those with channels last keep it.
+//!
 //! Numerics: exact. Zeros add nothing; a maximum's padding is its identity.
 //!
 //! ```text
 //! before:  %0 = kiln.convolution %x, %w … pad = [1, 1] x [1, 1] …
 //! after:   %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1]   %0 = kiln.convolution %p, %w … pad = [0, 0] x [0, 0] …
 //! ```
+use super::{
+    frozen::{STORED, is_movement},
+    graph::turned,
+};
+use crate::target::Chip;
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -19,7 +27,10 @@ use kiln_passes::{Failure, Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
-    pub struct ExposePadding {}
+    pub struct ExposePadding {
+        /// The GPU that it is for: sm_80, sm_86, sm_89 or sm_90a; none for processors
+        pub chip: String = String::new(),
+    }
 }
 
 impl Pass for ExposePadding {
@@ -34,6 +45,10 @@ impl Pass for ExposePadding {
             let fail = |e: String| Failure::at(op, e);
             let Some(b) = Builder::before(op) else { continue };
             let new = match op.kind() {
+                Some(OpKind::Convolution) if self.chip == Chip::Sm90a.name() && keeps(op) => {
+                    store_image(op);
+                    None
+                }
                 Some(OpKind::Convolution) => convolution(&b, op).map_err(fail)?,
                 Some(OpKind::ReduceWindow) => window(&b, op).map_err(fail)?,
                 _ => None,
@@ -44,6 +59,39 @@ impl Pass for ExposePadding {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether the copy engine pads a convolution's input: 16-bit floats, whose channels are whole units of 16 bytes and lie last, or may yet do so; it counts
+/// what is around an image in 8 bits.
+fn keeps(op: Op) -> bool {
+    let Some(o) = Convolution::of(op).filter(|o| o.strides.len() == 2 && o.groups == 1 && !o.transposed) else { return false };
+    let func = std::iter::successors(op.parent(), |o| o.parent()).find(|o| o.is("func.func"));
+    let laid_out = func.is_some_and(|f| f.attr("kiln.memory_format").is_some());
+    let last = turned(op).is_some() && image(&o).is_some();
+    let Ok(t) = tensor_type(o.input.ty()) else { return false };
+    let sizes: Option<Vec<i64>> = o.weight.ty().dims().iter().map(|d| d.known()).collect();
+    let Some([_, channels, height, width]) = sizes.as_deref() else { return false };
+    let fits = |i: usize, window: i64| {
+        let reach = o.dilation[i] * (window - 1);
+        (1..=8).contains(&o.strides[i]) && reach < 256 && (0..128).contains(&o.pad_low[i]) && (-128..128).contains(&(o.pad_high[i] - reach))
+    };
+    let image = t.dims.iter().skip(2).all(|d| d.known().is_some());
+    matches!(t.dtype, DType::BF16 | DType::F16) && image && channels % 8 == 0 && fits(0, *height) && fits(1, *width) && (last || !laid_out)
+}
+
+/// The input of a convolution with channels last, if that is what it reads and if some op or the caller computes it.
+fn image(o: &Convolution) -> Option<Value> {
+    let t = o.input.def().and_then(Transpose::of).filter(|t| t.permutation == [0, 3, 1, 2])?;
+    let made = t.input.def().and_then(Op::kind);
+    (!matches!(made, Some(OpKind::Splat | OpKind::Iota | OpKind::Constant))).then_some(t.input)
+}
+
+/// What the copy engine reads lies in memory as it is, even if it is only an argument in another order.
+fn store_image(op: Op) {
+    let made = Convolution::of(op).and_then(|o| image(&o)).and_then(Value::def);
+    if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement)) {
+        op.set_attr(STORED, Attr::unit(op.ctx()));
     }
 }
 

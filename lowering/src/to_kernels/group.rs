@@ -7,7 +7,7 @@ mod place;
 
 use super::graph::{Class, Graph, Leaf, turns};
 use kiln_dialects::{
-    ir::{Attr, Value},
+    ir::{Attr, Op, Value},
     sym::Dim as SymDim,
 };
 use kiln_passes::decompose::NOT_FUSED;
@@ -70,7 +70,7 @@ pub struct Group {
 
 /// Most nodes in a kernel: beyond that registers spill and compile time grows.
 const MOST_NODES: usize = 64;
-/// Most nodes that move from another kernel into an epilogue.
+/// Most nodes that move from another kernel into a contraction's epilogue.
 const MOST_MOVED: usize = 8;
 
 /// The decision: kernels, and the kernel of each node.
@@ -217,6 +217,7 @@ impl Decide<'_> {
             (Class::Reduce, Kind::Rows) if self.reduced(n) == group.reduced => (Kind::Rows, Form::Reduced),
             (Class::Reduce, Kind::Rows) => return Err("it reduces other dimensions".into()),
             (Class::Reduce, _) if self.trailing(n) => (Kind::Rows, Form::Reduced),
+            (Class::Reduce, Kind::Pointwise) if self.only(g, n) => (Kind::Reduce, Form::Reduced),
             (Class::Reduce, _) => return Err("it reduces leading dimensions, so the operand would be computed more than once".into()),
         };
         for leaf in &node.leaves {
@@ -241,6 +242,32 @@ impl Decide<'_> {
             }
         }
         Ok(result)
+    }
+
+    /// Whether nothing but a node reads the values of a kernel.
+    fn only(&self, g: usize, n: usize) -> bool {
+        let Some(reader) = self.graph.nodes[n].value.def() else { return false };
+        let inside = |op: Op| {
+            op == reader || op.results().iter().any(|v| self.graph.node_of.get(v).is_some_and(|m| self.group_of.get(*m) == Some(&g)))
+        };
+        // What is no node is computed by its reader.
+        self.groups[g].nodes.iter().all(|m| {
+            let mut stack = vec![self.graph.nodes[*m].value];
+            while let Some(v) = stack.pop() {
+                for (user, _) in v.uses() {
+                    if user.results().is_empty() {
+                        return false;
+                    }
+                    if !inside(user) {
+                        if user.results().iter().any(|r| self.graph.node_of.contains_key(r)) {
+                            return false;
+                        }
+                        stack.extend(user.results());
+                    }
+                }
+            }
+            true
+        })
     }
 
     /// Whether a leaf's position is the loops `over`, in order.
@@ -280,7 +307,8 @@ impl Decide<'_> {
     fn merge(&mut self, from: usize, into: usize) {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let kinds = a.kind == Kind::Pointwise && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract);
-        let small = a.nodes.len() <= MOST_MOVED && a.nodes.len() + b.nodes.len() <= MOST_NODES;
+        let most = if b.kind == Kind::Contract { MOST_MOVED } else { MOST_NODES };
+        let small = a.nodes.len() <= most && a.nodes.len() + b.nodes.len() <= MOST_NODES;
         let placed = a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.only_places(*n, from));
         if !small || a.gone || !(placed || kinds && a.dims == b.dims) {
             return;

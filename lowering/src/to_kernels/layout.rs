@@ -82,7 +82,9 @@ fn two_dimensional(op: Op) -> bool {
 fn flops(o: &Convolution) -> i64 {
     let known = |d: &SymDim| d.known().unwrap_or(1);
     let (x, w) = (o.input.ty().dims(), o.weight.ty().dims());
-    let out = |i: usize| ((known(&x[2 + i]) - o.dilation[i] * (known(&w[2 + i]) - 1) - 1) / o.strides[i] + 1).max(1);
+    let out = |i: usize| {
+        ((known(&x[2 + i]) + o.pad_low[i] + o.pad_high[i] - o.dilation[i] * (known(&w[2 + i]) - 1) - 1) / o.strides[i] + 1).max(1)
+    };
     [known(&x[0]), out(0), out(1), 2].iter().chain(w.iter().map(known).collect::<Vec<_>>().iter()).fold(1, |n, d| n.saturating_mul(*d))
 }
 

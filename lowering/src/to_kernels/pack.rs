@@ -7,6 +7,9 @@
 //!
 //! Units that multiply pairs of bf16 want two rows side by side: with `pairs`, such a matrix of even depth is stored as `[N/32, K/2, 32, 2]`.
 //!
+//! For a GPU, whose threads and copy engine read what is summed side by side, weights of convolutions with channels last are stored so as well: with
+//! `channels-last`, as `[O, H, W, C]`, and nothing else is.
+//!
 //! A weight of few columns or rows stays, and so does one that would grow by more than `growth` percent; `kiln.pack` on the contraction says why.
 //!
 //! Numerics: exact. Columns that are added are never read.
@@ -18,7 +21,7 @@
 //! ```
 use super::{
     frozen::{Frozen, STORED},
-    graph::turned,
+    graph::{CHANNELS_LAST, turned},
 };
 use kiln_dialects::{
     ir::*,
@@ -39,6 +42,8 @@ kiln_passes::pass_options! {
         pub growth: i64 = 50,
         /// Stores matrices of bf16 in pairs of rows, for units that multiply pairs
         pub pairs: bool = false,
+        /// Stores weights of convolutions that work with channels last in that order, and no others
+        pub channels_last: bool = false,
     }
 }
 
@@ -67,6 +72,14 @@ impl Pass for Pack {
                     continue;
                 }
                 let w = op.operand(operand);
+                if self.channels_last {
+                    if windowed(op, w) {
+                        let b = Builder::before(op).ok_or_else(|| fail("is in no block".into()))?.at(w.loc());
+                        op.set_operand(operand, stored(&b, w, CHANNELS_LAST.to_vec()).map_err(fail)?);
+                        op.set_attr("kiln.pack", Attr::string(op.ctx(), "with input channels last"));
+                    }
+                    continue;
+                }
                 let said = match self.pays(op, w, columns) {
                     Ok(()) => {
                         op.set_operand(operand, self.packed(op, w, columns).map_err(fail)?);
@@ -94,6 +107,12 @@ fn weight(op: Op) -> Option<(usize, usize)> {
     let o = DotGeneral::of(op)?;
     let fits = o.rhs_batch.is_empty() && o.rhs_contract.len() == 1 && o.rhs.ty().dims().len() == 2;
     (fits && tensor_type(o.rhs.ty()).is_ok_and(|t| t.dtype.is_float())).then(|| (1, 1 - o.rhs_contract[0] as usize))
+}
+
+/// Whether a convolution's weight has windows of several elements over channels that are summed.
+fn windowed(op: Op, w: Value) -> bool {
+    let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
+    Convolution::of(op).is_some_and(|o| o.groups == 1) && matches!(sizes[..], [_, c, h, w] if c > 1 && h * w > 1)
 }
 
 impl Pack {

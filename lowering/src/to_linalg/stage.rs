@@ -147,10 +147,39 @@ fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
     contract(k, o.lhs, o.rhs, dtype(op.result(0))?, &Contraction { sizes, parallel, order: stored_order(op), lhs, rhs })
 }
 
+/// A convolution whose padding `kiln-expose-padding` has left: its input, with channels last, is padded within the kernel.
+fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
+    let source = turned(op).and(o.input.def()).and_then(Transpose::of).filter(|t| t.permutation == [0, 3, 1, 2]);
+    let (source, tensor) = source
+        .and_then(|t| Some((t.input, k.stored(t.input)?)))
+        .filter(|_| o.groups == 1 && !o.transposed)
+        .ok_or("is transposed or padded; kiln-expose-padding comes first")?;
+    let around = |p: &[i64]| [&[0], p, &[0]].concat();
+    let (low, high) = (around(&o.pad_low), around(&o.pad_high));
+    let c = k.b.ctx;
+    let d = storage(dtype(source)?);
+    let grown = |(n, (l, h)): (SymDim, (&i64, &i64))| n.known().map_or(SymDim::Unknown, |n| SymDim::Known(n + l + h));
+    let ty = Type::tensor(c, d, &tensor.ty().dims().into_iter().zip(low.iter().zip(&high)).map(grown).collect::<Vec<_>>());
+    let attrs =
+        [("static_low", Attr::i64s(c, &low)), ("static_high", Attr::i64s(c, &high)), ("operandSegmentSizes", Attr::i32s(c, &[1, 0, 0]))];
+    let mut body = |b: Builder, _: Vec<Value>| {
+        let zero = super::scalar::Scalars { b }.constant(Attr::scalar(c, d, 0.0))?;
+        b.generic("tensor.yield", &[zero], &[], &[], &mut []).map(|_| ())
+    };
+    let index = [Type::index(c); 4];
+    let padded = k.b.generic("tensor.pad", &[tensor], &[ty], &attrs, &mut [(&index, &mut body)])?.result(0);
+    // Other readers of the input in this kernel see it as it is.
+    k.keep(source, padded);
+    let spatial = o.strides.len();
+    let made = convolution(k, op, &Convolution { pad_low: vec![0; spatial], pad_high: vec![0; spatial], ..o });
+    k.keep(source, tensor);
+    made
+}
+
 /// Without padding, which `kiln-expose-padding` has made an op of its own.
 fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     if o.transposed || o.pad_low.iter().chain(&o.pad_high).any(|p| *p != 0) {
-        return Err("is transposed or padded; kiln-expose-padding comes first".into());
+        return padded_convolution(k, op, o.clone());
     }
     let (out, weight) = (k.sizes_of(op.result(0))?, k.sizes_of(o.weight)?);
     let spatial = out.len() - 2;

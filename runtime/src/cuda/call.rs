@@ -98,7 +98,7 @@ impl Loaded {
         let (p, device) = (&*self.program, &*self.device);
         if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
             let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
-            state.plans.add(Plan::new(&self.program, &shapes, &self.functions, &self.addresses)?);
+            state.plans.add(Plan::new(&self.program, &shapes, &self.functions, &self.addresses, device.card().processors)?);
         }
         let State { plans, known, ways, .. } = state;
         let Some(plan) = plans.last() else { return Ok(vec![]) };

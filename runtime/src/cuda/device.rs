@@ -16,6 +16,8 @@ pub struct Card {
     pub capability: (i32, i32),
     /// Bytes of memory.
     pub memory: usize,
+    /// Multiprocessors.
+    pub processors: u32,
 }
 
 /// A card that programs run on. It uses the card's primary context, as other libraries do, so that memory and streams of theirs can be passed to calls.
@@ -51,16 +53,17 @@ fn start() -> Result<usize, CudaError> {
 fn card(index: usize) -> Result<Card, CudaError> {
     use sys::CUdevice_attribute::{
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as PROCESSORS,
     };
     let of = driver("asking a GPU what it is");
     let device = result::device::get(i32::try_from(index).unwrap_or(i32::MAX)).map_err(&of)?;
     let name = result::device::get_name(device).map_err(&of)?;
     // SAFETY: a device that the driver has just named.
-    let (memory, major, minor) = unsafe {
+    let (memory, major, minor, processors) = unsafe {
         let attribute = |a| result::device::get_attribute(device, a).map_err(&of);
-        (result::device::total_mem(device).map_err(&of)?, attribute(MAJOR)?, attribute(MINOR)?)
+        (result::device::total_mem(device).map_err(&of)?, attribute(MAJOR)?, attribute(MINOR)?, attribute(PROCESSORS)?)
     };
-    Ok(Card { index, name, capability: (major, minor), memory })
+    Ok(Card { index, name, capability: (major, minor), memory, processors: u32::try_from(processors).unwrap_or(1) })
 }
 
 /// All cards.

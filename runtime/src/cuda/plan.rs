@@ -2,7 +2,7 @@
 use super::{CudaError, fault::Launches, graph::Graph, tensor_map::Described};
 use crate::{
     CallError, Program,
-    program::{Arg, Dim},
+    program::{Arg, Dim, Window},
 };
 use cudarc::driver::sys;
 use std::{ffi::c_void, sync::Arc};
@@ -80,11 +80,18 @@ struct Map {
     sizes: Vec<i64>,
     strides: Vec<i64>,
     extent: Vec<u32>,
+    window: Option<Window>,
 }
 
 impl Plan {
-    /// The sizes of a call. `shapes` are those of the arguments, `functions` the kernels by launch, `globals` addresses.
-    pub fn new(program: &Arc<Program>, shapes: &[&[usize]], functions: &[sys::CUfunction], globals: &[u64]) -> Result<Plan, CallError> {
+    /// The sizes of a call. `shapes` are those of the arguments, `functions` the kernels by launch, `globals` addresses, `processors` the card's.
+    pub fn new(
+        program: &Arc<Program>,
+        shapes: &[&[usize]],
+        functions: &[sys::CUfunction],
+        globals: &[u64],
+        processors: u32,
+    ) -> Result<Plan, CallError> {
         let p = &**program;
         let (symbols, exprs) = p.sizes(shapes)?;
         let value = |d: Dim| d.value(&symbols, &exprs);
@@ -109,16 +116,27 @@ impl Plan {
                 sources.push(source);
                 words.push(word);
             }
-            let grid = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
+            let mut grid = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
+            if l.resident > 0 {
+                grid = grid.min(l.resident.saturating_mul(processors).max(1));
+            }
             let mut described = vec![];
             for m in &l.maps {
                 let numbers = |all: &[Dim]| all.iter().map(|d| value(*d)).collect::<Result<Vec<i64>, _>>();
                 if m.arg >= words.len() {
                     return Err(fail(format!("there is no parameter {}", m.arg)).into());
                 }
-                let offset = 2 * u64::try_from(value(m.offset)?).unwrap_or(0);
+                let offset = crate::view::byte_size(&m.dtype).unwrap_or(2) as u64 * u64::try_from(value(m.offset)?).unwrap_or(0);
                 let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
-                described.push(Map { arg: m.arg, dtype: m.dtype.clone(), offset, sizes, strides, extent: m.extent.clone() });
+                described.push(Map {
+                    arg: m.arg,
+                    dtype: m.dtype.clone(),
+                    offset,
+                    sizes,
+                    strides,
+                    extent: m.extent.clone(),
+                    window: m.window,
+                });
             }
             launches.push(Ready::new(*f, (grid, l.threads, l.shared), sources, words, described));
         }
@@ -189,7 +207,8 @@ impl Ready {
         let moved = changed;
         for (map, m) in self.maps.iter_mut().zip(&self.described).filter(|(map, _)| moved || map.opaque == [0; 16]) {
             let address = self.words[m.arg] + m.offset;
-            let d = Described { kernel, dtype: &m.dtype, address, sizes: &m.sizes, strides: &m.strides, extent: &m.extent };
+            let d =
+                Described { kernel, dtype: &m.dtype, address, sizes: &m.sizes, strides: &m.strides, extent: &m.extent, window: m.window };
             *map = d.encode()?;
             changed = true;
         }
@@ -210,7 +229,7 @@ mod tests {
     fn program() -> Arc<Program> {
         let tensor =
             |name: &str| Tensor { name: name.into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(4)], order: vec![] };
-        let launch = |args: Vec<Arg>| Some(Launch { args, grid: Dim::Expr(0), threads: 64, shared: 0, maps: vec![] });
+        let launch = |args: Vec<Arg>| Some(Launch { args, grid: Dim::Expr(0), resident: 0, threads: 64, shared: 0, maps: vec![] });
         let kernel = |args| Kernel { launch: launch(args), ..Default::default() };
         Arc::new(Program {
             inputs: vec![tensor("x")],
@@ -229,7 +248,7 @@ mod tests {
     #[test]
     fn sizes_first_and_addresses_later() {
         let none = std::ptr::null_mut();
-        let mut plan = Plan::new(&program(), &[&[3, 4]], &[none, none], &[77]).expect("a plan");
+        let mut plan = Plan::new(&program(), &[&[3, 4]], &[none, none], &[77], 132).expect("a plan");
         assert_eq!((plan.arena, &plan.inputs[..], &plan.outputs[..], &plan.results[..]), (48, &[48][..], &[48][..], &[3, 4][..]));
         assert_eq!(plan.about.grids, [48, 48]);
         let mut at = Addresses { arena: 1000, inputs: vec![1], outputs: vec![2] };
@@ -248,7 +267,7 @@ mod tests {
         let mut p = Program::clone(&program());
         let none = std::ptr::null_mut();
         let said = |p: &Program, globals: &[u64]| {
-            let plan = Plan::new(&Arc::new(p.clone()), &[&[3, 4]], &[none, none], globals);
+            let plan = Plan::new(&Arc::new(p.clone()), &[&[3, 4]], &[none, none], globals, 132);
             plan.err().expect("refused").to_string()
         };
         assert!(said(&p, &[]).contains("there is no Global(0)"));

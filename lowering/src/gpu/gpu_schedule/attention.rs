@@ -43,7 +43,8 @@ impl Form {
         let rows = |stage: &Stage, input: usize, near: usize, far: usize| {
             let a = stage.inputs.get(input)?;
             let around = (0..outer).filter(|d| !a.at.coefficient(*d).is_zero());
-            wgmma::rows(k, a, [near, far].into_iter().chain(around).collect(), true).filter(|o| o.dims.len() <= 5)
+            let dims: Vec<usize> = [near, far].into_iter().chain(around).collect();
+            wgmma::rows(k, &stage.extents, a, &dims, true).filter(|o| o.dims.len() <= 5)
         };
         let form = Form {
             element,
@@ -73,13 +74,9 @@ impl Form {
         query * queries + (key + value) * stages + 16 * queries + 32 * stages + 1024
     }
     fn maps(&self, k: &Kernel, s: &Schedule) -> Result<Attr, String> {
-        let extents = |stage: usize| k.stages.get(stage).map(|s| s.extents.as_slice()).ok_or("has no such stage");
-        let (scores, product) = (extents(self.at.scores)?, extents(self.at.product)?);
+        let one = |o: &Operand, rows: usize| wgmma::map(k, o, self.element, &[wgmma::DEPTH, rows], None);
         let (queries, keys) = (s.get("groups") * ROWS, s.get("keys"));
-        let query = wgmma::map(k, scores, &self.query, self.element, queries)?;
-        let key = wgmma::map(k, scores, &self.key, self.element, keys)?;
-        let value = wgmma::map(k, product, &self.value, self.element, keys)?;
-        Ok(Attr::array(k.func.ctx(), &[query, key, value]))
+        Ok(Attr::array(k.func.ctx(), &[one(&self.query, queries)?, one(&self.key, keys)?, one(&self.value, keys)?]))
     }
     /// How many blocks of queries there are for each place of the loops around, and how many such places.
     fn sizes(&self, k: &Kernel) -> Option<(Poly, Poly)> {
@@ -139,8 +136,8 @@ fn choose(k: &Kernel, form: &Form) -> Schedule {
     let queries = if form.shared(&make(2, 0)) <= SHARED { 2 } else { 1 };
     let rows = groups * ROWS as i64;
     let tiles = sizes.and_then(|(queries, around)| around.checked_mul((queries + rows - 1) / rows));
-    let many = tiles.is_some_and(|n| n >= MANY * PROCESSORS);
-    make(queries, if many { PROCESSORS } else { 0 })
+    let many = tiles.is_some_and(|n| n >= MANY * PROCESSORS as i64);
+    make(queries, if many { PROCESSORS as i64 } else { 0 })
 }
 
 /// Whether scores are seen as they are, but for a scale and what is behind a query.

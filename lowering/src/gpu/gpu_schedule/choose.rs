@@ -1,5 +1,5 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, fast_dim, wgmma, width};
+use super::{Roles, contraction, fast_dim, narrow_width, wgmma, width};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -7,8 +7,14 @@ use crate::{
 };
 use kiln_dialects::ir::walk;
 
-/// Elements that a thread of a group has at least, if there are as many.
+/// Accesses that a thread has under way at once, if there are as many.
 const EACH: i64 = 4;
+/// Most threads of a block that reduces, so that a multiprocessor has several.
+const REDUCE: i64 = 512;
+/// Most threads of a block that sums columns.
+const ACROSS: i64 = 256;
+/// From so many threads on a card is full without sharing results.
+const MANY: i64 = 1 << 16;
 /// Threads of a block of small groups.
 const BLOCK: i64 = 128;
 /// From here on a matmul's tiles are 128 by 128.
@@ -38,7 +44,13 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64, wgmma: bool) -> Schedule {
         let product = if wgmma { wgmma::product(k, plan) } else { None };
         return product.and_then(|p| Some(wgmma::choose(plan.nests.first()?, &p))).unwrap_or(schedule);
     }
-    if let Some(work) = plan.nests.iter().map(|n| together(k, plan, n)).try_fold(0, |most: i64, n| Some(most.max(n?))) {
+    let work = plan.nests.iter().map(|n| together(k, plan, n)).try_fold(0, |most: i64, n| Some(most.max(n?)));
+    if let Some(all) = plan.nests.iter().map(|n| beside(k, plan, n)).collect::<Option<Vec<_>>>()
+        && let Some(schedule) = columns(&all)
+    {
+        return schedule;
+    }
+    if let Some(work) = work {
         return groups(k, plan, "reduce", work);
     }
     let vector = |n: &Nest| {
@@ -51,10 +63,19 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64, wgmma: bool) -> Schedule {
     make("loops", &[("threads", threads), ("vector", vector as i64)])
 }
 
+fn below(n: i64) -> i64 {
+    let n = n.max(1) as u64;
+    (if n.is_power_of_two() { n } else { n.next_power_of_two() / 2 }) as i64
+}
+
 /// Groups of threads that share so much work.
 fn groups(k: &Kernel, plan: &Plan, strategy: &str, work: i64) -> Schedule {
-    let group = (work / EACH).clamp(WARP as i64, 1024) as u64;
-    let group = if group.is_power_of_two() { group } else { group.next_power_of_two() / 2 } as i64;
+    let vector = |n: &Nest| {
+        let free: Vec<usize> = (plan.rows..n.extents.len()).collect();
+        fast_dim(k, plan, n, &free).map(|d| width(k, plan, n, d))
+    };
+    let vector = plan.nests.iter().filter_map(vector).max().unwrap_or(1) as i64;
+    let group = below(work / (EACH * vector)).clamp(WARP as i64, if strategy == "rows" { 1024 } else { REDUCE });
     let scratch: i64 = (0..k.buffers.len())
         .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b])
         .map(|b| (k.span(b, plan.rows).unwrap_or(0) + 15) / 16 * 16 * k.buffers[b].element.dtype().map_or(8, |d| d.byte_size() as i64))
@@ -63,26 +84,60 @@ fn groups(k: &Kernel, plan: &Plan, strategy: &str, work: i64) -> Schedule {
     while groups > 1 && groups * scratch > SHARED {
         groups /= 2;
     }
-    let vector = |n: &Nest| {
-        let free: Vec<usize> = (plan.rows..n.extents.len()).collect();
-        fast_dim(k, plan, n, &free).map(|d| width(k, plan, n, d))
-    };
-    let vector = plan.nests.iter().filter_map(vector).max().unwrap_or(1);
-    make(strategy, &[("group", group), ("groups", groups), ("vector", vector as i64)])
+    make(strategy, &[("group", group), ("groups", groups), ("pieces", EACH), ("vector", vector)])
+}
+
+/// Results that lie side by side: how many accesses they take, elements of each, how much is summed, bytes of an access of all results.
+type Beside = (i64, i64, i64, i64);
+
+fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
+    let (free, depth) = (dims(nest, 0, false), dims(nest, 0, true));
+    let fast = fast_dim(k, plan, nest, &free)?;
+    if fast_dim(k, plan, nest, &(0..nest.extents.len()).collect::<Vec<_>>()) != Some(fast) {
+        return None;
+    }
+    let mut lanes = narrow_width(k, plan, nest, fast) as i64;
+    while lanes > 1 && nest.extents[fast].known().is_none_or(|n| n % lanes != 0) {
+        lanes /= 2;
+    }
+    let work = size(nest, &depth).unwrap_or(1024);
+    let outputs = nest.stages.iter().filter_map(|s| k.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces);
+    let bytes: i64 =
+        outputs.map(|o| k.buffers.get(o.access.buffer)?.element.dtype().ok().map(|t| t.byte_size() as i64)).sum::<Option<_>>()?;
+    (!depth.is_empty() && combine(k, nest) && work >= 64 && nest.split.is_none()).then_some((
+        size(nest, &free)? / lanes,
+        lanes,
+        work,
+        lanes * bytes,
+    ))
+}
+
+/// Threads behind each other, where those beside each other are too few for the card.
+fn columns(nests: &[Beside]) -> Option<Schedule> {
+    let (items, work) = (nests.iter().map(|n| n.0).max()?, nests.iter().map(|n| n.2).min()?);
+    let (lanes, bytes) = (nests.iter().map(|n| n.1).max()?, nests.iter().map(|n| n.3).sum::<i64>());
+    let columns = (items.max(1) as u64).next_power_of_two().min(WARP as u64) as i64;
+    let parts = below(work / EACH).min(below(ACROSS / columns)).min(below(SHARED / (bytes * columns)));
+    (items < MANY && columns * parts >= WARP as i64 && parts > 1)
+        .then(|| make("columns", &[("columns", columns), ("parts", parts), ("pieces", EACH), ("vector", lanes)]))
+}
+
+/// Whether partial results of all that a nest reduces combine.
+pub fn combine(k: &Kernel, nest: &Nest) -> bool {
+    nest.stages.iter().filter_map(|s| k.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces).all(|o| {
+        let identity = o.combine.as_ref().and_then(|c| c.identity(c.op.result(0).ty().dtype().ok()?));
+        identity.is_some()
+    })
 }
 
 /// What each result of a nest takes, if it is worth a group of threads: partial results combine, and what is summed is contiguous or long.
 fn together(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<i64> {
     let (free, depth) = (dims(nest, 0, false), dims(nest, 0, true));
-    let parts = nest.stages.iter().filter_map(|s| k.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces).all(|o| {
-        let identity = o.combine.as_ref().and_then(|c| c.identity(c.op.result(0).ty().dtype().ok()?));
-        identity.is_some()
-    });
     let work = size(nest, &depth).unwrap_or(1024);
     let all: Vec<usize> = (0..nest.extents.len()).collect();
     let along = fast_dim(k, plan, nest, &all).is_some_and(|d| nest.reduction[d]);
     let few = size(nest, &free).is_some_and(|n| n < 2048 && work >= 256);
-    (!depth.is_empty() && parts && work >= 32 && (along || few) && nest.split.is_none()).then_some(work)
+    (!depth.is_empty() && combine(k, nest) && work >= 32 && (along || few) && nest.split.is_none()).then_some(work)
 }
 
 /// Tiles of a contraction; none if there are too few rows or columns for one.

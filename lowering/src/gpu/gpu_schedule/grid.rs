@@ -22,7 +22,8 @@ pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
     let expression = largest.and_then(|n| {
         Some(match s.strategy.as_str() {
             "loops" => format!("({}) ceildiv {}", of(n, &parallel(n))?, threads(s).ok()? * s.get("vector")),
-            "rows" => format!("({}) ceildiv {}", of(n, &(0..plan.rows).collect::<Vec<_>>())?, s.get("groups")),
+            "rows" | "registers" => format!("({}) ceildiv {}", of(n, &(0..plan.rows).collect::<Vec<_>>())?, s.get("groups")),
+            "columns" => format!("({}) ceildiv {}", of(n, &parallel(n))?, s.get("columns") * s.get("vector")),
             "reduce" => format!("({}) ceildiv {}", of(n, &parallel(n))?, s.get("groups")),
             _ => {
                 let (r, n) = (contraction(k, plan)?, plan.nests.first()?);

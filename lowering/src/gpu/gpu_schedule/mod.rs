@@ -1,8 +1,10 @@
 //! `kiln-gpu-schedule`: says on each kernel how a GPU computes it, with how many threads and blocks.
 //!
-//! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `rows` (stages that share
-//! rows, a group of threads per row), `reduce` (a group of threads per result), `contract` (tiles of a matmul or convolution in shared memory),
-//! `wgmma` (products of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else they are `contract`),
+//! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `registers` (stages that share
+//! rows, which a group of threads keeps from the first stage to the last), `rows` (the same for rows that are too long or of open size, read again by each
+//! stage), `reduce` (a group of threads per result), `columns` (results side by side in memory, threads share what each of them sums), `contract` (tiles of a matmul or convolution in shared memory),
+//! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
+//! they are `contract`): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
 //! `attention` (there too: scores stay in registers).
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
@@ -17,16 +19,17 @@ pub mod attention;
 mod choose;
 mod contraction;
 mod grid;
+pub mod registers;
 pub mod wgmma;
 mod width;
 
 pub use contraction::{Roles, contraction};
-pub use width::{fast_dim, width};
+pub use width::{fast_dim, narrow_width, width};
 
-use super::{GRID, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::{
     host::{kernels_of, schedule::Schedule},
-    kernel,
+    kernel::{self, Kernel, Plan},
     target::Chip,
 };
 use kiln_dialects::{ir::*, rules::Level};
@@ -65,22 +68,30 @@ impl Pass for GpuSchedule {
             if attention::schedule(func, by_itself, wgmma).map_err(|e| Failure::at(func, e))? {
                 continue;
             }
-            let mut k = kernel::read(func)?;
-            let plan = kernel::nests(&mut k, SHARED);
             if func.attr("kiln.schedule").is_none() {
-                func.set_attr("kiln.schedule", choose::choose(&k, &plan, self.threads, by_itself).attr(func.ctx()));
+                func.set_attr("kiln.schedule", self.choose(func, by_itself)?.attr(func.ctx()));
             }
             let schedule = of(func).map_err(|e| Failure::at(func, e))?;
             let threads = threads(&schedule).map_err(|e| Failure::at(func, e))?;
+            let (k, plan) = planned(func, &schedule.strategy)?;
             let grid = grid::grid(&k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
             func.set_attr(THREADS, Attr::i64(func.ctx(), threads as i64));
             func.set_attr(GRID, grid);
+            if schedule.strategy == "registers" && func.attr(RESIDENT).is_none() && registers::resident(&schedule, threads) > 1 {
+                func.set_attr(RESIDENT, Attr::i64(func.ctx(), registers::resident(&schedule, threads) as i64));
+            }
             if schedule.strategy == "wgmma" {
                 let fail = |e: String| Failure::at(func, e);
                 let missing = || fail("has a schedule for the tensor cores, but is no product that they and the copy engine can do".into());
                 let (nest, product) = plan.nests.first().zip(wgmma::product(&k, &plan).filter(|_| wgmma)).ok_or_else(missing)?;
                 func.set_attr(TENSOR_MAPS, wgmma::maps(&k, nest, &product, &schedule).map_err(fail)?);
                 func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), wgmma::shared(&schedule) as i64));
+                if schedule.get("resident") > 0 {
+                    // Room for as many as are launched.
+                    for name in [RESIDENT, PERSISTENT] {
+                        func.set_attr(name, Attr::i64(func.ctx(), schedule.get("resident") as i64));
+                    }
+                }
             }
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
@@ -88,20 +99,50 @@ impl Pass for GpuSchedule {
     }
 }
 
+impl GpuSchedule {
+    fn choose(&self, func: Op, tensor_cores: bool) -> Result<Schedule, Failure> {
+        let (k, plan) = planned(func, "registers")?;
+        if let Some(schedule) = registers::choose(&k, &plan) {
+            return Ok(schedule);
+        }
+        let (k, plan) = planned(func, "")?;
+        Ok(choose::choose(&k, &plan, self.threads, tensor_cores))
+    }
+}
+
+/// A kernel and its nests as a strategy takes them: rows in registers need no memory for what they pass on, and an attention is one.
+pub fn planned(func: Op, strategy: &str) -> Result<(Kernel, Plan), Failure> {
+    let mut k = kernel::read(func)?;
+    if strategy == "attention" {
+        let plan = Plan::whole(&k);
+        return Ok((k, plan));
+    }
+    let registers = strategy == "registers";
+    let mut plan = kernel::nests(&mut k, if registers { i64::MAX } else { SHARED });
+    if registers {
+        registers::hold(&k, &mut plan);
+    }
+    Ok((k, plan))
+}
+
 /// The schedule on a function.
 pub fn of(func: Op) -> Result<Schedule, String> {
     Schedule::read(func, &|strategy| match strategy {
         "loops" => Ok(&["threads", "vector"]),
-        "rows" | "reduce" => Ok(&["group", "groups", "vector"]),
+        "rows" | "reduce" | "registers" => Ok(&["group", "groups", "pieces", "vector"]),
+        "columns" => Ok(&["columns", "parts", "pieces", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
-        "wgmma" => Ok(&["k", "m", "n", "stages"]),
+        "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
-        _ => Err(format!("has schedule '{strategy}', which is none of loops rows reduce contract wgmma attention")),
+        _ => Err(format!("has schedule '{strategy}', which is none of loops rows registers reduce columns contract wgmma attention")),
     })
 }
 
 /// Threads of a block.
 pub fn threads(s: &Schedule) -> Result<usize, String> {
+    if ["rows", "reduce", "registers", "columns"].contains(&s.strategy.as_str()) && !(1..=64).contains(&s.get("pieces")) {
+        return Err(format!("has a schedule whose pieces are {}, not 1 to 64", s.get("pieces")));
+    }
     let power = |name: &str, least: usize, most: usize| {
         let n = s.get(name);
         let fits = n.is_power_of_two() && (least..=most).contains(&n);
@@ -118,6 +159,8 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     let all = match s.strategy.as_str() {
         "loops" => power("threads", 32, 1024)?,
         "rows" | "reduce" => power("group", 32, 1024)? * power("groups", 1, 32)?,
+        "registers" => power("group", 1, 1024)? * power("groups", 1, 1024)?,
+        "columns" => power("columns", 1, 1024)? * power("parts", 1, 1024)?,
         _ => {
             let (m, n) = (power("m", 1, 256)?, power("n", 1, 256)?);
             power("depth", 1, 64)?;

@@ -31,14 +31,25 @@ pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<us
 /// How many neighbours along a dimension one access takes, at most 16 bytes: a power of two, so that every access that is contiguous there starts
 /// at a multiple of its size.
 pub fn width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
+    of_bytes(k, plan, nest, d, |all| all.max())
+}
+
+/// The same for the elements of the fewest bytes: wider ones take several accesses.
+pub fn narrow_width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
+    of_bytes(k, plan, nest, d, |all| all.min())
+}
+
+fn of_bytes(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, choose: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>) -> usize {
     let all: Vec<&Access> = accesses(k, plan, nest).map(|(a, _)| a).collect();
     let bytes = |a: &&Access| k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(16, |t| t.byte_size());
     let contiguous = |a: &&&Access| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
-    let extracts = nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
-    let Some(widest) = all.iter().filter(contiguous).map(bytes).max().filter(|_| nest.split.is_none() && !extracts) else {
+    let padded = all.iter().any(|a| k.pads.contains_key(&a.buffer));
+    let extracts = padded || nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
+    let mut sizes = all.iter().filter(contiguous).map(bytes);
+    let Some(widest) = choose(&mut sizes).filter(|_| nest.split.is_none() && !extracts) else {
         return 1;
     };
-    let mut w = (16 / widest).max(1);
+    let mut w = (16 / widest.max(1)).max(1);
     let multiple = |p: &Poly, w: usize| p.terms().all(|(_, n)| n % w as i64 == 0);
     let aligned = |a: &&Access, w: usize| {
         let dims = a.at.dims.iter().all(|(e, p)| *e == d || multiple(p, w));

@@ -455,7 +455,7 @@ impl Flash<'_> {
         // The same without the result's memory: what it stores is exchanged first.
         let mut without = self.scope.memory.clone();
         without[result.buffer] = None;
-        let inner = Scope { kernel: k, scalars: self.scope.scalars.clone(), memory: without, nontemporal: false };
+        let inner = Scope { memory: without, ..self.scope.clone() };
         let factor = c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
         let element = memory.ty().element().ok_or("has no result")?;
         let eights = |p: &Poly| p.terms().all(|(_, n)| n % 8 == 0);

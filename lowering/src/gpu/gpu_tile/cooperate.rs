@@ -28,12 +28,14 @@ pub struct Row<'a> {
     pub group: Group,
     /// Most elements of one access.
     pub most: usize,
+    /// Accesses that a thread has under way at once.
+    pub pieces: usize,
 }
 
 /// All reduction dimensions of a nest whose parallel ones are fixed, then what follows on the results, by the group's first thread.
 /// `exchange`: memory for each output.
 pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Option<Value>]) -> Made<()> {
-    let Row { scope, plan, group, most } = row;
+    let Row { scope, plan, group, most, pieces } = row;
     let depth: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &depth).ok_or("has nothing to reduce")?;
     let length = nest.extents[fast].known();
@@ -51,18 +53,9 @@ pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Op
     }
     let loops = Loops { scope, nest, vector: Some(fast), lanes, unroll: 1 };
     let each = Lanes { count: lanes, mask: None };
-    let mut running = vec![];
-    for o in reducing(scope, nest) {
-        let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
-        let ty = combine.op.result(0).ty();
-        let identity = combine.identity(ty.dtype()?).ok_or("has no identity")?;
-        running.push(match lanes {
-            1 => c.constant(&identity, ty)?,
-            _ => c.constant(&format!("dense<{identity}>"), Type::vector(ty, lanes))?,
-        });
-    }
+    let running: Vec<Value> = reducing(scope, nest).map(|o| identity(c, o, lanes)).collect::<Made<_>>()?;
     let step = c.index(group.size as i64)?;
-    let parts = c.strided(group.thread, total, step, &running, &mut |c, i, running| {
+    let parts = c.unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
         let mut fixed = fixed.clone();
         let at = decode(c, i, &sizes)?;
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
@@ -72,30 +65,66 @@ pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Op
         scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
         Ok(running)
     })?;
-    let one = Lanes { count: 1, mask: None };
     let dims = loops.dims(c, fixed, None)?;
-    let mut results = vec![];
-    for ((o, part), memory) in reducing(scope, nest).zip(parts).zip(exchange) {
-        let op = o.combine.as_ref().ok_or("cannot be reduced in parts")?.op;
-        let (name, ty, attrs) = (op.name(), op.result(0).ty(), op.attrs());
-        let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        let combine = |a: Value, b: Value| c.op(&name, &[a, b], ty, &attrs);
-        let mut values = match lanes {
+    let ending = Ending { scope, group: *group, lanes, dims: &dims, passed: &Passed::new() };
+    let all = reducing(scope, nest).zip(parts).zip(exchange);
+    let results: Vec<Value> = all.map(|((o, part), memory)| ending.result(c, o, part, *memory)).collect::<Made<_>>()?;
+    let one = Lanes { count: 1, mask: None };
+    match group.speaks(c)? {
+        Some(speaks) => c.when(speaks, &mut |c| loops.finish(c, &dims, one, &results), None),
+        None => loops.finish(c, &dims, one, &results),
+    }
+}
+
+/// What an output starts from: the value that changes nothing, in each lane.
+pub fn identity(c: Code, o: &Output, lanes: usize) -> Made<Value> {
+    let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
+    let ty = combine.op.result(0).ty();
+    let identity = combine.identity(ty.dtype()?).ok_or("has no identity")?;
+    match lanes {
+        1 => c.constant(&identity, ty),
+        _ => c.constant(&format!("dense<{identity}>"), Type::vector(ty, lanes)),
+    }
+}
+
+/// Two partial results, scalars or vectors, as one.
+pub fn combined(c: Code, o: &Output, a: Value, b: Value) -> Made<Value> {
+    let op = o.combine.as_ref().ok_or("cannot be reduced in parts")?.op;
+    let attrs = op.attrs();
+    let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+    c.op(&op.name(), &[a, b], a.ty(), &attrs)
+}
+
+/// What turns the parts that threads have into finished values.
+pub struct Ending<'a> {
+    /// What code refers to.
+    pub scope: &'a Scope<'a>,
+    /// The threads.
+    pub group: Group,
+    /// Elements of a part.
+    pub lanes: usize,
+    /// The loop dimensions of the results.
+    pub dims: &'a [Val],
+    /// What is known already.
+    pub passed: &'a Passed,
+}
+
+impl Ending<'_> {
+    /// The value of an output, the same in all threads of the group. `memory`: a place for each warp of the block.
+    pub fn result(&self, c: Code, o: &Output, part: Value, memory: Option<Value>) -> Made<Value> {
+        let mut values = match self.lanes {
             1 => vec![part],
-            _ => (0..lanes).map(|i| extract(c, part, i)).collect::<Made<_>>()?,
+            lanes => (0..lanes).map(|i| extract(c, part, i)).collect::<Made<_>>()?,
         };
         while values.len() > 1 {
-            values = values.chunks(2).map(|p| if let [a, b] = p { combine(*a, *b) } else { Ok(p[0]) }).collect::<Made<_>>()?;
+            values = values.chunks(2).map(|p| if let [a, b] = p { combined(c, o, *a, *b) } else { Ok(p[0]) }).collect::<Made<_>>()?;
         }
-        let mut value = group.all(c, values[0], *memory, &combine)?;
-        if let Some(Val::One(init)) = scope.start(c, &o.init, &dims, one, &Passed::new())? {
-            value = combine(init, value)?;
+        let value = self.group.all(c, values[0], memory, &|a, b| combined(c, o, a, b))?;
+        match self.scope.start(c, &o.init, self.dims, Lanes { count: 1, mask: None }, self.passed)? {
+            Some(Val::One(init)) => combined(c, o, init, value),
+            _ => Ok(value),
         }
-        results.push(value);
     }
-    let first = c.compare(0, group.thread, c.index(0)?)?;
-    let speaks = c.both(&[Some(first), group.active].into_iter().flatten().collect::<Vec<_>>())?.ok_or("has no thread")?;
-    c.when(speaks, &mut |c| loops.finish(c, &dims, one, &results), None)
 }
 
 fn extract(c: Code, v: Value, i: usize) -> Made<Value> {

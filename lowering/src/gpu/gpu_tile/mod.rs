@@ -10,10 +10,13 @@
 //! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>)  gpu.block_id … scf.for … vector.load … vector.store
 //! ```
 mod attention;
+mod bulk;
+mod columns;
 mod contract;
 mod cooperate;
 mod items;
 mod ptx;
+mod registers;
 mod rows;
 mod score;
 mod team;
@@ -27,7 +30,6 @@ use crate::{
     },
     gpu::{SHARED, gpu_schedule},
     host::kernels_of,
-    kernel,
 };
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Failure, Numerics, Pass};
@@ -54,8 +56,7 @@ impl Pass for GpuTile {
                 "wgmma" | "attention" => wgmma::parameters(func).map_err(|e| Failure::at(func, e))?,
                 _ => vec![],
             };
-            let mut k = kernel::read(func)?;
-            let plan = if schedule.strategy == "attention" { kernel::Plan::whole(&k) } else { kernel::nests(&mut k, SHARED) };
+            let (mut k, plan) = gpu_schedule::planned(func, &schedule.strategy)?;
             let groups = schedule.get("groups").max(1) as i64;
             // A place for each of the block's groups, at a distance that keeps wide accesses aligned.
             let shared = |c: Code, element: Type, count: i64| -> Made<Value> { shared(c, element, groups * ((count + 15) / 16 * 16)) };
@@ -64,6 +65,8 @@ impl Pass for GpuTile {
                 "wgmma" => wgmma::emit(c, scope, &plan, &schedule, further),
                 "attention" => attention::emit(c, scope, &schedule, further),
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
+                "registers" => registers::emit(c, scope, &plan, &schedule),
+                "columns" => plan.nests.iter().try_for_each(|n| columns::emit(c, scope, &plan, n, &schedule)),
                 "rows" => rows::emit(c, scope, &plan, &plan.nests.iter().collect::<Vec<_>>(), &schedule),
                 "reduce" => plan.nests.iter().try_for_each(|n| rows::emit(c, scope, &plan, &[n], &schedule)),
                 _ if plan.dependent => Err("has stages that depend on each other, which strategy loops cannot compute".into()),

@@ -24,13 +24,13 @@ impl Ptx {
     pub fn f32(self) -> Type {
         Type::scalar(self.0.ctx(), DType::F32)
     }
-    fn ty(self, text: &str) -> Made<Type> {
+    pub(super) fn ty(self, text: &str) -> Made<Type> {
         Type::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no type"))
     }
-    fn attr(self, text: &str) -> Made<Attr> {
+    pub(super) fn attr(self, text: &str) -> Made<Attr> {
         Attr::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no attribute"))
     }
-    fn i32(self) -> Type {
+    pub(super) fn i32(self) -> Type {
         Type::scalar(self.0.ctx(), DType::I32)
     }
     /// A number.
@@ -57,7 +57,7 @@ impl Ptx {
     pub fn most(self, a: Value, b: Value) -> Made<Value> {
         self.two("arith.maxsi", a, b)
     }
-    fn two(self, name: &str, a: Value, b: Value) -> Made<Value> {
+    pub(super) fn two(self, name: &str, a: Value, b: Value) -> Made<Value> {
         self.0.op(name, &[a, b], a.ty(), &[])
     }
     /// A sum.
@@ -119,7 +119,7 @@ impl Ptx {
         let at = self.0.op("llvm.ptrtoint", &[at], self.i32(), &[])?;
         self.two("arith.andi", self.plus(at, 1023)?, self.constant(-1024)?)
     }
-    fn at(self, address: Value) -> Made<Value> {
+    pub(super) fn at(self, address: Value) -> Made<Value> {
         self.0.op("llvm.inttoptr", &[address], self.ty("!llvm.ptr<3>")?, &[])
     }
 

@@ -28,41 +28,16 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], schedule: 
         false => (0..first.extents.len()).filter(|d| !first.reduction[*d]).collect(),
     };
     let (size, groups) = (schedule.get("group"), schedule.get("groups"));
-    let (wide, count) = (c.index(size as i64)?, c.index(groups as i64)?);
-    let thread = team::thread(c)?;
-    let (number, mine) = match groups {
-        1 => (c.index(0)?, thread),
-        _ => (c.div(thread, wide)?, c.rem(thread, wide)?),
-    };
-    let mut exchange = vec![];
-    for n in nests {
-        let of = |o: &crate::kernel::Output| -> Made<Option<Value>> {
-            let ty = o.combine.as_ref().map(|c| c.op.result(0).ty()).filter(|_| size > WARP);
-            ty.map(|ty| shared(c, ty, (size / WARP * groups) as i64)).transpose()
-        };
-        let all = if cooperate::possible(scope, n) { reducing(scope, n).map(of).collect::<Made<_>>()? } else { vec![] };
-        exchange.push(all);
-    }
+    let group = Group::of(c, size, groups)?;
+    let exchange: Vec<_> = nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Made<_>>()?;
     // Each group has a part of the scratch.
-    let kernel = with_groups(scope, plan, number);
-    let mut scope = Scope { kernel: &kernel, scalars: scope.scalars.clone(), memory: scope.memory.clone(), nontemporal: scope.nontemporal };
-    scope.scalars.insert(number, number);
+    let kernel = with_groups(scope, plan, group.number);
+    let mut scope = Scope { kernel: &kernel, ..scope.clone() };
+    scope.scalars.insert(group.number, group.number);
     let sizes: Vec<Value> = rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Made<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    // All threads of a block go round equally often, so that all come to each barrier.
-    let start = c.mul(team::block(c)?, count)?;
-    let step = c.mul(team::blocks(c)?, count)?;
-    c.strided(start, total, step, &[], &mut |c, base, _| {
-        let row = c.add(base, number)?;
-        let (row, active) = match groups {
-            1 => (row, None),
-            _ => {
-                let active = c.below(row, total)?;
-                (c.select(active, row, base)?, Some(active))
-            }
-        };
-        let group = Group { size, thread: mine, number, active };
-        let all = Row { scope: &scope, plan, group, most: schedule.get("vector") };
+    group.rounds(c, groups, total, &mut |c, group, row| {
+        let all = Row { scope: &scope, plan, group, most: schedule.get("vector"), pieces: schedule.get("pieces") };
         let at = decode(c, row, &sizes)?;
         for (n, exchange) in nests.iter().zip(&exchange) {
             let mut fixed: Fixed = vec![None; n.extents.len()];
@@ -70,14 +45,25 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], schedule: 
             nest(c, &all, n, &fixed, exchange)?;
             team::barrier(c)?;
         }
-        Ok(vec![])
-    })?;
-    Ok(())
+        Ok(())
+    })
+}
+
+/// Shared memory in which warps exchange what they have of each result; none where a group is a warp.
+pub fn exchanges(c: Code, scope: &Scope<'_>, nest: &Nest, size: usize, groups: usize) -> Made<Vec<Option<Value>>> {
+    if !cooperate::possible(scope, nest) {
+        return Ok(vec![]);
+    }
+    let of = |o: &crate::kernel::Output| -> Made<Option<Value>> {
+        let ty = o.combine.as_ref().map(|c| c.op.result(0).ty()).filter(|_| size > WARP);
+        ty.map(|ty| shared(c, ty, (size / WARP * groups) as i64)).transpose()
+    };
+    reducing(scope, nest).map(of).collect()
 }
 
 /// One nest of a row.
 fn nest(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Option<Value>]) -> Made<()> {
-    let Row { scope, plan, group, most } = row;
+    let Row { scope, plan, group, most, .. } = row;
     let free: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let results = Poly::product(free.iter().map(|d| &nest.extents[*d])).known();
     if !cooperate::possible(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {

@@ -62,7 +62,7 @@ pub fn butterfly(c: Code, v: Value, count: usize, combine: &dyn Fn(Value, Value)
 /// Threads of a block that share a row.
 #[derive(Clone, Copy)]
 pub struct Group {
-    /// How many they are; a multiple of a warp.
+    /// How many they are; a power of two.
     pub size: usize,
     /// The thread's number among them.
     pub thread: Value,
@@ -73,6 +73,42 @@ pub struct Group {
 }
 
 impl Group {
+    /// The groups of so many threads that a block of so many groups has.
+    pub fn of(c: Code, size: usize, groups: usize) -> Made<Group> {
+        let thread = thread(c)?;
+        let (number, thread) = match groups {
+            1 => (c.index(0)?, thread),
+            _ => (c.div(thread, c.index(size as i64)?)?, c.rem(thread, c.index(size as i64)?)?),
+        };
+        Ok(Group { size, thread, number, active: None })
+    }
+
+    /// Rows 0 to `total`, one for each of the block's `groups` at a time. All threads of a block go round equally often, so that all come to each
+    /// barrier; a group without a row does one that is another's.
+    pub fn rounds(&self, c: Code, groups: usize, total: Value, body: &mut dyn FnMut(Code, Group, Value) -> Made<()>) -> Made<()> {
+        let count = c.index(groups as i64)?;
+        let start = c.mul(block(c)?, count)?;
+        let step = c.mul(blocks(c)?, count)?;
+        c.strided(start, total, step, &[], &mut |c, base, _| {
+            let row = c.add(base, self.number)?;
+            let (row, active) = match groups {
+                1 => (row, None),
+                _ => {
+                    let active = c.below(row, total)?;
+                    (c.select(active, row, base)?, Some(active))
+                }
+            };
+            body(c, Group { active, ..*self }, row).map(|()| vec![])
+        })?;
+        Ok(())
+    }
+
+    /// Whether a thread is the first of a group that has a row.
+    pub fn speaks(&self, c: Code) -> Made<Option<Value>> {
+        let first = if self.size == 1 { None } else { Some(c.compare(0, self.thread, c.index(0)?)?) };
+        c.both(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
+    }
+
     /// Combines the values of the group's threads; all of them have the result. `exchange` has a place for each warp of the block.
     pub fn all(&self, c: Code, v: Value, exchange: Option<Value>, combine: &dyn Fn(Value, Value) -> Made<Value>) -> Made<Value> {
         let v = butterfly(c, v, WARP.min(self.size), combine)?;

@@ -68,6 +68,16 @@ impl Emit {
     pub fn same(&self, name: &str, operands: &[Value]) -> Res {
         self.op(name, operands, operands.first().ok_or("has no operand")?.ty(), &[])
     }
+    /// As [`Emit::same`], by an approximation of the hardware; `flags` of arith.fastmath say which.
+    pub fn approximate(&self, name: &str, operands: &[Value], flags: &str) -> Res {
+        let flags = Attr::parse(self.b.ctx, &format!("#arith.fastmath<{flags}>")).ok_or_else(|| format!("'{flags}' are no flags"))?;
+        self.op(name, operands, operands.first().ok_or("has no operand")?.ty(), &[("fastmath", flags)])
+    }
+    /// Into [lo, hi] by two instructions; NaN stays.
+    pub fn between(&self, a: Value, lo: f64, hi: f64) -> Res {
+        let a = self.same("arith.maximumf", &[a, self.c(lo)?])?;
+        self.same("arith.minimumf", &[a, self.c(hi)?])
+    }
     pub fn add(&self, a: Value, b: Value) -> Res {
         self.same("arith.addf", &[a, b])
     }

@@ -1,8 +1,13 @@
 //! A product on Hopper's tensor cores: one thread has the copy engine fill a ring of tiles in shared memory, one or two groups of four warps multiply
-//! what is there, and the kernel's later stages take the sums out of registers.
+//! what is there, and the kernel's later stages take the sums out of registers. A block goes on with further tiles, which are copied
+//! while it stores.
 //!
 //! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot.
+mod store;
+mod window;
+
 use super::{
+    items,
     ptx::{Mma, Ptx},
     team, warps,
 };
@@ -17,20 +22,20 @@ use crate::{
         TENSOR_MAPS,
         gpu_schedule::{
             self,
-            wgmma::{DEPTH, Operand, Product, groups},
+            wgmma::{DEPTH, Operand, Product, ROW, Stored, groups, staging, stored},
         },
     },
     host::schedule::Schedule,
-    kernel::{Init, Nest, Output, Plan},
+    kernel::{Init, Nest, Output, Plan, Poly},
 };
 use kiln_dialects::{ir::*, value::DType};
+use store::without;
 
 /// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in the L2 cache.
-const BAND: i64 = 8;
-/// Registers of a copying and of a multiplying thread, when there are two multiplying groups.
-const REGISTERS: (usize, usize) = (40, 232);
-/// Bytes of a row of a tile in shared memory.
-const ROW: usize = 2 * DEPTH;
+const BAND: usize = 8;
+/// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a block that has a multiprocessor to itself, and in one that
+/// shares it.
+const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
 
 /// Types of the parameters behind those that the kernel has anyway.
 pub fn parameters(func: Op) -> Made<Vec<Type>> {
@@ -47,20 +52,23 @@ struct Tile<'a> {
     product: &'a Product,
     out: &'a Output,
     maps: [Value; 2],
+    /// What the copy engine writes, and the parameters that describe it.
+    stored: Vec<(Stored, Value)>,
     m: usize,
     n: usize,
     stages: usize,
     groups: usize,
     /// Where the ring begins.
     ring: Value,
-    /// How many tiles there are: of the batch's dimensions, of rows, of columns.
-    tiles: Vec<Value>,
+    /// Sizes of the batch's dimensions, and how many tiles a matrix has: in rows, in columns.
+    batch: Vec<Value>,
+    tiles: [Value; 2],
     total: Value,
     /// How many steps the depth is.
-    steps: Value,
+    steps: usize,
 }
 
-/// A tile's first row and column and its place in the batch.
+/// A tile's first row and column, as numbers, and its place in the batch, as indices.
 struct Place {
     row: Value,
     column: Value,
@@ -74,8 +82,12 @@ impl Tile<'_> {
     fn bytes(&self) -> usize {
         (self.m + self.n) * ROW
     }
+    /// Where the warps put results together.
+    fn staging(&self, p: Ptx) -> Made<Value> {
+        p.plus(self.ring, self.stages * self.bytes())
+    }
     fn full(&self, p: Ptx, slot: Value) -> Made<Value> {
-        p.add(p.plus(self.ring, self.stages * self.bytes())?, p.times(slot, 8)?)
+        p.add(p.plus(self.staging(p)?, staging(self.groups))?, p.times(slot, 8)?)
     }
     fn empty(&self, p: Ptx, slot: Value) -> Made<Value> {
         p.plus(self.full(p, slot)?, 8 * self.stages)
@@ -86,23 +98,41 @@ impl Tile<'_> {
     }
     /// Where the tile of a number is.
     fn place(&self, c: Code, tile: Value) -> Made<Place> {
-        let [batch @ .., down, over] = self.tiles.as_slice() else { return Err("has no tiles".into()) };
-        let matrix = c.mul(*down, *over)?;
-        let batch = decode(c, c.div(tile, matrix)?, batch)?;
-        let (tile, band) = (c.rem(tile, matrix)?, c.index(BAND)?);
-        let wide = c.mul(*over, band)?;
-        let first = c.mul(c.div(tile, wide)?, band)?;
-        let (rest, height) = (c.rem(tile, wide)?, c.min(c.sub(*down, first)?, band)?);
-        let row = c.mul(c.add(first, c.rem(rest, height)?)?, c.index(self.m as i64)?)?;
-        Ok(Place { row, column: c.mul(c.div(rest, height)?, c.index(self.n as i64)?)?, batch })
+        let (p, [down, over]) = (Ptx(c), self.tiles);
+        let (mut tile, mut batch) = (tile, vec![]);
+        if !self.batch.is_empty() {
+            let matrix = c.mul(down, over)?;
+            batch = decode(c, c.div(tile, matrix)?, &self.batch)?;
+            tile = c.rem(tile, matrix)?;
+        }
+        // In 32 bits, in which the hardware divides faster.
+        let (tile, down, over) = (p.of(tile)?, p.of(down)?, p.of(over)?);
+        let by = |name: &str, x: Value, y: Value| p.two(name, x, y);
+        let wide = p.times(over, BAND)?;
+        let first = p.times(by("arith.divui", tile, wide)?, BAND)?;
+        let height = by("arith.minui", by("arith.subi", down, first)?, p.number(BAND)?)?;
+        let rest = by("arith.remui", tile, wide)?;
+        let row = p.times(p.add(first, by("arith.remui", rest, height)?)?, self.m)?;
+        Ok(Place { row, column: p.times(by("arith.divui", rest, height)?, self.n)?, batch })
+    }
+    /// How many rows there are.
+    fn rows(&self, c: Code) -> Made<Value> {
+        self.product.roles.rows.iter().try_fold(c.index(1)?, |all, d| c.mul(all, self.scope.poly(c, &self.nest.extents[*d])?))
+    }
+    /// Whether rows, or columns, are a multiple of a tile's.
+    fn whole(&self, dims: &[usize], tile: usize) -> bool {
+        let size = Poly::product(dims.iter().filter_map(|d| self.nest.extents.get(*d)));
+        size.terms().all(|(_, n)| n % tile as i64 == 0)
     }
     /// All tiles of this block, with a ring's slot and parity carried along.
-    fn each(&self, c: Code, parity: usize, body: &mut TileBody<'_>) -> Made<()> {
-        let carried = [Ptx(c).number(0)?, Ptx(c).number(parity)?];
-        c.strided(team::block(c)?, self.total, team::blocks(c)?, &carried, &mut |c, tile, carried| {
-            body(c, &self.place(c, tile)?, carried)
-        })?;
+    fn each(&self, c: Code, carried: &[Value; 2], body: &mut TileBody<'_>) -> Made<()> {
+        let (first, step) = (team::block(c)?, team::blocks(c)?);
+        c.strided(first, self.total, step, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
         Ok(())
+    }
+    /// The first row of a group in a tile.
+    fn own_row(&self, p: Ptx, group: Value) -> Made<Value> {
+        p.times(group, self.m / self.groups)
     }
 
     /// Starts the copies of an operand's tile.
@@ -127,20 +157,24 @@ impl Tile<'_> {
     /// The copying thread.
     fn produce(&self, c: Code) -> Made<()> {
         // The first time around, every slot is free.
-        self.each(c, 1, &mut |c, place, carried| {
+        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(1)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
-            let (row, column) = (p.of(place.row)?, p.of(place.column)?);
-            c.strided(c.index(0)?, self.steps, c.index(1)?, carried, &mut |c, step, carried| {
+            let pixel = self.product.window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
+            c.strided(c.index(0)?, c.index(self.steps as i64)?, c.index(1)?, carried, &mut |c, step, carried| {
                 let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
                 p.wait(self.empty(p, slot)?, parity)?;
                 let full = self.full(p, slot)?;
                 p.expect(full, self.bytes())?;
                 let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
                 let right = p.plus(left, self.m * ROW)?;
-                let depth = p.times(p.of(step)?, DEPTH)?;
-                self.copy(p, &self.product.left, self.maps[0], (left, self.m), (row, depth, &batch), full)?;
-                self.copy(p, &self.product.right, self.maps[1], (right, self.n), (column, depth, &batch), full)?;
+                if let (Some(w), Some(pixel)) = (&self.product.window, &pixel) {
+                    self.copy_window(p, w, pixel, p.of(step)?, place.column, (left, right), full)?;
+                } else {
+                    let depth = p.times(p.of(step)?, DEPTH)?;
+                    self.copy(p, &self.product.left, self.maps[0], (left, self.m), (place.row, depth, &batch), full)?;
+                    self.copy(p, &self.product.right, self.maps[1], (right, self.n), (place.column, depth, &batch), full)?;
+                }
                 Ok(self.next(p, slot, parity)?.to_vec())
             })
         })
@@ -154,7 +188,7 @@ impl Tile<'_> {
         let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
         let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;
         // 64 rows are 8 KiB in either layout.
-        let mine = p.times(group, self.m / self.groups * ROW)?;
+        let mine = p.times(self.own_row(p, group)?, ROW)?;
         let left = p.descriptor(p.add(left, mine)?, left_deep)?;
         let step = |deep: bool| if deep { 32 } else { 16 * ROW };
         p.begin()?;
@@ -172,7 +206,7 @@ impl Tile<'_> {
     /// A multiplying group. `thread`: the number among its 128.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
         let blocks = self.m / 64 / self.groups;
-        self.each(c, 0, &mut |c, place, carried| {
+        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let speaks = p.is(thread, 0)?;
             let release = |c: Code, slot: Value| c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None);
@@ -184,7 +218,7 @@ impl Tile<'_> {
             state.extend(self.next(p, carried[0], carried[1])?);
             state.push(carried[0]);
             let one = c.index(1)?;
-            let done = c.strided(one, self.steps, one, &state, &mut |c, _, state| {
+            let done = c.strided(one, c.index(self.steps as i64)?, one, &state, &mut |c, _, state| {
                 let p = Ptx(c);
                 let (sums, rest) = state.split_at(blocks);
                 let [slot, parity, before] = [rest[0], rest[1], rest[2]];
@@ -203,21 +237,48 @@ impl Tile<'_> {
         })
     }
 
-    /// Later stages on the sums, and what they write. Of 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
+    /// How many neighbours one op takes of the two that a thread has.
+    fn lanes(&self) -> Lanes {
+        let over = self.product.roles.columns[0];
+        let even = self.whole(&[over], 2);
+        // The operands come through the copy engine.
+        let mut kernel = self.scope.kernel.clone();
+        kernel.stages[self.product.roles.stage].inputs.clear();
+        let pairs = even && gpu_schedule::width(&kernel, self.plan, self.nest, over) >= 2;
+        Lanes { count: if pairs { 2 } else { 1 }, mask: None }
+    }
+    /// Later stages on the sums, and what they write.
     fn finish(&self, c: Code, place: &Place, group: Value, (thread, warp): (Value, Value), values: &[Vec<Value>]) -> Made<()> {
+        let results: Vec<Stored> = self.stored.iter().map(|(s, _)| s.clone()).collect();
+        let direct = without(self.scope, &results);
+        let stages = || self.nest.all().filter_map(|s| self.scope.kernel.stages.get(s));
+        let left = stages().flat_map(|s| &s.outputs).any(|o| direct.memory.get(o.access.buffer).copied().flatten().is_some());
+        if !results.is_empty() {
+            let outputs: Vec<usize> = stages().flat_map(|s| &s.outputs).map(|o| o.access.buffer).collect();
+            let mut none = without(self.scope, &results);
+            outputs.into_iter().for_each(|b| none.memory[b] = None);
+            self.store(c, &none, place, group, (thread, warp), values)?;
+        }
+        if left { self.spread(c, &direct, place, group, (thread, warp), values) } else { Ok(()) }
+    }
+    /// Later stages on the sums, whose results each thread writes. Of 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
+    fn spread(
+        &self,
+        c: Code,
+        scope: &Scope<'_>,
+        place: &Place,
+        group: Value,
+        (thread, warp): (Value, Value),
+        values: &[Vec<Value>],
+    ) -> Made<()> {
         let (p, roles) = (Ptx(c), &self.product.roles);
-        let (down, over) = (roles.rows[0], roles.columns[0]);
-        let size = |d: usize| self.scope.poly(c, &self.nest.extents[d]);
-        let (rows, columns) = (size(down)?, size(over)?);
-        let even = self.nest.extents[over].terms().all(|(_, n)| n % 2 == 0);
-        let pairs = even && gpu_schedule::width(self.scope.kernel, self.plan, self.nest, over) >= 2;
-        let lanes = Lanes { count: if pairs { 2 } else { 1 }, mask: None };
-        let whole = |d: usize, tile: usize| self.nest.extents[d].terms().all(|(_, n)| n % tile as i64 == 0);
-        let (whole_rows, whole_columns) = (whole(down, self.m), whole(over, self.n));
+        let (rows, columns) = (self.rows(c)?, self.scope.poly(c, &self.nest.extents[roles.columns[0]])?);
+        let lanes = self.lanes();
+        let (whole_rows, whole_columns) = (self.whole(&roles.rows, self.m), self.whole(&roles.columns, self.n));
         let lane = p.rest(thread, 32)?;
-        let mine = p.add(p.times(group, self.m / self.groups)?, p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?)?;
-        let row0 = c.add(place.row, p.index(mine)?)?;
-        let column0 = c.add(place.column, p.index(p.times(p.rest(lane, 4)?, 2)?)?)?;
+        let mine = p.add(self.own_row(p, group)?, p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?)?;
+        let row0 = p.index(p.add(place.row, mine)?)?;
+        let column0 = p.index(p.add(place.column, p.times(p.rest(lane, 4)?, 2)?)?)?;
         let when = |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Made<()>| {
             if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
         };
@@ -229,7 +290,9 @@ impl Tile<'_> {
                         let own = &sums[4 * eight + 2 * half..][..2];
                         for (e, first) in own.chunks(lanes.count).enumerate() {
                             let column = c.add(column0, c.index((8 * eight + e) as i64)?)?;
-                            when(c, whole_columns, column, columns, &mut |c| self.element(c, lanes, &place.batch, row, column, first))?;
+                            when(c, whole_columns, column, columns, &mut |c| {
+                                self.element(c, scope, lanes, &place.batch, row, column, first).map(drop)
+                            })?;
                         }
                     }
                     Ok(())
@@ -238,12 +301,23 @@ impl Tile<'_> {
         }
         Ok(())
     }
-    /// As many neighbours as there are lanes.
-    fn element(&self, c: Code, lanes: Lanes, batch: &[Value], row: Value, column: Value, sums: &[Value]) -> Made<()> {
+    /// As many neighbours as there are lanes; what the stages computed of them.
+    #[allow(clippy::too_many_arguments)]
+    fn element(
+        &self,
+        c: Code,
+        scope: &Scope<'_>,
+        lanes: Lanes,
+        batch: &[Value],
+        row: Value,
+        column: Value,
+        sums: &[Value],
+    ) -> Made<Passed> {
         let roles = &self.product.roles;
         let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
         roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
-        dims[roles.rows[0]] = Val::One(row);
+        let sizes: Vec<Value> = roles.rows.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
+        roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
         dims[roles.columns[0]] = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
         let mut sum = match sums {
             [one] => Val::One(*one),
@@ -253,16 +327,17 @@ impl Tile<'_> {
             }
         };
         if !starts_at_zero(&self.out.init) {
-            let start = self.scope.start(c, &self.out.init, &dims, lanes, &Passed::new())?.ok_or("has no start")?;
+            let start = scope.start(c, &self.out.init, &dims, lanes, &Passed::new())?.ok_or("has no start")?;
             let (a, b) = (lanes.many(c, sum)?, lanes.many(c, start)?);
             let both = c.op("arith.addf", &[a, b], a.ty(), &[])?;
             sum = if lanes.count > 1 { Val::Many(both) } else { Val::One(both) };
         }
-        if let Some(memory) = self.scope.memory.get(self.out.access.buffer).copied().flatten() {
-            lanes.store(c, memory, self.scope.address(c, &self.out.access.at, &dims, lanes)?, sum, false)?;
+        if let Some(memory) = scope.memory.get(self.out.access.buffer).copied().flatten() {
+            lanes.store(c, memory, scope.address(c, &self.out.access.at, &dims, lanes)?, sum, false)?;
         }
         let mut passed = Passed::from([(self.out.access.clone(), sum)]);
-        self.scope.iteration(c, &self.nest.after, &dims, lanes, &mut [], &mut passed)
+        scope.iteration(c, &self.nest.after, &dims, lanes, &mut [], &mut passed)?;
+        Ok(passed)
     }
 }
 
@@ -277,31 +352,49 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let product = gpu_schedule::wgmma::product(scope.kernel, plan).ok_or(missing)?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.roles.stage]);
     let out = stage.outputs.first().ok_or("has no result")?;
-    let maps = <[Value; 2]>::try_from(maps).map_err(|_| "has no parameters for two tensor maps")?;
+    let results = stored(scope.kernel, nest, &product);
+    let [left, right, outputs @ ..] = maps else { return Err("has no parameters for two tensor maps".into()) };
+    if outputs.len() != results.len() {
+        return Err("has as many tensor maps as another schedule wants".into());
+    }
+    let stored = results.into_iter().zip(outputs.iter().copied()).collect();
+    let maps_of = [*left, *right];
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
-    let size = |d: usize| scope.poly(c, &nest.extents[d]);
-    let up = |d: usize, by: usize| c.ceil_div(size(d)?, c.index(by as i64)?);
-    let mut tiles: Vec<Value> = product.roles.batch.iter().map(|d| size(*d)).collect::<Made<_>>()?;
-    tiles.extend([up(product.roles.rows[0], m)?, up(product.roles.columns[0], n)?]);
-    let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let steps = up(product.roles.depth[0], DEPTH)?;
+    let sizes = |dims: &[usize]| dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>();
+    let up = |dims: &[usize], by: usize| {
+        let all = sizes(dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))?;
+        c.ceil_div(all, c.index(by as i64)?)
+    };
+    let batch = sizes(&product.roles.batch)?;
+    let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, n)?];
+    let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let steps = product.steps(nest) as usize;
     let p = Ptx(c);
     let ring = p.memory(scope.kernel.func)?;
     let groups = groups(schedule);
-    let t = Tile { scope, plan, nest, product: &product, out, maps, m, n, stages, groups, ring, tiles, total, steps };
+    let t =
+        Tile { scope, plan, nest, product: &product, out, maps: maps_of, stored, m, n, stages, groups, ring, batch, tiles, total, steps };
 
+    // What is written beside the result, while a thread has as many registers as any other.
+    plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
     let mut barriers = |c: Code| {
         let p = Ptx(c);
+        maps.iter().try_for_each(|m| p.prefetch(*m))?;
         (0..stages).try_for_each(|i| {
             p.barrier(t.full(p, p.number(i)?)?, 1)?;
             p.barrier(t.empty(p, p.number(i)?)?, groups)
         })
     };
     let roles = warps::Roles {
-        registers: (groups > 1).then_some(REGISTERS),
+        registers: (groups > 1).then_some(REGISTERS[usize::from(schedule.get("resident") > 1)]),
         barriers: &mut barriers,
         copies: &mut |c| t.produce(c),
-        multiplies: &mut |c, group, thread, warp| t.consume(c, group, thread, warp),
+        multiplies: &mut |c, group, thread, warp| {
+            t.consume(c, group, thread, warp)?;
+            // Shared memory is the block's until the copy engine has read it.
+            let stores = Ptx(c).is(Ptx(c).rest(thread, 32)?, 0)?;
+            if t.stored.is_empty() { Ok(()) } else { c.when(stores, &mut |c| Ptx(c).stored(0, true), None) }
+        },
     };
     warps::emit(c, roles)
 }

@@ -1,0 +1,56 @@
+//! Which tile a product takes: a model of the time that the busiest multiprocessor needs.
+use super::{DEPTH, Product};
+use crate::{
+    gpu::gpu_schedule::choose::make,
+    host::schedule::Schedule,
+    kernel::{Nest, Poly},
+};
+
+/// Multiprocessors of an H100 or H200 with SXM; a launch asks the card for its own number.
+pub const PROCESSORS: usize = 132;
+/// What a size is taken for if it depends on the call.
+const USUAL: i64 = 2048;
+/// Rows, columns, stages, and how many blocks share a multiprocessor.
+const TILES: &[Tile] = &[
+    (128, 256, 4, 1),
+    (256, 128, 4, 1),
+    (128, 192, 4, 1),
+    (128, 128, 6, 1),
+    (128, 64, 8, 1),
+    (64, 128, 8, 1),
+    (64, 128, 4, 2),
+    (64, 64, 5, 2),
+];
+type Tile = (usize, usize, usize, usize);
+/// Products and sums that a multiprocessor does in a clock, at the rate that a long sum reaches.
+const RATE: f64 = 1800.0;
+/// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
+const BANDWIDTH: f64 = 54.0;
+/// Clocks of a tile in which nothing is multiplied, whatever its size.
+const WAIT: f64 = 600.0;
+/// Elements of a tile that its epilogue finishes in a clock.
+const FINISHED: f64 = 30.0;
+
+/// The schedule of a product.
+pub fn choose(nest: &Nest, p: &Product) -> Schedule {
+    let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1);
+    let batch = if p.roles.batch.is_empty() { 1 } else { size(&p.roles.batch) };
+    let sizes = [batch, size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
+    let all = TILES.iter().map(|tile| (time(*tile, sizes), *tile));
+    let (m, n, stages, resident) = all.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(TILES[0], |(_, tile)| tile);
+    let parameters = [("k", DEPTH), ("m", m), ("n", n), ("resident", resident), ("stages", stages)];
+    make("wgmma", &parameters.map(|(name, n)| (name, n as i64)))
+}
+
+/// Clocks of the multiprocessor that has most tiles. `sizes`: batch, rows, columns, steps of the sum.
+fn time((m, n, _, resident): Tile, [batch, rows, columns, steps]: [i64; 4]) -> f64 {
+    let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
+    let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
+    let (each, elements) = (up(tiles, PROCESSORS) as f64, (m * n) as f64);
+    let multiply = elements * DEPTH as f64 / RATE;
+    let load = ((m + n) * 2 * DEPTH) as f64 / BANDWIDTH;
+    let sum = steps as f64 * multiply.max(load);
+    let finish = WAIT + elements / FINISHED;
+    // Of blocks that share a multiprocessor, one multiplies while the other stores.
+    each * sum + (each / resident as f64).ceil() * finish
+}

@@ -1,0 +1,51 @@
+//! What the runtime tells the copy engine about operands and results: `kiln.tensor_maps`.
+use super::{DEPTH, Operand, Product, STORED, Window, stored};
+use crate::{
+    gpu::gpu_schedule::grid,
+    host::schedule::Schedule,
+    kernel::{Kernel, Nest},
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// One of them: its `map` gives the first element, the sizes and the strides. Images that a convolution reads have a `window`: where in height and width the
+/// pixels begin under the first place of the window, in front of the image and behind it, and how far apart they are.
+pub fn map(k: &Kernel, o: &Operand, element: DType, extent: &[usize], window: Option<&Window>) -> Result<Attr, String> {
+    let c = k.func.ctx();
+    let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
+    let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
+    let all = std::iter::once(&o.offset).chain(&o.sizes).chain(&o.strides);
+    let all = all.map(|p| grid::poly(p, &sizes)).collect::<Option<Vec<_>>>().ok_or("has a size that is no map")?;
+    let mut extent: Vec<i64> = extent.iter().map(|n| *n as i64).collect();
+    if window.is_none() {
+        extent.resize(o.sizes.len(), 1);
+    }
+    let mut entries = vec![
+        ("argument", Attr::i64(c, o.argument as i64)),
+        ("box", Attr::i64s(c, &extent)),
+        ("element", Attr::ty(Type::scalar(c, element))),
+        ("map", grid::map(c, &all, sizes.len())?),
+    ];
+    if let Some(w) = window {
+        let behind = |i: usize| w.high[i] - w.reach(i);
+        let (low, high) = (Attr::i64s(c, &w.low.map(|n| -n)), Attr::i64s(c, &[behind(0), behind(1)]));
+        entries.push(("window", Attr::dictionary(c, &[("high", high), ("low", low), ("strides", Attr::i64s(c, &w.strides))])));
+    }
+    Ok(Attr::dictionary(c, &entries))
+}
+
+/// Those of both operands, then of the results.
+pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, String> {
+    let (m, n) = (s.get("m"), s.get("n"));
+    let side = |o: &Operand, across: usize| map(k, o, p.element, &[DEPTH, if o.deep { across } else { DEPTH }], None);
+    let mut all = match &p.window {
+        Some(w) => {
+            let weight: &[usize] = if p.right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
+            vec![map(k, &p.left, p.element, &[DEPTH, m], Some(w))?, map(k, &p.right, p.element, weight, None)?]
+        }
+        None => vec![side(&p.left, m)?, side(&p.right, n)?],
+    };
+    for r in stored(k, nest, p) {
+        all.push(map(k, &r.tensor, r.element, &[r.columns(), STORED], None)?);
+    }
+    Ok(Attr::array(k.func.ctx(), &all))
+}

@@ -1,0 +1,175 @@
+//! Products on Hopper's tensor cores: which kernels are one, what its operands are to the hardware's copy engine, which tile it takes.
+mod choose;
+mod maps;
+mod stored;
+mod window;
+
+pub use choose::{PROCESSORS, choose};
+pub use maps::{map, maps};
+pub use stored::{Stored, stored};
+pub use window::Window;
+
+use super::{Roles, contraction};
+use crate::{
+    host::schedule::Schedule,
+    kernel::{Access, Body, Init, Kernel, Nest, Plan, Poly, Role},
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// Depth of a tile: a row of it is 128 bytes, the widest swizzle of shared memory.
+pub const DEPTH: usize = 64;
+/// Bytes of shared memory that a block of sm_90 may ask for.
+pub const SHARED: usize = 227 << 10;
+/// Most rows or columns of a box of the copy engine.
+const BOX: usize = 256;
+/// Bytes of a row of a tile in shared memory.
+pub const ROW: usize = 2 * DEPTH;
+/// Rows of a result that a warp stores at once.
+pub const STORED: usize = 16;
+
+/// An operand: a matrix for each place of the batch, with rows of elements that lie side by side.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    /// The buffer.
+    pub buffer: usize,
+    /// The kernel's tensor argument, counted without scalars.
+    pub argument: usize,
+    /// The first element.
+    pub offset: Poly,
+    /// Whether it is the summed dimension whose elements lie side by side.
+    pub deep: bool,
+    /// The loops along its dimensions, where each is one.
+    pub dims: Vec<usize>,
+    /// Its sizes: of what lies side by side, of the other dimension of the matrix, of the batch. Of images: channels, width, height, images; of the
+    /// weights of a convolution: channels under all places of the window, rows; or channels, places, rows where these are no whole steps.
+    pub sizes: Vec<Poly>,
+    /// Distances of neighbours in all of these but the first, in elements.
+    pub strides: Vec<Poly>,
+}
+
+/// A sum of products of bf16 or of f16 in f32.
+#[derive(Clone, Debug)]
+pub struct Product {
+    /// The nest's dimensions.
+    pub roles: Roles,
+    /// The operands' element.
+    pub element: DType,
+    /// Rows by depth.
+    pub left: Operand,
+    /// Depth by columns.
+    pub right: Operand,
+    /// How a convolution reads the left one; its rows are the pixels of all results, one after the other.
+    pub window: Option<Window>,
+}
+
+impl Product {
+    /// Steps of the sum.
+    pub fn steps(&self, nest: &Nest) -> i64 {
+        let depth = || self.roles.depth.iter().filter_map(|d| nest.extents[*d].known()).product::<i64>();
+        self.window.as_ref().map_or_else(|| (depth() + DEPTH as i64 - 1) / DEPTH as i64, Window::steps)
+    }
+}
+
+/// Blocks that consist of one or two groups of warps that multiply, and of one that copies.
+pub fn groups(s: &Schedule) -> usize {
+    (s.get("m") / 64).min(2)
+}
+
+/// Bytes of shared memory in which the warps of a block put results together: two places for each.
+pub fn staging(groups: usize) -> usize {
+    groups * 4 * 2 * STORED * ROW
+}
+
+/// Bytes of shared memory of a block: the ring of tiles, results, barriers, and what aligning takes.
+fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
+    (m + n) * ROW * stages + staging(groups) + 16 * stages + 1024
+}
+
+/// Bytes of shared memory of a block.
+pub fn shared(s: &Schedule) -> usize {
+    bytes(s.get("m"), s.get("n"), s.get("stages"), groups(s))
+}
+
+/// Threads of a block, if the schedule is one that can be computed.
+pub fn threads(s: &Schedule) -> Result<usize, String> {
+    let (m, n, k, stages, resident) = (s.get("m"), s.get("n"), s.get("k"), s.get("stages"), s.get("resident"));
+    let sizes = [64, 128, 256].contains(&m) && n % 64 == 0 && (64..=BOX).contains(&n) && m * n <= 128 * 256;
+    if !sizes || k != DEPTH || !(2..=16).contains(&stages) || shared(s) > SHARED {
+        let text =
+            "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64, 2 to 16 stages in 227 KiB are possible";
+        return Err(format!("has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"));
+    }
+    if resident > 2 {
+        return Err(format!(
+            "has a schedule with resident = {resident}; 1 or 2 blocks of a multiprocessor, which go on with further tiles, or 0 for a block per tile, are possible"
+        ));
+    }
+    Ok(128 * (1 + groups(s)))
+}
+
+/// The product that a kernel is, if the copy engine can read both operands: what it wants are 16 bytes at a time, so that the base and all distances
+/// but the innermost are multiples of 8 elements. The depth is known and not 0.
+pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+    let roles = contraction(k, plan)?;
+    let (nest, stage) = (plan.main()?, k.stages.get(roles.stage)?);
+    if roles.columns.len() != 1 || roles.batch.len() > 3 {
+        return None;
+    }
+    let ([out], [a, b], Body::Block(block)) = (stage.outputs.as_slice(), stage.inputs.as_slice(), stage.body) else { return None };
+    let combine = out.combine.as_ref()?;
+    let f32 = |v: Value| v.ty().dtype() == Ok(DType::F32);
+    let product = combine.other.def().filter(|p| p.is("arith.mulf") && f32(p.result(0)))?;
+    // Each factor is an argument of the body, made wider.
+    let args = block.args();
+    let factor = |i: usize| product.operand(i).def().filter(|e| e.is("arith.extf")).map(|e| e.operand(0));
+    let (x, y) = (factor(0)?, factor(1)?);
+    let pair = [*args.first()?, *args.get(1)?];
+    if pair != [x, y] && pair != [y, x] {
+        return None;
+    }
+    let element = x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16].contains(d))?;
+    if y.ty().dtype() != Ok(element) || !matches!(out.init, Init::Fill(_) | Init::Load(_)) {
+        return None;
+    }
+    if roles.rows.len() == 1 && roles.depth.len() == 1 {
+        let left = operand(k, nest, a, roles.rows[0], &roles)?;
+        let right = operand(k, nest, b, roles.columns[0], &roles)?;
+        return Some(Product { roles, element, left, right, window: None });
+    }
+    let (window, left, right) = window::window(k, stage).filter(|_| roles.batch.is_empty())?;
+    Some(Product { roles, element, left, right, window: Some(window) })
+}
+
+fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {
+    let depth = *roles.depth.first()?;
+    let deep = a.at.coefficient(depth).known() == Some(1);
+    // The first step of the depth is taken without asking whether there is one.
+    nest.extents.get(depth)?.known().filter(|n| *n > 0)?;
+    let (near, far) = if deep { (depth, across) } else { (across, depth) };
+    let dims: Vec<usize> = [near, far].into_iter().chain(roles.batch.iter().copied()).collect();
+    rows(k, &nest.extents, a, &dims, deep)
+}
+
+/// An operand over loops of these extents whose access has these dimensions and no others, the one side by side first; `None` where the copy engine could
+/// not read it.
+pub fn rows(k: &Kernel, extents: &[Poly], a: &Access, dims: &[usize], deep: bool) -> Option<Operand> {
+    let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
+    let strides = tensor(extents, a, dims, 8)?;
+    let sizes = dims.iter().map(|d| extents.get(*d).cloned()).collect::<Option<_>>()?;
+    let (argument, offset) = (window::argument(k, number)?, a.at.constant.clone());
+    Some(Operand { buffer: a.buffer, argument, offset, deep, dims: dims.to_vec(), sizes, strides })
+}
+
+/// The strides of an access over these dimensions but the first, if it is as the copy engine wants it: the first one side by side and all else `unit`
+/// elements apart or a multiple.
+fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec<Poly>> {
+    let units = |p: &Poly| !p.is_zero() && p.terms().all(|(_, n)| n % unit == 0);
+    let near = a.at.coefficient(*dims.first()?).known() == Some(1);
+    if !near || !a.at.rest.is_empty() || !(a.at.constant.is_zero() || units(&a.at.constant)) {
+        return None;
+    }
+    let strides: Vec<Poly> = dims.iter().skip(1).map(|d| a.at.coefficient(*d)).collect();
+    // All dimensions of the access are these.
+    let complete = a.at.dims.keys().all(|d| dims.contains(d)) && dims.iter().all(|d| extents.len() > *d);
+    (complete && strides.iter().all(units)).then_some(strides)
+}

@@ -1,0 +1,49 @@
+//! Results that the copy engine can write.
+use super::{Operand, Product};
+use crate::kernel::{Access, Init, Kernel, Nest, Output, Poly, Role};
+use kiln_dialects::value::DType;
+
+/// A result whose tiles go through shared memory.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The elements as a stage writes them.
+    pub access: Access,
+    /// Their type: bf16, f16 or f32.
+    pub element: DType,
+    /// The matrices, with neighbours in a row side by side.
+    pub tensor: Operand,
+}
+
+impl Stored {
+    /// Columns that are 128 bytes.
+    pub fn columns(&self) -> usize {
+        super::ROW / self.element.byte_size()
+    }
+}
+
+/// The results of a product's stages that lie as the copy engine wants it: neighbours of a row side by side, and all else 16 bytes apart or a multiple.
+pub fn stored(k: &Kernel, nest: &Nest, p: &Product) -> Vec<Stored> {
+    let stages = nest.all().filter_map(|s| k.stages.get(s));
+    stages.flat_map(|s| &s.outputs).filter_map(|o| one(k, nest, p, o)).collect()
+}
+
+fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<Stored> {
+    let (rows, [over]) = (p.roles.rows.as_slice(), p.roles.columns.as_slice()) else { return None };
+    let (a, buffer) = (&o.access, k.buffers.get(o.access.buffer)?);
+    let Role::Output(number) = buffer.role else { return None };
+    let element = buffer.element.dtype().ok().filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
+    if matches!(&o.init, Init::Load(from) if from.buffer == a.buffer) {
+        return None;
+    }
+    let tensors = k.func.regions().first()?.first()?.args().iter().filter(|v| v.ty().is_tensor()).count();
+    let dims: Vec<usize> = [*over].into_iter().chain(rows.iter().rev().copied()).chain(p.roles.batch.iter().copied()).collect();
+    let mut strides = super::tensor(&nest.extents, a, &dims, 16 / element.byte_size() as i64)?;
+    // Several dimensions of rows are one if each goes on where the next one ends.
+    let joined = rows.windows(2).all(|d| a.at.coefficient(d[0]) == a.at.coefficient(d[1]).times(&nest.extents[d[1]]));
+    strides.drain(1..rows.len());
+    let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d]));
+    let sizes = [size(&[*over]), size(rows)].into_iter().chain(p.roles.batch.iter().map(|d| size(&[*d]))).collect();
+    let tensor =
+        Operand { buffer: a.buffer, argument: tensors + number, offset: a.at.constant.clone(), deep: false, dims: vec![], sizes, strides };
+    joined.then(|| Stored { access: a.clone(), element, tensor })
+}

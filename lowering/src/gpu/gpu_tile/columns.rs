@@ -1,0 +1,116 @@
+//! Results that lie side by side in memory, such as sums of columns: neighbouring threads take neighbouring results, several each, and threads behind each
+//! other share what is summed; what they have is combined through shared memory, pair by pair.
+use super::{
+    cooperate::{combined, identity},
+    shared, team,
+};
+use crate::{
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::Lanes,
+        loops::{Fixed, Loops, decode, reducing},
+    },
+    gpu::gpu_schedule::{fast_dim, narrow_width},
+    host::schedule::Schedule,
+    kernel::{Nest, Output, Plan},
+};
+use kiln_dialects::ir::*;
+
+/// One nest.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule) -> Made<()> {
+    if !super::cooperate::possible(scope, nest) {
+        return Err("has a schedule for sums of columns, but nothing whose parts combine".into());
+    }
+    let (columns, parts) = (schedule.get("columns"), schedule.get("parts"));
+    let (free, depth): (Vec<usize>, Vec<usize>) = (0..nest.extents.len()).partition(|d| !nest.reduction[*d]);
+    let fast = fast_dim(scope.kernel, plan, nest, &free).ok_or("has one result, which has no neighbours")?;
+    let mut lanes = narrow_width(scope.kernel, plan, nest, fast).min(schedule.get("vector").max(1));
+    while lanes > 1 && nest.extents[fast].known().is_none_or(|n| n % lanes as i64 != 0) {
+        lanes /= 2;
+    }
+    let each = Lanes { count: lanes, mask: None };
+    let loops = Loops { scope, nest, vector: Some(fast), lanes, unroll: 1 };
+    let (wide, outer): (Value, Vec<usize>) = (c.index(lanes as i64)?, free.into_iter().filter(|d| *d != fast).collect());
+    let size = |d: &usize| scope.poly(c, &nest.extents[*d]);
+    let mut sizes: Vec<Value> = outer.iter().map(size).collect::<Made<_>>()?;
+    sizes.push(c.div(size(&fast)?, wide)?);
+    let deep: Vec<Value> = depth.iter().map(size).collect::<Made<_>>()?;
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let all = deep.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+
+    let (across, thread) = (c.index(columns as i64)?, team::thread(c)?);
+    let (column, part) = (c.rem(thread, across)?, c.div(thread, across)?);
+    let place = c.mul(thread, wide)?;
+    let memory =
+        |o: &Output| shared(c, o.combine.as_ref().ok_or("cannot be reduced in parts")?.op.result(0).ty(), (columns * parts * lanes) as i64);
+    let memory: Vec<Value> = if parts > 1 { reducing(scope, nest).map(memory).collect::<Made<_>>()? } else { vec![] };
+    let (start, step) = (c.mul(team::block(c)?, across)?, c.mul(team::blocks(c)?, across)?);
+    // All threads of a block go round equally often, so that all come to each barrier.
+    c.strided(start, total, step, &[], &mut |c, base, _| {
+        let item = c.add(base, column)?;
+        let inside = c.below(item, total)?;
+        let at = decode(c, c.select(inside, item, base)?, &sizes)?;
+        let mut fixed: Fixed = vec![None; nest.extents.len()];
+        outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+        let first = c.mul(*at.last().ok_or("has no loops")?, wide)?;
+        let lane = loops.lane(c, first, 0)?;
+        let running: Vec<Value> = reducing(scope, nest).map(|o| identity(c, o, lanes)).collect::<Made<_>>()?;
+        let mut parts_of = c.unrolled(part, all, c.index(parts as i64)?, schedule.get("pieces"), &running, &mut |c, i, running| {
+            let mut fixed = fixed.clone();
+            depth.iter().zip(decode(c, i, &deep)?).for_each(|(d, i)| fixed[*d] = Some(i));
+            let dims = loops.dims(c, &fixed, Some(lane))?;
+            let mut running = running.to_vec();
+            scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
+            Ok(running)
+        })?;
+        let mut left = parts;
+        while left > 1 {
+            left /= 2;
+            let keep = |c: Code, from: i64, to: i64, values: &[Value]| -> Made<()> {
+                let mine = c.both(&[c.compare(9, part, c.index(from)?)?, c.below(part, c.index(to)?)?])?.ok_or("has no threads")?;
+                let store = |c: Code, (v, m): (&Value, &Value)| exchange(c, *m, place, Some(*v), v.ty()).map(drop);
+                c.when(mine, &mut |c| values.iter().zip(&memory).try_for_each(|pair| store(c, pair)), None)
+            };
+            // The further half gives, the nearer half takes.
+            keep(c, left as i64, 2 * left as i64, &parts_of)?;
+            team::barrier(c)?;
+            let behind = c.add(place, c.index((left * columns * lanes) as i64)?)?;
+            let takes = c.below(part, c.index(left as i64)?)?;
+            let from = c.select(takes, behind, place)?;
+            for ((v, m), o) in parts_of.iter_mut().zip(&memory).zip(reducing(scope, nest)) {
+                let other = exchange(c, *m, from, None, v.ty())?.ok_or("has nothing to take")?;
+                *v = combined(c, o, *v, other)?;
+            }
+        }
+        let dims = loops.dims(c, &fixed, Some(lane))?;
+        let nearest = if parts == 1 { None } else { Some(c.compare(0, part, c.index(0)?)?) };
+        let speaks = c.both(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?.ok_or("has no thread")?;
+        let finish = &mut |c: Code| -> Made<()> {
+            let mut results = vec![];
+            for (o, v) in reducing(scope, nest).zip(&parts_of) {
+                results.push(match scope.start(c, &o.init, &dims, each, &Passed::new())? {
+                    Some(init) => combined(c, o, each.many(c, init)?, *v)?,
+                    None => *v,
+                });
+            }
+            loops.finish(c, &dims, each, &results)
+        };
+        c.when(speaks, finish, None)?;
+        // The next results may be given only when these have been taken.
+        if parts > 1 {
+            team::barrier(c)?;
+        }
+        Ok(vec![])
+    })?;
+    Ok(())
+}
+
+/// Writes a value, or reads one of a type.
+fn exchange(c: Code, memory: Value, at: Value, v: Option<Value>, ty: Type) -> Made<Option<Value>> {
+    let vector = ty.element().is_some();
+    match v {
+        Some(v) => c.effect(if vector { "vector.store" } else { "memref.store" }, &[v, memory, at], &[]).map(|()| None),
+        None => c.op(if vector { "vector.load" } else { "memref.load" }, &[memory, at], ty, &[]).map(Some),
+    }
+}

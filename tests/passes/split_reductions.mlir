@@ -1,0 +1,82 @@
+// RUN: kiln-split-reductions{least=16384}
+
+// CASE: a_sum_of_everything_with_what_comes_before
+// CHECK: kiln.reshape %arg0 sizes = [4, 8192]
+// CHECK: kiln.reduce sum
+// CHECK-NOT: tensor<32768xf32>
+func.func @f(%x: tensor<32768xbf16>) -> tensor<f32> {
+  %two = kiln.splat [32768], 2.0 : f32
+  %0 = kiln.convert %x : tensor<32768xbf16> to f32
+  %1 = kiln.mul %0, %0 : tensor<32768xf32>
+  %2 = kiln.mul %1, %two : tensor<32768xf32>
+  %3 = kiln.reduce sum %2 dims = [0] : tensor<32768xf32>
+  return %3 : tensor<f32>
+}
+
+// -----
+// CASE: sums_of_bf16_stay_wide
+// CHECK: kiln.convert
+// CHECK: tensor<2xf32>
+func.func @f(%x: tensor<16384xbf16>) -> tensor<bf16> {
+  %0 = kiln.reduce sum %x dims = [0] : tensor<16384xbf16>
+  return %0 : tensor<bf16>
+}
+
+// -----
+// CASE: a_prime_leaves_a_rest
+// CHECK: kiln.slice
+// CHECK: kiln.max
+func.func @f(%x: tensor<16411xf32>) -> tensor<f32> {
+  %0 = kiln.abs %x : tensor<16411xf32>
+  %1 = kiln.reduce max %0 dims = [0] : tensor<16411xf32>
+  return %1 : tensor<f32>
+}
+
+// -----
+// CASE: columns
+// CHECK: sizes = [4, 128, 64]
+// CHECK: dims = [1]
+func.func @f(%x: tensor<512x64xf32>) -> tensor<64xf32> {
+  %0 = kiln.reduce sum %x dims = [0] : tensor<512x64xf32>
+  return %0 : tensor<64xf32>
+}
+
+// -----
+// CASE: a_value_that_others_read_is_not_computed_again
+// CHECK: kiln.reshape %0 sizes = [2, 8192]
+func.func @f(%x: tensor<16384xf32>) -> (tensor<16384xf32>, tensor<f32>) {
+  %0 = kiln.exp %x : tensor<16384xf32>
+  %1 = kiln.reduce sum %0 dims = [0] : tensor<16384xf32>
+  return %0, %1 : tensor<16384xf32>, tensor<f32>
+}
+
+// -----
+// CASE: rows_of_a_batch
+// CHECK: sizes = [3, 2, 8192]
+// CHECK: dims = [2]
+// CHECK: dims = [1]
+func.func @f(%x: tensor<3x16384xi32>) -> tensor<3xi32> {
+  %0 = kiln.reduce sum %x dims = [1] : tensor<3x16384xi32>
+  return %0 : tensor<3xi32>
+}
+
+// -----
+// CASE: many_rows_stay
+// CHECK-NOT: kiln.reshape
+func.func @f(%x: tensor<?x16384xf32>, %y: tensor<600x16384xf32>, %z: tensor<4096xf32>) -> (tensor<?xf32>, tensor<600xf32>, tensor<f32>) {
+  %0 = kiln.reduce sum %x dims = [1] : tensor<?x16384xf32>
+  %1 = kiln.reduce sum %y dims = [1] : tensor<600x16384xf32>
+  %2 = kiln.reduce sum %z dims = [0] : tensor<4096xf32>
+  return %0, %1, %2 : tensor<?xf32>, tensor<600xf32>, tensor<f32>
+}
+
+// -----
+// CASE: rows_of_a_softmax_stay_together
+// CHECK-NOT: kiln.reshape
+func.func @f(%x: tensor<4x16384xf32>) -> tensor<4x16384xf32> {
+  %0 = kiln.reduce max %x dims = [1] : tensor<4x16384xf32>
+  %1 = kiln.neg %0 : tensor<4xf32>
+  %2 = kiln.broadcast_in_dim %1 dims = [0] sizes = [4, 16384] : tensor<4xf32>
+  %3 = kiln.add %x, %2 : tensor<4x16384xf32>
+  return %3 : tensor<4x16384xf32>
+}
