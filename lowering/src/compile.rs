@@ -1,7 +1,7 @@
 //! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
 use crate::{
     PassError, RunOptions, Target,
-    gpu::{GRID, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
+    gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
     host::{
         interface::{describe, entry_symbol},
         llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES, version},
@@ -202,7 +202,8 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
         let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         entries.push(("symbol", Attr::string(ctx, &symbol)));
         // A GPU's launches are described when the function is elsewhere.
-        entries.extend([GRID, RESIDENT, THREADS, TENSOR_MAPS, SHARED_BYTES].into_iter().filter_map(|name| Some((name, func.attr(name)?))));
+        entries
+            .extend([GRID, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES].into_iter().filter_map(|name| Some((name, func.attr(name)?))));
         kernel.set_attr("kiln.kernel", Attr::dictionary(ctx, &entries));
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {

@@ -5,6 +5,9 @@
 //!
 //! Each slot of the rings of queries, keys and values has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each
 //! multiplying group arrives when it has read the slot.
+mod finish;
+mod rings;
+
 use super::{
     ptx::{Mma, Ptx},
     score::{Known, Score},
@@ -12,14 +15,13 @@ use super::{
 };
 use crate::{
     emit::{
-        body::{Passed, Scope},
+        body::Scope,
         code::{Code, Made},
-        lanes::{Lanes, Val},
         loops::decode,
     },
     gpu::gpu_schedule::{
         attention::{Form, ROWS},
-        wgmma::{DEPTH, Operand},
+        wgmma::DEPTH,
     },
     host::schedule::Schedule,
     kernel::Poly,
@@ -141,38 +143,6 @@ struct Thread<'a> {
 }
 
 impl Flash<'_> {
-    fn slots(&self, ring: Ring) -> (usize, usize, usize) {
-        let [query, key, value] = self.bytes;
-        let (keys, values) = (query * self.slots, query * self.slots + key * self.stages);
-        match ring {
-            Ring::Queries => (0, query, self.slots),
-            Ring::Keys => (keys, key, self.stages),
-            Ring::Values => (values, value, self.stages),
-        }
-    }
-    /// Where a slot is.
-    fn slot(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
-        let (start, bytes, _) = self.slots(ring);
-        p.add(p.plus(self.base, start)?, p.times(slot, bytes)?)
-    }
-    fn full(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
-        let [query, key, value] = self.bytes;
-        let barriers = query * self.slots + (key + value) * self.stages;
-        let before = match ring {
-            Ring::Queries => 0,
-            Ring::Keys => 16 * self.slots,
-            Ring::Values => 16 * (self.slots + self.stages),
-        };
-        p.add(p.plus(self.base, barriers + before)?, p.times(slot, 8)?)
-    }
-    fn empty(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
-        p.plus(self.full(p, ring, slot)?, 8 * self.slots(ring).2)
-    }
-    /// The next slot, and the parity of its phase.
-    fn next(&self, p: Ptx, ring: Ring, [slot, parity]: [Value; 2]) -> Made<[Value; 2]> {
-        p.next(slot, parity, self.slots(ring).2)
-    }
-
     /// The block of queries of a number.
     fn place(&self, c: Code, tile: Value) -> Made<Place> {
         let p = Ptx(c);
@@ -220,44 +190,6 @@ impl Flash<'_> {
     fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Made<()> {
         c.strided(team::block(c)?, self.total, team::blocks(c)?, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
         Ok(())
-    }
-
-    /// Fills a slot once it is free: all slabs of a block of rows.
-    fn fill(&self, p: Ptx, ring: Ring, [slot, parity]: [Value; 2], row: Value, place: &Place) -> Made<()> {
-        let (o, map): (&Operand, Value) = match ring {
-            Ring::Queries => (&self.form.query, self.maps[0]),
-            Ring::Keys => (&self.form.key, self.maps[1]),
-            Ring::Values => (&self.form.value, self.maps[2]),
-        };
-        let bytes = self.slots(ring).1;
-        let rows = if matches!(ring, Ring::Queries) { self.groups * ROWS } else { self.keys };
-        p.wait(self.empty(p, ring, slot)?, parity)?;
-        let (full, to) = (self.full(p, ring, slot)?, self.slot(p, ring, slot)?);
-        p.expect(full, bytes)?;
-        let around: Vec<Value> = o.dims.iter().skip(2).map(|d| p.of(place.around[*d])).collect::<Made<_>>()?;
-        for slab in 0..bytes / (rows * ROW) {
-            let at = [&[p.number(slab * DEPTH)?, row], around.as_slice()].concat();
-            p.copy(p.plus(to, slab * rows * ROW)?, map, &at, full)?;
-        }
-        Ok(())
-    }
-    /// The copying thread. The first time around, every slot is free.
-    fn produce(&self, c: Code) -> Made<()> {
-        let (zero, one) = (Ptx(c).number(0)?, Ptx(c).number(1)?);
-        self.each(c, &[zero, one, zero, one], &mut |c, place, carried| {
-            let (p, query) = (Ptx(c), [carried[0], carried[1]]);
-            self.fill(p, Ring::Queries, query, place.first, place)?;
-            // Without keys there is no memory to read: all rows are beyond the end.
-            let none = c.op("arith.extui", &[p.is(self.count, 0)?], zero.ty(), &[])?;
-            let next = c.strided(c.index(0)?, p.index(place.blocks[0])?, c.index(1)?, &carried[2..], &mut |c, back, carried| {
-                let (p, at) = (Ptx(c), [carried[0], carried[1]]);
-                let row = p.add(self.first_key(p, place, p.of(back)?)?, none)?;
-                self.fill(p, Ring::Keys, at, row, place)?;
-                self.fill(p, Ring::Values, at, row, place)?;
-                Ok(self.next(p, Ring::Keys, at)?.to_vec())
-            })?;
-            Ok([self.next(p, Ring::Queries, query)?.to_vec(), next].concat())
-        })
     }
 
     /// Starts the products of queries and keys.
@@ -444,69 +376,6 @@ impl Flash<'_> {
             self.finish(c, &t, &sums, &state.rows)?;
             Ok([self.next(p, Ring::Queries, query)?, state.keys].concat())
         })
-    }
-
-    /// The last stage, to where the result belongs. Four threads that have neighbouring columns of a row exchange them, so that each stores 16 bytes.
-    fn finish(&self, c: Code, t: &Thread<'_>, sums: &[Value], rows: &[Seen; 2]) -> Made<()> {
-        let (p, k, at) = (Ptx(c), self.scope.kernel, &self.form.at);
-        let written = |s: usize| k.stages.get(s).and_then(|s| s.outputs.first()).map(|o| o.access.clone()).ok_or("has no result");
-        let (product, sum, max, result) = (written(at.product)?, written(at.sum)?, written(at.max)?, written(at.result)?);
-        let memory = self.scope.buffer(result.buffer)?;
-        // The same without the result's memory: what it stores is exchanged first.
-        let mut without = self.scope.memory.clone();
-        without[result.buffer] = None;
-        let inner = Scope { memory: without, ..self.scope.clone() };
-        let factor = c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
-        let element = memory.ty().element().ok_or("has no result")?;
-        let eights = |p: &Poly| p.terms().all(|(_, n)| n % 8 == 0);
-        let mut strides = result.at.dims.iter().filter(|(d, _)| **d != at.outer + 1).map(|(_, p)| p).chain([&result.at.constant]);
-        let wide = element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
-        let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);
-        for (half, row) in rows.iter().enumerate() {
-            let total = team::butterfly(c, row.sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
-            let most = c.op("arith.mulf", &[row.max, factor], factor.ty(), &[])?;
-            let number = p.plus(t.row, 8 * half)?;
-            let dims = |c: Code, column: Val| -> Made<Vec<Val>> {
-                let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
-                dims.extend([Val::One(Ptx(c).index(number)?), column]);
-                Ok(dims)
-            };
-            // What is stored: columns, where the first one is, how many they are.
-            let mut stored: Vec<(Value, Value, usize)> = vec![];
-            let mut pairs = vec![];
-            for (eight, all) in sums.chunks(4).enumerate() {
-                let column = p.index(p.plus(t.column, 8 * eight)?)?;
-                let both = Val::Many(c.op("vector.from_elements", &all[2 * half..][..2], Type::vector(p.f32(), 2), &[])?);
-                let mut passed = Passed::from([(product.clone(), both), (sum.clone(), Val::One(total)), (max.clone(), Val::One(most))]);
-                inner.iteration(c, &[at.result], &dims(c, Val::Steps(column, 1))?, two, &mut [], &mut passed)?;
-                let made = passed.get(&result).copied().ok_or("has a stage without a result")?;
-                pairs.push((two.many(c, made)?, column));
-            }
-            for (four, own) in pairs.chunks(4).enumerate() {
-                if own.len() < 4 || !wide {
-                    stored.extend(own.iter().map(|(v, column)| (*v, *column, 2)));
-                    continue;
-                }
-                let words = own.iter().map(|(v, _)| p.word(*v)).collect::<Made<Vec<_>>>()?;
-                let column = p.plus(p.times(quad, 8)?, 32 * four)?;
-                stored.push((p.words(&team::turned(c, words, quad)?, element)?, p.index(column)?, 8));
-            }
-            let mut store = |c: Code| -> Made<()> {
-                for (v, column, count) in &stored {
-                    let lanes = Lanes { count: *count, mask: None };
-                    let to = self.scope.address(c, &result.at, &dims(c, Val::Steps(*column, 1))?, lanes)?;
-                    lanes.store(c, memory, to, Val::Many(*v), false)?;
-                }
-                Ok(())
-            };
-            if self.ragged[0] {
-                // slt
-                c.when(c.compare(2, number, self.queries)?, &mut store, None)?;
-            } else {
-                store(c)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,0 +1,77 @@
+//! What leaves registers: the last stage, on the sums.
+use super::{Flash, Seen, Thread};
+use crate::{
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+    gpu::gpu_tile::{ptx::Ptx, team},
+    kernel::Poly,
+};
+use kiln_dialects::ir::*;
+
+impl Flash<'_> {
+    /// The last stage, to where the result belongs. Four threads that have neighbouring columns of a row exchange them, so that each stores 16 bytes.
+    pub(super) fn finish(&self, c: Code, t: &Thread<'_>, sums: &[Value], rows: &[Seen; 2]) -> Made<()> {
+        let (p, k, at) = (Ptx(c), self.scope.kernel, &self.form.at);
+        let written = |s: usize| k.stages.get(s).and_then(|s| s.outputs.first()).map(|o| o.access.clone()).ok_or("has no result");
+        let (product, sum, max, result) = (written(at.product)?, written(at.sum)?, written(at.max)?, written(at.result)?);
+        let memory = self.scope.buffer(result.buffer)?;
+        // The same without the result's memory: what it stores is exchanged first.
+        let mut without = self.scope.memory.clone();
+        without[result.buffer] = None;
+        let inner = Scope { memory: without, ..self.scope.clone() };
+        let factor = c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
+        let element = memory.ty().element().ok_or("has no result")?;
+        let eights = |p: &Poly| p.terms().all(|(_, n)| n % 8 == 0);
+        let mut strides = result.at.dims.iter().filter(|(d, _)| **d != at.outer + 1).map(|(_, p)| p).chain([&result.at.constant]);
+        let wide = element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
+        let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);
+        for (half, row) in rows.iter().enumerate() {
+            let total = team::butterfly(c, row.sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
+            let most = c.op("arith.mulf", &[row.max, factor], factor.ty(), &[])?;
+            let number = p.plus(t.row, 8 * half)?;
+            let dims = |c: Code, column: Val| -> Made<Vec<Val>> {
+                let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
+                dims.extend([Val::One(Ptx(c).index(number)?), column]);
+                Ok(dims)
+            };
+            // What is stored: columns, where the first one is, how many they are.
+            let mut stored: Vec<(Value, Value, usize)> = vec![];
+            let mut pairs = vec![];
+            for (eight, all) in sums.chunks(4).enumerate() {
+                let column = p.index(p.plus(t.column, 8 * eight)?)?;
+                let both = Val::Many(c.op("vector.from_elements", &all[2 * half..][..2], Type::vector(p.f32(), 2), &[])?);
+                let mut passed = Passed::from([(product.clone(), both), (sum.clone(), Val::One(total)), (max.clone(), Val::One(most))]);
+                inner.iteration(c, &[at.result], &dims(c, Val::Steps(column, 1))?, two, &mut [], &mut passed)?;
+                let made = passed.get(&result).copied().ok_or("has a stage without a result")?;
+                pairs.push((two.many(c, made)?, column));
+            }
+            for (four, own) in pairs.chunks(4).enumerate() {
+                if own.len() < 4 || !wide {
+                    stored.extend(own.iter().map(|(v, column)| (*v, *column, 2)));
+                    continue;
+                }
+                let words = own.iter().map(|(v, _)| p.word(*v)).collect::<Made<Vec<_>>>()?;
+                let column = p.plus(p.times(quad, 8)?, 32 * four)?;
+                stored.push((p.words(&team::turned(c, words, quad)?, element)?, p.index(column)?, 8));
+            }
+            let mut store = |c: Code| -> Made<()> {
+                for (v, column, count) in &stored {
+                    let lanes = Lanes { count: *count, mask: None };
+                    let to = self.scope.address(c, &result.at, &dims(c, Val::Steps(*column, 1))?, lanes)?;
+                    lanes.store(c, memory, to, Val::Many(*v), false)?;
+                }
+                Ok(())
+            };
+            if self.ragged[0] {
+                // slt
+                c.when(c.compare(2, number, self.queries)?, &mut store, None)?;
+            } else {
+                store(c)?;
+            }
+        }
+        Ok(())
+    }
+}

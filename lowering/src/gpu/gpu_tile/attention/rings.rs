@@ -1,0 +1,85 @@
+//! The rings of queries, keys and values in shared memory, and the thread that has the copy engine fill them.
+use super::{Flash, Place, ROW, Ring};
+use crate::{
+    emit::code::{Code, Made},
+    gpu::{
+        gpu_schedule::{
+            attention::ROWS,
+            wgmma::{DEPTH, Operand},
+        },
+        gpu_tile::ptx::Ptx,
+    },
+};
+use kiln_dialects::ir::*;
+
+impl Flash<'_> {
+    pub(super) fn slots(&self, ring: Ring) -> (usize, usize, usize) {
+        let [query, key, value] = self.bytes;
+        let (keys, values) = (query * self.slots, query * self.slots + key * self.stages);
+        match ring {
+            Ring::Queries => (0, query, self.slots),
+            Ring::Keys => (keys, key, self.stages),
+            Ring::Values => (values, value, self.stages),
+        }
+    }
+    /// Where a slot is.
+    pub(super) fn slot(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+        let (start, bytes, _) = self.slots(ring);
+        p.add(p.plus(self.base, start)?, p.times(slot, bytes)?)
+    }
+    pub(super) fn full(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+        let [query, key, value] = self.bytes;
+        let barriers = query * self.slots + (key + value) * self.stages;
+        let before = match ring {
+            Ring::Queries => 0,
+            Ring::Keys => 16 * self.slots,
+            Ring::Values => 16 * (self.slots + self.stages),
+        };
+        p.add(p.plus(self.base, barriers + before)?, p.times(slot, 8)?)
+    }
+    pub(super) fn empty(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+        p.plus(self.full(p, ring, slot)?, 8 * self.slots(ring).2)
+    }
+    /// The next slot, and the parity of its phase.
+    pub(super) fn next(&self, p: Ptx, ring: Ring, [slot, parity]: [Value; 2]) -> Made<[Value; 2]> {
+        p.next(slot, parity, self.slots(ring).2)
+    }
+
+    /// Fills a slot once it is free: all slabs of a block of rows.
+    pub(super) fn fill(&self, p: Ptx, ring: Ring, [slot, parity]: [Value; 2], row: Value, place: &Place) -> Made<()> {
+        let (o, map): (&Operand, Value) = match ring {
+            Ring::Queries => (&self.form.query, self.maps[0]),
+            Ring::Keys => (&self.form.key, self.maps[1]),
+            Ring::Values => (&self.form.value, self.maps[2]),
+        };
+        let bytes = self.slots(ring).1;
+        let rows = if matches!(ring, Ring::Queries) { self.groups * ROWS } else { self.keys };
+        p.wait(self.empty(p, ring, slot)?, parity)?;
+        let (full, to) = (self.full(p, ring, slot)?, self.slot(p, ring, slot)?);
+        p.expect(full, bytes)?;
+        let around: Vec<Value> = o.dims.iter().skip(2).map(|d| p.of(place.around[*d])).collect::<Made<_>>()?;
+        for slab in 0..bytes / (rows * ROW) {
+            let at = [&[p.number(slab * DEPTH)?, row], around.as_slice()].concat();
+            p.copy(p.plus(to, slab * rows * ROW)?, map, &at, full)?;
+        }
+        Ok(())
+    }
+    /// The copying thread. The first time around, every slot is free.
+    pub(super) fn produce(&self, c: Code) -> Made<()> {
+        let (zero, one) = (Ptx(c).number(0)?, Ptx(c).number(1)?);
+        self.each(c, &[zero, one, zero, one], &mut |c, place, carried| {
+            let (p, query) = (Ptx(c), [carried[0], carried[1]]);
+            self.fill(p, Ring::Queries, query, place.first, place)?;
+            // Without keys there is no memory to read: all rows are beyond the end.
+            let none = c.op("arith.extui", &[p.is(self.count, 0)?], zero.ty(), &[])?;
+            let next = c.strided(c.index(0)?, p.index(place.blocks[0])?, c.index(1)?, &carried[2..], &mut |c, back, carried| {
+                let (p, at) = (Ptx(c), [carried[0], carried[1]]);
+                let row = p.add(self.first_key(p, place, p.of(back)?)?, none)?;
+                self.fill(p, Ring::Keys, at, row, place)?;
+                self.fill(p, Ring::Values, at, row, place)?;
+                Ok(self.next(p, Ring::Keys, at)?.to_vec())
+            })?;
+            Ok([self.next(p, Ring::Queries, query)?.to_vec(), next].concat())
+        })
+    }
+}
