@@ -77,6 +77,7 @@ def cases():
     yield "heads 2x128x8x64", lambda x, w: x.transpose(1, 2) @ w.permute(0, 2, 3, 1), [(2, 128, 8, 64), (2, 128, 8, 64)], BF16, None
     yield "open rows", gelu, [(64, 136), (264, 136), (264,)], BF16, [1, 2, 15, 64, 127, 128, 129, 1000, 4096]
     yield "many tiles 8192x8192x64", nn, [(8192, 64), (64, 8192)], BF16, None
+    yield "many odd tiles 2048x20011x64", nt, [(2048, 64), (20011, 64)], BF16, None
 
 
 def run(kiln, folder, name, f, inputs, open_sizes):

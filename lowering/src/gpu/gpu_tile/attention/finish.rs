@@ -68,6 +68,8 @@ impl Flash<'_> {
             if self.ragged[0] {
                 // slt
                 c.when(c.compare(2, number, self.queries)?, &mut store, None)?;
+                // The next products want whole warps.
+                p.warp_barrier()?;
             } else {
                 store(c)?;
             }

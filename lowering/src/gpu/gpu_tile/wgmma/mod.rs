@@ -299,7 +299,8 @@ impl Tile<'_> {
                 })?;
             }
         }
-        Ok(())
+        // The next tile's products want whole warps.
+        if whole_rows && whole_columns { Ok(()) } else { p.warp_barrier() }
     }
     /// As many neighbours as there are lanes; what the stages computed of them.
     #[allow(clippy::too_many_arguments)]
