@@ -39,11 +39,12 @@ fn exact(name: &str, x: f64) -> f64 {
 fn text(names: &[&str], operands: usize, element: &str) -> String {
     let params: String =
         (0..=operands).map(|i| format!("%m{i}: memref<?x{element}> {{kiln.sizes = array<i64: -1>, kiln.noalias}}, ")).collect();
+    let op = |name: &str| if name == "remf" { "arith.remf".to_string() } else { format!("math.{name}") };
     let vector = |ty: &str| if ty == element { String::new() } else { format!(", {ty}") };
     let body = |name: &str, ty: &str, load: &str, store: &str| {
         let loads: String = (0..operands).map(|i| format!("%x{i} = {load} %m{i}[%i] : memref<?x{element}>{}\n", vector(ty))).collect();
         let args: Vec<String> = (0..operands).map(|i| format!("%x{i}")).collect();
-        format!("{loads}%y = math.{name} {} : {ty}\n{store} %y, %m{operands}[%i] : memref<?x{element}>{}\n", args.join(", "), vector(ty))
+        format!("{loads}%y = {} {} : {ty}\n{store} %y, %m{operands}[%i] : memref<?x{element}>{}\n", op(name), args.join(", "), vector(ty))
     };
     // As many as AVX-512's registers hold.
     let lanes = if element == "f64" { 8 } else { 16 };
@@ -199,6 +200,46 @@ fn within(name: &str, error: f64, at: &str) {
 #[test]
 fn accuracy() {
     check(32, within);
+}
+
+/// Whatever the quotient, to the last bit.
+#[test]
+fn remainders_are_exact() {
+    let jit = ["f32", "f64"].map(|element| linked(&expanded(&text(&["remf"], 2, element))));
+    let narrow = inputs(16);
+    let walked = |i: usize, n: usize| (i * 7919 + 13) % n;
+    let y: Vec<f32> = (0..narrow.len()).map(|i| narrow[walked(i, narrow.len())]).collect();
+    // SAFETY: the signature of the kernels in the text; all have that many elements.
+    let made = unsafe {
+        let f: Binary = std::mem::transmute(address(&jit[0], "remf"));
+        let mut made = vec![0.0; y.len()];
+        f(narrow.as_ptr(), y.as_ptr(), made.as_mut_ptr(), y.len() as i64, 0, 1);
+        made
+    };
+    for ((x, y), r) in narrow.iter().zip(&y).zip(&made) {
+        let want = x % y;
+        assert!(r.to_bits() == want.to_bits() || (r.is_nan() && want.is_nan()), "{x:e} % {y:e} is {r:e} and not {want:e}");
+    }
+    // The same exponents and mantissas, spread over those of f64.
+    let wide: Vec<f64> = narrow
+        .iter()
+        .enumerate()
+        .map(|(i, x)| f64::from_bits(((x.to_bits() as u64) << 32) | (x.to_bits() as u64).wrapping_mul(2654435761 + i as u64)))
+        .chain([f64::MAX, f64::from_bits(1), 1.0, 0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3.0, -7.5])
+        .collect();
+    let y: Vec<f64> = (0..wide.len()).map(|i| wide[walked(i, wide.len())]).chain([f64::from_bits(3)]).collect();
+    let wide = [wide, vec![f64::MAX]].concat();
+    // SAFETY: as above.
+    let made = unsafe {
+        let f: unsafe extern "C" fn(*const f64, *const f64, *mut f64, i64, i64, i64) = std::mem::transmute(address(&jit[1], "remf"));
+        let mut made = vec![0.0; y.len()];
+        f(wide.as_ptr(), y.as_ptr(), made.as_mut_ptr(), y.len() as i64, 0, 1);
+        made
+    };
+    for ((x, y), r) in wide.iter().zip(&y).zip(&made) {
+        let want = x % y;
+        assert!(r.to_bits() == want.to_bits() || (r.is_nan() && want.is_nan()), "{x:e} % {y:e} is {r:e} and not {want:e}");
+    }
 }
 
 /// One instruction that multiplies by a power of two gives the bits that two products give.

@@ -63,3 +63,13 @@ func.func @f(%x: f32) -> f32 {
   %0 = math.erf %x : f32
   return %0 : f32
 }
+
+// -----
+// CASE: remainder
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: scf.while
+// CHECK-NOT: arith.remf
+func.func @f(%x: f32, %y: f32) -> f32 {
+  %0 = arith.remf %x, %y : f32
+  return %0 : f32
+}

@@ -4,7 +4,7 @@
 //! Results do not depend on the vector's length, nor on `scalef`. f32 is computed as f32 (reduction of trigonometric arguments and powf: f64), bf16 and f16
 //! by way of f32, f64 as f64 with polynomials of its own (`double/`).
 //!
-//! Numerics: approximates, within [`ACCURACY`]. NaN, infinities, zeros of both signs, subnormals and arguments out of range give what C's
+//! Numerics: approximates, within [`ACCURACY`]; remainders are exact. NaN, infinities, zeros of both signs, subnormals and arguments out of range give what C's
 //! functions give.
 //!
 //! ```text
@@ -16,6 +16,7 @@ pub(crate) mod emit;
 pub(crate) mod exp;
 mod log;
 mod pow;
+mod remainder;
 mod trig;
 
 use emit::{Emit, Res};
@@ -68,8 +69,8 @@ impl Pass for ExpandMath {
     const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let expandable =
-            |o: &Op| ACCURACY.iter().any(|(name, ..)| o.is(name)) && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()));
+        let function = |o: &Op| o.is("arith.remf") || ACCURACY.iter().any(|(name, ..)| o.is(name));
+        let expandable = |o: &Op| function(o) && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()));
         for op in walk(root).into_iter().filter(expandable) {
             let Some(b) = Builder::before(op) else { continue };
             let ty = op.result(0).ty();
@@ -77,7 +78,10 @@ impl Pass for ExpandMath {
             let new = if let Some(e) = emit("f32") {
                 expand(&e, op, &op.operands())
             } else if let Some(e) = emit("f64") {
-                double::expand(&e, op.name().strip_prefix("math.").unwrap_or_default(), &op.operands())
+                match op.operands().as_slice() {
+                    [x, y] if op.is("arith.remf") => remainder::remainder(&e, *x, *y),
+                    x => double::expand(&e, op.name().strip_prefix("math.").unwrap_or_default(), x),
+                }
             } else if let Some((e, narrow)) = ["bf16", "f16"].into_iter().find_map(|n| Some((emit(n)?, n))) {
                 let wide: Result<Vec<Value>, String> = op.operands().into_iter().map(|v| e.extend(v, "f32")).collect();
                 wide.and_then(|wide| expand(&e, op, &wide)).and_then(|y| e.truncate(y, narrow))
@@ -93,7 +97,8 @@ impl Pass for ExpandMath {
 
 fn expand(e: &Emit, op: Op, x: &[Value]) -> Res {
     let name = op.name();
-    match (name.strip_prefix("math.").unwrap_or_default(), x) {
+    match (name.strip_prefix("math.").unwrap_or(&name), x) {
+        ("arith.remf", [x, y]) => remainder::remainder(e, *x, *y),
         ("acos", [x]) => trig::acos(e, *x),
         ("asin", [x]) => trig::asin(e, *x),
         ("atan", [x]) => trig::atan(e, *x),

@@ -215,6 +215,25 @@ impl Emit {
         let kind = Attr::parse(self.b.ctx, "#vector.kind<or>").ok_or("has no vector dialect")?;
         self.op("vector.reduction", &[flat], ty("i1")?, &[("kind", kind)])
     }
+    /// Whether its floats are f64.
+    pub fn is_f64(&self) -> bool {
+        self.element == "f64"
+    }
+    /// The value, changed again and again as long as a scalar condition on it holds.
+    pub fn repeat(&self, value: Value, again: &mut dyn FnMut(&Emit, Value) -> Res, change: &mut dyn FnMut(&Emit, Value) -> Res) -> Res {
+        let inside = |b: Builder| Emit { b, around: self.around.clone(), element: self.element, scalef: self.scalef };
+        let first = |args: &[Value]| args.first().copied().ok_or_else(|| "has no value".to_string());
+        let mut before = |b: Builder, args: Vec<Value>| {
+            let v = first(&args)?;
+            b.generic("scf.condition", &[again(&inside(b), v)?, v], &[], &[], &mut []).map(|_| ())
+        };
+        let mut after = |b: Builder, args: Vec<Value>| {
+            let new = change(&inside(b), first(&args)?)?;
+            b.generic("scf.yield", &[new], &[], &[], &mut []).map(|_| ())
+        };
+        let types = [value.ty()];
+        Ok(self.b.generic("scf.while", &[value], &types, &[], &mut [(&types, &mut before), (&types, &mut after)])?.result(0))
+    }
     /// The values, or those of `then` where the condition holds.
     pub fn branch(
         &self,

@@ -9,7 +9,7 @@ macro_rules! library {
                 $(pub fn $name($(_: $arg),*) -> $result;)*
             }
         }
-        /// Functions of the C library that code generation may introduce: copies of blocks, remainders, and roundings and math functions for
+        /// Functions of the C library that code generation may introduce: copies of blocks, and roundings and math functions for
         /// which the processor has no instruction. A linker that offers these offers nothing else of the process.
         pub fn library_symbols() -> Vec<(&'static str, *const c_void)> {
             vec![("__truncsfbf2", truncate as *const c_void), $((stringify!($name), c::$name as *const c_void)),*]
@@ -21,8 +21,6 @@ library! {
     memcpy(*mut c_void, *const c_void, usize) -> *mut c_void;
     memmove(*mut c_void, *const c_void, usize) -> *mut c_void;
     memset(*mut c_void, c_int, usize) -> *mut c_void;
-    fmodf(f32, f32) -> f32;
-    fmod(f64, f64) -> f64;
     fmaf(f32, f32, f32) -> f32;
     fma(f64, f64, f64) -> f64;
     floorf(f32) -> f32;
