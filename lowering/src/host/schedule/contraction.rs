@@ -82,10 +82,12 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6]
     // Registers: 32 with 512 bits, 16 with less; running values take most of them.
     let registers = if m.bits == 512 { 32 } else { 16 };
     let vectors = (width / lanes).max(1);
-    // A set has 8 or 12 ways, so that of more rows, and the columns, each would drive out another.
+    // A set has 8 or 12 places, so that of more rows, and the columns, each would drive out another.
+    let places = if r.crowded { 8 } else { registers };
     let narrow = r.crowded && r.pack.is_some() && registers == 32 && vectors >= 4;
     let n = if rows == 1 || narrow { 4 } else { 2 }.min(vectors);
-    let most = if narrow { 6 } else { (registers - 4) / n - if registers == 32 { 2 } else { 0 } }.clamp(1, rows.max(1));
+    let fit = (registers - 4) / n - if registers == 32 { 2 } else { 0 };
+    let most = if narrow { 6 } else { fit.min(places) }.clamp(1, rows.max(1));
     // Few rows are divided evenly; of many, the rest does not matter. With 6 rows as many sums as an FMA has steps are on their way.
     let even = (most.min(6)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
     let tile = even.unwrap_or(most);
