@@ -1,7 +1,7 @@
 //! Paddings and concatenations: what only puts its operands into a larger tensor can be done by the kernels that compute these.
 use super::{Class, Decide, Form, Leaf, turns, wide};
 use kiln_dialects::{
-    ir::{Node as _, Size, Value},
+    ir::{Node as _, Size},
     ops::{Convolution, OpKind, Pad},
     sym::Dim as SymDim,
 };
@@ -51,16 +51,15 @@ impl Decide<'_> {
 
     /// Whether a node puts what a pointwise kernel computes into a larger tensor, once, and nothing else reads it.
     pub(super) fn only_places(&self, n: usize, from: usize) -> bool {
-        let of_it = |v: Value| self.home(self.graph.base(v)) == Some(from);
-        let own = |m: usize| self.group_of.get(m) == Some(&from);
-        let (inside, outside): (Vec<_>, Vec<_>) = (0..self.graph.nodes.len()).filter(|m| *m != n).partition(|m| own(*m));
-        let reads = |m: &usize| self.graph.nodes[*m].leaves.iter().filter(|l| of_it(l.value));
+        // Hardly any node does, and all that follows is asked of every pair of kernels.
+        if !self.places(n) {
+            return false;
+        }
+        let of_it = |l: &&Leaf| self.home(self.graph.base(l.value)) == Some(from);
+        let leaves = |m: usize| self.graph.nodes[m].leaves.iter().filter(of_it);
         let direct = |l: &Leaf| self.graph.node_of.contains_key(&l.value);
-        self.places(n)
-            && reads(&n).count() == 1
-            && reads(&n).all(|l| self.reads_whole(l))
-            && reads(&n).chain(inside.iter().flat_map(reads)).all(direct)
-            && outside.iter().all(|m| reads(m).next().is_none())
-            && !self.graph.returns.iter().any(|v| of_it(*v))
+        let [leaf] = leaves(n).collect::<Vec<_>>()[..] else { return false };
+        let inside = self.groups[from].nodes.iter().flat_map(|m| leaves(*m));
+        self.reads_whole(leaf) && std::iter::once(leaf).chain(inside).all(direct) && self.only(from, n)
     }
 }
