@@ -8,7 +8,8 @@ first call (timed from the start of the process's own work), checks its result a
 worker after the other for a burst; a ratio is kiln's median of a round over the peer's in the same round, and the table holds the median of the
 ratios with their range. Peers write to outputs that they keep (eager: out= where torch has it, else its allocator's); kiln writes to memory of
 the caller. Frozen is compared with frozen: kiln packs weights at load, inductor-frz, onnxruntime, OpenVINO and IREE do the same.
-A peer whose package is missing is skipped. --python PEER=PATH gives a peer another interpreter.
+A peer whose package is missing is skipped. --python PEER=PATH gives a peer another interpreter. --isa avx2 holds all that can be held to AVX2: torch,
+oneDNN and MKL, OpenVINO, XLA, IREE and kiln; onnxruntime has no switch and is left out.
 """
 import argparse
 import json
@@ -19,6 +20,8 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# What holds each peer to vectors of 256 bits, by its own documented switch; kiln and IREE are told the processor instead.
+AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "DNNL_MAX_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "BENCH_CPU": "haswell"}
 PEERS = ["eager", "inductor", "inductor-frz", "jax", "ort", "openvino", "iree"]
 
 
@@ -138,7 +141,7 @@ def iree_side(name, threads, folder):
 
     path = os.path.join(folder, name + ".onnx")
     subprocess.run([sys.executable, "-m", "iree.compiler.tools.import_onnx", path, "-o", path + ".mlir"], check=True)
-    options = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-data-tiling", "--iree-opt-const-eval"]
+    options = [f"--iree-llvmcpu-target-cpu={os.environ.get('BENCH_CPU', 'host')}", "--iree-opt-data-tiling", "--iree-opt-const-eval"]
     code = compiler.compile_file(path + ".mlir", target_backends=["llvm-cpu"], extra_args=options)
     rt.flags.parse_flags(f"--task_topology_group_count={threads}")
     config = rt.Config("local-task")
@@ -213,7 +216,7 @@ def kiln_result(args, path, name):
     import safetensors.torch
 
     out = os.path.join(args.folder, name + ".kiln.safetensors")
-    command = [args.kiln, "run", path, "--inputs", path[:-4] + ".safetensors", "--outputs", out, "--repeat", "1", "--threads", str(args.threads)]
+    command = [args.kiln, "run", path, "--inputs", path[:-4] + ".safetensors", "--outputs", out, "--repeat", "1", "--threads", str(args.threads), *args.target]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return safetensors.torch.load_file(out)["output_0"].float().numpy()
 
@@ -231,12 +234,14 @@ def measure(args, name):
     np.save(os.path.join(args.folder, name + ".shape.npy"), np.array(torch.load(os.path.join(args.folder, name + ".ref")).shape))
     env = dict(os.environ, OMP_NUM_THREADS=str(args.threads), MKL_NUM_THREADS=str(args.threads), XLA_FLAGS=f"--xla_cpu_multi_thread_eigen={'true' if args.threads > 1 else 'false'}")
     env.update({"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_TOP_PAD_": "500000000"})
+    if args.isa == "avx2":
+        env.update(AVX2, XLA_FLAGS=env["XLA_FLAGS"] + " --xla_cpu_max_isa=AVX2")
     sides, row, tolerance = {}, {"item": name, "peers": {}}, workloads.TOLERANCE.get(name, 1e-3)
     error = compare(args.folder, name, kiln_result(args, path, name))
     row["error"] = error
     if error > tolerance:
         row["wrong"] = True
-    kiln = [args.kiln, "bench", path, "--inputs", path[:-4] + ".safetensors", "--worker", "--threads", str(args.threads)]
+    kiln = [args.kiln, "bench", path, "--inputs", path[:-4] + ".safetensors", "--worker", "--threads", str(args.threads), *args.target]
     for cold in (True, False):
         one = Side(kiln + (["--no-cache"] if cold else []), env)
         row["cold_s" if cold else "warm_s"] = one.first["first_s"]
@@ -288,6 +293,7 @@ def main():
     parser.add_argument("--items", default="")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--isa", choices=["host", "avx2"], default="host")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.25)
     parser.add_argument("--folder", default="/tmp/kiln-bench")
@@ -298,7 +304,8 @@ def main():
     import workloads
 
     args.python = dict(p.split("=", 1) for p in args.python)
-    args.peers = [p for p in args.peers.split(",") if p]
+    args.target = ["--target", "x86_64:haswell"] if args.isa == "avx2" else []
+    args.peers = [p for p in args.peers.split(",") if p and not (args.isa == "avx2" and p == "ort")]
     os.makedirs(args.folder, exist_ok=True)
     rows = []
     for name in [i for i in args.items.split(",") if i] or list(workloads.WORKLOADS):

@@ -4,7 +4,8 @@
 //! rescaled when a greater score comes (online softmax: Milakov and Gimelshein, 2018).
 //!
 //! Each slot of the rings of queries, keys and values has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each
-//! multiplying group arrives when it has read the slot.
+//! multiplying warp arrives when it has read the slot. A group's first warp must not speak for the others, as it may for products: a step looks at `full` once
+//! more behind its products, and a warp that a refill overtakes before it looks would wait for a phase that is over.
 mod finish;
 mod rings;
 
@@ -33,6 +34,8 @@ use std::f64::consts::LOG2_E;
 const BAND: i64 = 16;
 /// Registers of a copying and of a multiplying thread, by how many groups multiply.
 const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((40, 232)), Some((32, 160))];
+/// Warps of a multiplying group.
+const WARPS: usize = 4;
 /// Bytes of a row of a slab in shared memory.
 const ROW: usize = 2 * DEPTH;
 
@@ -130,7 +133,7 @@ impl State {
 /// A multiplying thread at a block of queries.
 struct Thread<'a> {
     place: &'a Place,
-    /// Whether it is the one that speaks for its group.
+    /// Whether it is the one that speaks for its warp.
     speaks: Value,
     /// Its number in its warp.
     lane: Value,
@@ -343,7 +346,7 @@ impl Flash<'_> {
         let lane = p.rest(thread, 32)?;
         let high = p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?;
         let (row, column) = (p.add(p.times(group, ROWS)?, high)?, p.times(p.rest(lane, 4)?, 2)?);
-        let speaks = p.is(thread, 0)?;
+        let speaks = p.is(lane, 0)?;
         self.each(c, &[zero; 4], &mut |c, place, carried| {
             let (p, query) = (Ptx(c), [carried[0], carried[1]]);
             let row = p.add(place.first, row)?;
@@ -415,7 +418,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, maps: &[Value]) -> 
         for ring in [Ring::Queries, Ring::Keys, Ring::Values] {
             for i in 0..f.slots(ring).2 {
                 p.barrier(f.full(p, ring, p.number(i)?)?, 1)?;
-                p.barrier(f.empty(p, ring, p.number(i)?)?, groups)?;
+                p.barrier(f.empty(p, ring, p.number(i)?)?, groups * WARPS)?;
             }
         }
         Ok(())
