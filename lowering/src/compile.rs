@@ -191,7 +191,13 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
         func.set_attr("sym_name", Attr::string(ctx, "kernel"));
         let mut sha = Sha256::new();
         // Text holds no locations and no names of values, so equal kernels of different models are one.
-        for part in [func.print(PrintOptions::default()).as_str(), &options.target.to_string(), &version(), options.salt, level.name()] {
+        for part in [
+            func.print(PrintOptions { alone: true, ..Default::default() }).as_str(),
+            &options.target.to_string(),
+            &version(),
+            options.salt,
+            level.name(),
+        ] {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }

@@ -67,6 +67,12 @@ const fn cuda(from: Level, on: On, pass: &'static str, why: &'static str) -> Ste
 /// All steps in order. A level's steps run when the pipeline starts at it and goes on beyond it.
 pub const STEPS: &[Step] = &[
     step(Level::Graph, On::Module, "kiln-refine-shapes", "what later passes ask of sizes is then in the types"),
+    step(
+        Level::Graph,
+        On::Module,
+        "kiln-fold-indices",
+        "masks that hide nothing, before they are simplified away; running sums are ops here still",
+    ),
     step(Level::Graph, On::Module, "kiln-simplify", "identities are easier to see on composites"),
     step(Level::Graph, On::Module, "canonicalize", "folds sizes and drops dead pure ops"),
     step(Level::Graph, On::Module, "cse", "captured graphs repeat masks, positions and casts"),

@@ -12,6 +12,7 @@ pub mod table;
 pub mod argument_order;
 pub mod decompose;
 pub mod expand_scans;
+pub mod fold_indices;
 pub mod hoist_gathers;
 pub mod hoist_reshapes;
 pub mod reciprocals;

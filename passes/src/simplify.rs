@@ -15,6 +15,7 @@
 //! ```
 mod heads;
 mod identities;
+mod masks;
 mod moves;
 mod sink;
 mod splats;
@@ -47,6 +48,8 @@ impl Pass for Simplify {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let patterns = [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, sink::PATTERNS].concat();
+        // Folding makes data of a small mask.
+        apply_patterns(root, masks::PATTERNS, self.rounds)?;
         for _ in 0..self.rounds {
             let folded = self.fold(root)?;
             let rewritten = apply_patterns(root, &patterns, self.rounds)?;

@@ -1,6 +1,6 @@
 //! The rows of this crate's passes. `kiln-lowering` adds its own; registration, `--list-passes`, `--help` and docs/passes.md come from both.
 use crate::{
-    argument_order::ArgumentOrder, decompose::Decompose, expand_scans::ExpandScans, hoist_gathers::HoistGathers,
+    argument_order::ArgumentOrder, decompose::Decompose, expand_scans::ExpandScans, fold_indices::FoldIndices, hoist_gathers::HoistGathers,
     hoist_reshapes::HoistReshapes, pass::PassRow, reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
     split_reductions::SplitReductions, verify_level::VerifyLevel,
 };
@@ -10,6 +10,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<ArgumentOrder>(),
     PassRow::of::<Decompose>(),
     PassRow::of::<ExpandScans>(),
+    PassRow::of::<FoldIndices>(),
     PassRow::of::<HoistGathers>(),
     PassRow::of::<HoistReshapes>(),
     PassRow::of::<Reciprocals>(),

@@ -24,7 +24,7 @@ pub fn diagnostic(d: &Diagnostic, file: &str, source: &[u8]) -> String {
 
 /// How the command line wants IR printed.
 pub fn print_options(cli: &Cli) -> PrintOptions {
-    PrintOptions { debug_info: cli.mlir_print_debuginfo, generic: cli.mlir_print_op_generic, names_from_locations: true }
+    PrintOptions { debug_info: cli.mlir_print_debuginfo, generic: cli.mlir_print_op_generic, names_from_locations: true, alone: false }
 }
 
 /// The passes around which IR is printed: before, after.

@@ -207,3 +207,47 @@ func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1x2x5x
   %4 = kiln.attention %q, %1, %3 : tensor<1x4x3x8xf32>, tensor<1x4x5x8xf32>, tensor<1x4x5x8xf32>
   return %4 : tensor<1x4x3x8xf32>
 }
+
+// -----
+// CASE: attention-causal-bias
+// CHECK-NOT: bias
+// CHECK: causal
+func.func @f(%q: tensor<1x2x3x8xf32>, %k: tensor<1x2x5x8xf32>) -> (tensor<1x2x3x8xf32>, tensor<1x2x3x8xf32>) {
+  %queries = kiln.iota [3] axis = 0 : i64
+  %keys = kiln.iota [5] axis = 0 : i64
+  %query = kiln.reshape %queries sizes = [1, 1, 3, 1] : tensor<3xi64>
+  %key = kiln.reshape %keys sizes = [1, 1, 1, 5] : tensor<5xi64>
+  %i = kiln.broadcast_in_dim %query dims = [0, 1, 2, 3] sizes = [1, 1, 3, 5] : tensor<1x1x3x1xi64>
+  %j = kiln.broadcast_in_dim %key dims = [0, 1, 2, 3] sizes = [1, 1, 3, 5] : tensor<1x1x1x5xi64>
+  %seen = kiln.compare le %j, %i : tensor<1x1x3x5xi64>
+  %zero = kiln.splat [1, 1, 3, 5], 0.0 : f32
+  %low = kiln.splat [1, 1, 3, 5], 0xFF800000 : f32
+  %bias = kiln.select %seen, %zero, %low : tensor<1x1x3x5xi1>, tensor<1x1x3x5xf32>
+  %0 = kiln.attention %q, %k, %k bias %bias : tensor<1x1x3x5xf32> : tensor<1x2x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
+  %later = kiln.compare lt %i, %j : tensor<1x1x3x5xi64>
+  %hides = kiln.select %later, %low, %zero : tensor<1x1x3x5xi1>, tensor<1x1x3x5xf32>
+  %1 = kiln.attention %q, %k, %k bias %hides : tensor<1x1x3x5xf32> : tensor<1x2x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
+  return %0, %1 : tensor<1x2x3x8xf32>, tensor<1x2x3x8xf32>
+}
+
+// -----
+// Strictly earlier keys, another axis, and a bias that is not 0 are something else.
+// CASE: attention-other-bias
+// CHECK-NOT: causal
+func.func @f(%q: tensor<1x2x5x8xf32>) -> (tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>) {
+  %i = kiln.iota [5, 5] axis = 0 : i64
+  %j = kiln.iota [5, 5] axis = 1 : i64
+  %zero = kiln.splat [5, 5], 0.0 : f32
+  %one = kiln.splat [5, 5], 1.0 : f32
+  %low = kiln.splat [5, 5], 0xFF800000 : f32
+  %before = kiln.compare lt %j, %i : tensor<5x5xi64>
+  %strict = kiln.select %before, %zero, %low : tensor<5x5xi1>, tensor<5x5xf32>
+  %0 = kiln.attention %q, %q, %q bias %strict : tensor<5x5xf32> : tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
+  %behind = kiln.compare le %i, %j : tensor<5x5xi64>
+  %after = kiln.select %behind, %zero, %low : tensor<5x5xi1>, tensor<5x5xf32>
+  %1 = kiln.attention %q, %q, %q bias %after : tensor<5x5xf32> : tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
+  %upto = kiln.compare le %j, %i : tensor<5x5xi64>
+  %more = kiln.select %upto, %one, %low : tensor<5x5xi1>, tensor<5x5xf32>
+  %2 = kiln.attention %q, %q, %q bias %more : tensor<5x5xf32> : tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
+  return %0, %1, %2 : tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
+}

@@ -177,3 +177,39 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
   }
 }
 }
+
+// -----
+// Squares, cubes and fourth powers are products; of other powers nothing is known.
+// CASE: powers
+// NO-RUN: the interpreter runs kiln ops
+// CHECK-NOT: math.powf
+// CHECK: arith.divf
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%x: tensor<8xbf16>) -> tensor<8xbf16> {
+    %three = kiln.splat [8], 3.0 : bf16
+    %four = kiln.splat [8], 4.0 : bf16
+    %minus = kiln.splat [8], -1.0 : bf16
+    %cube = kiln.pow %x, %three : tensor<8xbf16>
+    %fourth = kiln.pow %x, %four : tensor<8xbf16>
+    %inverse = kiln.pow %x, %minus : tensor<8xbf16>
+    %0 = kiln.add %cube, %fourth : tensor<8xbf16>
+    %1 = kiln.add %0, %inverse : tensor<8xbf16>
+    return %1 : tensor<8xbf16>
+  }
+}
+}
+
+// -----
+// CASE: a_power_that_is_no_product
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: math.powf
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%x: tensor<8xf32>) -> tensor<8xf32> {
+    %half = kiln.splat [8], 0.5 : f32
+    %0 = kiln.pow %x, %half : tensor<8xf32>
+    return %0 : tensor<8xf32>
+  }
+}
+}

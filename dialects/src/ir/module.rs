@@ -41,6 +41,8 @@ pub struct PrintOptions {
     pub generic: bool,
     /// `%name` from named locations, where they exist.
     pub names_from_locations: bool,
+    /// The op by itself: without it every print numbers all values of the whole module around the op.
+    pub alone: bool,
 }
 
 /// A `builtin.module` that owns its ops.
@@ -127,6 +129,9 @@ impl Op {
             }
             if options.names_from_locations {
                 mlirOpPrintingFlagsPrintNameLocAsPrefix(flags);
+            }
+            if options.alone {
+                mlirOpPrintingFlagsUseLocalScope(flags);
             }
             mlirOperationPrintWithFlags(self.raw(), flags, cb, d);
             mlirOpPrintingFlagsDestroy(flags);

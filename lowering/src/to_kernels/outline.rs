@@ -68,7 +68,8 @@ impl Kernels {
         let module = make(b, &name)?;
         // The function without its name: why a kernel is no larger may differ between equal ones.
         let functions = blocks(module).into_iter().flat_map(|b| b.ops());
-        let text: String = functions.map(|f| f.print(PrintOptions::default()).replace(&format!("@{name}"), "@")).collect();
+        let text: String =
+            functions.map(|f| f.print(PrintOptions { alone: true, ..Default::default() }).replace(&format!("@{name}"), "@")).collect();
         if let Some(earlier) = self.by_text.get(&text) {
             module.erase();
             return Ok(earlier.clone());

@@ -1,9 +1,24 @@
-//! Powers of integers.
+//! Powers.
 use super::scalar::Scalars;
 use kiln_dialects::{
     ir::{Attr, Value},
     value::DType,
 };
+
+/// x^y. Of a square, a cube, a fourth power and a reciprocal, products are as exact as the general power (1.5 ulp of f32), also where they overflow, are
+/// subnormal, or have a sign of zero; a general power takes about fifty times as long.
+pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value, String> {
+    let widened = |v: Value| v.def().filter(|o| o.is("arith.extf")).map_or(v, |o| o.operand(0));
+    let known = widened(y).def().filter(|o| o.is("arith.constant")).and_then(|o| o.attr("value")).and_then(Attr::as_f64);
+    let product = |a: Value, b: Value| s.same("arith.mulf", &[a, b]);
+    match known {
+        Some(-1.0) => s.same("arith.divf", &[s.float(1.0, x)?, x]),
+        Some(2.0) => product(x, x),
+        Some(3.0) => product(product(x, x)?, x),
+        Some(4.0) => product(x, x).and_then(|square| product(square, square)),
+        _ => s.same("math.powf", &[x, y]),
+    }
+}
 
 /// x^y modulo two to the bits; for negative y what rounding toward zero gives, and 0 for 0. By squaring, one step for each bit that an exponent
 /// can have: a loop would keep the element out of vectors.

@@ -168,7 +168,7 @@ impl Scalars {
             (K::Mul, true) => "arith.mulf",
             (K::Div, true) => "arith.divf",
             (K::Rem, true) => "arith.remf",
-            (K::Pow, true) => "math.powf",
+            (K::Pow, true) => return super::power::float_pow(self, x, y),
             (K::Max, true) => "arith.maximumf",
             (K::Min, true) => "arith.minimumf",
             (K::Atan2, true) => "math.atan2",
