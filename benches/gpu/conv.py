@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Convolutions of bf16 and f16 images with channels last on a GPU: right against float64, then timed beside cuDNN.
 
-    conv.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--out FILE.json]
+    conv.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--modes default] [--out FILE.json]
 
 Weights are parameters, and so frozen. A case is exported with channels last at its ends, run by kiln in a process of its own, and compared with a float64
 convolution of the same values. Times are medians of CUDA events with random inputs, the sides taking turns, the peers' calls in CUDA graphs: cuDNN's plain convolution for `plain`; for
-`relu` (bias and relu) cuDNN's fused operation, and torch.compile.
+`relu` (bias and relu) and `residual` cuDNN's fused operation, and torch.compile in these modes.
 """
 import argparse, json, statistics, sys, tempfile
 
@@ -123,7 +123,7 @@ def check(kiln, jobs, only):
     return matmul.check(kiln, all_cases, jobs)
 
 
-def timed(kiln, rounds, out, only):
+def timed(kiln, rounds, out, only, modes):
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(0)
     rows = []
@@ -143,8 +143,8 @@ def timed(kiln, rounds, out, only):
                     sides["cudnn"] = lambda x, r: torch.cudnn_convolution_add_relu(
                         x.permute(0, 3, 1, 2), conv.weight, r.permute(0, 3, 1, 2), 1.0, conv.bias, *args)
                 torch._dynamo.reset()
-                if kind != "plain":
-                    sides["inductor"] = torch.compile(module)
+                for mode in modes.split(",") if modes and kind != "plain" else []:
+                    sides["inductor " + mode] = torch.compile(module, mode=mode)
                 with tempfile.TemporaryDirectory() as folder:
                     mine = Kiln(kiln, folder, "case", module, inputs)
                     samples = {s: [] for s in ["kiln", *sides]}
@@ -173,11 +173,12 @@ def main():
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--jobs", type=int, default=8)
     p.add_argument("--only", default="")
+    p.add_argument("--modes", default="default")
     p.add_argument("--out", default="")
     a = p.parse_args()
     bad = check(a.kiln, a.jobs, a.only) if a.check or not a.time else 0
     if a.time:
-        timed(a.kiln, a.rounds, a.out, a.only)
+        timed(a.kiln, a.rounds, a.out, a.only, a.modes)
     sys.exit(bad != 0)
 
 
