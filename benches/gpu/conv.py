@@ -7,13 +7,13 @@ Weights are parameters, and so frozen. A case is exported with channels last at 
 convolution of the same values. Times are medians of CUDA events with random inputs, the sides taking turns, the peers' calls in CUDA graphs: cuDNN's plain convolution for `plain`; for
 `relu` (bias and relu) and `residual` cuDNN's fused operation, and torch.compile in these modes.
 """
-import argparse, json, statistics, sys, tempfile
+import json, statistics, sys, tempfile
 
 import torch
 import torch.nn.functional as F
 
 import matmul
-from bench import Kiln, graph_us
+from bench import Kiln, arguments, graph_us
 
 BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 
@@ -166,15 +166,10 @@ def timed(kiln, rounds, out, only, modes):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--kiln", required=True)
-    p.add_argument("--check", action="store_true")
-    p.add_argument("--time", action="store_true")
-    p.add_argument("--rounds", type=int, default=7)
+    p = arguments(__doc__)
     p.add_argument("--jobs", type=int, default=8)
     p.add_argument("--only", default="")
     p.add_argument("--modes", default="default")
-    p.add_argument("--out", default="")
     a = p.parse_args()
     bad = check(a.kiln, a.jobs, a.only) if a.check or not a.time else 0
     if a.time:
