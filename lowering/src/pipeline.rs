@@ -172,8 +172,7 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
 
 /// What passes are told about a GPU.
 pub fn chip_options(chip: Chip) -> PassOptions {
-    let passes =
-        ["kiln-decompose{keep=kernels}", "kiln-expose-padding", "kiln-space-to-depth", "kiln-gpu-schedule", "kiln-gpu-module"];
+    let passes = ["kiln-decompose{keep=kernels}", "kiln-expose-padding", "kiln-space-to-depth", "kiln-gpu-schedule", "kiln-gpu-module"];
     passes.map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
 }
 

@@ -296,7 +296,14 @@ const CONVOLUTIONS: &[Case] = &[
     ("2x40x33x3", "64x3x7x7", "2x20x17x64", "strides = [2, 2] pad = [3, 3] x [3, 3] dilation = [1, 1]", true, [true, true]),
     ("2x64x32x3", "72x3x16x16", "2x4x2x72", "strides = [16, 16] pad = [0, 0] x [0, 0] dilation = [1, 1]", false, [false, false]),
     // Each channel by itself, and groups of several.
-    ("2x14x15x24", "24x1x3x3", "2x14x15x24", "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 24}", false, [false, false]),
+    (
+        "2x14x15x24",
+        "24x1x3x3",
+        "2x14x15x24",
+        "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 24}",
+        false,
+        [false, false],
+    ),
     ("2x14x15x17", "17x1x5x5", "2x7x8x17", "strides = [2, 2] pad = [2, 2] x [2, 2] dilation = [1, 1] {groups = 17}", false, [false, false]),
     ("2x14x14x64", "64x16x3x3", "2x14x14x64", "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 4}", false, [true, true]),
 ];

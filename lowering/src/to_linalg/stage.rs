@@ -4,7 +4,10 @@ use super::{
     kernel::{Kernel, Nest, Slice},
     scalar::{storage, wide},
 };
-use crate::{index::Ix, to_kernels::graph::{contracts, turned}};
+use crate::{
+    index::Ix,
+    to_kernels::graph::{contracts, turned},
+};
 use kiln_dialects::{ir::*, ops::*, sym::Dim as SymDim, value::DType};
 
 type Tensors = Result<Vec<Value>, String>;

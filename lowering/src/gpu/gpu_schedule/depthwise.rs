@@ -65,7 +65,8 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Depthwise> {
     }
     [true, false].into_iter().find_map(|first| {
         let (image, weight) = if first { (0, 1) } else { (1, 0) };
-        let maps: Vec<_> = s.op.attr("indexing_maps")?.as_array()?.into_iter().map(|m| Some(m.as_affine_map()?.1)).collect::<Option<_>>()?;
+        let maps: Vec<_> =
+            s.op.attr("indexing_maps")?.as_array()?.into_iter().map(|m| Some(m.as_affine_map()?.1)).collect::<Option<_>>()?;
         let kinds: Vec<bool> = s.op.attr("iterator_types")?.as_array()?.iter().map(|t| t.to_string().contains("reduction")).collect();
         let lins = |i: usize| maps.get(i)?.iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<Lin>>>();
         let (read, result) = (lins(image)?, lins(2)?);
@@ -114,7 +115,14 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Depthwise> {
         let free = dims[..3].iter().flatten().all(|d| !s.inputs[weight].at.uses(*d));
         let some = along.iter().all(|a| a.image > 0 && a.out > 0 && a.size > 0 && a.stride > 0 && a.dilation > 0);
         let channels = place.sizes.get(3)?.known().filter(|c| *c > 0)?;
-        (used == nest.extents.len() && free && some).then_some(Depthwise { stage: *stage, image: place.buffer, first, dims, channels, along })
+        (used == nest.extents.len() && free && some).then_some(Depthwise {
+            stage: *stage,
+            image: place.buffer,
+            first,
+            dims,
+            channels,
+            along,
+        })
     })
 }
 

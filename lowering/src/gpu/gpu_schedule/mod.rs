@@ -137,7 +137,9 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
         "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
-        _ => Err(format!("has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract wgmma attention")),
+        _ => Err(format!(
+            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract wgmma attention"
+        )),
     })
 }
 

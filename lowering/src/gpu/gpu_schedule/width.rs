@@ -39,7 +39,14 @@ pub fn narrow_width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, but: Option<
     of_bytes(k, plan, nest, d, but, |all| all.min())
 }
 
-fn of_bytes(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, but: Option<usize>, choose: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>) -> usize {
+fn of_bytes(
+    k: &Kernel,
+    plan: &Plan,
+    nest: &Nest,
+    d: usize,
+    but: Option<usize>,
+    choose: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
+) -> usize {
     let all: Vec<&Access> = accesses(k, plan, nest).map(|(a, _)| a).filter(|a| Some(a.buffer) != but).collect();
     let bytes = |a: &&Access| k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(16, |t| t.byte_size());
     let contiguous = |a: &&&Access| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);

@@ -99,7 +99,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
                 // Where this pixel is under whose window.
                 let under = |column: i64| {
                     let place = x - column * wide.stride;
-                    (place >= 0 && place % wide.dilation == 0 && place / wide.dilation < wide.size).then_some((column, place / wide.dilation))
+                    (place >= 0 && place % wide.dilation == 0 && place / wide.dilation < wide.size)
+                        .then_some((column, place / wide.dilation))
                 };
                 let all: Vec<(i64, i64)> = (0..across).filter_map(under).collect();
                 if all.is_empty() {
