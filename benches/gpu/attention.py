@@ -10,13 +10,15 @@ the same inputs. What is compared is the norm of the difference over the norm of
 after failures, but for a first case that hangs; the exit code is 0 if all agree. Times are medians of CUDA events with random inputs, the sides taking turns:
 torch's scaled_dot_product_attention with cuDNN and with flash attention, and compiled flex_attention where scores have an expression of their own.
 """
-import argparse, json, math, os, statistics, subprocess, sys, tempfile
+import json, math, os, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass, replace
 
 import safetensors.torch
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from bench import Worker, arguments
 
 BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 NAMES = {BF16: "bf16", F16: "f16", torch.float32: "f32", torch.int64: "i64", torch.bool: "i1"}
@@ -284,8 +286,8 @@ def check(kiln, quick):
     return bad
 
 
-class Worker:
-    """`kiln bench --worker` on a case."""
+class Single(Worker):
+    """A case, and its result of one run."""
 
     def __init__(self, kiln, folder, case, inputs):
         path = os.path.join(folder, "case")
@@ -295,17 +297,7 @@ class Worker:
         if isinstance(made, str):
             raise RuntimeError(made)
         self.result = made[0]
-        args = [kiln, "bench", path + ".mlir", "--device", "cuda", "--inputs", path + ".safetensors", "--worker"]
-        self.process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.process.stdout.readline()
-
-    def __call__(self, seconds):
-        print(seconds, file=self.process.stdin, flush=True)
-        return json.loads(self.process.stdout.readline())["median_us"]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        super().__init__(kiln, path + ".mlir", path + ".safetensors")
 
 
 def kernel_us(f, seconds=0.1):
@@ -368,7 +360,7 @@ def timed(kiln, rounds, items, out):
         try:
             inputs = case.inputs()
             with tempfile.TemporaryDirectory() as folder:
-                mine = Worker(kiln, folder, case, inputs)
+                mine = Single(kiln, folder, case, inputs)
                 sides = {}
                 for name, f in peers(case, inputs).items():
                     try:
@@ -397,14 +389,9 @@ def timed(kiln, rounds, items, out):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--kiln", required=True)
-    p.add_argument("--check", action="store_true")
-    p.add_argument("--time", action="store_true")
+    p = arguments(__doc__)
     p.add_argument("--quick", action="store_true")
     p.add_argument("--items", default="")
-    p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--out", default="")
     a = p.parse_args()
     bad = check(a.kiln, a.quick) if a.check or not a.time else 0
     if a.time:

@@ -8,12 +8,13 @@ waits on a pipe; a round takes the median of kernel times by CUDA events on each
 the rounds with their range. A floor is the bytes (each input read once, each output written once) over the rate of a copy in the same round. Results are
 compared with a float64 reference on rows that both sides computed.
 """
-import argparse, json, os, statistics, subprocess, sys, tempfile
+import argparse, json, os, select, statistics, subprocess, sys, tempfile
 
 import torch
 import torch.nn.functional as F
 
 BF16, F32, GPU = torch.bfloat16, torch.float32, "cuda"
+LIMIT = 40  # seconds that a run, or a burst of calls, of kiln may take
 
 
 class Item(torch.nn.Module):
@@ -56,8 +57,35 @@ ITEMS = {
 }
 
 
-class Kiln:
-    """`kiln bench --worker` on an exported item."""
+class Worker:
+    """`kiln bench --worker` on a file, with these further arguments: a process of its own that waits on a pipe."""
+
+    def __init__(self, kiln, path, inputs, *args, env=None):
+        command = [kiln, "bench", path, "--device", "cuda", "--inputs", inputs, *args, "--worker"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        line = self.line()
+        if not line:
+            raise RuntimeError(self.process.stderr.read().strip()[-400:])
+        self.first = json.loads(line)["first_s"]
+
+    def line(self):
+        """The next line, or an error after LIMIT seconds: a kernel that does not end must not take the others' turns."""
+        if not select.select([self.process.stdout], [], [], LIMIT)[0]:
+            self.process.kill()
+            raise TimeoutError(f"no answer within {LIMIT} s")
+        return self.process.stdout.readline()
+
+    def __call__(self, seconds):
+        print(seconds, file=self.process.stdin, flush=True)
+        return json.loads(self.line())["median_us"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Kiln(Worker):
+    """An exported function, and its result of one run."""
 
     def __init__(self, binary, folder, name, f, inputs):
         import safetensors.torch
@@ -73,17 +101,18 @@ class Kiln:
         if once.returncode:
             raise RuntimeError((once.stderr or once.stdout).strip()[:400])
         self.result = safetensors.torch.load_file(path + ".out")["output_0"]
-        args = [binary, "bench", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--worker"]
-        self.process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.first = json.loads(self.process.stdout.readline())["first_s"]
+        super().__init__(binary, path + ".pt2", path + ".safetensors")
 
-    def __call__(self, seconds):
-        print(seconds, file=self.process.stdin, flush=True)
-        return json.loads(self.process.stdout.readline())["median_us"]
 
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+def arguments(about, rounds=7):
+    """What the benches of kernels take that compare results, time, or both."""
+    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--kiln", required=True)
+    p.add_argument("--check", action="store_true")
+    p.add_argument("--time", action="store_true")
+    p.add_argument("--rounds", type=int, default=rounds)
+    p.add_argument("--out", default="")
+    return p
 
 
 def kernel_us(f, args, calls=20):

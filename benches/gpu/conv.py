@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Convolutions of bf16 and f16 images with channels last on a GPU: right against float64, then timed beside cuDNN.
 
-    conv.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--out FILE.json]
+    conv.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--modes default] [--out FILE.json]
 
 Weights are parameters, and so frozen. A case is exported with channels last at its ends, run by kiln in a process of its own, and compared with a float64
 convolution of the same values. Times are medians of CUDA events with random inputs, the sides taking turns, the peers' calls in CUDA graphs: cuDNN's plain convolution for `plain`; for
-`relu` (bias and relu) cuDNN's fused operation, and torch.compile.
+`relu` (bias and relu) and `residual` cuDNN's fused operation, and torch.compile in these modes.
 """
-import argparse, json, statistics, sys, tempfile
+import json, statistics, sys, tempfile
 
 import torch
 import torch.nn.functional as F
 
 import matmul
-from bench import Kiln, graph_us
+from bench import Kiln, arguments, graph_us
 
 BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 
@@ -21,10 +21,10 @@ BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 class Conv(torch.nn.Module):
     """A convolution and what follows it, of images with channels last."""
 
-    def __init__(self, kind, c, k, window, stride, padding, dilation, dtype):
+    def __init__(self, kind, c, k, window, stride, padding, dilation, groups, dtype):
         super().__init__()
         self.kind = kind
-        self.conv = torch.nn.Conv2d(c, k, window, stride, padding, dilation, bias=kind != "plain")
+        self.conv = torch.nn.Conv2d(c, k, window, stride, padding, dilation, groups, bias=kind != "plain")
         self.norm = torch.nn.BatchNorm2d(k) if kind == "norm" else None
         if self.norm is not None:
             for p in (self.norm.weight, self.norm.bias, self.norm.running_mean):
@@ -47,7 +47,7 @@ class Conv(torch.nn.Module):
         return copy.deepcopy(self).double()(*[x.double() for x in args])
 
 
-# images, channels, height, width, filters, window, stride, padding, dilation
+# images, channels, height, width, filters, window, stride, padding, dilation, and groups where there are several
 SHAPES = [
     (32, 64, 56, 56, 64, 3, 1, 1, 1),
     (32, 128, 28, 28, 128, 3, 1, 1, 1),
@@ -55,6 +55,14 @@ SHAPES = [
     (32, 512, 7, 7, 512, 3, 1, 1, 1),
     (32, 256, 56, 56, 64, 1, 1, 0, 1),
     (32, 1024, 14, 14, 2048, 1, 2, 0, 1),
+    # First convolutions of resnet50, vit_base and mobilenetv3, and four of the latter's of each channel by itself.
+    (32, 3, 224, 224, 64, 7, 2, 3, 1),
+    (32, 3, 224, 224, 768, 16, 16, 0, 1),
+    (32, 3, 224, 224, 16, 3, 2, 1, 1),
+    (32, 16, 112, 112, 16, 3, 1, 1, 1, 16),
+    (32, 64, 112, 112, 64, 3, 2, 1, 1, 64),
+    (32, 120, 28, 28, 120, 5, 1, 2, 1, 120),
+    (32, 960, 7, 7, 960, 5, 1, 2, 1, 960),
 ]
 ODD = [
     (1, 64, 8, 8, 64, 3, 1, 1, 1),
@@ -69,28 +77,40 @@ ODD = [
     (2, 64, 9, 11, 96, 1, 2, 0, 1),
     (2, 64, 9, 11, 96, 1, 1, 0, 1),
     (1, 96, 33, 65, 200, 3, 3, 1, 1),
+    (2, 3, 31, 45, 24, 7, 2, 3, 1),
+    (2, 3, 64, 64, 40, 16, 16, 0, 1),
+    (3, 4, 33, 47, 70, 3, 2, 1, 1),
+    (3, 1, 40, 40, 16, 5, 1, 2, 1),
+    (2, 3, 50, 35, 16, (5, 3), (4, 1), (2, 1), 1),
+    (2, 72, 15, 9, 72, 3, 2, 1, 1, 72),
+    (2, 20, 17, 13, 20, 5, 1, 2, 1, 20),
+    (1, 17, 19, 19, 17, 3, 1, 2, 2, 17),
+    (2, 96, 14, 15, 96, 7, 1, 3, 1, 96),
+    (1, 48, 12, 12, 48, (1, 3), 1, (0, 1), 1, 48),
+    (2, 64, 14, 14, 64, 3, 1, 1, 1, 4),
+    (2, 64, 14, 14, 128, 3, 2, 1, 1, 8),
 ]
 
 
 def case(kind, shape, dtype):
-    n, c, h, w, k, window, stride, padding, dilation = shape
-    module = Conv(kind, c, k, window, stride, padding, dilation, dtype)
+    n, c, h, w, k, window, stride, padding, dilation, *groups = shape
+    module = Conv(kind, c, k, window, stride, padding, dilation, *(groups or [1]), dtype)
     x = torch.randn(n, h, w, c, device=GPU, dtype=dtype)
     inputs = [x] + ([torch.randn_like(module(x))] if kind == "residual" else [])
     return module, inputs
 
 
 def name_of(kind, shape, dtype):
-    n, c, h, w, k, window, stride, padding, dilation = shape
+    n, c, h, w, k, window, stride, padding, dilation, *groups = shape
     wide = window if isinstance(window, tuple) else (window, window)
-    return f"{kind} {n}x{h}x{w}x{c} to {k}, {wide[0]}x{wide[1]} /{stride} +{padding} :{dilation}" + (" f16" if dtype == F16 else "")
+    return f"{kind} {n}x{h}x{w}x{c} to {k}, {wide[0]}x{wide[1]} /{stride} +{padding} :{dilation}" + "".join(f" in {g} groups" for g in groups) + (" f16" if dtype == F16 else "")
 
 
 def cases():
     """As `matmul.cases`: name, function, shapes, dtype, sizes of an open first dimension; the function brings its own exact form."""
     for shape in ODD + SHAPES:
         for kind in ["plain", "relu"] + (["residual", "norm"] if shape in (ODD[1], ODD[2], SHAPES[1]) else []):
-            yield kind, shape, F16 if shape in ODD[4:6] else BF16
+            yield kind, shape, F16 if shape in ODD[4:6] + ODD[13:14] + ODD[18:19] else BF16
 
 
 def check(kiln, jobs, only):
@@ -103,7 +123,7 @@ def check(kiln, jobs, only):
     return matmul.check(kiln, all_cases, jobs)
 
 
-def timed(kiln, rounds, out, only):
+def timed(kiln, rounds, out, only, modes):
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(0)
     rows = []
@@ -115,7 +135,7 @@ def timed(kiln, rounds, out, only):
             try:
                 module, inputs = case(kind, shape, BF16)
                 conv = module.conv.to(memory_format=torch.channels_last)
-                args = (conv.stride, conv.padding, conv.dilation, 1)
+                args = (conv.stride, conv.padding, conv.dilation, conv.groups)
                 sides = {"torch": module}
                 if kind == "relu":
                     sides["cudnn"] = lambda x: torch.cudnn_convolution_relu(x.permute(0, 3, 1, 2), conv.weight, conv.bias, *args)
@@ -123,8 +143,8 @@ def timed(kiln, rounds, out, only):
                     sides["cudnn"] = lambda x, r: torch.cudnn_convolution_add_relu(
                         x.permute(0, 3, 1, 2), conv.weight, r.permute(0, 3, 1, 2), 1.0, conv.bias, *args)
                 torch._dynamo.reset()
-                if kind != "plain":
-                    sides["inductor"] = torch.compile(module)
+                for mode in modes.split(",") if modes and kind != "plain" else []:
+                    sides["inductor " + mode] = torch.compile(module, mode=mode)
                 with tempfile.TemporaryDirectory() as folder:
                     mine = Kiln(kiln, folder, "case", module, inputs)
                     samples = {s: [] for s in ["kiln", *sides]}
@@ -146,18 +166,14 @@ def timed(kiln, rounds, out, only):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--kiln", required=True)
-    p.add_argument("--check", action="store_true")
-    p.add_argument("--time", action="store_true")
-    p.add_argument("--rounds", type=int, default=7)
+    p = arguments(__doc__)
     p.add_argument("--jobs", type=int, default=8)
     p.add_argument("--only", default="")
-    p.add_argument("--out", default="")
+    p.add_argument("--modes", default="default")
     a = p.parse_args()
     bad = check(a.kiln, a.jobs, a.only) if a.check or not a.time else 0
     if a.time:
-        timed(a.kiln, a.rounds, a.out, a.only)
+        timed(a.kiln, a.rounds, a.out, a.only, a.modes)
     sys.exit(bad != 0)
 
 

@@ -8,13 +8,13 @@ of the product, and the largest difference over the largest element. The first c
 failures; the exit code is 0 if all agree. Times are medians of CUDA
 events with random inputs, the sides taking turns, torch's calls in a CUDA graph.
 """
-import argparse, concurrent.futures, json, os, statistics, subprocess, sys, tempfile, threading
+import concurrent.futures, json, os, statistics, subprocess, sys, tempfile, threading
 
 import safetensors.torch
 import torch
 import torch.nn.functional as F
 
-from bench import Item, Kiln, graph_us
+from bench import Item, Kiln, arguments, graph_us
 
 BF16, F16, F32, GPU = torch.bfloat16, torch.float16, torch.float32, "cuda"
 # One export at a time.
@@ -175,12 +175,7 @@ def timed(kiln, rounds, out, only):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--kiln", required=True)
-    p.add_argument("--check", action="store_true")
-    p.add_argument("--time", action="store_true")
-    p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--out", default="")
+    p = arguments(__doc__)
     p.add_argument("--jobs", type=int, default=8)
     p.add_argument("--only", default="")
     a = p.parse_args()

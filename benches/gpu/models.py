@@ -7,12 +7,12 @@ Weights and inputs are random. Results are compared with the model in f32: kiln 
 CUDA events around calls in a row, the sides taking turns; the first calls are of fresh processes or of a fresh compile, kiln's without and with its cache.
 Goes on after failures; the exit code is 0 if all agree.
 """
-import argparse, gc, json, os, select, shlex, statistics, subprocess, sys, tempfile, time
+import argparse, gc, json, os, shlex, statistics, subprocess, sys, tempfile, time
 
 import safetensors.torch
 import torch
 
-from bench import GPU, kernel_us
+from bench import GPU, LIMIT, Worker, kernel_us
 
 
 def timm_model(name, batch):
@@ -29,7 +29,6 @@ def hugging_face(kind, batch, length, **sizes):
     return model(config), [torch.randint(0, config.vocab_size, (batch, length))]
 
 
-LIMIT = 40  # seconds that a run, or a burst of calls, of kiln may take
 LLAMA = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256)
 ITEMS = {
     "resnet50_b32": lambda: timm_model("resnet50", 32),
@@ -56,32 +55,6 @@ class OneResult(torch.nn.Module):
         return y.logits if getattr(y, "logits", None) is not None else y.last_hidden_state
 
 
-class Worker:
-    """`kiln bench --worker`."""
-
-    def __init__(self, command, env):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-        line = self.line()
-        if not line:
-            raise RuntimeError(self.process.stderr.read().strip()[-400:])
-        self.first = json.loads(line)["first_s"]
-
-    def line(self):
-        """The next line, or an error after LIMIT seconds: a kernel that does not end must not take the other models' turns."""
-        if not select.select([self.process.stdout], [], [], LIMIT)[0]:
-            self.process.kill()
-            raise TimeoutError(f"no answer within {LIMIT} s")
-        return self.process.stdout.readline()
-
-    def __call__(self, seconds):
-        print(seconds, file=self.process.stdin, flush=True)
-        return json.loads(self.line())["median_us"]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def measure(a, name, folder):
     torch.manual_seed(0)
     model, inputs = ITEMS[name]()
@@ -98,16 +71,16 @@ def measure(a, name, folder):
     off = lambda y: float((y.to(GPU).float() - exact).norm() / exact.norm())
 
     env = dict(os.environ, KILN_CACHE_DIR=os.path.join(folder, "cache"))
-    args = [path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", *shlex.split(a.kiln_args)]
-    run = subprocess.run([a.kiln, "run", *args, "--outputs", path + ".out", "--repeat", "1"], capture_output=True, text=True, env=dict(env, KILN_CACHE_DIR=folder + "/other"), timeout=LIMIT)
+    files, args = [path + ".pt2", path + ".safetensors"], shlex.split(a.kiln_args)
+    run = subprocess.run([a.kiln, "run", files[0], "--device", "cuda", "--inputs", files[1], *args, "--outputs", path + ".out", "--repeat", "1"], capture_output=True, text=True, env=dict(env, KILN_CACHE_DIR=folder + "/other"), timeout=LIMIT)
     if run.returncode:
         raise RuntimeError((run.stderr or run.stdout).strip()[-400:])
     if a.tables:
         open(os.path.join(a.tables, name + ".txt"), "w").write(run.stdout)
     error, allowed = off(safetensors.torch.load_file(path + ".out")["output_0"]), 2 * off(rounded) + 1e-2
-    cold = Worker([a.kiln, "bench", *args, "--worker"], env)
+    cold = Worker(a.kiln, *files, *args, env=env)
     cold.close()
-    kiln = Worker([a.kiln, "bench", *args, "--worker"], env)
+    kiln = Worker(a.kiln, *files, *args, env=env)
     row = {"item": name, "error": error, "torch_error": off(rounded), "cold_s": cold.first, "warm_s": kiln.first}
     row["summary"] = [l for l in run.stdout.splitlines() if " launches of " in l or "memory between" in l]
 

@@ -100,6 +100,12 @@ pub const STEPS: &[Step] = &[
     step(Level::Prims, On::Module, "canonicalize", "drops what became dead"),
     step(Level::Prims, On::Module, "cse", "one value is one node of the graph that fusion looks at"),
     step(Level::Prims, On::Module, "kiln-fold-scales", "sees channels where convolutions have them; before weights are packed"),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-space-to-depth",
+        "behind what would see through its movements; the layout then finds them with channels last",
+    ),
     step(Level::Prims, On::Module, "kiln-layout", "for the whole graph, and behind what would undo its transposes"),
     cuda(Level::Prims, On::Module, "kiln-expose-padding", "what the layout has left with channels first, no copy engine pads"),
     host(Level::Prims, On::Module, "kiln-pack", "behind what would see through the movements of a packed weight"),
@@ -172,7 +178,7 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
 
 /// What passes are told about a GPU.
 pub fn chip_options(chip: Chip) -> PassOptions {
-    let passes = ["kiln-decompose{keep=kernels}", "kiln-expose-padding", "kiln-gpu-schedule", "kiln-gpu-module"];
+    let passes = ["kiln-decompose{keep=kernels}", "kiln-expose-padding", "kiln-space-to-depth", "kiln-gpu-schedule", "kiln-gpu-module"];
     passes.map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
 }
 

@@ -23,6 +23,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<host::plan::Plan>(),
     PassRow::of::<to_kernels::require_bounds::RequireBounds>(),
     PassRow::of::<host::schedule::SchedulePass>(),
+    PassRow::of::<to_kernels::space_to_depth::SpaceToDepth>(),
     PassRow::of::<host::tile::Tile>(),
     PassRow::of::<to_linalg::ToLinalg>(),
 ];

@@ -30,6 +30,10 @@ pub struct Bench {
 const ROUNDS: usize = 20;
 /// Most of them.
 const MOST_ROUNDS: usize = 10_000;
+/// Calls of a round on a GPU, if they are short: as many as the peers of `benches/gpu` have in a CUDA graph between two looks at the clock.
+const CALLS: usize = 20;
+/// What a round takes at most, if it has several calls.
+const ROUND: f64 = 4e-4;
 
 /// Times of repeated calls.
 struct Sample {
@@ -51,14 +55,15 @@ impl Bench {
         let first = start.elapsed().as_secs_f64();
         let mut sample = |seconds: f64| -> Result<Sample, Stop> {
             let (start, mut times) = (Instant::now(), vec![]);
-            let mut rounds = if exe.card().is_some() { ROUNDS } else { 1 };
-            while times.len() < 3 || start.elapsed().as_secs_f64() < seconds {
-                let made = exe.measure(&inputs, &mut outputs, rounds)?;
+            let (mut rounds, mut calls) = (1, 1);
+            if exe.card().is_some() {
+                let made = exe.measure(&inputs, &mut outputs, ROUNDS, 1)?;
                 let least = made.iter().min().map_or(0.0, |t| t.as_secs_f64()).max(1e-6);
-                if exe.card().is_some() {
-                    rounds = ((seconds / least) as usize).clamp(ROUNDS, MOST_ROUNDS);
-                }
-                times.extend(made);
+                calls = ((ROUND / least) as usize).clamp(1, CALLS);
+                rounds = ((seconds / least) as usize / calls).clamp(ROUNDS, MOST_ROUNDS);
+            }
+            while times.len() < 3 || start.elapsed().as_secs_f64() < seconds {
+                times.extend(exe.measure(&inputs, &mut outputs, rounds, calls)?);
             }
             times.sort_unstable();
             Ok(Sample { median: times[times.len() / 2], least: times[0], calls: times.len() })

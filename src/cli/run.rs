@@ -49,7 +49,7 @@ impl Run {
         let mut outputs = exe.memory(&inputs)?;
         exe.call_data(&inputs, &mut outputs)?;
         let first = start.elapsed();
-        let mut times = exe.measure(&inputs, &mut outputs, self.repeat as usize)?;
+        let mut times = exe.measure(&inputs, &mut outputs, self.repeat as usize, 1)?;
         times.sort_unstable();
         let launches = profile(&exe, &inputs, &mut outputs)?;
         if let Some(path) = &self.profile {

@@ -110,8 +110,14 @@ impl Engine {
             Engine::Cuda(l) => l.call(inputs, outputs),
         }
     }
-    /// Runs the program so many times; how long each took, on a GPU its kernels alone.
-    pub fn measure(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize, rounds: usize) -> Result<Vec<Duration>, CallError> {
+    /// Runs the program so many times; how long each took. On a GPU its kernels alone, `calls` times in each round, of which it is the mean.
+    pub fn measure(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+        (rounds, calls): (usize, usize),
+    ) -> Result<Vec<Duration>, CallError> {
         let mut one = |l: &Loaded| -> Result<Duration, CallError> {
             let start = Instant::now();
             l.call(inputs, outputs, threads)?;
@@ -119,7 +125,7 @@ impl Engine {
         };
         match self {
             Engine::Host(l) => (0..rounds).map(|_| one(l)).collect(),
-            Engine::Cuda(l) => l.measure(inputs, outputs, rounds),
+            Engine::Cuda(l) => l.measure(inputs, outputs, rounds, calls),
         }
     }
 }

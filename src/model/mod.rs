@@ -244,10 +244,11 @@ impl Executable {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.call(&inputs, &mut outputs)
     }
-    /// As [`Executable::call_data`], so many times; says how long each took: on a GPU its kernels alone by its own clock, else all of it.
-    pub fn measure(&self, inputs: &[Data], outputs: &mut [Data], rounds: usize) -> Result<Vec<Duration>, CallError> {
+    /// As [`Executable::call_data`], so many times; says how long each took: on a GPU its kernels alone by its own clock, `calls` times in each round, of which it is the
+    /// mean; else all of it.
+    pub fn measure(&self, inputs: &[Data], outputs: &mut [Data], rounds: usize, calls: usize) -> Result<Vec<Duration>, CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
-        self.engine.measure(&inputs, &mut outputs, self.threads, rounds)
+        self.engine.measure(&inputs, &mut outputs, self.threads, (rounds, calls))
     }
     /// The GPU that it runs on, if it is one.
     pub fn card(&self) -> Option<&cuda::Card> {

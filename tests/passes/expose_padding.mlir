@@ -77,3 +77,27 @@ func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<3x8x3x3xbf16>) -> (tensor<1x5x
   %2 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x8x5x5xbf16>, tensor<3x8x3x3xbf16>
   return %1, %2 : tensor<1x5x5x3xbf16>, tensor<1x3x5x5xbf16>
 }
+
+// -----
+// Threads that have a channel's window look whether a pixel is there; on any GPU.
+// CASE: of_each_channel_by_itself_kept
+// RUN: kiln-expose-padding{chip=sm_80},kiln-layout{flops=0},kiln-expose-padding{chip=sm_80}
+// CHECK-NOT: kiln.pad
+module {
+  kiln.global "private" @w : tensor<4x1x3x3xf32> from "w#w"
+  func.func @f(%x: tensor<1x4x5x5xf32>) -> tensor<1x4x5x5xf32> {
+    %w = kiln.get_global @w : tensor<4x1x3x3xf32>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 4} : tensor<1x4x5x5xf32>, tensor<4x1x3x3xf32>
+    return %0 : tensor<1x4x5x5xf32>
+  }
+}
+
+// -----
+// Groups of several channels are not.
+// CASE: of_groups_not_kept
+// RUN: kiln-expose-padding{chip=sm_90a}
+// CHECK: kiln.pad
+func.func @f(%x: tensor<1x16x5x5xbf16>, %w: tensor<16x8x3x3xbf16>) -> tensor<1x16x5x5xbf16> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 2} : tensor<1x16x5x5xbf16>, tensor<16x8x3x3xbf16>
+  return %0 : tensor<1x16x5x5xbf16>
+}

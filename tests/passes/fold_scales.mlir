@@ -74,3 +74,52 @@ module {
     return %2, %4, %7, %9 : tensor<3x3xf32>, tensor<3x3xf32>, tensor<3x3xbf16>, tensor<3x3xf32>
   }
 }
+
+// -----
+// A weight of 16 bits stays; the norm becomes one multiplication and one addition of frozen vectors.
+// CASE: batch_norm_of_bf16
+// RUN: kiln-fold-scales,cse,kiln-freeze
+// CHECK: @frozen_0
+// CHECK-NOT: @frozen_1
+module {
+  kiln.global "private" @w : tensor<4x3x2x2xbf16> from "w#w"
+  kiln.global "private" @m : tensor<4xf32> from "w#m"
+  kiln.global "private" @s : tensor<4xf32> from "w#s"
+  kiln.global "private" @t : tensor<4xf32> from "w#t"
+  func.func @main(%x: tensor<2x3x5x5xbf16>) -> tensor<2x4x4x4xbf16> {
+    %w = kiln.get_global @w : tensor<4x3x2x2xbf16>
+    %m = kiln.get_global @m : tensor<4xf32>
+    %s = kiln.get_global @s : tensor<4xf32>
+    %t = kiln.get_global @t : tensor<4xf32>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x5x5xbf16>, tensor<4x3x2x2xbf16>
+    %wide = kiln.convert %0 : tensor<2x4x4x4xbf16> to f32
+    %1 = kiln.broadcast_in_dim %m dims = [1] sizes = [2, 4, 4, 4] : tensor<4xf32>
+    %2 = kiln.sub %wide, %1 : tensor<2x4x4x4xf32>
+    %3 = kiln.broadcast_in_dim %s dims = [1] sizes = [2, 4, 4, 4] : tensor<4xf32>
+    %4 = kiln.mul %2, %3 : tensor<2x4x4x4xf32>
+    %5 = kiln.broadcast_in_dim %t dims = [1] sizes = [2, 4, 4, 4] : tensor<4xf32>
+    %6 = kiln.add %5, %4 : tensor<2x4x4x4xf32>
+    %7 = kiln.convert %6 : tensor<2x4x4x4xf32> to bf16
+    return %7 : tensor<2x4x4x4xbf16>
+  }
+}
+
+// -----
+// One multiplication and one addition are as few as it gets.
+// CASE: a_scale_and_a_bias_of_bf16
+// CHECK: kiln.mul %
+// CHECK-NOT: kiln.neg
+module {
+  kiln.global "private" @w : tensor<6x3xbf16> from "w#w"
+  kiln.global "private" @s : tensor<3xf32> from "w#s"
+  func.func @main(%x: tensor<2x6xbf16>) -> tensor<2x3xf32> {
+    %w = kiln.get_global @w : tensor<6x3xbf16>
+    %s = kiln.get_global @s : tensor<3xf32>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<2x6xbf16>, tensor<6x3xbf16>
+    %1 = kiln.convert %0 : tensor<2x3xbf16> to f32
+    %2 = kiln.broadcast_in_dim %s dims = [1] sizes = [2, 3] : tensor<3xf32>
+    %3 = kiln.mul %1, %2 : tensor<2x3xf32>
+    %4 = kiln.add %3, %2 : tensor<2x3xf32>
+    return %4 : tensor<2x3xf32>
+  }
+}

@@ -271,3 +271,20 @@ func.func @f(%x: tensor<64xf32>, %y: tensor<64xf32>) -> tensor<64xf32> {
   %10 = kiln.mul %8, %9 : tensor<64xf32>
   return %10 : tensor<64xf32>
 }
+
+// -----
+// A residual that a norm reads in 32 bits is stored in 16 only: it is widened again by whoever reads it.
+// CASE: a_widened_residual
+// CHECK-NOT: -> tensor<8x64xbf16>, tensor<8x64xf32>
+module attributes {kiln.level = "prims"} {
+  func.func @main(%x: tensor<8x64xbf16>, %w: tensor<64x64xbf16>, %r: tensor<8x64xbf16>) -> (tensor<8x64xbf16>, tensor<8x64xbf16>) {
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x64xbf16>, tensor<64x64xbf16>
+    %1 = kiln.add %0, %r : tensor<8x64xbf16>
+    %2 = kiln.convert %1 : tensor<8x64xbf16> to f32
+    %3 = kiln.reduce sum %2 dims = [1] : tensor<8x64xf32>
+    %4 = kiln.broadcast_in_dim %3 dims = [0] sizes = [8, 64] : tensor<8xf32>
+    %5 = kiln.sub %2, %4 : tensor<8x64xf32>
+    %6 = kiln.convert %5 : tensor<8x64xf32> to bf16
+    return %1, %6 : tensor<8x64xbf16>, tensor<8x64xbf16>
+  }
+}

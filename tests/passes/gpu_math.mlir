@@ -89,3 +89,25 @@ func.func @f(%x: vector<2xf32>) -> vector<2xf32> {
   %1 = arith.extf %0 : vector<2xbf16> to vector<2xf32>
   return %1 : vector<2xf32>
 }
+
+// -----
+// A result of 16 bits: one polynomial and 2^x; near 0 a series, unless 1 is added.
+// CASE: erf_for_16_bits
+// NO-RUN: the interpreter runs kiln ops
+// CHECK-NOT: math.erf
+// CHECK: arith.cmpf olt
+func.func @f(%x: memref<4xbf16>, %y: memref<4xbf16>, %z: memref<4xbf16>) {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1.0 : f32
+  %0 = memref.load %x[%c0] : memref<4xbf16>
+  %1 = arith.extf %0 : bf16 to f32
+  %2 = math.erf %1 : f32
+  %3 = arith.truncf %2 : f32 to bf16
+  memref.store %3, %y[%c0] : memref<4xbf16>
+  %4 = arith.negf %1 : f32
+  %5 = math.erf %4 : f32
+  %6 = arith.addf %5, %one : f32
+  %7 = arith.truncf %6 : f32 to bf16
+  memref.store %7, %z[%c0] : memref<4xbf16>
+  return
+}

@@ -698,3 +698,46 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 }
 }
 }
+
+// -----
+// Nine pixels of each channel; a thread takes 8 channels of neighbours in width, and reads zeros beside the image.
+// CASE: depthwise_convolution
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"depthwise", {across = 1 : i64, threads = 128 : i64, vector = 8 : i64}>
+#image = affine_map<(n, h, w, c, r, s) -> (n, h * 2 + r, w * 2 + s, c)>
+#window = affine_map<(n, h, w, c, r, s) -> (r, s, 0, c)>
+#sum = affine_map<(n, h, w, c, r, s) -> (n, h, w, c)>
+#id = affine_map<(n, h, w, c) -> (n, h, w, c)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>}, %w: tensor<3x3x1x24xbf16> {kiln.sizes = array<i64: 3, 3, 1, 24>}, %s0: index) -> tensor<?x5x7x24xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %z = arith.constant 0.0 : bf16
+    tensor.yield %z : bf16
+  } : tensor<?x9x13x24xbf16> to tensor<?x11x15x24xbf16>
+  %e = tensor.empty(%s0) : tensor<?x5x7x24xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x7x24xf32>) -> tensor<?x5x7x24xf32>
+  %c = linalg.generic {indexing_maps = [#image, #window, #sum],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%p, %w : tensor<?x11x15x24xbf16>, tensor<3x3x1x24xbf16>) outs(%f : tensor<?x5x7x24xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x5x7x24xf32>
+  %g = tensor.empty(%s0) : tensor<?x5x7x24xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%c : tensor<?x5x7x24xf32>) outs(%g : tensor<?x5x7x24xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %0 = arith.maximumf %a, %zero : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x5x7x24xbf16>
+  return %r : tensor<?x5x7x24xbf16>
+}
+}
+}

@@ -128,3 +128,18 @@ module {
     return %0, %1 : tensor<1x4x3x3xbf16>, tensor<2x4xbf16>
   }
 }
+
+// -----
+// Windows of single channels: neighbouring threads take neighbouring channels.
+// CASE: for_a_gpu_each_channel_by_itself
+// RUN: kiln-layout{flops=0},kiln-pack{channels-last=true},cse,kiln-freeze
+// CHECK: kiln.pack = "with channels last"
+// CHECK: @frozen_0 : tensor<3x3x1x4xbf16>
+module {
+  kiln.global "private" @w : tensor<4x1x3x3xbf16> from "w#w"
+  func.func @main(%x: tensor<1x4x5x5xbf16>) -> tensor<1x4x3x3xbf16> {
+    %w = kiln.get_global @w : tensor<4x1x3x3xbf16>
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] {groups = 4} : tensor<1x4x5x5xbf16>, tensor<4x1x3x3xbf16>
+    return %0 : tensor<1x4x3x3xbf16>
+  }
+}

@@ -3,8 +3,8 @@
 //! Why: inside of a window loop padding is a test per element; as an op it is written once, and fusion can let the producer write into the
 //! middle of the padded tensor. Upstream's named convolutions know no padding either.
 //!
-//! A convolution of bf16 or f16 for Hopper keeps its padding: the copy engine reads zeros beside the image. That is decided twice: before the layout is,
-//! and behind `kiln-layout`, when only those with channels last keep it.
+//! A convolution of bf16 or f16 for Hopper keeps its padding: the copy engine reads zeros beside the image. So does, on any GPU, one in which each channel has a
+//! window of its own. That is decided twice: before the layout is, and behind `kiln-layout`, when only those with channels last keep it.
 //!
 //! Numerics: exact. Zeros add nothing; a maximum's padding is its identity.
 //!
@@ -14,7 +14,7 @@
 //! ```
 use super::{
     frozen::{STORED, is_movement},
-    graph::turned,
+    graph::{contracts, turned},
 };
 use crate::target::Chip;
 use kiln_dialects::{
@@ -45,7 +45,7 @@ impl Pass for ExposePadding {
             let fail = |e: String| Failure::at(op, e);
             let Some(b) = Builder::before(op) else { continue };
             let new = match op.kind() {
-                Some(OpKind::Convolution) if self.chip == Chip::Sm90a.name() && keeps(op) => {
+                Some(OpKind::Convolution) if self.keeps(op) => {
                     store_image(op);
                     None
                 }
@@ -62,22 +62,29 @@ impl Pass for ExposePadding {
     }
 }
 
-/// Whether the copy engine pads a convolution's input: 16-bit floats, whose channels are whole units of 16 bytes and lie last, or may yet do so; it counts
-/// what is around an image in 8 bits.
-fn keeps(op: Op) -> bool {
-    let Some(o) = Convolution::of(op).filter(|o| o.strides.len() == 2 && o.groups == 1 && !o.transposed) else { return false };
-    let func = std::iter::successors(op.parent(), |o| o.parent()).find(|o| o.is("func.func"));
-    let laid_out = func.is_some_and(|f| f.attr("kiln.memory_format").is_some());
-    let last = turned(op).is_some() && image(&o).is_some();
-    let Ok(t) = tensor_type(o.input.ty()) else { return false };
-    let sizes: Option<Vec<i64>> = o.weight.ty().dims().iter().map(|d| d.known()).collect();
-    let Some([_, channels, height, width]) = sizes.as_deref() else { return false };
-    let fits = |i: usize, window: i64| {
-        let reach = o.dilation[i] * (window - 1);
-        (1..=8).contains(&o.strides[i]) && reach < 256 && (0..128).contains(&o.pad_low[i]) && (-128..128).contains(&(o.pad_high[i] - reach))
-    };
-    let image = t.dims.iter().skip(2).all(|d| d.known().is_some());
-    matches!(t.dtype, DType::BF16 | DType::F16) && image && channels % 8 == 0 && fits(0, *height) && fits(1, *width) && (last || !laid_out)
+impl ExposePadding {
+    /// Whether a convolution's input is padded as it is read, on a GPU, once channels lie last, which they may yet do. The copy engine pads 16-bit floats whose channels
+    /// are whole units of 16 bytes; it counts what is around an image in 8 bits. Where each channel has a window of its own, threads see to it.
+    fn keeps(&self, op: Op) -> bool {
+        let Some(o) = Convolution::of(op).filter(|o| o.strides.len() == 2 && contracts(op)) else { return false };
+        let func = std::iter::successors(op.parent(), |o| o.parent()).find(|o| o.is("func.func"));
+        let laid_out = func.is_some_and(|f| f.attr("kiln.memory_format").is_some());
+        let last = turned(op).is_some() && image(&o).is_some();
+        let Ok(t) = tensor_type(o.input.ty()) else { return false };
+        let sizes: Option<Vec<i64>> = o.weight.ty().dims().iter().map(|d| d.known()).collect();
+        let Some([_, channels, height, width]) = sizes.as_deref() else { return false };
+        let fits = |i: usize, window: i64| {
+            let reach = o.dilation[i] * (window - 1);
+            (1..=8).contains(&o.strides[i])
+                && reach < 256
+                && (0..128).contains(&o.pad_low[i])
+                && (-128..128).contains(&(o.pad_high[i] - reach))
+        };
+        let narrow = matches!(t.dtype, DType::BF16 | DType::F16) && channels % 8 == 0;
+        let engine = self.chip == Chip::Sm90a.name() && o.groups == 1 && narrow && fits(0, *height) && fits(1, *width);
+        let threads = !self.chip.is_empty() && o.groups != 1 && o.pad_low.iter().chain(&o.pad_high).all(|n| *n >= 0);
+        (engine || threads) && (last || !laid_out) && t.dims.iter().skip(2).all(|d| d.known().is_some())
+    }
 }
 
 /// The input of a convolution with channels last, if that is what it reads and if some op or the caller computes it.
@@ -87,10 +94,13 @@ fn image(o: &Convolution) -> Option<Value> {
     (!matches!(made, Some(OpKind::Splat | OpKind::Iota | OpKind::Constant))).then_some(t.input)
 }
 
-/// What the copy engine reads lies in memory as it is, even if it is only an argument in another order.
+/// What is padded as it is read lies in memory as it is, even if it is only an argument in another order.
 fn store_image(op: Op) {
     let made = Convolution::of(op).and_then(|o| image(&o)).and_then(Value::def);
-    if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement)) {
+    // Dimensions that are joined are a view of what lies in memory anyway.
+    let wide = |v: Value| v.ty().dims().iter().filter(|d| d.known() != Some(1)).count();
+    let view = |o: &Op| o.kind() == Some(OpKind::Reshape) && wide(o.result(0)) < wide(o.operand(0));
+    if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement) && !view(o)) {
         op.set_attr(STORED, Attr::unit(op.ctx()));
     }
 }

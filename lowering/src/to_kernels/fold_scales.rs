@@ -5,7 +5,8 @@
 //!
 //! A chain of additions, subtractions and multiplications is taken whose other operands are frozen and differ by channel only, if nothing else
 //! reads what is between, nor the weight, and if there is something to multiply with: additions alone stay in the epilogue. Divisions are taken
-//! by numbers only whose reciprocals are far from overflow. Weights of less than 32 bits stay, since they would lose more in their rounding.
+//! by numbers only whose reciprocals are far from overflow. Weights of less than 32 bits stay, since they would lose more in their rounding: what follows on
+//! the result in 32 bits becomes one multiplication and one addition.
 //!
 //! Numerics: reassociates. Each weight is rounded once more, sums of scaled products stand for scaled sums.
 //!
@@ -44,7 +45,7 @@ impl Pass for FoldScales {
                 let Some(chain) = Chain::of(op, &frozen) else { continue };
                 chain.fold().map_err(|e| Failure::at(op, e))?;
                 dead.extend(chain.steps.iter().rev().map(|s| s.op));
-                dead.push(op);
+                dead.extend(chain.weight.map(|_| op));
             }
             // At the end, since `frozen` knows values by their addresses.
             dead.into_iter().for_each(|op| op.erase());
@@ -85,7 +86,10 @@ struct Step {
 /// A contraction with a frozen weight, and what follows on its channels.
 struct Chain {
     op: Op,
-    weight: Value,
+    /// What the scale goes into; without, it stays in front of the sum.
+    weight: Option<Value>,
+    /// The result that is scaled, made wider if it is narrow.
+    from: Value,
     /// The weight's dimension of output channels.
     filters: usize,
     /// The result's.
@@ -106,17 +110,26 @@ impl Chain {
         };
         let wide = |v: Value| tensor_type(v.ty()).is_ok_and(|t| matches!(t.dtype, DType::F32 | DType::F64));
         let transposed = Convolution::of(op).is_some_and(|o| o.transposed);
-        if transposed || !frozen.contains(weight) || frozen.contains(op.result(0)) || !wide(weight) || weight.uses().len() != 1 {
+        if transposed || frozen.contains(op.result(0)) {
             return None;
         }
         let count = weight.ty().dims().get(filters)?.known()?;
-        let mut chain = Chain { op, weight, filters, axis, count, steps: vec![] };
-        let mut y = op.result(0);
+        let (weight, from) = if wide(weight) {
+            let own = Some(weight).filter(|w| frozen.contains(*w) && w.uses().len() == 1)?;
+            (Some(own), op.result(0))
+        } else {
+            let [(reader, _)] = op.result(0).uses()[..] else { return None };
+            (None, Some(reader).filter(|r| r.kind() == Some(OpKind::Convert) && wide(r.result(0)))?.result(0))
+        };
+        let mut chain = Chain { op, weight, from, filters, axis, count, steps: vec![] };
+        let mut y = from;
         while let Some(step) = chain.step(y, frozen) {
             y = step.op.result(0);
             chain.steps.push(step);
         }
-        chain.steps.iter().any(|s| matches!(s.act, Act::Mul | Act::Div)).then_some(chain)
+        let scales = |s: &Step| matches!(s.act, Act::Mul | Act::Div);
+        let least = 1 + usize::from(!chain.steps.iter().all(scales));
+        (chain.steps.iter().any(scales) && (weight.is_some() || chain.steps.len() > least)).then_some(chain)
     }
 
     /// The op that alone reads `y`, if it takes the channels one by one.
@@ -184,10 +197,15 @@ impl Chain {
         }
         let scale = scale.ok_or("is scaled by nothing")?;
         let at = b.at(self.op.loc());
-        let sizes = at.sizes_of(self.weight)?;
-        let rhs = at.add(&BroadcastInDim { input: scale, dims: vec![self.filters as i64], sizes })?;
-        let weight = at.add(&Mul { lhs: self.weight, rhs })?;
-        let mut y = at.clone_op(self.op, &|v| if v == self.weight { weight } else { v })?.result(0);
+        let mut y = if let Some(lhs) = self.weight {
+            let sizes = at.sizes_of(lhs)?;
+            let rhs = at.add(&BroadcastInDim { input: scale, dims: vec![self.filters as i64], sizes })?;
+            let weight = at.add(&Mul { lhs, rhs })?;
+            at.clone_op(self.op, &|v| if v == lhs { weight } else { v })?.result(0)
+        } else {
+            let rhs = b.add(&BroadcastInDim { input: scale, dims: vec![self.axis as i64], sizes: last.sizes.clone() })?;
+            b.add(&Mul { lhs: self.from, rhs })?
+        };
         if let Some(input) = shift {
             let rhs = b.add(&BroadcastInDim { input, dims: vec![self.axis as i64], sizes: last.sizes.clone() })?;
             y = b.add(&Add { lhs: y, rhs })?;

@@ -339,18 +339,15 @@ impl Graph<'_> {
         let numel = self.count(&node.dims);
         let spread = |l: &Leaf| self.count(self.facts.dims(l.value)).saturating_mul(SPREAD) <= numel;
         let whole = tensor_type(node.value.ty()).is_ok_and(|t| !t.dtype.is_float());
-        let small = (whole && numel <= TINY) || node.leaves.iter().all(spread) || self.widens(op, numel);
+        let small = (whole && numel <= TINY) || node.leaves.iter().all(spread) || self.widens(op);
         (small && cost <= CHEAP_OPS && !op.kind().is_some_and(heavy)).then_some(cost)
     }
 
-    /// Whether an op widens what is then repeated many times, such as the weights of a norm: it is read again anyway, and narrow it is less to read.
-    fn widens(&self, op: Op, numel: i64) -> bool {
+    /// Whether an op widens what is stored, such as a residual in front of a norm, or the weights of one: narrow it is less to write and to read.
+    fn widens(&self, op: Op) -> bool {
         let bytes = |v: Value| tensor_type(v.ty()).map_or(0, |t| if t.dtype.is_float() { t.dtype.byte_size() } else { 0 });
-        let repeated = |(reader, _): (Op, usize)| {
-            reader.kind() == Some(OpKind::BroadcastInDim) && self.count(self.facts.dims(reader.result(0))) >= numel.saturating_mul(SPREAD)
-        };
         let wider = op.kind() == Some(OpKind::Convert) && 0 < bytes(op.operand(0)) && bytes(op.operand(0)) < bytes(op.result(0));
-        wider && self.is_leaf(op.operand(0)) && op.result(0).uses().into_iter().all(repeated)
+        wider && self.is_leaf(op.operand(0))
     }
 
     /// Floating-point operations of a node, with 128 for an open size.

@@ -78,8 +78,8 @@ fn two_dimensional(op: Op) -> bool {
     Convolution::of(op).is_some_and(|o| o.strides.len() == 2) && contracts(op)
 }
 
-/// With 1 for an open size.
-fn flops(o: &Convolution) -> i64 {
+/// Floating-point operations of a two-dimensional convolution, with 1 for an open size.
+pub(super) fn flops(o: &Convolution) -> i64 {
     let known = |d: &SymDim| d.known().unwrap_or(1);
     let (x, w) = (o.input.ty().dims(), o.weight.ty().dims());
     let out = |i: usize| {

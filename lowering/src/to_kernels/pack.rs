@@ -8,7 +8,7 @@
 //! Units that multiply pairs of bf16 want two rows side by side: with `pairs`, such a matrix of even depth is stored as `[N/32, K/2, 32, 2]`.
 //!
 //! For a GPU, whose threads and copy engine read what is summed side by side, weights of convolutions with channels last are stored so as well: with
-//! `channels-last`, as `[O, H, W, C]`, and nothing else is.
+//! `channels-last`, as `[O, H, W, C]`, or as `[H, W, 1, C]` where each channel has a window of its own, and nothing else is.
 //!
 //! A weight of few columns or rows stays, and so does one that would grow by more than `growth` percent; `kiln.pack` on the contraction says why.
 //!
@@ -73,10 +73,10 @@ impl Pass for Pack {
                 }
                 let w = op.operand(operand);
                 if self.channels_last {
-                    if windowed(op, w) {
+                    if let Some((order, said)) = windowed(op, w) {
                         let b = Builder::before(op).ok_or_else(|| fail("is in no block".into()))?.at(w.loc());
-                        op.set_operand(operand, stored(&b, w, CHANNELS_LAST.to_vec()).map_err(fail)?);
-                        op.set_attr("kiln.pack", Attr::string(op.ctx(), "with input channels last"));
+                        op.set_operand(operand, stored(&b, w, order).map_err(fail)?);
+                        op.set_attr("kiln.pack", Attr::string(op.ctx(), said));
                     }
                     continue;
                 }
@@ -109,10 +109,16 @@ fn weight(op: Op) -> Option<(usize, usize)> {
     (fits && tensor_type(o.rhs.ty()).is_ok_and(|t| t.dtype.is_float())).then(|| (1, 1 - o.rhs_contract[0] as usize))
 }
 
-/// Whether a convolution's weight has windows of several elements over channels that are summed.
-fn windowed(op: Op, w: Value) -> bool {
+/// The order in which a convolution's weight is read whose windows have several elements: what is summed over channels side by side, or, of channels that have
+/// each a window of their own, these.
+fn windowed(op: Op, w: Value) -> Option<(Vec<i64>, &'static str)> {
     let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
-    Convolution::of(op).is_some_and(|o| o.groups == 1) && matches!(sizes[..], [_, c, h, w] if c > 1 && h * w > 1)
+    let one = Convolution::of(op)?.groups == 1;
+    match sizes[..] {
+        [_, c, h, w] if one && c > 1 && h * w > 1 => Some((CHANNELS_LAST.to_vec(), "with input channels last")),
+        [_, 1, h, w] if !one && h * w > 1 => Some((vec![2, 3, 1, 0], "with channels last")),
+        _ => None,
+    }
 }
 
 impl Pack {

@@ -4,7 +4,10 @@ use super::{
     kernel::{Kernel, Nest, Slice},
     scalar::{storage, wide},
 };
-use crate::{index::Ix, to_kernels::graph::turned};
+use crate::{
+    index::Ix,
+    to_kernels::graph::{contracts, turned},
+};
 use kiln_dialects::{ir::*, ops::*, sym::Dim as SymDim, value::DType};
 
 type Tensors = Result<Vec<Value>, String>;
@@ -152,7 +155,7 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
     let source = turned(op).and(o.input.def()).and_then(Transpose::of).filter(|t| t.permutation == [0, 3, 1, 2]);
     let (source, tensor) = source
         .and_then(|t| Some((t.input, k.stored(t.input)?)))
-        .filter(|_| o.groups == 1 && !o.transposed)
+        .filter(|_| contracts(op))
         .ok_or("is transposed or padded; kiln-expose-padding comes first")?;
     let around = |p: &[i64]| [&[0], p, &[0]].concat();
     let (low, high) = (around(&o.pad_low), around(&o.pad_high));

@@ -158,7 +158,7 @@ impl Bench {
             let ((same, same_all), (other, other_all)) = (one(1)?, one(2)?);
             let mut host = self.host(rows, 2)?;
             let (views, mut results) = host.views()?;
-            let mut rounds: Vec<f64> = loaded.measure(&views, &mut results, 200)?.iter().map(|d| d.as_secs_f64() * 1e6).collect();
+            let mut rounds: Vec<f64> = loaded.measure(&views, &mut results, 200, 1)?.iter().map(|d| d.as_secs_f64() * 1e6).collect();
             rounds.sort_by(f64::total_cmp);
             let apart: f64 = loaded.profile(&views, &mut results)?.times().iter().map(|d| d.as_secs_f64() * 1e6).sum();
             let mut whole = vec![];

@@ -4,7 +4,14 @@ use crate::program::Window;
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
+/// What all tensors have in common: elements of a row of 128 bytes in shared memory in the order that keeps them in different banks, and zeros beyond the tensor.
+const LAYOUT: sys::CUtensorMapInterleave = sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE;
+const SWIZZLE: sys::CUtensorMapSwizzle = sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B;
+const PROMOTION: sys::CUtensorMapL2promotion = sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+const BEYOND: sys::CUtensorMapFloatOOBfill = sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+
 /// A tensor with its sizes known.
+#[derive(Clone, Copy)]
 pub struct Described<'a> {
     /// The kernel, for errors.
     pub kernel: &'a str,
@@ -67,10 +74,10 @@ impl Described<'_> {
                     *channels,
                     *pixels,
                     steps.as_ptr(),
-                    sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-                    sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                    sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+                    LAYOUT,
+                    SWIZZLE,
+                    PROMOTION,
+                    BEYOND,
                 )
             })?;
             return Ok(map);
@@ -87,10 +94,10 @@ impl Described<'_> {
                 strides.as_ptr(),
                 self.extent.as_ptr(),
                 steps.as_ptr(),
-                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
-                sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+                LAYOUT,
+                SWIZZLE,
+                PROMOTION,
+                BEYOND,
             )
         })?;
         Ok(map)
@@ -106,11 +113,8 @@ mod tests {
         let ok = Described { kernel: "k", dtype: "bf16", address: 256, sizes: &[64, 8], strides: &[64], extent: &[64, 64], window: None };
         let said = |d: Described| d.encode().expect_err("not possible").to_string();
         assert!(said(Described { dtype: "f64", ..ok }).contains("no form of f64"));
-        let ok = Described { kernel: "k", dtype: "bf16", address: 256, sizes: &[64, 8], strides: &[64], extent: &[64, 64], window: None };
         assert!(said(Described { address: 264, ..ok }).contains("not possible"));
-        let ok = Described { kernel: "k", dtype: "bf16", address: 256, sizes: &[64, 8], strides: &[64], extent: &[64, 64], window: None };
         assert!(said(Described { strides: &[], ..ok }).contains("not possible"));
-        let ok = Described { kernel: "k", dtype: "bf16", address: 256, sizes: &[64, 8], strides: &[64], extent: &[64, 64], window: None };
         let window = Some(Window { low: [0, 0], high: [0, 0], strides: [1, 1] });
         assert!(said(Described { window, ..ok }).contains("not possible"));
     }

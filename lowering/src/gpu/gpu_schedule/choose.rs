@@ -1,5 +1,5 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, fast_dim, narrow_width, wgmma, width};
+use super::{Roles, contraction, depthwise, fast_dim, narrow_width, wgmma, width};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -39,6 +39,9 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64, wgmma: bool) -> Schedule {
         let work = |n: &Nest| Poly::product(n.extents.iter().skip(plan.rows)).known();
         let work = plan.nests.iter().map(work).try_fold(1, |most, n| Some(most.max(n?)));
         return groups(k, plan, "rows", work.unwrap_or(1024));
+    }
+    if let Some(schedule) = depthwise::depthwise(k, plan).and_then(|d| depthwise::choose(k, plan, &d)) {
+        return schedule;
     }
     if let Some(schedule) = contraction(k, plan).and_then(|r| contract(k, plan, &r)) {
         let product = if wgmma { wgmma::product(k, plan) } else { None };
@@ -96,7 +99,7 @@ fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
     if fast_dim(k, plan, nest, &(0..nest.extents.len()).collect::<Vec<_>>()) != Some(fast) {
         return None;
     }
-    let mut lanes = narrow_width(k, plan, nest, fast) as i64;
+    let mut lanes = narrow_width(k, plan, nest, fast, None) as i64;
     while lanes > 1 && nest.extents[fast].known().is_none_or(|n| n % lanes != 0) {
         lanes /= 2;
     }

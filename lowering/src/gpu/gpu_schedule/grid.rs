@@ -1,5 +1,5 @@
 //! How many blocks a kernel wants, as an affine map over its `index` parameters.
-use super::contraction;
+use super::{contraction, depthwise};
 use crate::{
     gpu::gpu_schedule::threads,
     host::schedule::Schedule,
@@ -25,6 +25,10 @@ pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
             "rows" | "registers" => format!("({}) ceildiv {}", of(n, &(0..plan.rows).collect::<Vec<_>>())?, s.get("groups")),
             "columns" => format!("({}) ceildiv {}", of(n, &parallel(n))?, s.get("columns") * s.get("vector")),
             "reduce" => format!("({}) ceildiv {}", of(n, &parallel(n))?, s.get("groups")),
+            "depthwise" => {
+                let (each, outer) = depthwise::pieces(&depthwise::depthwise(k, plan)?, s);
+                format!("(({}) * {each}) ceildiv {}", of(n, &outer)?, threads(s).ok()?)
+            }
             _ => {
                 let (r, n) = (contraction(k, plan)?, plan.nests.first()?);
                 let (m, c) = (of(n, &r.rows)?, of(n, &r.columns)?);

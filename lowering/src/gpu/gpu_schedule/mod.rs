@@ -3,6 +3,7 @@
 //! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `registers` (stages that share
 //! rows, which a group of threads keeps from the first stage to the last), `rows` (the same for rows that are too long or of open size, read again by each
 //! stage), `reduce` (a group of threads per result), `columns` (results side by side in memory, threads share what each of them sums), `contract` (tiles of a matmul or convolution in shared memory),
+//! `depthwise` (convolutions of each channel by itself, with channels last: a thread takes neighbours `across` in width),
 //! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
 //! they are `contract`): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
 //! `attention` (there too: scores stay in registers).
@@ -18,6 +19,7 @@
 pub mod attention;
 mod choose;
 mod contraction;
+pub mod depthwise;
 mod grid;
 pub mod registers;
 pub mod wgmma;
@@ -131,10 +133,13 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "loops" => Ok(&["threads", "vector"]),
         "rows" | "reduce" | "registers" => Ok(&["group", "groups", "pieces", "vector"]),
         "columns" => Ok(&["columns", "parts", "pieces", "vector"]),
+        "depthwise" => Ok(&["across", "threads", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
         "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
-        _ => Err(format!("has schedule '{strategy}', which is none of loops rows registers reduce columns contract wgmma attention")),
+        _ => Err(format!(
+            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract wgmma attention"
+        )),
     })
 }
 
@@ -142,6 +147,9 @@ pub fn of(func: Op) -> Result<Schedule, String> {
 pub fn threads(s: &Schedule) -> Result<usize, String> {
     if ["rows", "reduce", "registers", "columns"].contains(&s.strategy.as_str()) && !(1..=64).contains(&s.get("pieces")) {
         return Err(format!("has a schedule whose pieces are {}, not 1 to 64", s.get("pieces")));
+    }
+    if s.strategy == "depthwise" && !(1..=16).contains(&s.get("across")) {
+        return Err(format!("has a schedule whose across is {}, not 1 to 16", s.get("across")));
     }
     let power = |name: &str, least: usize, most: usize| {
         let n = s.get(name);
@@ -157,7 +165,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         power("vector", 1, 16)?;
     }
     let all = match s.strategy.as_str() {
-        "loops" => power("threads", 32, 1024)?,
+        "loops" | "depthwise" => power("threads", 32, 1024)?,
         "rows" | "reduce" => power("group", 32, 1024)? * power("groups", 1, 32)?,
         "registers" => power("group", 1, 1024)? * power("groups", 1, 1024)?,
         "columns" => power("columns", 1, 1024)? * power("parts", 1, 1024)?,

@@ -67,7 +67,7 @@ fn live(k: &Kernel, plan: &Plan) -> usize {
 
 /// The most elements that one access of a nest takes, where rows begin at a multiple of that.
 pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
-    let wide = plan.nests.iter().filter(|n| n.extents.len() > plan.rows).map(|n| narrow_width(k, plan, n, plan.rows));
+    let wide = plan.nests.iter().filter(|n| n.extents.len() > plan.rows).map(|n| narrow_width(k, plan, n, plan.rows, None));
     // Of bytes, such as masks, half an access is enough.
     let mut lanes = wide.min().unwrap_or(1).min(8);
     while !length.is_multiple_of(lanes) {

@@ -31,16 +31,23 @@ pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<us
 /// How many neighbours along a dimension one access takes, at most 16 bytes: a power of two, so that every access that is contiguous there starts
 /// at a multiple of its size.
 pub fn width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
-    of_bytes(k, plan, nest, d, |all| all.max())
+    of_bytes(k, plan, nest, d, None, |all| all.max())
 }
 
-/// The same for the elements of the fewest bytes: wider ones take several accesses.
-pub fn narrow_width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
-    of_bytes(k, plan, nest, d, |all| all.min())
+/// The same for the elements of the fewest bytes: wider ones take several accesses. A buffer may be left out of it.
+pub fn narrow_width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, but: Option<usize>) -> usize {
+    of_bytes(k, plan, nest, d, but, |all| all.min())
 }
 
-fn of_bytes(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, choose: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>) -> usize {
-    let all: Vec<&Access> = accesses(k, plan, nest).map(|(a, _)| a).collect();
+fn of_bytes(
+    k: &Kernel,
+    plan: &Plan,
+    nest: &Nest,
+    d: usize,
+    but: Option<usize>,
+    choose: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
+) -> usize {
+    let all: Vec<&Access> = accesses(k, plan, nest).map(|(a, _)| a).filter(|a| Some(a.buffer) != but).collect();
     let bytes = |a: &&Access| k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(16, |t| t.byte_size());
     let contiguous = |a: &&&Access| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
     let padded = all.iter().any(|a| k.pads.contains_key(&a.buffer));

@@ -25,7 +25,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
     let (columns, parts) = (schedule.get("columns"), schedule.get("parts"));
     let (free, depth): (Vec<usize>, Vec<usize>) = (0..nest.extents.len()).partition(|d| !nest.reduction[*d]);
     let fast = fast_dim(scope.kernel, plan, nest, &free).ok_or("has one result, which has no neighbours")?;
-    let mut lanes = narrow_width(scope.kernel, plan, nest, fast).min(schedule.get("vector").max(1));
+    let mut lanes = narrow_width(scope.kernel, plan, nest, fast, None).min(schedule.get("vector").max(1));
     while lanes > 1 && nest.extents[fast].known().is_none_or(|n| n % lanes as i64 != 0) {
         lanes /= 2;
     }

@@ -14,6 +14,7 @@ mod bulk;
 mod columns;
 mod contract;
 mod cooperate;
+mod depthwise;
 mod items;
 mod ptx;
 mod registers;
@@ -65,6 +66,7 @@ impl Pass for GpuTile {
                 "wgmma" => wgmma::emit(c, scope, &plan, &schedule, further),
                 "attention" => attention::emit(c, scope, &schedule, further),
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
+                "depthwise" => depthwise::emit(c, scope, &plan, &schedule, threads),
                 "registers" => registers::emit(c, scope, &plan, &schedule),
                 "columns" => plan.nests.iter().try_for_each(|n| columns::emit(c, scope, &plan, n, &schedule)),
                 "rows" => rows::emit(c, scope, &plan, &plan.nests.iter().collect::<Vec<_>>(), &schedule),

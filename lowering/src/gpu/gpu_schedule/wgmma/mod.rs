@@ -7,7 +7,7 @@ mod window;
 pub use choose::{PROCESSORS, choose};
 pub use maps::{map, maps};
 pub use stored::{Stored, stored};
-pub use window::Window;
+pub use window::{Window, pixel};
 
 use super::{Roles, contraction};
 use crate::{

@@ -31,6 +31,16 @@ impl Window {
     pub fn blocks(&self) -> i64 {
         (self.channels + DEPTH as i64 - 1) / DEPTH as i64
     }
+    /// Pixels of a row of the window lie side by side: where all of them are inside of the image, they are read as the channels of one, if that takes fewer steps.
+    /// With the number of places in an image of that width that a row may begin at.
+    fn joined(self, width: Poly) -> (Window, Poly) {
+        let row = self.sizes[1];
+        let one = Window { sizes: [self.sizes[0], 1], channels: self.channels * row, ..self.clone() };
+        if self.dilation[1] != 1 || self.low[1] != 0 || self.high[1] != 0 || one.steps() >= self.steps() {
+            return (self, width);
+        }
+        (one, width.plus(&Poly::number(1 - row)))
+    }
     /// How far the last place of the window is from the first.
     pub fn reach(&self, i: usize) -> i64 {
         self.dilation[i] * (self.sizes[i] - 1)
@@ -45,10 +55,10 @@ fn single(l: &Lin) -> Option<(usize, i64)> {
 }
 
 /// A loop, and how far it steps.
-type Step = (usize, i64);
+pub type Step = (usize, i64);
 
 /// The index of a pixel: the loop over the result with its stride, and the loop over the window with its dilation, if it has several places.
-fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
+pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
     if !l.constant.is_zero() || !l.rest.is_empty() || l.dims.len() > 2 {
         return None;
     }
@@ -127,8 +137,11 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     if padded.is_some_and(|all| all[0].0 != 0 || all[3].0 != 0) || !counts(&found) {
         return None;
     }
-    let c = Poly::number(channels);
-    let row = width.times(&c);
+    let pixel = Poly::number(channels);
+    let row = width.times(&pixel);
+    let (found, width) = found.joined(width);
+    let [size_h, size_w] = found.sizes;
+    let c = Poly::number(found.channels);
     let image = Operand {
         buffer: input.buffer,
         argument,
@@ -136,11 +149,11 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         deep: true,
         dims: vec![],
         sizes: vec![c.clone(), width, height.clone(), sizes.first()?.clone()],
-        strides: vec![c.clone(), row.clone(), row.times(&height)],
+        strides: vec![pixel, row.clone(), row.times(&height)],
     };
     let places = Poly::number(size_h * size_w);
     // Whole steps of channels make the places one long row, of which boxes are read faster.
-    let (sizes, strides) = match channels % DEPTH as i64 {
+    let (sizes, strides) = match found.channels % DEPTH as i64 {
         0 => (vec![c.times(&places), kernels], vec![rows]),
         _ => (vec![c.clone(), places, kernels], vec![c, rows]),
     };

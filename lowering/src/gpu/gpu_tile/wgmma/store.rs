@@ -105,6 +105,8 @@ impl Tile<'_> {
         let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
         let rows = self.rows(c)?;
         let columns = self.scope.poly(c, &self.nest.extents[roles.columns[0]])?;
+        // Of a result that is no wider than a tile.
+        let known = self.nest.extents[roles.columns[0]].known().filter(|n| *n <= self.n as i64);
         let (whole_rows, whole_columns) = (self.whole(&roles.rows, self.m), self.whole(&roles.columns, self.n));
         let mine = p.add(row0, p.over(lane, 4)?)?;
         let over = p.add(column0, p.times(p.rest(lane, 4)?, 2)?)?;
@@ -114,6 +116,13 @@ impl Tile<'_> {
                 // By result, by 8 columns, by half.
                 let mut found: Vec<Vec<[Value; 2]>> = vec![vec![]; staging.results.len()];
                 for eight in 8 * slab..8 * slab + 8 {
+                    // What no tile has a column for is not computed; the copy engine leaves it out.
+                    if known.is_some_and(|n| n <= 8 * eight as i64) {
+                        for ((s, _), all) in staging.results.iter().zip(&mut found) {
+                            all.push([nothing(c, s)?; 2]);
+                        }
+                        continue;
+                    }
                     let mut halves: Vec<Vec<Value>> = vec![vec![]; staging.results.len()];
                     for half in 0..2 {
                         let row = p.index(p.plus(mine, 64 * b + 8 * half)?)?;
@@ -159,6 +168,11 @@ impl Tile<'_> {
 /// An index, or the last one from which `count` are there: what is computed beyond the tensor is not stored.
 fn inside(c: Code, i: Value, size: Value, whole: bool, count: usize) -> Made<Value> {
     if whole { Ok(i) } else { c.min(i, c.sub(size, c.index(count as i64)?)?) }
+}
+
+/// Two neighbours that are not stored.
+fn nothing(c: Code, s: &Stored) -> Made<Value> {
+    c.constant("dense<0.0>", Type::vector(Type::scalar(c.ctx(), s.element), 2))
 }
 
 /// Two neighbours as a vector.

@@ -1,0 +1,158 @@
+// RUN: kiln-space-to-depth{chip=sm_90a flops=0 growth=100},cse
+
+// Blocks of 2 by 2; one more row of zeros in front of the window, which then begins where a block does, and a fourth channel.
+// CASE: stem
+// CHECK: low = [0, 2, 2, 0, 0, 0] high = [0, 1, 1, 1, 0, 0]
+// CHECK: strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x16x9x11xbf16>, tensor<4x16x4x4xbf16>
+module {
+  kiln.global "private" @w : tensor<4x3x7x7xbf16> from "w#w"
+  func.func @main(%x: tensor<2x3x12x16xbf16>) -> tensor<2x4x6x8xbf16> {
+    %w = kiln.get_global @w : tensor<4x3x7x7xbf16>
+    %zero = kiln.splat [], 0.0 : bf16
+    %p = kiln.pad %x, %zero low = [0, 0, 3, 3] high = [0, 0, 3, 3] : tensor<2x3x12x16xbf16>, tensor<bf16>
+    %0 = kiln.convolution %p, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x18x22xbf16>, tensor<4x3x7x7xbf16>
+    return %0 : tensor<2x4x6x8xbf16>
+  }
+}
+
+// -----
+// A window as large as the stride is one block: no zeros, and what the product reads is written once.
+// CASE: patches
+// CHECK: kiln.stored
+// CHECK: x48x2x2xbf16>, tensor<5x48x1x1xbf16>
+// CHECK-NOT: kiln.pad
+module {
+  kiln.global "private" @w : tensor<5x3x4x4xbf16> from "w#w"
+  func.func @main(%x: tensor<?x3x8x8xbf16>) -> tensor<?x5x2x2xbf16> {
+    %w = kiln.get_global @w : tensor<5x3x4x4xbf16>
+    %0 = kiln.convolution %x, %w strides = [4, 4] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<?x3x8x8xbf16>, tensor<5x3x4x4xbf16>
+    return %0 : tensor<?x5x2x2xbf16>
+  }
+}
+
+// -----
+// Sizes that are no multiple of the stride, and padding that is not exposed.
+// CASE: rows_left_over
+// CHECK: strides = [1, 1] pad = [0, 0] x [0, 0]
+module {
+  kiln.global "private" @w : tensor<2x3x3x3xbf16> from "w#w"
+  func.func @main(%x: tensor<1x3x7x9xbf16>) -> tensor<1x2x4x5xbf16> {
+    %w = kiln.get_global @w : tensor<2x3x3x3xbf16>
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x3x7x9xbf16>, tensor<2x3x3x3xbf16>
+    return %0 : tensor<1x2x4x5xbf16>
+  }
+}
+
+// -----
+// A block more than windows read would be removed; here there is none.
+// CASE: rows_that_no_window_reads
+// CHECK: tensor<2x72x1x1xbf16>
+module {
+  kiln.global "private" @w : tensor<2x3x3x3xbf16> from "w#w"
+  func.func @main(%x: tensor<1x3x9x9xbf16>) -> tensor<1x2x3x3xbf16> {
+    %w = kiln.get_global @w : tensor<2x3x3x3xbf16>
+    %0 = kiln.convolution %x, %w strides = [3, 3] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x9x9xbf16>, tensor<2x3x3x3xbf16>
+    return %0 : tensor<1x2x3x3xbf16>
+  }
+}
+
+// -----
+// The third block in height is read in part; different strides.
+// CASE: blocks_that_no_window_reads
+// CHECK: strides = [1, 1] pad
+module {
+  kiln.global "private" @w : tensor<2x3x5x2xbf16> from "w#w"
+  func.func @main(%x: tensor<1x3x12x10xbf16>) -> tensor<1x2x2x5xbf16> {
+    %w = kiln.get_global @w : tensor<2x3x5x2xbf16>
+    %0 = kiln.convolution %x, %w strides = [4, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x12x10xbf16>, tensor<2x3x5x2xbf16>
+    return %0 : tensor<1x2x2x5xbf16>
+  }
+}
+
+// -----
+// Only channels are added.
+// CASE: without_a_stride
+// CHECK: tensor<4x8x3x3xbf16>
+module {
+  kiln.global "private" @w : tensor<4x3x3x3xbf16> from "w#w"
+  func.func @main(%x: tensor<2x3x6x6xbf16>) -> tensor<2x4x6x6xbf16> {
+    %w = kiln.get_global @w : tensor<4x3x3x3xbf16>
+    %zero = kiln.splat [], 0.0 : bf16
+    %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1] : tensor<2x3x6x6xbf16>, tensor<bf16>
+    %0 = kiln.convolution %p, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x8x8xbf16>, tensor<4x3x3x3xbf16>
+    return %0 : tensor<2x4x6x6xbf16>
+  }
+}
+
+// -----
+// CASE: one_channel_and_one_stride
+// CHECK: strides = [1, 1]
+module {
+  kiln.global "private" @w : tensor<2x1x3x3xbf16> from "w#w"
+  func.func @main(%x: tensor<1x1x6x8xbf16>) -> tensor<1x2x2x6xbf16> {
+    %w = kiln.get_global @w : tensor<2x1x3x3xbf16>
+    %0 = kiln.convolution %x, %w strides = [2, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x1x6x8xbf16>, tensor<2x1x3x3xbf16>
+    return %0 : tensor<1x2x2x6xbf16>
+  }
+}
+
+// -----
+// The copy engine reads these as they are.
+// CASE: whole_units_of_channels
+// CHECK: strides = [2, 2]
+module {
+  kiln.global "private" @w : tensor<2x8x2x2xbf16> from "w#w"
+  func.func @main(%x: tensor<1x8x6x6xbf16>) -> tensor<1x2x3x3xbf16> {
+    %w = kiln.get_global @w : tensor<2x8x2x2xbf16>
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x8x6x6xbf16>, tensor<2x8x2x2xbf16>
+    return %0 : tensor<1x2x3x3xbf16>
+  }
+}
+
+// -----
+// CASE: f32_is_not_multiplied_there
+// CHECK: strides = [2, 2]
+module {
+  kiln.global "private" @w : tensor<2x3x2x2xf32> from "w#w"
+  func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x2x3x3xf32> {
+    %w = kiln.get_global @w : tensor<2x3x2x2xf32>
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x6x6xf32>, tensor<2x3x2x2xf32>
+    return %0 : tensor<1x2x3x3xf32>
+  }
+}
+
+// -----
+// CASE: a_weight_that_may_change
+// CHECK: strides = [2, 2]
+module {
+  func.func @main(%x: tensor<1x3x6x6xbf16>, %w: tensor<2x3x2x2xbf16>) -> tensor<1x2x3x3xbf16> {
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x6x6xbf16>, tensor<2x3x2x2xbf16>
+    return %0 : tensor<1x2x3x3xbf16>
+  }
+}
+
+// -----
+// CASE: another_chip
+// RUN: kiln-space-to-depth{chip=sm_80 flops=0 growth=100},cse
+// CHECK: strides = [2, 2]
+module {
+  kiln.global "private" @w : tensor<2x3x2x2xbf16> from "w#w"
+  func.func @main(%x: tensor<1x3x6x6xbf16>) -> tensor<1x2x3x3xbf16> {
+    %w = kiln.get_global @w : tensor<2x3x2x2xbf16>
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x6x6xbf16>, tensor<2x3x2x2xbf16>
+    return %0 : tensor<1x2x3x3xbf16>
+  }
+}
+
+// -----
+// CASE: too_many_zeros
+// RUN: kiln-space-to-depth{chip=sm_90a flops=0 growth=3},cse
+// CHECK: strides = [2, 2]
+module {
+  kiln.global "private" @w : tensor<2x1x2x2xbf16> from "w#w"
+  func.func @main(%x: tensor<1x1x6x6xbf16>) -> tensor<1x2x3x3xbf16> {
+    %w = kiln.get_global @w : tensor<2x1x2x2xbf16>
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x1x6x6xbf16>, tensor<2x1x2x2xbf16>
+    return %0 : tensor<1x2x3x3xbf16>
+  }
+}
