@@ -57,9 +57,9 @@ ITEMS = {
 
 
 class Kiln:
-    """`kiln bench --worker` on an exported item."""
+    """`kiln bench --worker` on an exported item. `more`: further arguments of kiln."""
 
-    def __init__(self, binary, folder, name, f, inputs):
+    def __init__(self, binary, folder, name, f, inputs, more=()):
         import safetensors.torch
 
         path = os.path.join(folder, name)
@@ -67,13 +67,13 @@ class Kiln:
             torch.export.save(torch.export.export(Item(f), tuple(inputs)), path + ".pt2")
         safetensors.torch.save_file({f"input_{i}": x.cpu().contiguous().clone() for i, x in enumerate(inputs)}, path + ".safetensors")
         once = subprocess.run(
-            [binary, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "1"],
+            [binary, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "1", *more],
             capture_output=True, text=True,
         )
         if once.returncode:
             raise RuntimeError((once.stderr or once.stdout).strip()[:400])
         self.result = safetensors.torch.load_file(path + ".out")["output_0"]
-        args = [binary, "bench", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--worker"]
+        args = [binary, "bench", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--worker", *more]
         self.process = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.first = json.loads(self.process.stdout.readline())["first_s"]
 

@@ -23,6 +23,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<host::plan::Plan>(),
     PassRow::of::<to_kernels::require_bounds::RequireBounds>(),
     PassRow::of::<host::schedule::SchedulePass>(),
+    PassRow::of::<to_kernels::split_products::SplitProducts>(),
     PassRow::of::<host::tile::Tile>(),
     PassRow::of::<to_linalg::ToLinalg>(),
 ];

@@ -11,3 +11,4 @@ mod outline;
 pub mod pack;
 pub mod require_bounds;
 mod rows;
+pub mod split_products;

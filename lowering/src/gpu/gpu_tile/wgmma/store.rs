@@ -1,5 +1,5 @@
 //! Results of a product through shared memory: a warp puts 16 rows of 128 bytes together, and the copy engine writes them while the next ones are computed.
-use super::{Place, Tile};
+use super::{Fragments, Tile};
 use crate::{
     emit::{
         body::{Passed, Scope},
@@ -78,19 +78,13 @@ impl Staging<'_> {
 
 impl Tile<'_> {
     /// Later stages on the sums of a group, and results that the copy engine writes.
-    pub fn store(
-        &self,
-        c: Code,
-        scope: &Scope<'_>,
-        place: &Place,
-        group: Value,
-        (thread, warp): (Value, Value),
-        values: &[Vec<Value>],
-    ) -> Made<()> {
-        let (p, roles) = (Ptx(c), &self.product.roles);
+    pub fn store(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Made<()> {
+        let p = Ptx(c);
+        let Fragments { place, group, thread, warp, values } = f;
+        let (group, thread, warp) = (*group, *thread, *warp);
         let lane = p.rest(thread, 32)?;
         let own = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
-        let slabs = self.n / DEPTH * values.len();
+        let slabs = self.across() / DEPTH * values.len();
         let places: usize = self.stored.iter().map(|(s, _)| DEPTH / s.columns()).sum::<usize>() * slabs;
         let mut staging = Staging {
             results: self.stored.iter().map(|(s, map)| (s, *map)).collect(),
@@ -103,14 +97,12 @@ impl Tile<'_> {
         let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
         let warp_row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, STORED)?)?;
         let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
-        let rows = self.rows(c)?;
-        let columns = self.scope.poly(c, &self.nest.extents[roles.columns[0]])?;
-        let (whole_rows, whole_columns) = (self.whole(&roles.rows, self.m), self.whole(&roles.columns, self.n));
+        let (rows, columns, [whole_rows, whole_columns]) = (self.results.rows(c)?, self.results.columns(c)?, self.results.whole());
         let mine = p.add(row0, p.over(lane, 4)?)?;
         let over = p.add(column0, p.times(p.rest(lane, 4)?, 2)?)?;
-        let lanes = self.lanes();
+        let lanes = self.results.lanes();
         for (b, sums) in values.iter().enumerate() {
-            for slab in 0..self.n / DEPTH {
+            for slab in 0..self.across() / DEPTH {
                 // By result, by 8 columns, by half.
                 let mut found: Vec<Vec<[Value; 2]>> = vec![vec![]; staging.results.len()];
                 for eight in 8 * slab..8 * slab + 8 {
@@ -118,12 +110,12 @@ impl Tile<'_> {
                     for half in 0..2 {
                         let row = p.index(p.plus(mine, 64 * b + 8 * half)?)?;
                         let row = inside(c, row, rows, whole_rows, 1)?;
-                        let own = &sums[4 * eight + 2 * half..][..2];
                         let mut passed: Vec<Passed> = vec![];
-                        for (e, first) in own.chunks(lanes.count).enumerate() {
+                        for e in (0..2).step_by(lanes.count) {
+                            let own: Vec<&[Value]> = sums.iter().map(|s| &s[4 * eight + 2 * half + e..][..lanes.count]).collect();
                             let column = p.index(p.plus(over, 8 * eight + e)?)?;
                             let column = inside(c, column, columns, whole_columns, lanes.count)?;
-                            passed.push(self.element(c, scope, lanes, &place.batch, row, column, first)?);
+                            passed.push(self.results.element(c, scope, lanes, &place.batch, [row, column], &own)?);
                         }
                         for (i, (s, _)) in staging.results.iter().enumerate() {
                             let all = passed.iter().map(|p| p.get(&s.access).copied().ok_or("has a result that no stage computes"));

@@ -1,0 +1,187 @@
+//! A product of few rows with a matrix, by the instructions of a warp: the matrix's rows are the instruction's. A warp reads both operands from memory into
+//! the registers in which the instruction wants them, 16 bytes of a row in each thread, since the order in which a depth is summed is free as long as both
+//! operands have the same one. The warps of a block take turns along the depth; their sums are added at the end, in the order of the warps.
+use super::{ptx::Ptx, shared, sums, team};
+use crate::{
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::decode,
+    },
+    gpu::{
+        WARP,
+        gpu_schedule::few::{self, DEPTH, EACH, Few, INSTRUCTION, Side, line},
+    },
+    host::schedule::Schedule,
+    kernel::{Nest, Output, Plan, Stage},
+};
+use kiln_dialects::{ir::*, value::DType};
+
+const ONE: Lanes = Lanes { count: 1, mask: None };
+/// What a thread reads at once.
+const WIDE: Lanes = Lanes { count: EACH, mask: None };
+
+/// What is the same for all parts of the emission.
+struct Tile<'a> {
+    scope: &'a Scope<'a>,
+    nest: &'a Nest,
+    stage: &'a Stage,
+    out: &'a Output,
+    product: &'a Few,
+    rows: usize,
+    warps: usize,
+    pieces: usize,
+    /// Where the warps put their sums together.
+    memory: Value,
+    thread: Value,
+    warp: Value,
+    /// The thread's number among the eight, and among the four, of its warp.
+    lane: [Value; 2],
+}
+
+/// The nest of such a product, and what is written beside its result.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
+    let product = few::product(scope.kernel, plan).ok_or("has a schedule for products of few rows, but is none")?;
+    let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.stage]);
+    let out = stage.outputs.first().ok_or("has no result")?;
+    let (rows, warps, pieces) = (schedule.get("rows"), schedule.get("warps"), schedule.get("pieces"));
+    let thread = team::thread(c)?;
+    let memory = shared(c, Type::scalar(c.ctx(), DType::F32), few::memory(&product, rows, warps) as i64)?;
+    let (warp, lane) = (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
+    let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
+    let t = Tile { scope, nest, stage, out, product: &product, rows, warps, pieces, memory, thread, warp, lane };
+    let many = t.total(c, &product.many.dims)?;
+    let mut sizes = t.sizes(c, &product.batch)?;
+    sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    c.strided(team::block(c)?, total, team::blocks(c)?, &[], &mut |c, tile, _| {
+        let at = decode(c, tile, &sizes)?;
+        let mut dims = vec![Val::One(c.index(0)?); nest.extents.len()];
+        product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = Val::One(*i));
+        let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
+        let parts = t.multiply(c, &dims, first, many)?;
+        t.exchange(c, &parts)?;
+        team::barrier(c)?;
+        t.finish(c, &dims, first, many)?;
+        // The next tile's sums come to the same place.
+        team::barrier(c).map(|()| vec![])
+    })?;
+    plan.nests.iter().skip(1).try_for_each(|n| super::items::grid(c, scope, plan, n, WARP * warps, 4))
+}
+
+impl Tile<'_> {
+    fn sizes(&self, c: Code, dims: &[usize]) -> Made<Vec<Value>> {
+        dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
+    }
+    fn total(&self, c: Code, dims: &[usize]) -> Made<Value> {
+        self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
+    }
+    /// The loop dimensions with those of a row of an operand.
+    fn row(&self, c: Code, dims: &[Val], side: &Side, row: Value) -> Made<Vec<Val>> {
+        let mut dims = dims.to_vec();
+        side.dims.iter().zip(decode(c, row, &self.sizes(c, &side.dims)?)?).for_each(|(d, i)| dims[*d] = Val::One(i));
+        Ok(dims)
+    }
+    /// The rows of an operand that a thread reads, from `first` on, each so many behind the one before; the last one where there are no more.
+    fn rows(&self, c: Code, dims: &[Val], side: &Side, (first, size): (Value, Value), apart: usize, count: usize) -> Made<Vec<Vec<Val>>> {
+        let last = c.sub(size, c.index(1)?)?;
+        let of = |i: usize| self.row(c, dims, side, c.min(c.add(first, c.index((i * apart) as i64)?)?, last)?);
+        (0..count).map(of).collect()
+    }
+    /// A thread's 16 bytes of a row as four pairs of elements; zeros unless `inside`.
+    fn read(&self, c: Code, side: &Side, row: &[Val], deep: Value, inside: Option<Value>) -> Made<Vec<Value>> {
+        let mut dims = row.to_vec();
+        dims[self.product.depth.0] = Val::Steps(deep, 1);
+        let access = &self.stage.inputs[side.input];
+        let v = WIDE.many(c, self.scope.read(c, access, &dims, WIDE, &Passed::new())?)?;
+        let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
+        let mut v = c.op("vector.bitcast", &[v], words, &[])?;
+        if let Some(inside) = inside {
+            v = c.select(inside, v, c.constant("dense<0>", words)?)?;
+        }
+        (0..4)
+            .map(|i| c.op("vector.extract", &[v], Type::scalar(c.ctx(), DType::I32), &[("static_position", Attr::i64s(c.ctx(), &[i]))]))
+            .collect()
+    }
+
+    /// A warp's sums for a tile, by 16 rows of the matrix, by 8 of the few rows, four each.
+    fn multiply(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Made<Vec<Value>> {
+        let Few { depth: (_, depth), many: matrix, few, count, element, .. } = self.product;
+        let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
+        let [group, quarter] = self.lane;
+        let matrix_rows = self.rows(c, dims, matrix, (c.add(first, group)?, many), INSTRUCTION.1, 2 * down)?;
+        let few_rows = self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
+        let zero = c.constant("0.0", Type::scalar(c.ctx(), DType::F32))?;
+        let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
+        c.unrolled(self.warp, steps, turn, self.pieces, &vec![zero; 4 * down * over], &mut |c, step, sums| {
+            let mut deep = c.add(c.mul(step, c.index(DEPTH as i64)?)?, c.mul(quarter, c.index(EACH as i64)?)?)?;
+            let mut inside = None;
+            if depth % DEPTH != 0 {
+                let there = c.below(deep, c.index(*depth as i64)?)?;
+                deep = c.select(there, deep, c.index(0)?)?;
+                inside = Some(there);
+            }
+            let read = |side: &Side, rows: &[Vec<Val>]| rows.iter().map(|r| self.read(c, side, r, deep, inside)).collect::<Made<Vec<_>>>();
+            let (left, right) = (read(matrix, &matrix_rows)?, read(few, &few_rows)?);
+            let mut sums = sums.to_vec();
+            for (i, pair) in left.chunks(2).enumerate() {
+                for (j, x) in right.iter().enumerate() {
+                    let at = 4 * (i * over + j);
+                    for half in [0, 2] {
+                        let rows = [pair[0][half], pair[1][half], pair[0][half + 1], pair[1][half + 1]];
+                        let next = Ptx(c).warp_mma(element.name(), rows, [x[half], x[half + 1]], &sums[at..at + 4])?;
+                        sums.splice(at..at + 4, next);
+                    }
+                }
+            }
+            Ok(sums)
+        })
+    }
+
+    /// Where a warp's sum for a column and a row is in shared memory.
+    fn place(&self, c: Code, warp: Value, column: Value, row: Value) -> Made<Value> {
+        let columns = self.product.columns() * INSTRUCTION.1;
+        let line = c.index(line(self.rows) as i64)?;
+        c.add(c.mul(c.add(c.mul(warp, c.index(columns as i64)?)?, column)?, line)?, row)
+    }
+    /// Puts a warp's sums there.
+    fn exchange(&self, c: Code, parts: &[Value]) -> Made<()> {
+        let over = self.product.columns();
+        let [group, quarter] = self.lane;
+        let twice = c.mul(quarter, c.index(2)?)?;
+        for (n, four) in parts.chunks(4).enumerate() {
+            for (i, sum) in four.iter().enumerate() {
+                let row = c.add(group, c.index((INSTRUCTION.0 * (n / over) + 8 * (i / 2)) as i64)?)?;
+                let column = c.add(twice, c.index((INSTRUCTION.1 * (n % over) + i % 2) as i64)?)?;
+                c.effect("memref.store", &[*sum, self.memory, self.place(c, self.warp, column, row)?], &[])?;
+            }
+        }
+        Ok(())
+    }
+    /// Adds the warps' sums and finishes the elements, one by one.
+    fn finish(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Made<()> {
+        let Few { many: matrix, few, count, .. } = self.product;
+        let rows = c.index(self.rows as i64)?;
+        let all = c.index((self.rows * count) as i64)?;
+        c.strided(self.thread, all, c.index((WARP * self.warps) as i64)?, &[], &mut |c, i, _| {
+            let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
+            let row = c.add(first, mine)?;
+            let mut one = |c: Code| -> Made<()> {
+                let part = |w: usize| -> Made<Value> {
+                    let at = self.place(c, c.index(w as i64)?, column, mine)?;
+                    c.op("memref.load", &[self.memory, at], Type::scalar(c.ctx(), DType::F32), &[])
+                };
+                let mut sum = part(0)?;
+                for w in 1..self.warps {
+                    sum = c.op("arith.addf", &[sum, part(w)?], sum.ty(), &[])?;
+                }
+                let dims = self.row(c, dims, few, column)?;
+                let dims = self.row(c, &dims, matrix, row)?;
+                sums::finish(c, self.scope, self.nest, ONE, &dims, &[(self.out, Val::One(sum))]).map(drop)
+            };
+            c.when(c.below(row, many)?, &mut one, None).map(|()| vec![])
+        })
+        .map(drop)
+    }
+}
