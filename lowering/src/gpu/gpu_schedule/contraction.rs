@@ -19,7 +19,8 @@ pub struct Roles {
 
 /// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages on the result and beside it; of tensors with several rows.
 pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
-    roles(k, plan).filter(|r| !r.rows.is_empty() && !r.columns.is_empty())
+    let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
+    roles(k, plan).filter(|r| several(r) && k.stages.get(r.stage).is_some_and(|s| s.inputs.len() == 2))
 }
 
 /// The same where an operand may have one row only.
@@ -32,7 +33,8 @@ pub fn roles(k: &Kernel, plan: &Plan) -> Option<Roles> {
 /// The same of one of a nest's stages.
 pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     let s = k.stages.get(stage)?;
-    let ([out], [a, b]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
+    // Behind the operands may stand a tensor without contents that gives a loop its size.
+    let ([out], [a, b, ..]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
     let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
     combine.other.def().filter(|p| p.is("arith.mulf"))?;
     if !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {
@@ -55,7 +57,7 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
 
 /// The element of both factors, if what a stage sums in f32 are products of bf16 or of f16.
 pub fn halves(stage: &Stage) -> Option<DType> {
-    let ([out], [_, _], Body::Block(block)) = (stage.outputs.as_slice(), stage.inputs.as_slice(), stage.body) else { return None };
+    let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else { return None };
     let combine = out.combine.as_ref()?;
     let f32 = |v: Value| v.ty().dtype() == Ok(DType::F32);
     let product = combine.other.def().filter(|p| p.is("arith.mulf") && f32(p.result(0)))?;

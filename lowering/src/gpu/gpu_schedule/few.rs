@@ -80,7 +80,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
     let sides = [Side { input: 0, dims: rows }, Side { input: 1, dims: columns }];
     let [few, many] = if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
-    let fits = (1..=MOST).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64 && s.inputs.iter().all(readable);
+    let fits = (1..=MOST).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64 && s.inputs.iter().take(2).all(readable);
     fits.then_some(Few { stage, batch, depth: (*deep, size as usize), element, many, few, count: x.min(y) as usize })
 }
 
