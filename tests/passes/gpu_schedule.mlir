@@ -869,3 +869,20 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
   }
 }
 }
+
+// -----
+// CASE: two_products_of_few_rows
+// RUN: kiln-to-linalg,kiln-gpu-schedule
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"few", {pieces = 2 : i64, rows = 16 : i64, warps = 4 : i64}>
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<4x512xbf16> {kiln.sizes = array<i64: 4, 512>}, %v: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}, %w: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}) -> tensor<4x4096xbf16> {
+    %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<4x512xbf16>, tensor<4096x512xbf16>
+    %1 = kiln.neg %0 : tensor<4x4096xbf16>
+    %2 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<4x512xbf16>, tensor<4096x512xbf16>
+    %3 = kiln.mul %1, %2 : tensor<4x4096xbf16>
+    return %3 : tensor<4x4096xbf16>
+  }
+}
+}

@@ -83,7 +83,7 @@ impl SplitProducts {
             return None;
         }
         let steps = depth / step;
-        let few = (rows.min(columns) <= few::MOST).then(|| few::fastest([batch, rows.max(columns), rows.min(columns), depth]).1);
+        let few = (rows.min(columns) <= few::MOST).then(|| few::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1);
         let whole = wgmma::time([batch, rows, columns, steps]).min(few.unwrap_or(f64::MAX));
         let time = |n: i64| {
             let bytes = 2 * 4 * n * batch * rows * columns;

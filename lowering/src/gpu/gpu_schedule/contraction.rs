@@ -55,6 +55,17 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     (!r.depth.is_empty()).then_some(r)
 }
 
+/// The stages of a nest, their roles, and their operands' element, if each sums products of bf16 or of f16 over the same loops: one stage, or two.
+pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
+    let all: Vec<(Roles, DType)> =
+        nest.stages.iter().map(|s| Some((roles_of(k, nest, *s)?, halves(k.stages.get(*s)?)?))).collect::<Option<_>>()?;
+    let ((first, element), others) = all.split_first().filter(|(_, others)| others.len() < 2)?;
+    let same = |(r, e): &(Roles, DType)| {
+        e == element && r.batch == first.batch && r.rows == first.rows && r.columns == first.columns && r.depth == first.depth
+    };
+    others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
+}
+
 /// The element of both factors, if what a stage sums in f32 are products of bf16 or of f16.
 pub fn halves(stage: &Stage) -> Option<DType> {
     let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else { return None };

@@ -3,7 +3,7 @@ use super::{Roles, choose::make, contraction, wgmma::PROCESSORS};
 use crate::{
     gpu::SHARED,
     host::schedule::Schedule,
-    kernel::{Access, Kernel, Nest, Plan, Poly, Role},
+    kernel::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
 };
 use kiln_dialects::value::DType;
 
@@ -31,24 +31,24 @@ const WAIT: f64 = 3000.0;
 /// An operand.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Its number among the stage's inputs.
+    /// Its number among a stage's inputs.
     pub input: usize,
     /// Loops along its rows; none is one row.
     pub dims: Vec<usize>,
 }
 
-/// A sum of products of bf16 or of f16 in f32, of whose operands one has few rows; of both, what is summed lies side by side.
+/// Sums of products of bf16 or of f16 in f32, of whose operands one has few rows; of both, what is summed lies side by side.
 #[derive(Clone, Debug)]
 pub struct Few {
-    /// The stage that sums.
-    pub stage: usize,
+    /// The stages that sum: one, or two whose matrices are multiplied with the same few rows.
+    pub stages: Vec<usize>,
     /// Loops that both operands have.
     pub batch: Vec<usize>,
     /// The loop that is summed over, and its size.
     pub depth: (usize, usize),
     /// The operands' element.
     pub element: DType,
-    /// The matrix.
+    /// The matrix, of each stage another one.
     pub many: Side,
     /// The operand of few rows.
     pub few: Side,
@@ -65,9 +65,10 @@ impl Few {
 
 /// Such a product, if both operands can be read 16 bytes at a time.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
-    let Roles { stage, batch, rows, columns, depth } = contraction::roles(k, plan)?;
-    let (nest, s) = (plan.main()?, k.stages.get(stage)?);
-    let element = contraction::halves(s)?;
+    let nest = plan.main()?;
+    let (stages, roles, element) = contraction::sums(k, nest)?;
+    let Roles { batch, rows, columns, depth, .. } = roles;
+    let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let [deep] = depth.as_slice() else { return None };
     let size = nest.extents[*deep].known().filter(|n| *n >= DEPTH as i64 && n % EACH as i64 == 0)?;
     let readable = |a: &Access| {
@@ -80,13 +81,15 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
     let sides = [Side { input: 0, dims: rows }, Side { input: 1, dims: columns }];
     let [few, many] = if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
-    let fits = (1..=MOST).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64 && s.inputs.iter().take(2).all(readable);
-    fits.then_some(Few { stage, batch, depth: (*deep, size as usize), element, many, few, count: x.min(y) as usize })
+    let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
+    let fits = (1..=MOST).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
+    let fits = fits && shared && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(readable);
+    fits.then_some(Few { stages, batch, depth: (*deep, size as usize), element, many, few, count: x.min(y) as usize })
 }
 
 /// Elements of f32 in which the warps of a block put their sums together.
 pub fn memory(p: &Few, rows: usize, warps: usize) -> usize {
-    warps * p.columns() * INSTRUCTION.1 * line(rows)
+    warps * p.stages.len() * p.columns() * INSTRUCTION.1 * line(rows)
 }
 
 /// Elements between neighbouring columns there: a warp's fragments then are in different banks.
@@ -97,7 +100,7 @@ pub fn line(rows: usize) -> usize {
 /// The schedule of such a product, and the clocks that it is thought to take.
 pub fn choose(nest: &Nest, p: &Few) -> (Schedule, f64) {
     let size = |dims: &[usize]| dims.iter().map(|d| nest.extents[*d].known().unwrap_or(USUAL)).product::<i64>();
-    let (rows, time) = fastest([size(&p.batch), size(&p.many.dims), p.count as i64, p.depth.1 as i64]);
+    let (rows, time) = fastest([size(&p.batch), size(&p.many.dims), p.count as i64, p.depth.1 as i64], p.stages.len());
     let blocks = size(&p.batch) * up(size(&p.many.dims), rows);
     let steps = up(p.depth.1 as i64, DEPTH);
     // Where blocks are many, several of them are on a multiprocessor.
@@ -105,7 +108,7 @@ pub fn choose(nest: &Nest, p: &Few) -> (Schedule, f64) {
     while warps > 1 && (steps / (warps as i64) < PIECES || 4 * memory(p, rows, warps) as i64 > SHARED) {
         warps /= 2;
     }
-    let read = 4 * (2 * rows / INSTRUCTION.0 + p.columns());
+    let read = 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
     let pieces = PIECES.min(steps / warps as i64).min((READ / read) as i64).max(1);
     (make("few", &[("pieces", pieces), ("rows", rows as i64), ("warps", warps as i64)]), time)
 }
@@ -114,14 +117,14 @@ fn up(a: i64, b: usize) -> i64 {
     (a + b as i64 - 1) / b as i64
 }
 
-/// Rows of a block's tile, and the clocks that a product is thought to take. `sizes`: batch, rows of the matrix, few rows, depth.
-pub fn fastest([batch, many, few, depth]: [i64; 4]) -> (usize, f64) {
+/// Rows of a block's tile, and the clocks that so many products are thought to take. `sizes`: batch, rows of a matrix, few rows, depth.
+pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize) -> (usize, f64) {
     let blocks = |rows: usize| batch * up(many, rows);
     // Every block reads the few rows again; with larger tiles these are fewer, as long as each multiprocessor has one.
-    let sums = |rows: usize| 4 * (rows / INSTRUCTION.0) * up(few, INSTRUCTION.1) as usize;
+    let sums = |rows: usize| 4 * matrices * (rows / INSTRUCTION.0) * up(few, INSTRUCTION.1) as usize;
     let fits = |rows: &usize| sums(*rows) <= SUMS && few > INSTRUCTION.1 as i64 && blocks(*rows) * 8 >= PROCESSORS as i64 * 7;
     let rows = [64, 32].into_iter().find(fits).unwrap_or(INSTRUCTION.0);
     let bytes = |rows: i64| (2 * rows * depth) as f64 / PROCESSORS as f64;
-    let (read, again) = (bytes(batch * many), bytes(few * blocks(rows)));
+    let (read, again) = (bytes(batch * many * matrices as i64), bytes(few * blocks(rows)));
     (rows, WAIT + (read / BANDWIDTH[0]).max((read + again) / BANDWIDTH[1]))
 }

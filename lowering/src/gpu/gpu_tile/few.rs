@@ -14,7 +14,7 @@ use crate::{
         gpu_schedule::few::{self, DEPTH, EACH, Few, INSTRUCTION, Side, line},
     },
     host::schedule::Schedule,
-    kernel::{Nest, Output, Plan, Stage},
+    kernel::{Access, Nest, Output, Plan, Stage},
 };
 use kiln_dialects::{ir::*, value::DType};
 
@@ -26,8 +26,9 @@ const WIDE: Lanes = Lanes { count: EACH, mask: None };
 struct Tile<'a> {
     scope: &'a Scope<'a>,
     nest: &'a Nest,
-    stage: &'a Stage,
-    out: &'a Output,
+    stages: Vec<&'a Stage>,
+    /// What these write.
+    outs: Vec<&'a Output>,
     product: &'a Few,
     rows: usize,
     warps: usize,
@@ -43,14 +44,15 @@ struct Tile<'a> {
 /// The nest of such a product, and what is written beside its result.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
     let product = few::product(scope.kernel, plan).ok_or("has a schedule for products of few rows, but is none")?;
-    let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.stage]);
-    let out = stage.outputs.first().ok_or("has no result")?;
+    let nest = &plan.nests[0];
+    let stages: Vec<&Stage> = product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).collect();
+    let outs = stages.iter().filter_map(|s| s.outputs.first()).collect();
     let (rows, warps, pieces) = (schedule.get("rows"), schedule.get("warps"), schedule.get("pieces"));
     let thread = team::thread(c)?;
     let memory = shared(c, Type::scalar(c.ctx(), DType::F32), few::memory(&product, rows, warps) as i64)?;
     let (warp, lane) = (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
     let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
-    let t = Tile { scope, nest, stage, out, product: &product, rows, warps, pieces, memory, thread, warp, lane };
+    let t = Tile { scope, nest, stages, outs, product: &product, rows, warps, pieces, memory, thread, warp, lane };
     let many = t.total(c, &product.many.dims)?;
     let mut sizes = t.sizes(c, &product.batch)?;
     sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
@@ -90,10 +92,9 @@ impl Tile<'_> {
         (0..count).map(of).collect()
     }
     /// A thread's 16 bytes of a row as four pairs of elements; zeros unless `inside`.
-    fn read(&self, c: Code, side: &Side, row: &[Val], deep: Value, inside: Option<Value>) -> Made<Vec<Value>> {
+    fn read(&self, c: Code, access: &Access, row: &[Val], deep: Value, inside: Option<Value>) -> Made<Vec<Value>> {
         let mut dims = row.to_vec();
         dims[self.product.depth.0] = Val::Steps(deep, 1);
-        let access = &self.stage.inputs[side.input];
         let v = WIDE.many(c, self.scope.read(c, access, &dims, WIDE, &Passed::new())?)?;
         let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
         let mut v = c.op("vector.bitcast", &[v], words, &[])?;
@@ -105,7 +106,7 @@ impl Tile<'_> {
             .collect()
     }
 
-    /// A warp's sums for a tile, by 16 rows of the matrix, by 8 of the few rows, four each.
+    /// A warp's sums for a tile, by matrix, by 16 of its rows, by 8 of the few rows, four each.
     fn multiply(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Made<Vec<Value>> {
         let Few { depth: (_, depth), many: matrix, few, count, element, .. } = self.product;
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
@@ -114,7 +115,7 @@ impl Tile<'_> {
         let few_rows = self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
         let zero = c.constant("0.0", Type::scalar(c.ctx(), DType::F32))?;
         let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
-        c.unrolled(self.warp, steps, turn, self.pieces, &vec![zero; 4 * down * over], &mut |c, step, sums| {
+        c.unrolled(self.warp, steps, turn, self.pieces, &vec![zero; 4 * self.stages.len() * down * over], &mut |c, step, sums| {
             let mut deep = c.add(c.mul(step, c.index(DEPTH as i64)?)?, c.mul(quarter, c.index(EACH as i64)?)?)?;
             let mut inside = None;
             if depth % DEPTH != 0 {
@@ -122,8 +123,9 @@ impl Tile<'_> {
                 deep = c.select(there, deep, c.index(0)?)?;
                 inside = Some(there);
             }
-            let read = |side: &Side, rows: &[Vec<Val>]| rows.iter().map(|r| self.read(c, side, r, deep, inside)).collect::<Made<Vec<_>>>();
-            let (left, right) = (read(matrix, &matrix_rows)?, read(few, &few_rows)?);
+            let read = |a: &Access, rows: &[Vec<Val>]| rows.iter().map(|r| self.read(c, a, r, deep, inside)).collect::<Made<Vec<_>>>();
+            let left = self.stages.iter().map(|s| read(&s.inputs[matrix.input], &matrix_rows)).collect::<Made<Vec<_>>>()?.concat();
+            let right = read(&self.stages[0].inputs[few.input], &few_rows)?;
             let mut sums = sums.to_vec();
             for (i, pair) in left.chunks(2).enumerate() {
                 for (j, x) in right.iter().enumerate() {
@@ -139,21 +141,23 @@ impl Tile<'_> {
         })
     }
 
-    /// Where a warp's sum for a column and a row is in shared memory.
+    /// Where a warp's sum for a column and a row is in shared memory; the columns of the second matrix are behind those of the first.
     fn place(&self, c: Code, warp: Value, column: Value, row: Value) -> Made<Value> {
-        let columns = self.product.columns() * INSTRUCTION.1;
+        let columns = self.stages.len() * self.product.columns() * INSTRUCTION.1;
         let line = c.index(line(self.rows) as i64)?;
         c.add(c.mul(c.add(c.mul(warp, c.index(columns as i64)?)?, column)?, line)?, row)
     }
     /// Puts a warp's sums there.
     fn exchange(&self, c: Code, parts: &[Value]) -> Made<()> {
-        let over = self.product.columns();
+        let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
         let twice = c.mul(quarter, c.index(2)?)?;
         for (n, four) in parts.chunks(4).enumerate() {
+            let (block, matrix) = (n / over % down, n / over / down);
+            let eight = over * matrix + n % over;
             for (i, sum) in four.iter().enumerate() {
-                let row = c.add(group, c.index((INSTRUCTION.0 * (n / over) + 8 * (i / 2)) as i64)?)?;
-                let column = c.add(twice, c.index((INSTRUCTION.1 * (n % over) + i % 2) as i64)?)?;
+                let row = c.add(group, c.index((INSTRUCTION.0 * block + 8 * (i / 2)) as i64)?)?;
+                let column = c.add(twice, c.index((INSTRUCTION.1 * eight + i % 2) as i64)?)?;
                 c.effect("memref.store", &[*sum, self.memory, self.place(c, self.warp, column, row)?], &[])?;
             }
         }
@@ -168,17 +172,22 @@ impl Tile<'_> {
             let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
             let row = c.add(first, mine)?;
             let mut one = |c: Code| -> Made<()> {
-                let part = |w: usize| -> Made<Value> {
-                    let at = self.place(c, c.index(w as i64)?, column, mine)?;
-                    c.op("memref.load", &[self.memory, at], Type::scalar(c.ctx(), DType::F32), &[])
+                let sum = |matrix: usize| -> Made<Val> {
+                    let column = c.add(column, c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?)?;
+                    let part = |w: usize| -> Made<Value> {
+                        let at = self.place(c, c.index(w as i64)?, column, mine)?;
+                        c.op("memref.load", &[self.memory, at], Type::scalar(c.ctx(), DType::F32), &[])
+                    };
+                    let mut sum = part(0)?;
+                    for w in 1..self.warps {
+                        sum = c.op("arith.addf", &[sum, part(w)?], sum.ty(), &[])?;
+                    }
+                    Ok(Val::One(sum))
                 };
-                let mut sum = part(0)?;
-                for w in 1..self.warps {
-                    sum = c.op("arith.addf", &[sum, part(w)?], sum.ty(), &[])?;
-                }
                 let dims = self.row(c, dims, few, column)?;
                 let dims = self.row(c, &dims, matrix, row)?;
-                sums::finish(c, self.scope, self.nest, ONE, &dims, &[(self.out, Val::One(sum))]).map(drop)
+                let all = self.outs.iter().enumerate().map(|(i, o)| Ok((*o, sum(i)?))).collect::<Made<Vec<_>>>()?;
+                sums::finish(c, self.scope, self.nest, ONE, &dims, &all).map(drop)
             };
             c.when(c.below(row, many)?, &mut one, None).map(|()| vec![])
         })

@@ -43,7 +43,7 @@ impl Decide<'_> {
         self.groups[g].nodes.iter().copied().filter(|m| self.graph.nodes[*m].class == Class::Contract).collect()
     }
 
-    /// A product of two matrices that Hopper's tensor cores and copy engine can do, of so many rows that these do it.
+    /// A product of two matrices that Hopper's tensor cores can do with another one.
     fn product(&self, n: usize) -> Option<DotGeneral> {
         let op = self.graph.nodes[n].value.def().filter(|o| turns(*o).is_none())?;
         let dot = DotGeneral::of(op)?;
@@ -53,7 +53,8 @@ impl Decide<'_> {
         let columns = if *depth == 0 { b } else { a };
         let rows = self.graph.count(&self.graph.nodes[n].dims) / (*columns).max(1);
         let last = dot.lhs_contract[..] == [dot.lhs.ty().dims().len() as i64 - 1];
-        let units = a % 8 == 0 && b % 8 == 0 && *columns >= COLUMNS && rows > few::MOST;
+        // Few rows are read by registers, where the depth of both operands lies side by side.
+        let units = a % 8 == 0 && b % 8 == 0 && *columns >= COLUMNS && (rows > few::MOST || *depth == 1 && *b >= few::DEPTH as i64);
         (half(dot.lhs) && half(dot.rhs) && dot.lhs_batch.is_empty() && last && units && whole(dot.lhs) && whole(dot.rhs)).then_some(dot)
     }
 

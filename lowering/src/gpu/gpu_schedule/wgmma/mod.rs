@@ -9,10 +9,7 @@ pub use maps::{map, maps};
 pub use stored::{Stored, stored};
 pub use window::Window;
 
-use super::{
-    Roles,
-    contraction::{halves, roles_of},
-};
+use super::{Roles, contraction::sums};
 use crate::{
     host::schedule::Schedule,
     kernel::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
@@ -116,18 +113,13 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 /// but the innermost are multiples of 8 elements. The depth is known and not 0.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let nest = plan.main()?;
-    let stages = nest.stages.clone();
-    let all: Vec<Roles> = stages.iter().map(|s| roles_of(k, nest, *s)).collect::<Option<_>>()?;
-    let (roles, others) = all.split_first()?;
-    let same = |r: &Roles| r.batch == roles.batch && r.rows == roles.rows && r.columns == roles.columns && r.depth == roles.depth;
-    if roles.columns.len() != 1 || roles.rows.is_empty() || roles.batch.len() > 3 || stages.len() > 2 || !others.iter().all(same) {
+    let (stages, roles, element) = sums(k, nest)?;
+    if roles.columns.len() != 1 || roles.rows.is_empty() || roles.batch.len() > 3 {
         return None;
     }
-    let roles = roles.clone();
-    let sums: Vec<_> = stages.iter().map(|s| k.stages.get(*s)).collect::<Option<_>>()?;
-    let element = halves(sums[0])?;
-    let (a, shared) = (&sums[0].inputs[0], |s: &&Stage| halves(s) == Some(element) && s.inputs.first() == sums[0].inputs.first());
-    if !sums.iter().all(|s| shared(s)) {
+    let sums: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
+    let a = sums.first()?.inputs.first()?;
+    if !sums.iter().all(|s| s.inputs.first() == Some(a)) {
         return None;
     }
     if roles.rows.len() == 1 && roles.depth.len() == 1 {
