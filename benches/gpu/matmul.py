@@ -107,6 +107,11 @@ def cases():
         yield f"gated nn {m}x{n}x{k}", gated_nn, [(m, k), (k, n), (k, n)], F16, None
     yield "gated tokens 2x300x512", gated, [(2, 300, 512), (1024, 512), (1024, 512)], BF16, None
     yield "gated open rows", gated, [(256, 136), (264, 136), (264, 136)], BF16, [65, 128, 129, 1000]
+    for m, n, k in [(129, 129, 136), (300, 1001, 512), (2048, 4097, 256), (65, 50257, 64)]:
+        yield f"odd {m}x{n}x{k}", nt, [(m, k), (n, k)], BF16, None
+        yield f"odd pair {m}x{n}x{k}", pair, [(m, k), (n, k), (n,)], F16, None
+    yield "odd mixed 129x1001x136", mixed, [(129, 136), (1001, 136)], BF16, None
+    yield "odd batched 3x129x131x72", lambda x, w: x @ w.transpose(1, 2), [(3, 129, 72), (3, 131, 72)], BF16, None
     yield "many tiles 8192x8192x64", nn, [(8192, 64), (64, 8192)], BF16, None
     yield "many odd tiles 2048x20011x64", nt, [(2048, 64), (20011, 64)], BF16, None
 
@@ -203,7 +208,8 @@ def timed(kiln, rounds, out, only, more=()):
     sizes = [("nt", nt, n, n, n) for n in (2048, 4096, 8192)] + [("nn", nn, n, n, n) for n in (4096, 8192)]
     sizes += [("nt", nt, 16384, 3072, 768), ("nt", nt, 1024, 1024, 1024), ("nt", nt, 512, 768, 3072), ("gelu", gelu, 8192, 8192, 8192), ("gelu", gelu, 16384, 3072, 768)]
     sizes += [("nt", nt, 512, 512, 16384), ("nn", nn, 512, 512, 16384), ("gated", gated, 4096, 14336, 4096), ("gated", gated, 2048, 8192, 2048)]
-    sizes += [("gelu", gelu, 8192, 4096, 16384), ("residual", residual, 4096, 4096, 4096), ("nt", nt, 4096, 64, 4096), ("nt", nt, 8192, 1024, 1024)]
+    sizes += [("gelu", gelu, 8192, 4096, 16384), ("residual", residual, 4096, 4096, 4096), ("nt", nt, 4096, 64, 4096), ("nt", nt, 8192, 1024, 1024), ("nt", nt, 8192, 50257, 768)]
+    sizes += [("nt", nt, 4096, 28672, 4096)]
     for kind, f, m, n, k in sizes:
         name = f"{kind} {m}x{n}x{k}"
         if not wanted(name, only):

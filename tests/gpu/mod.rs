@@ -140,10 +140,10 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
             if let Some((k, l)) = found {
                 let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
                 assert!(ptx.contains("wgmma.mma_async") && ptx.contains("setmaxnreg") == (l.threads == 384), "{product}");
-                // The copy engine writes results whose rows begin at multiples of 16 bytes.
+                // The copy engine writes results whose rows begin at multiples of 16 bytes, warps others.
                 let columns: usize = result.rsplit('x').nth(1).and_then(|n| n.parse().ok()).expect("a static shape");
                 assert_eq!(l.maps.len(), if columns.is_multiple_of(8) { 3 } else { 2 }, "{product}");
-                assert_eq!(ptx.contains("stmatrix"), columns.is_multiple_of(8), "{product}");
+                assert!(ptx.contains("stmatrix"), "{product}");
                 assert!(l.shared > 48 << 10 && l.resident > 0 && l.maps.iter().all(|m| m.sizes.len() == m.extent.len()), "{l:?}");
             }
             let wrong = assembled(&package, chip);
@@ -156,7 +156,7 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
 const FEW: &[(&str, &str, &str)] = &[
     ("1x2048xbf16", "8192x2048xbf16", "1x8192xbf16"),
     ("16x4096xbf16", "4096x4096xbf16", "16x4096xbf16"),
-    ("64x4096xbf16", "4096x4096xbf16", "64x4096xbf16"),
+    ("32x4096xbf16", "4096x4096xbf16", "32x4096xbf16"),
     ("5x1000xf16", "129x1000xf16", "5x129xf16"),
     ("4096x4096xbf16", "9x4096xbf16", "4096x9xbf16"),
 ];

@@ -14,7 +14,7 @@ pub const DEPTH: usize = 32;
 /// Elements of 16 bytes.
 pub const EACH: usize = 8;
 /// Most rows that are few.
-pub const MOST: i64 = 64;
+pub const MOST: i64 = 32;
 /// Registers of a thread for sums.
 const SUMS: usize = 64;
 /// Registers of a thread for what it reads.
@@ -26,7 +26,7 @@ const USUAL: i64 = 2048;
 /// Bytes of memory, and of the second-level cache, that a multiprocessor gets in a clock when all ask.
 const BANDWIDTH: [f64; 2] = [18.0, 54.0];
 /// Clocks until the first bytes are there, and from the last ones to the end.
-const WAIT: f64 = 3000.0;
+const WAIT: f64 = 2500.0;
 
 /// An operand.
 #[derive(Clone, Debug)]
@@ -87,9 +87,18 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     fits.then_some(Few { stages, batch, depth: (*deep, size as usize), element, many, few, count: x.min(y) as usize })
 }
 
-/// Elements of f32 in which the warps of a block put their sums together.
-pub fn memory(p: &Few, rows: usize, warps: usize) -> usize {
-    warps * p.stages.len() * p.columns() * INSTRUCTION.1 * line(rows)
+/// Elements of f32 in which one warp puts its sums for a tile of so many rows.
+pub fn part(p: &Few, rows: usize) -> usize {
+    p.stages.len() * p.columns() * INSTRUCTION.1 * line(rows)
+}
+
+/// How many warps put their sums into shared memory at once; the others come in rounds before.
+pub fn parts(p: &Few, rows: usize, warps: usize) -> usize {
+    let mut parts = warps;
+    while parts > 1 && 4 * parts * part(p, rows) > SHARED as usize {
+        parts /= 2;
+    }
+    parts
 }
 
 /// Elements between neighbouring columns there: a warp's fragments then are in different banks.
@@ -105,11 +114,12 @@ pub fn choose(nest: &Nest, p: &Few) -> (Schedule, f64) {
     let steps = up(p.depth.1 as i64, DEPTH);
     // Where blocks are many, several of them are on a multiprocessor.
     let mut warps: usize = if blocks >= 8 * PROCESSORS as i64 { 4 } else { 16 };
-    while warps > 1 && (steps / (warps as i64) < PIECES || 4 * memory(p, rows, warps) as i64 > SHARED) {
+    while warps > 1 && steps / (warps as i64) < PIECES {
         warps /= 2;
     }
     let read = 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
-    let pieces = PIECES.min(steps / warps as i64).min((READ / read) as i64).max(1);
+    let most = PIECES.min(steps / warps as i64).min((READ / read) as i64).max(1);
+    let pieces = 1i64 << most.ilog2();
     (make("few", &[("pieces", pieces), ("rows", rows as i64), ("warps", warps as i64)]), time)
 }
 

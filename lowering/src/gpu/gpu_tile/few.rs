@@ -33,6 +33,8 @@ struct Tile<'a> {
     rows: usize,
     warps: usize,
     pieces: usize,
+    /// How many warps put their sums into shared memory at once.
+    parts: usize,
     /// Where the warps put their sums together.
     memory: Value,
     thread: Value,
@@ -49,10 +51,11 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
     let outs = stages.iter().filter_map(|s| s.outputs.first()).collect();
     let (rows, warps, pieces) = (schedule.get("rows"), schedule.get("warps"), schedule.get("pieces"));
     let thread = team::thread(c)?;
-    let memory = shared(c, Type::scalar(c.ctx(), DType::F32), few::memory(&product, rows, warps) as i64)?;
+    let parts = few::parts(&product, rows, warps);
+    let memory = shared(c, Type::scalar(c.ctx(), DType::F32), (parts * few::part(&product, rows)) as i64)?;
     let (warp, lane) = (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
     let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
-    let t = Tile { scope, nest, stages, outs, product: &product, rows, warps, pieces, memory, thread, warp, lane };
+    let t = Tile { scope, nest, stages, outs, product: &product, rows, warps, parts, pieces, memory, thread, warp, lane };
     let many = t.total(c, &product.many.dims)?;
     let mut sizes = t.sizes(c, &product.batch)?;
     sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
@@ -62,9 +65,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
         let mut dims = vec![Val::One(c.index(0)?); nest.extents.len()];
         product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = Val::One(*i));
         let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
-        let parts = t.multiply(c, &dims, first, many)?;
-        t.exchange(c, &parts)?;
-        team::barrier(c)?;
+        let sums = t.multiply(c, &dims, first, many)?;
+        t.exchange(c, sums)?;
         t.finish(c, &dims, first, many)?;
         // The next tile's sums come to the same place.
         team::barrier(c).map(|()| vec![])
@@ -147,18 +149,43 @@ impl Tile<'_> {
         let line = c.index(line(self.rows) as i64)?;
         c.add(c.mul(c.add(c.mul(warp, c.index(columns as i64)?)?, column)?, line)?, row)
     }
-    /// Puts a warp's sums there.
-    fn exchange(&self, c: Code, parts: &[Value]) -> Made<()> {
+    /// Where each of a thread's sums is in a part of shared memory.
+    fn places(&self, c: Code, warp: Value, count: usize) -> Made<Vec<Value>> {
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
         let twice = c.mul(quarter, c.index(2)?)?;
-        for (n, four) in parts.chunks(4).enumerate() {
-            let (block, matrix) = (n / over % down, n / over / down);
-            let eight = over * matrix + n % over;
-            for (i, sum) in four.iter().enumerate() {
-                let row = c.add(group, c.index((INSTRUCTION.0 * block + 8 * (i / 2)) as i64)?)?;
-                let column = c.add(twice, c.index((INSTRUCTION.1 * eight + i % 2) as i64)?)?;
-                c.effect("memref.store", &[*sum, self.memory, self.place(c, self.warp, column, row)?], &[])?;
+        let of = |n: usize| {
+            let (four, i) = (n / 4, n % 4);
+            let (block, eight) = (four / over % down, over * (four / over / down) + four % over);
+            let row = c.add(group, c.index((INSTRUCTION.0 * block + 8 * (i / 2)) as i64)?)?;
+            let column = c.add(twice, c.index((INSTRUCTION.1 * eight + i % 2) as i64)?)?;
+            self.place(c, warp, column, row)
+        };
+        (0..count).map(of).collect()
+    }
+    /// Puts the warps' sums there, for all threads to see: as many as there is room for at once, of the last warps first, to which the first ones add theirs.
+    fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Made<()> {
+        let parts = c.index(self.parts as i64)?;
+        let places = self.places(c, c.rem(self.warp, parts)?, sums.len())?;
+        for round in (0..self.warps / self.parts).rev() {
+            let put = |c: Code| {
+                let all = sums.iter().zip(&places);
+                all.into_iter().try_for_each(|(v, at)| c.effect("memref.store", &[*v, self.memory, *at], &[]))
+            };
+            if self.warps == self.parts {
+                put(c)?;
+            } else {
+                let mine = c.compare(0, c.div(self.warp, parts)?, c.index(round as i64)?)?;
+                c.when(mine, &mut |c| put(c), None)?;
+            }
+            team::barrier(c)?;
+            if round > 0 {
+                let first = c.below(self.warp, parts)?;
+                for (v, at) in sums.iter_mut().zip(&places) {
+                    let other = c.op("memref.load", &[self.memory, *at], v.ty(), &[])?;
+                    *v = c.select(first, c.op("arith.addf", &[*v, other], v.ty(), &[])?, *v)?;
+                }
+                team::barrier(c)?;
             }
         }
         Ok(())
@@ -179,7 +206,7 @@ impl Tile<'_> {
                         c.op("memref.load", &[self.memory, at], Type::scalar(c.ctx(), DType::F32), &[])
                     };
                     let mut sum = part(0)?;
-                    for w in 1..self.warps {
+                    for w in 1..self.parts {
                         sum = c.op("arith.addf", &[sum, part(w)?], sum.ty(), &[])?;
                     }
                     Ok(Val::One(sum))

@@ -63,6 +63,16 @@ impl Results<'_> {
         let pairs = self.multiple(&[over], 2) && gpu_schedule::width(&kernel, self.plan, self.nest, over) >= 2;
         Lanes { count: if pairs { 2 } else { 1 }, mask: None }
     }
+    /// The loop dimensions of an element.
+    pub fn dims(&self, c: Code, batch: &[Value], row: Value, column: Val) -> Made<Vec<Val>> {
+        let roles = &self.product.roles;
+        let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
+        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
+        let sizes: Vec<Value> = roles.rows.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
+        roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
+        dims[roles.columns[0]] = column;
+        Ok(dims)
+    }
     /// As many neighbours as there are lanes, of each right operand; what the stages computed of them.
     pub fn element(
         &self,
@@ -73,12 +83,8 @@ impl Results<'_> {
         [row, column]: [Value; 2],
         sums: &[&[Value]],
     ) -> Made<Passed> {
-        let roles = &self.product.roles;
-        let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
-        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
-        let sizes: Vec<Value> = roles.rows.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
-        roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
-        dims[roles.columns[0]] = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
+        let column = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
+        let dims = self.dims(c, batch, row, column)?;
         let together = |all: &[Value]| -> Made<Val> {
             if let [one] = all {
                 return Ok(Val::One(*one));

@@ -26,8 +26,8 @@ type Tile = (usize, usize, usize, usize);
 const RATE: f64 = 1800.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
 const BANDWIDTH: f64 = 54.0;
-/// Bytes that memory gives a multiprocessor in a clock when all ask.
-const MEMORY: f64 = 18.0;
+/// Bytes that memory gives a multiprocessor's ring in a clock when all ask.
+const MEMORY: f64 = 10.0;
 /// Clocks of a tile in which nothing is multiplied, whatever its size.
 const WAIT: f64 = 600.0;
 /// Elements of a tile that its epilogue finishes in a clock.

@@ -52,7 +52,9 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, 
         }
     }
     for r in stored(k, nest, p) {
-        all.push(map(k, &r.tensor, r.element, &[r.columns(), STORED], None)?);
+        if let Some(tensor) = &r.tensor {
+            all.push(map(k, tensor, r.element, &[r.columns(), STORED], None)?);
+        }
     }
     Ok(Attr::array(k.func.ctx(), &all))
 }

@@ -50,8 +50,8 @@ struct Tile<'a> {
     /// The parameters that describe the operands.
     left_map: Value,
     right_maps: Vec<Value>,
-    /// What the copy engine writes, and the parameters that describe it.
-    stored: Vec<(Stored, Value)>,
+    /// What goes through shared memory, and the parameters that describe what the copy engine writes of it.
+    stored: Vec<(Stored, Option<Value>)>,
     m: usize,
     /// Columns of all right operands together.
     n: usize,
@@ -284,11 +284,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let results = stored(scope.kernel, nest, &product);
     let count = product.rights.len();
     let [left, others @ ..] = maps else { return Err("has no parameters for tensor maps".into()) };
-    if others.len() != count + results.len() || schedule.get("n") % (DEPTH * count) != 0 {
+    let written = results.iter().filter(|r| r.tensor.is_some()).count();
+    if others.len() != count + written || schedule.get("n") % (DEPTH * count) != 0 {
         return Err("has as many tensor maps, or columns, as another schedule wants".into());
     }
     let (rights, outputs) = others.split_at(count);
-    let stored = results.into_iter().zip(outputs.iter().copied()).collect();
+    let mut outputs = outputs.iter().copied();
+    let stored = results.into_iter().map(|r| (r.tensor.is_some().then(|| outputs.next()).flatten(), r)).map(|(map, r)| (r, map)).collect();
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
     let sizes = |dims: &[usize]| dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>();
     let up = |dims: &[usize], by: usize| {
