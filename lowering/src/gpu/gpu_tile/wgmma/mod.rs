@@ -285,7 +285,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let count = product.rights.len();
     let [left, others @ ..] = maps else { return Err("has no parameters for tensor maps".into()) };
     let written = results.iter().filter(|r| r.tensor.is_some()).count();
-    if others.len() != count + written || schedule.get("n") % (DEPTH * count) != 0 {
+    if others.len() != count + written || !schedule.get("n").is_multiple_of(DEPTH * count) {
         return Err("has as many tensor maps, or columns, as another schedule wants".into());
     }
     let (rights, outputs) = others.split_at(count);
