@@ -87,7 +87,7 @@ class Worker:
 class Kiln(Worker):
     """An exported function, and its result of one run."""
 
-    def __init__(self, binary, folder, name, f, inputs):
+    def __init__(self, binary, folder, name, f, inputs, more=()):
         import safetensors.torch
 
         path = os.path.join(folder, name)
@@ -95,13 +95,13 @@ class Kiln(Worker):
             torch.export.save(torch.export.export(Item(f), tuple(inputs)), path + ".pt2")
         safetensors.torch.save_file({f"input_{i}": x.cpu().contiguous().clone() for i, x in enumerate(inputs)}, path + ".safetensors")
         once = subprocess.run(
-            [binary, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "1"],
+            [binary, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "1", *more],
             capture_output=True, text=True,
         )
         if once.returncode:
             raise RuntimeError((once.stderr or once.stdout).strip()[:400])
         self.result = safetensors.torch.load_file(path + ".out")["output_0"]
-        super().__init__(binary, path + ".pt2", path + ".safetensors")
+        super().__init__(binary, path + ".pt2", path + ".safetensors", *more)
 
 
 def arguments(about, rounds=7):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Products of bf16 and f16 on a GPU: right against float64, then timed beside torch (cuBLAS).
 
-    matmul.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--out FILE.json]
+    matmul.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--target cuda:sm_80] [--out FILE.json]
 
 A case is exported, run by kiln in a process of its own, and compared with the float64 product of the same inputs: the norm of the difference over the norm
 of the product, and the largest difference over the largest element. The first case runs alone, and if it hangs, no other does. Else it goes on after
-failures; the exit code is 0 if all agree. Times are medians of CUDA
-events with random inputs, the sides taking turns, torch's calls in a CUDA graph.
+failures; the exit code is 0 if all agree. Times are medians of CUDA events with random inputs, the sides taking turns, torch's calls in a CUDA graph. What
+reading weights takes is timed with so many weights that the second-level cache holds none of them until its next turn, in a CUDA graph on both sides.
 """
 import concurrent.futures, json, os, statistics, subprocess, sys, tempfile, threading
 
@@ -44,6 +44,18 @@ def mixed(x, w):
     return y, y.float().tanh()
 
 
+def gated(x, v, w):
+    return F.silu(F.linear(x, v)) * F.linear(x, w)
+
+
+def gated_nn(x, v, w):
+    return F.gelu(x @ v, approximate="tanh") * (x @ w)
+
+
+def several(x, *weights):
+    return tuple(F.linear(x, w) for w in weights)
+
+
 def wanted(name, only):
     return not only or any(part in name for part in only.split(","))
 
@@ -76,11 +88,35 @@ def cases():
     yield "batched transposed 12x512x512x64", lambda x, w: x @ w.transpose(1, 2), [(12, 512, 64), (12, 512, 64)], BF16, None
     yield "heads 2x128x8x64", lambda x, w: x.transpose(1, 2) @ w.permute(0, 2, 3, 1), [(2, 128, 8, 64), (2, 128, 8, 64)], BF16, None
     yield "open rows", gelu, [(64, 136), (264, 136), (264,)], BF16, [1, 2, 15, 64, 127, 128, 129, 1000, 4096]
+    for m in [1, 2, 5, 8, 9, 16, 17, 32, 33, 64]:
+        yield f"few {m}x1024x2048", nt, [(m, 2048), (1024, 2048)], BF16, None
+    for m, n, k in [(1, 17, 40), (3, 129, 72), (16, 257, 1000), (2, 16, 32), (7, 4096, 4096), (64, 33, 136), (1, 128256, 2048)]:
+        yield f"few {m}x{n}x{k}", nt, [(m, k), (n, k)], BF16, None
+    for m, n in [(1, 520), (16, 513), (40, 1000)]:
+        yield f"few gelu {m}x{n}x776", gelu, [(m, 776), (n, 776), (n,)], BF16, None
+        yield f"few pair {m}x{n}x776", pair, [(m, 776), (n, 776), (n,)], F16, None
+    yield "few columns 1000x5x512", nt, [(1000, 512), (5, 512)], BF16, None
+    yield "few batched 6x3x200x64", lambda x, w: x @ w.transpose(1, 2), [(6, 3, 64), (6, 200, 64)], F16, None
+    yield "few tokens 2x3x2048", nt, [(2, 3, 2048), (520, 2048)], BF16, None
+    for f, name in [(nn, "nn"), (tn, "tn"), (nt, "nt")]:
+        yield f"split {name} 512x512x16384", f, [(16384, 512) if name == "tn" else (512, 16384), (512, 16384) if name == "nt" else (16384, 512)], BF16, None
+    yield "split gelu 200x264x8192", gelu, [(200, 8192), (264, 8192), (264,)], F16, None
+    yield "split batched 3x128x128x8192", nn, [(3, 128, 8192), (3, 8192, 128)], BF16, None
+    for m, n, k in [(129, 136, 136), (512, 768, 1024), (1000, 1000, 1000), (4096, 1408, 512), (128, 64, 64)]:
+        yield f"gated {m}x{n}x{k}", gated, [(m, k), (n, k), (n, k)], BF16, None
+        yield f"gated nn {m}x{n}x{k}", gated_nn, [(m, k), (k, n), (k, n)], F16, None
+    yield "gated tokens 2x300x512", gated, [(2, 300, 512), (1024, 512), (1024, 512)], BF16, None
+    yield "gated open rows", gated, [(256, 136), (264, 136), (264, 136)], BF16, [65, 128, 129, 1000]
+    for m, n, k in [(129, 129, 136), (300, 1001, 512), (2048, 4097, 256), (65, 50257, 64)]:
+        yield f"odd {m}x{n}x{k}", nt, [(m, k), (n, k)], BF16, None
+        yield f"odd pair {m}x{n}x{k}", pair, [(m, k), (n, k), (n,)], F16, None
+    yield "odd mixed 129x1001x136", mixed, [(129, 136), (1001, 136)], BF16, None
+    yield "odd batched 3x129x131x72", lambda x, w: x @ w.transpose(1, 2), [(3, 129, 72), (3, 131, 72)], BF16, None
     yield "many tiles 8192x8192x64", nn, [(8192, 64), (64, 8192)], BF16, None
     yield "many odd tiles 2048x20011x64", nt, [(2048, 64), (20011, 64)], BF16, None
 
 
-def run(kiln, folder, name, f, inputs, open_sizes):
+def run(kiln, folder, name, f, inputs, open_sizes, more):
     """The rows of the table of a case: title, norm, largest difference, verdict."""
     path, rows = os.path.join(folder, "case"), []
     shapes = ({0: torch.export.Dim("m", min=1, max=8192)},) + (None,) * (len(inputs) - 1) if open_sizes else None
@@ -90,7 +126,7 @@ def run(kiln, folder, name, f, inputs, open_sizes):
     for m in open_sizes or [None]:
         args = inputs if m is None else [torch.randn(m, *inputs[0].shape[1:], device=GPU, dtype=inputs[0].dtype), *inputs[1:]]
         safetensors.torch.save_file({f"input_{i}": x.cpu().contiguous().clone() for i, x in enumerate(args)}, path + ".safetensors")
-        command = [kiln, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "3"]
+        command = [kiln, "run", path + ".pt2", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "3", *more]
         title = name if m is None else f"{name}, {m}"
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=20)
@@ -111,15 +147,15 @@ def run(kiln, folder, name, f, inputs, open_sizes):
     return rows
 
 
-def check(kiln, cases, jobs):
-    """Compares all cases, several at a time; how many are wrong."""
+def check(kiln, cases, jobs, more=()):
+    """Compares all cases, several at a time; how many are wrong. `more`: further arguments of kiln."""
 
     def one(case):
         name, f, shapes, dtype, open_sizes = case
         try:
             inputs = [torch.randn(s, device=GPU, dtype=dtype) for s in shapes]
             with tempfile.TemporaryDirectory() as folder:
-                return run(kiln, folder, name, f, inputs, open_sizes)
+                return run(kiln, folder, name, f, inputs, open_sizes, more)
         except Exception as e:  # goes on with the next case
             return [(name, None, None, f"FAILS {type(e).__name__}: {str(e)[:300]}")]
 
@@ -139,30 +175,59 @@ def check(kiln, cases, jobs):
     return bad
 
 
-def timed(kiln, rounds, out, only):
+# Rows, columns, depth, and how many weights are read one after the other.
+DECODE = [(16, 4096, 4096, 8), (1, 2048, 2048, 32), (1, 512, 2048, 64), (1, 8192, 2048, 8), (1, 2048, 8192, 8), (1, 128256, 2048, 1), (4, 8192, 2048, 8), (8, 4096, 4096, 8), (32, 4096, 4096, 8), (64, 4096, 4096, 8)]
+
+
+def timed_decode(kiln, rounds, only):
+    """Products of few rows: microseconds of each, and how fast its weight is read."""
+    for m, n, k, count in DECODE:
+        name = f"decode {m}x{n}x{k}"
+        if not wanted(name, only):
+            continue
+        try:
+            inputs = [torch.randn(m, k, device=GPU, dtype=BF16)] + [torch.randn(n, k, device=GPU, dtype=BF16) for _ in range(count)]
+            with tempfile.TemporaryDirectory() as folder:
+                mine = Kiln(kiln, folder, "case", several, inputs, ["--mode", "reduce-overhead"])
+                samples = {"kiln": [], "torch": []}
+                for _ in range(rounds):
+                    samples["kiln"].append(mine(0.2) / count)
+                    samples["torch"].append(graph_us(several, inputs, max(1, 16 // count)) / count)
+                mine.close()
+            exact = inputs[0].double() @ inputs[1].double().t()
+            error = float((mine.result.to(GPU).double() - exact).norm() / exact.norm())
+            text = ", ".join(f"{s} {statistics.median(v):.1f} us {2e-6 * n * k / statistics.median(v):.2f} TB/s" for s, v in samples.items())
+            print(f"{name:24} {text}, ratio {statistics.median(a / b for a, b in zip(samples['torch'], samples['kiln'])):.2f}, error {error:.1e}", flush=True)
+        except Exception as e:  # goes on with the next item
+            print(f"{name:24} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
+
+
+def timed(kiln, rounds, out, only, more=()):
     torch.manual_seed(0)
     rows = []
     sizes = [("nt", nt, n, n, n) for n in (2048, 4096, 8192)] + [("nn", nn, n, n, n) for n in (4096, 8192)]
     sizes += [("nt", nt, 16384, 3072, 768), ("nt", nt, 1024, 1024, 1024), ("nt", nt, 512, 768, 3072), ("gelu", gelu, 8192, 8192, 8192), ("gelu", gelu, 16384, 3072, 768)]
-    sizes += [("gelu", gelu, 8192, 4096, 16384), ("residual", residual, 4096, 4096, 4096), ("nt", nt, 4096, 64, 4096), ("nt", nt, 8192, 1024, 1024)]
+    sizes += [("nt", nt, 512, 512, 16384), ("nn", nn, 512, 512, 16384), ("gated", gated, 4096, 14336, 4096), ("gated", gated, 2048, 8192, 2048)]
+    sizes += [("gelu", gelu, 8192, 4096, 16384), ("residual", residual, 4096, 4096, 4096), ("nt", nt, 4096, 64, 4096), ("nt", nt, 8192, 1024, 1024), ("nt", nt, 8192, 50257, 768)]
+    sizes += [("nt", nt, 4096, 28672, 4096)]
     for kind, f, m, n, k in sizes:
         name = f"{kind} {m}x{n}x{k}"
         if not wanted(name, only):
             continue
         try:
-            shapes = [(m, k), (k, n) if kind == "nn" else (n, k)] + ([(n,)] if kind in ("gelu", "residual") else []) + ([(m, n)] if kind == "residual" else [])
+            shapes = [(m, k), (k, n) if kind == "nn" else (n, k)] + ([(n,)] if kind in ("gelu", "residual") else []) + ([(m, n)] if kind == "residual" else []) + ([(n, k)] if kind == "gated" else [])
             inputs = [torch.randn(s, device=GPU, dtype=BF16) for s in shapes]
             with tempfile.TemporaryDirectory() as folder:
-                mine = Kiln(kiln, folder, "case", f, inputs)
+                mine = Kiln(kiln, folder, "case", f, inputs, more)
                 torch._dynamo.reset()
-                sides = {"torch": f} | ({"inductor": torch.compile(f)} if kind in ("gelu", "residual") else {})
+                sides = {"torch": f} | ({"inductor": torch.compile(f)} if kind in ("gelu", "residual", "gated") else {})
                 samples = {s: [] for s in ["kiln", *sides]}
                 for _ in range(rounds):
                     samples["kiln"].append(mine(0.2))
                     for s, g in sides.items():
                         samples[s].append(graph_us(g, inputs))
                 mine.close()
-            rate = {s: 2e-6 * m * n * k / statistics.median(v) for s, v in samples.items()}
+            rate = {s: (4e-6 if kind == "gated" else 2e-6) * m * n * k / statistics.median(v) for s, v in samples.items()}
             exact = f(*[x[:128].double() if x.shape[0] == m and i in (0, 3) else x.double() for i, x in enumerate(inputs)])
             error = float((mine.result[:128].to(GPU).double() - exact).norm() / exact.norm())
             text = ", ".join(f"{s} {statistics.median(v):.1f} us {rate[s]:.0f} TFLOP/s" for s, v in samples.items())
@@ -178,10 +243,13 @@ def main():
     p = arguments(__doc__)
     p.add_argument("--jobs", type=int, default=8)
     p.add_argument("--only", default="")
+    p.add_argument("--target", default="", help="what kiln compiles for, if not the card that is there")
     a = p.parse_args()
-    bad = check(a.kiln, [c for c in cases() if wanted(c[0], a.only)], a.jobs) if a.check or not a.time else 0
+    more = ["--target", a.target] if a.target else []
+    bad = check(a.kiln, [c for c in cases() if wanted(c[0], a.only)], a.jobs, more) if a.check or not a.time else 0
     if a.time:
-        timed(a.kiln, a.rounds, a.out, a.only)
+        timed_decode(a.kiln, a.rounds, a.only)
+        timed(a.kiln, a.rounds, a.out, a.only, more)
     sys.exit(bad != 0)
 
 

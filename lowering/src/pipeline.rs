@@ -117,6 +117,12 @@ pub const STEPS: &[Step] = &[
         "kiln-split-reductions",
         "behind what would sink the splits below the elementwise ops in front of a reduction; fusion then sees two",
     ),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-split-products",
+        "behind what sees through reshapes of a product's operands; fusion then sees a sum",
+    ),
     step(Level::Prims, On::Module, "kiln-require-bounds", "what nobody reads is gone, and kernels do not ask"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),
     step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
@@ -178,8 +184,19 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
 
 /// What passes are told about a GPU.
 pub fn chip_options(chip: Chip) -> PassOptions {
-    let passes = ["kiln-decompose{keep=kernels}", "kiln-expose-padding", "kiln-space-to-depth", "kiln-gpu-schedule", "kiln-gpu-module"];
-    passes.map(|pass| (pass, format!("chip={}", chip.name()))).to_vec()
+    let passes = [
+        "kiln-decompose{keep=kernels}",
+        "kiln-expose-padding",
+        "kiln-space-to-depth",
+        "kiln-split-products",
+        "kiln-gpu-schedule",
+        "kiln-gpu-module",
+    ];
+    let mut all: PassOptions = passes.map(|pass| (pass, format!("chip={}", chip.name()))).to_vec();
+    if chip == Chip::Sm90a {
+        all.push(("kiln-fuse", "pairs=true".into()));
+    }
+    all
 }
 
 fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String, String> {

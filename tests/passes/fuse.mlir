@@ -288,3 +288,70 @@ module attributes {kiln.level = "prims"} {
     return %1, %6 : tensor<8x64xbf16>, tensor<8x64xbf16>
   }
 }
+}
+
+// -----
+// One kernel reads the left operand once for both products.
+// CASE: gated_products
+// RUN: kiln-fuse{pairs=true}
+// CHECK: kiln.launch @dot_general_tanh_dot_general_mul
+// CHECK-NOT: kiln.launch @dot_general ins
+func.func @f(%x: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<72x64xbf16> {
+  %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<72x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.tanh %0 : tensor<72x64xbf16>
+  %2 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<72x64xbf16>, tensor<64x64xbf16>
+  %3 = kiln.mul %1, %2 : tensor<72x64xbf16>
+  return %3 : tensor<72x64xbf16>
+}
+
+// -----
+// CASE: gated_products_for_other_chips
+// CHECK: kiln.launch @dot_general_tanh
+// CHECK: kiln.launch @dot_general_mul
+func.func @f(%x: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<72x64xbf16> {
+  %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<72x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.tanh %0 : tensor<72x64xbf16>
+  %2 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<72x64xbf16>, tensor<64x64xbf16>
+  %3 = kiln.mul %1, %2 : tensor<72x64xbf16>
+  return %3 : tensor<72x64xbf16>
+}
+
+// -----
+// CASE: products_with_other_left_operands
+// RUN: kiln-fuse{pairs=true}
+// CHECK: kiln.launch @dot_general_tanh
+// CHECK: kiln.launch @dot_general_mul
+func.func @f(%x: tensor<72x64xbf16>, %y: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<72x64xbf16> {
+  %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<72x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.tanh %0 : tensor<72x64xbf16>
+  %2 = kiln.dot_general %y, %w batch = [] x [] contract = [1] x [1] : tensor<72x64xbf16>, tensor<64x64xbf16>
+  %3 = kiln.mul %1, %2 : tensor<72x64xbf16>
+  return %3 : tensor<72x64xbf16>
+}
+
+// -----
+// Registers read few rows, and both weights.
+// CASE: gated_products_of_few_rows
+// RUN: kiln-fuse{pairs=true}
+// CHECK: kiln.launch @dot_general_tanh_dot_general_mul
+func.func @f(%x: tensor<4x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<4x64xbf16> {
+  %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.tanh %0 : tensor<4x64xbf16>
+  %2 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %3 = kiln.mul %1, %2 : tensor<4x64xbf16>
+  return %3 : tensor<4x64xbf16>
+}
+
+// -----
+// They do not read weights whose depth is not side by side.
+// CASE: gated_products_of_few_rows_with_depth_in_front
+// RUN: kiln-fuse{pairs=true}
+// CHECK: kiln.launch @dot_general_tanh
+// CHECK: kiln.launch @dot_general_mul
+func.func @f(%x: tensor<4x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<4x64xbf16> {
+  %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [0] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %1 = kiln.tanh %0 : tensor<4x64xbf16>
+  %2 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<4x64xbf16>, tensor<64x64xbf16>
+  %3 = kiln.mul %1, %2 : tensor<4x64xbf16>
+  return %3 : tensor<4x64xbf16>
+}

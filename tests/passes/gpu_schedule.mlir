@@ -370,7 +370,7 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
 // CASE: product_of_bf16_on_an_older_chip
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80}
-// CHECK: #kiln.schedule<"contract"
+// CHECK: #kiln.schedule<"mma", {m = 64 : i64, n = 64 : i64, stages = 4 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> {
@@ -739,5 +739,193 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
   } -> tensor<?x5x7x24xbf16>
   return %r : tensor<?x5x7x24xbf16>
 }
+}
+}
+
+// -----
+// CASE: a_product_of_few_rows
+// CHECK: #kiln.schedule<"few", {pieces = 4 : i64, rows = 16 : i64, warps = 16 : i64}>
+// NO-RUN: the interpreter runs kiln ops
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<8192x2048xbf16> {kiln.sizes = array<i64: 8192, 2048>}) -> tensor<1x8192xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x8192xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x8192xf32>) -> tensor<1x8192xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<1x2048xbf16>, tensor<8192x2048xbf16>) outs(%f : tensor<1x8192xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<1x8192xf32>
+  %g = tensor.empty() : tensor<1x8192xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<1x8192xf32>) outs(%g : tensor<1x8192xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<1x8192xbf16>
+  return %r : tensor<1x8192xbf16>
+}
+}
+}
+
+// -----
+// CASE: a_product_of_several_rows
+// CHECK: #kiln.schedule<"few", {pieces = 2 : i64, rows = 32 : i64, warps = 16 : i64}>
+// NO-RUN: the interpreter runs kiln ops
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}) -> tensor<16x4096xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<16x4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x4096xf32>) -> tensor<16x4096xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<16x4096xbf16>, tensor<4096x4096xbf16>) outs(%f : tensor<16x4096xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<16x4096xf32>
+  %g = tensor.empty() : tensor<16x4096xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<16x4096xf32>) outs(%g : tensor<16x4096xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<16x4096xbf16>
+  return %r : tensor<16x4096xbf16>
+}
+}
+}
+
+// -----
+// CASE: a_product_of_few_rows_whose_matrix_has_columns_side_by_side
+// CHECK-NOT: "few"
+// NO-RUN: the interpreter runs kiln ops
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}) -> tensor<16x4096xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<16x4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x4096xf32>) -> tensor<16x4096xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<16x4096xbf16>, tensor<4096x4096xbf16>) outs(%f : tensor<16x4096xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<16x4096xf32>
+  %g = tensor.empty() : tensor<16x4096xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<16x4096xf32>) outs(%g : tensor<16x4096xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<16x4096xbf16>
+  return %r : tensor<16x4096xbf16>
+}
+}
+}
+
+// -----
+// CASE: a_bad_schedule_of_few_rows
+// expected-error @+3 {{whose rows is 8, not a power of two from 16 to 64}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<16x64xbf16> attributes {kiln.schedule = #kiln.schedule<"few", {pieces = 4 : i64, rows = 8 : i64, warps = 1 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<16x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x64xf32>) -> tensor<16x64xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<16x64xbf16>, tensor<64x64xbf16>) outs(%f : tensor<16x64xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<16x64xf32>
+  %g = tensor.empty() : tensor<16x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<16x64xf32>) outs(%g : tensor<16x64xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<16x64xbf16>
+  return %r : tensor<16x64xbf16>
+}
+}
+}
+
+// -----
+// CASE: a_bad_tile_of_warps
+// expected-error @+3 {{2 to 8 stages in 99 KiB are possible}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"mma", {m = 128 : i64, n = 128 : i64, stages = 4 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<128x128xf32>
+  %g = tensor.empty() : tensor<128x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<128x128xf32>) outs(%g : tensor<128x128xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<128x128xbf16>
+  return %r : tensor<128x128xbf16>
+}
+}
+}
+
+// -----
+// CASE: two_products_with_one_left_operand
+// RUN: kiln-to-linalg,kiln-gpu-schedule
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, resident = 1 : i64, stages = 4 : i64}>
+// CHECK: {argument = 2 : i64, box = array<i64: 64, 128>
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}, %v: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}, %w: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}) -> tensor<4096x4096xbf16> {
+    %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<4096x512xbf16>, tensor<4096x512xbf16>
+    %1 = kiln.neg %0 : tensor<4096x4096xbf16>
+    %2 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<4096x512xbf16>, tensor<4096x512xbf16>
+    %3 = kiln.mul %1, %2 : tensor<4096x4096xbf16>
+    return %3 : tensor<4096x4096xbf16>
+  }
+}
+}
+
+// -----
+// CASE: two_products_of_few_rows
+// RUN: kiln-to-linalg,kiln-gpu-schedule
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"few", {pieces = 2 : i64, rows = 16 : i64, warps = 4 : i64}>
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<4x512xbf16> {kiln.sizes = array<i64: 4, 512>}, %v: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}, %w: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}) -> tensor<4x4096xbf16> {
+    %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<4x512xbf16>, tensor<4096x512xbf16>
+    %1 = kiln.neg %0 : tensor<4x4096xbf16>
+    %2 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<4x512xbf16>, tensor<4096x512xbf16>
+    %3 = kiln.mul %1, %2 : tensor<4x4096xbf16>
+    return %3 : tensor<4x4096xbf16>
+  }
 }
 }

@@ -530,3 +530,155 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 }
 }
 }
+
+// -----
+// The few rows are 3, the matrix has 20; the depth is no multiple of a step.
+// CASE: product_of_few_rows
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: vector.load
+// CHECK: nvvm.mma.sync
+// CHECK: gpu.barrier
+// CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor<20x72xbf16> {kiln.sizes = array<i64: 20, 72>}) -> tensor<3x20xbf16> attributes {kiln.schedule = #kiln.schedule<"few", {pieces = 1 : i64, rows = 16 : i64, warps = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x20xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<3x72xbf16>, tensor<20x72xbf16>) outs(%f : tensor<3x20xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<3x20xf32>
+  %g = tensor.empty() : tensor<3x20xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<3x20xf32>) outs(%g : tensor<3x20xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<3x20xbf16>
+  return %r : tensor<3x20xbf16>
+}
+}
+}
+
+// -----
+// CASE: product_of_warps
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: nvvm.cp.async.shared.global
+// CHECK: nvvm.cp.async.wait.group
+// CHECK: nvvm.ldmatrix
+// CHECK: nvvm.mma.sync
+// CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"mma", {m = 64 : i64, n = 64 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<130x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<130x64xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<130x64xf32>
+  %g = tensor.empty() : tensor<130x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<130x64xf32>) outs(%g : tensor<130x64xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<130x64xbf16>
+  return %r : tensor<130x64xbf16>
+}
+}
+}
+
+// -----
+// CASE: no_product_of_few_rows
+// expected-error @+3 {{has a schedule for products of few rows, but is none}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x130xbf16> {kiln.sizes = array<i64: 128, 130>}) -> tensor<130x130xbf16> attributes {kiln.schedule = #kiln.schedule<"few", {pieces = 1 : i64, rows = 16 : i64, warps = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x130xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x130xf32>) -> tensor<130x130xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<130x128xbf16>, tensor<128x130xbf16>) outs(%f : tensor<130x130xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<130x130xf32>
+  %g = tensor.empty() : tensor<130x130xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<130x130xf32>) outs(%g : tensor<130x130xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<130x130xbf16>
+  return %r : tensor<130x130xbf16>
+}
+}
+}
+
+// -----
+// CASE: gated_products
+// RUN: kiln-to-linalg,kiln-gpu-schedule,kiln-gpu-tile,canonicalize,cse
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: nvvm.wgmma.mma_async
+// CHECK-NOT: tensor<
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %v: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}, %w: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<128x64xbf16> {
+    %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<128x64xbf16>, tensor<64x64xbf16>
+    %1 = kiln.neg %0 : tensor<128x64xbf16>
+    %2 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<128x64xbf16>, tensor<64x64xbf16>
+    %3 = kiln.mul %1, %2 : tensor<128x64xbf16>
+    return %3 : tensor<128x64xbf16>
+  }
+}
+}
+
+// -----
+// CASE: product_whose_rows_begin_anywhere
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: nvvm.stmatrix
+// CHECK: llvm.load
+// CHECK-NOT: nvvm.cp.async.bulk.tensor.global.shared.cta
+// CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<65x128xbf16> {kiln.sizes = array<i64: 65, 128>}) -> tensor<130x65xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<130x65xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x65xf32>) -> tensor<130x65xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<130x128xbf16>, tensor<65x128xbf16>) outs(%f : tensor<130x65xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<130x65xf32>
+  %g = tensor.empty() : tensor<130x65xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<130x65xf32>) outs(%g : tensor<130x65xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<130x65xbf16>
+  return %r : tensor<130x65xbf16>
+}
+}
+}

@@ -94,7 +94,9 @@ fn is_narrow(all: &[Op]) -> bool {
         _ => None,
     };
     let mut results = all.iter().filter_map(|o| target(&o)).filter(|t| !t.to_string().ends_with(", 3>")).peekable();
-    let known = results.peek().is_some() && !all.iter().any(|o| ROUNDS.iter().any(|r| o.is(r)) || o.is("llvm.store"));
+    // Products write theirs through shared memory: by this op those of 16 bits, by stores of the llvm dialect others.
+    let narrow = all.iter().any(|o| o.is("nvvm.stmatrix"));
+    let known = (narrow || results.peek().is_some()) && !all.iter().any(|o| ROUNDS.iter().any(|r| o.is(r)) || o.is("llvm.store"));
     known && results.all(|t| t.element().is_some_and(|e| ["bf16", "f16"].contains(&e.to_string().as_str())))
 }
 

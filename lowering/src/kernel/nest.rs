@@ -56,7 +56,7 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
     let mut all: Vec<Nest> = vec![];
     for i in 0..k.stages.len() {
         match all.last_mut() {
-            Some(last) if last.after.is_empty() && fits(k, last, i) => {
+            Some(last) if fits(k, last, i) && beside(k, last, i) => {
                 last.stages.push(i);
                 last.reduction.iter_mut().zip(&k.stages[i].reduction).for_each(|(a, b)| *a |= b);
             }
@@ -134,6 +134,17 @@ fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
         let passed = s.reads().filter(|r| r.buffer == b).all(|r| !o.reduces && r.at == o.access.at);
         passed && !s.captured.contains(&b) && s.outputs.iter().all(|p| p.access.buffer != b)
     })
+}
+
+/// Whether stage `i` can run before the stages behind a nest's reductions: there are none, or it sums products with what the nest multiplies too, and needs
+/// nothing of theirs.
+fn beside(k: &Kernel, nest: &Nest, i: usize) -> bool {
+    let s = &k.stages[i];
+    let products =
+        |s: &Stage| s.outputs.iter().filter_map(|o| o.combine.as_ref()).any(|c| c.other.def().is_some_and(|p| p.is("arith.mulf")));
+    let shared = || nest.stages.iter().map(|n| &k.stages[*n]).any(|n| products(n) && n.inputs.first() == s.inputs.first());
+    let apart = |o: &Output| s.reads().all(|r| r.buffer != o.access.buffer) && s.outputs.iter().all(|p| p.access.buffer != o.access.buffer);
+    nest.after.is_empty() || products(s) && shared() && nest.after.iter().flat_map(|n| &k.stages[*n].outputs).all(apart)
 }
 
 fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {

@@ -23,6 +23,8 @@ kiln_passes::pass_options! {
     pub struct Fuse {
         /// Rounds of size propagation
         pub rounds: usize = 8,
+        /// Computes two products with one left operand in one kernel, where one expression takes both; for chips with a kernel for it
+        pub pairs: bool = false,
     }
 }
 
@@ -46,7 +48,7 @@ impl Pass for Fuse {
                 facts = Facts::of(func, self.rounds)?;
             }
             let graph = Graph::read(func, &facts)?;
-            let plan = group::plan(&graph);
+            let plan = group::plan(&graph, self.pairs);
             outline::apply(func, &graph, &plan, &mut kernels)?;
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Kernels.name()));

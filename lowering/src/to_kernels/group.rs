@@ -3,6 +3,7 @@
 //! Nodes are taken in the order of the text. Each joins the kernel that computes what it reads, if it runs over the same loops, reads it at the
 //! same place, and no kernel would then wait for itself. The gain of a join is the bytes of the values that need not go through memory, so a node
 //! that could join several kernels joins the one that it reads most from.
+mod pairs;
 mod place;
 
 use super::graph::{Class, Graph, Leaf, turns};
@@ -86,11 +87,12 @@ struct Decide<'a> {
     groups: Vec<Group>,
     group_of: Vec<usize>,
     forms: Vec<Form>,
+    pairs: bool,
 }
 
-/// Groups all nodes.
-pub fn plan(graph: &Graph) -> Plan {
-    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![] };
+/// Groups all nodes. `pairs`: whether two products may be one kernel.
+pub fn plan(graph: &Graph, pairs: bool) -> Plan {
+    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], pairs };
     for n in 0..graph.nodes.len() {
         d.place(n);
     }
@@ -127,13 +129,13 @@ impl Decide<'_> {
         let sources = self.sources(n);
         let node = &self.graph.nodes[n];
         let mut reasons = vec![];
-        let mut home = None;
+        let mut home = self.partner(n).map(|g| (g, Kind::Contract, Form::Full));
         for g in &sources {
+            if home.is_some() {
+                break;
+            }
             match self.fits(n, *g).and_then(|form| self.acyclic(*g, &sources).map(|()| form)) {
-                Ok((kind, form)) => {
-                    home = Some((*g, kind, form));
-                    break;
-                }
+                Ok((kind, form)) => home = Some((*g, kind, form)),
                 Err(why) => reasons.push(format!("{} not with {}: {why}", self.name(node.value), self.first_name(*g))),
             }
         }

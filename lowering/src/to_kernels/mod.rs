@@ -12,3 +12,4 @@ pub mod pack;
 pub mod require_bounds;
 mod rows;
 pub mod space_to_depth;
+pub mod split_products;

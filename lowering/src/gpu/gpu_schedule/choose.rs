@@ -1,5 +1,5 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, depthwise, fast_dim, narrow_width, wgmma, width};
+use super::{Roles, contraction, depthwise, fast_dim, few, mma, narrow_width, wgmma, width};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -32,9 +32,22 @@ fn dims(nest: &Nest, from: usize, reduction: bool) -> Vec<usize> {
     (from..nest.extents.len()).filter(|d| nest.reduction[*d] == reduction).collect()
 }
 
-/// The schedule of a kernel.
-/// `wgmma`: whether the chip has those instructions.
-pub fn choose(k: &Kernel, plan: &Plan, threads: i64, wgmma: bool) -> Schedule {
+/// The schedule of a product on tensor cores, if a kernel is one. `wgmma`: whether the chip has the instructions of Hopper.
+pub fn product(k: &Kernel, plan: &Plan, nest: &Nest, wgmma: bool) -> Option<Schedule> {
+    let whole = match wgmma::product(k, plan) {
+        Some(p) if wgmma => Some(wgmma::choose(nest, &p)),
+        _ => None,
+    };
+    let few = few::product(k, plan).map(|p| few::choose(nest, &p));
+    match (whole, few) {
+        (Some((whole, time)), Some((few, other))) => Some(if other < time { few } else { whole }),
+        (Some((one, _)), None) | (None, Some((one, _))) => Some(one),
+        (None, None) => mma::product(k, plan).map(|p| mma::choose(nest, &p)),
+    }
+}
+
+/// The schedule of any other kernel.
+pub fn choose(k: &Kernel, plan: &Plan, threads: i64) -> Schedule {
     if plan.dependent {
         let work = |n: &Nest| Poly::product(n.extents.iter().skip(plan.rows)).known();
         let work = plan.nests.iter().map(work).try_fold(1, |most, n| Some(most.max(n?)));
@@ -44,8 +57,7 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64, wgmma: bool) -> Schedule {
         return schedule;
     }
     if let Some(schedule) = contraction(k, plan).and_then(|r| contract(k, plan, &r)) {
-        let product = if wgmma { wgmma::product(k, plan) } else { None };
-        return product.and_then(|p| Some(wgmma::choose(plan.nests.first()?, &p))).unwrap_or(schedule);
+        return schedule;
     }
     let work = plan.nests.iter().map(|n| together(k, plan, n)).try_fold(0, |most: i64, n| Some(most.max(n?)));
     if let Some(all) = plan.nests.iter().map(|n| beside(k, plan, n)).collect::<Option<Vec<_>>>()

@@ -1,5 +1,6 @@
 //! Contractions: which dimension is which.
-use crate::kernel::{Kernel, Plan};
+use crate::kernel::{Body, Init, Kernel, Nest, Plan, Stage};
+use kiln_dialects::{ir::Value, value::DType};
 
 /// What the dimensions of a contraction are.
 #[derive(Clone, Debug)]
@@ -16,18 +17,30 @@ pub struct Roles {
     pub depth: Vec<usize>,
 }
 
-/// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages on the result and beside it.
+/// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages on the result and beside it; of tensors with several rows.
 pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
+    let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
+    roles(k, plan).filter(|r| several(r) && k.stages.get(r.stage).is_some_and(|s| s.inputs.len() == 2))
+}
+
+/// The same where an operand may have one row only.
+pub fn roles(k: &Kernel, plan: &Plan) -> Option<Roles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
-    let s = k.stages.get(*stage)?;
-    let ([out], [a, b]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
+    roles_of(k, nest, *stage)
+}
+
+/// The same of one of a nest's stages.
+pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
+    let s = k.stages.get(stage)?;
+    // Behind the operands may stand a tensor without contents that gives a loop its size.
+    let ([out], [a, b, ..]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
     let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
     combine.other.def().filter(|p| p.is("arith.mulf"))?;
     if !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {
         return None;
     }
-    let mut r = Roles { stage: *stage, batch: vec![], rows: vec![], columns: vec![], depth: vec![] };
+    let mut r = Roles { stage, batch: vec![], rows: vec![], columns: vec![], depth: vec![] };
     for d in 0..nest.extents.len() {
         let list = match (nest.reduction[d], a.at.uses(d), b.at.uses(d)) {
             (true, true, true) => &mut r.depth,
@@ -39,5 +52,34 @@ pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
         };
         list.push(d);
     }
-    (!r.rows.is_empty() && !r.columns.is_empty() && !r.depth.is_empty()).then_some(r)
+    (!r.depth.is_empty()).then_some(r)
+}
+
+/// The stages of a nest, their roles, and their operands' element, if each sums products of bf16 or of f16 over the same loops: one stage, or two.
+pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
+    let all: Vec<(Roles, DType)> =
+        nest.stages.iter().map(|s| Some((roles_of(k, nest, *s)?, halves(k.stages.get(*s)?)?))).collect::<Option<_>>()?;
+    let ((first, element), others) = all.split_first().filter(|(_, others)| others.len() < 2)?;
+    let same = |(r, e): &(Roles, DType)| {
+        e == element && r.batch == first.batch && r.rows == first.rows && r.columns == first.columns && r.depth == first.depth
+    };
+    others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
+}
+
+/// The element of both factors, if what a stage sums in f32 are products of bf16 or of f16.
+pub fn halves(stage: &Stage) -> Option<DType> {
+    let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else { return None };
+    let combine = out.combine.as_ref()?;
+    let f32 = |v: Value| v.ty().dtype() == Ok(DType::F32);
+    let product = combine.other.def().filter(|p| p.is("arith.mulf") && f32(p.result(0)))?;
+    // Each factor is an argument of the body, made wider.
+    let args = block.args();
+    let factor = |i: usize| product.operand(i).def().filter(|e| e.is("arith.extf")).map(|e| e.operand(0));
+    let (x, y) = (factor(0)?, factor(1)?);
+    let pair = [*args.first()?, *args.get(1)?];
+    if pair != [x, y] && pair != [y, x] {
+        return None;
+    }
+    let element = x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16].contains(d))?;
+    (y.ty().dtype() == Ok(element) && matches!(out.init, Init::Fill(_) | Init::Load(_))).then_some(element)
 }

@@ -1,5 +1,5 @@
 //! How many blocks a kernel wants, as an affine map over its `index` parameters.
-use super::{contraction, depthwise};
+use super::{contraction, depthwise, few};
 use crate::{
     gpu::gpu_schedule::threads,
     host::schedule::Schedule,
@@ -29,10 +29,17 @@ pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
                 let (each, outer) = depthwise::pieces(&depthwise::depthwise(k, plan)?, s);
                 format!("(({}) * {each}) ceildiv {}", of(n, &outer)?, threads(s).ok()?)
             }
+            "few" => {
+                let p = few::product(k, plan)?;
+                format!("({}) * (({}) ceildiv {})", of(n, &p.batch)?, of(n, &p.many.dims)?, s.get("rows"))
+            }
             _ => {
-                let (r, n) = (contraction(k, plan)?, plan.nests.first()?);
+                let n = plan.nests.first()?;
+                let r = contraction::roles_of(k, n, *n.stages.first()?)?;
                 let (m, c) = (of(n, &r.rows)?, of(n, &r.columns)?);
-                format!("({}) * (({m}) ceildiv {}) * (({c}) ceildiv {})", of(n, &r.batch)?, s.get("m"), s.get("n"))
+                // Each right operand has its part of a tile's columns.
+                let columns = s.get("n") / n.stages.len();
+                format!("({}) * (({m}) ceildiv {}) * (({c}) ceildiv {})", of(n, &r.batch)?, s.get("m"), columns)
             }
         })
     });

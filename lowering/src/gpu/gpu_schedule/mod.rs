@@ -6,6 +6,8 @@
 //! `depthwise` (convolutions of each channel by itself, with channels last: a thread takes neighbours `across` in width),
 //! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
 //! they are `contract`): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
+//! `mma` (the same with the instructions of a warp, on older chips), `few` (products of bf16 or f16 with few rows, whose matrix goes from memory to the tensor cores by registers: a block has so many of its `rows`, and its
+//! `warps` share the depth),
 //! `attention` (there too: scores stay in registers).
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
@@ -20,7 +22,9 @@ pub mod attention;
 mod choose;
 mod contraction;
 pub mod depthwise;
+pub mod few;
 mod grid;
+pub mod mma;
 pub mod registers;
 pub mod wgmma;
 mod width;
@@ -28,7 +32,7 @@ mod width;
 pub use contraction::{Roles, contraction};
 pub use width::{fast_dim, narrow_width, width};
 
-use super::{GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS, WARP};
 use crate::{
     host::{kernels_of, schedule::Schedule},
     kernel::{self, Kernel, Plan},
@@ -44,7 +48,7 @@ kiln_passes::pass_options! {
         pub threads: i64 = 256,
         /// The chip: sm_80, sm_86, sm_89 or sm_90a
         pub chip: String = "sm_90a".into(),
-        /// Whether products of bf16 and f16 go to the tensor cores of sm_90a by themselves; a schedule that says wgmma always does
+        /// Whether products of bf16 and f16 go to the tensor cores by themselves; a schedule that says so always does
         pub tensor_cores: bool = true,
     }
 }
@@ -71,7 +75,7 @@ impl Pass for GpuSchedule {
                 continue;
             }
             if func.attr("kiln.schedule").is_none() {
-                func.set_attr("kiln.schedule", self.choose(func, by_itself)?.attr(func.ctx()));
+                func.set_attr("kiln.schedule", self.choose(func)?.attr(func.ctx()));
             }
             let schedule = of(func).map_err(|e| Failure::at(func, e))?;
             let threads = threads(&schedule).map_err(|e| Failure::at(func, e))?;
@@ -81,6 +85,9 @@ impl Pass for GpuSchedule {
             func.set_attr(GRID, grid);
             if schedule.strategy == "registers" && func.attr(RESIDENT).is_none() && registers::resident(&schedule, threads) > 1 {
                 func.set_attr(RESIDENT, Attr::i64(func.ctx(), registers::resident(&schedule, threads) as i64));
+            }
+            if schedule.strategy == "mma" {
+                func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), mma::shared(&schedule) as i64));
             }
             if schedule.strategy == "wgmma" {
                 let fail = |e: String| Failure::at(func, e);
@@ -102,13 +109,17 @@ impl Pass for GpuSchedule {
 }
 
 impl GpuSchedule {
-    fn choose(&self, func: Op, tensor_cores: bool) -> Result<Schedule, Failure> {
+    fn choose(&self, func: Op) -> Result<Schedule, Failure> {
         let (k, plan) = planned(func, "registers")?;
         if let Some(schedule) = registers::choose(&k, &plan) {
             return Ok(schedule);
         }
         let (k, plan) = planned(func, "")?;
-        Ok(choose::choose(&k, &plan, self.threads, tensor_cores))
+        let chosen = match (self.tensor_cores, plan.nests.first()) {
+            (true, Some(nest)) if !plan.dependent => choose::product(&k, &plan, nest, self.chip == Chip::Sm90a.name()),
+            _ => None,
+        };
+        Ok(chosen.unwrap_or_else(|| choose::choose(&k, &plan, self.threads)))
     }
 }
 
@@ -135,17 +146,19 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "columns" => Ok(&["columns", "parts", "pieces", "vector"]),
         "depthwise" => Ok(&["across", "threads", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
+        "few" => Ok(&["pieces", "rows", "warps"]),
+        "mma" => Ok(&["m", "n", "stages"]),
         "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
         _ => Err(format!(
-            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract wgmma attention"
+            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract few mma wgmma attention"
         )),
     })
 }
 
 /// Threads of a block.
 pub fn threads(s: &Schedule) -> Result<usize, String> {
-    if ["rows", "reduce", "registers", "columns"].contains(&s.strategy.as_str()) && !(1..=64).contains(&s.get("pieces")) {
+    if ["rows", "reduce", "registers", "columns", "few"].contains(&s.strategy.as_str()) && !(1..=64).contains(&s.get("pieces")) {
         return Err(format!("has a schedule whose pieces are {}, not 1 to 64", s.get("pieces")));
     }
     if s.strategy == "depthwise" && !(1..=16).contains(&s.get("across")) {
@@ -158,10 +171,11 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     };
     match s.strategy.as_str() {
         "wgmma" => return wgmma::threads(s),
+        "mma" => return mma::threads(s),
         "attention" => return attention::threads(s),
         _ => {}
     }
-    if s.strategy != "contract" {
+    if !["contract", "few"].contains(&s.strategy.as_str()) {
         power("vector", 1, 16)?;
     }
     let all = match s.strategy.as_str() {
@@ -169,6 +183,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         "rows" | "reduce" => power("group", 32, 1024)? * power("groups", 1, 32)?,
         "registers" => power("group", 1, 1024)? * power("groups", 1, 1024)?,
         "columns" => power("columns", 1, 1024)? * power("parts", 1, 1024)?,
+        "few" => power("rows", 16, 64).and_then(|_| Ok(WARP * power("warps", 1, 32)?))?,
         _ => {
             let (m, n) = (power("m", 1, 256)?, power("n", 1, 256)?);
             power("depth", 1, 64)?;

@@ -63,6 +63,11 @@ impl Ptx {
     pub fn packed(self, pair: Value) -> Made<Value> {
         self.0.op("llvm.bitcast", &[pair], self.i32(), &[])
     }
+    /// Reads an element of 16 bits from shared memory.
+    pub fn read(self, address: Value, element: Type) -> Made<Value> {
+        let attrs = [("alignment", Attr::i64(self.0.ctx(), 2)), ("ordering", Attr::i64(self.0.ctx(), 0))];
+        self.0.op("llvm.load", &[self.at(address)?], element, &attrs)
+    }
     /// Writes a vector to shared memory, at a multiple of its size.
     pub fn write(self, address: Value, vector: Value, bytes: usize) -> Made<()> {
         self.0.effect(

@@ -9,17 +9,22 @@
 //! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …
 //! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>)  gpu.block_id … scf.for … vector.load … vector.store
 //! ```
+mod ampere;
 mod attention;
 mod bulk;
 mod columns;
 mod contract;
 mod cooperate;
 mod depthwise;
+mod few;
+mod fragments;
 mod items;
+mod mma;
 mod ptx;
 mod registers;
 mod rows;
 mod score;
+mod sums;
 mod team;
 mod warps;
 mod wgmma;
@@ -67,6 +72,8 @@ impl Pass for GpuTile {
                 "attention" => attention::emit(c, scope, &schedule, further),
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
                 "depthwise" => depthwise::emit(c, scope, &plan, &schedule, threads),
+                "mma" => mma::emit(c, scope, &plan, &schedule),
+                "few" => few::emit(c, scope, &plan, &schedule),
                 "registers" => registers::emit(c, scope, &plan, &schedule),
                 "columns" => plan.nests.iter().try_for_each(|n| columns::emit(c, scope, &plan, n, &schedule)),
                 "rows" => rows::emit(c, scope, &plan, &plan.nests.iter().collect::<Vec<_>>(), &schedule),

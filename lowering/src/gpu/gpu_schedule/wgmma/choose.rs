@@ -26,24 +26,39 @@ type Tile = (usize, usize, usize, usize);
 const RATE: f64 = 1800.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
 const BANDWIDTH: f64 = 54.0;
+/// Bytes that memory gives a multiprocessor's ring in a clock when all ask.
+const MEMORY: f64 = 10.0;
 /// Clocks of a tile in which nothing is multiplied, whatever its size.
 const WAIT: f64 = 600.0;
 /// Elements of a tile that its epilogue finishes in a clock.
 const FINISHED: f64 = 30.0;
 
-/// The schedule of a product.
-pub fn choose(nest: &Nest, p: &Product) -> Schedule {
+/// The schedule of a product, and the clocks that it is thought to take.
+pub fn choose(nest: &Nest, p: &Product) -> (Schedule, f64) {
     let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1);
     let batch = if p.roles.batch.is_empty() { 1 } else { size(&p.roles.batch) };
     let sizes = [batch, size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
-    let all = TILES.iter().map(|tile| (time(*tile, sizes), *tile));
-    let (m, n, stages, resident) = all.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(TILES[0], |(_, tile)| tile);
+    let (time, (m, n, stages, resident)) = fastest(sizes, p.rights.len());
     let parameters = [("k", DEPTH), ("m", m), ("n", n), ("resident", resident), ("stages", stages)];
-    make("wgmma", &parameters.map(|(name, n)| (name, n as i64)))
+    (make("wgmma", &parameters.map(|(name, n)| (name, n as i64))), time)
+}
+
+fn fastest([batch, rows, columns, steps]: [i64; 4], rights: usize) -> (f64, Tile) {
+    // A tile has as many columns of each right operand.
+    let sizes = [batch, rows, columns * rights as i64, steps];
+    let all = TILES.iter().filter(|(_, n, ..)| n % (DEPTH * rights) == 0).map(|tile| (time_of(*tile, sizes), *tile));
+    let (time, tile) = all.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::MAX, TILES[0]));
+    let bytes = 2 * batch * (sizes[1] + sizes[2]) * steps * DEPTH as i64;
+    (time.max(bytes as f64 / PROCESSORS as f64 / MEMORY), tile)
+}
+
+/// Clocks that a product of these sizes is thought to take: batch, rows, columns, steps of the sum.
+pub fn time(sizes: [i64; 4]) -> f64 {
+    fastest(sizes, 1).0
 }
 
 /// Clocks of the multiprocessor that has most tiles. `sizes`: batch, rows, columns, steps of the sum.
-fn time((m, n, _, resident): Tile, [batch, rows, columns, steps]: [i64; 4]) -> f64 {
+fn time_of((m, n, _, resident): Tile, [batch, rows, columns, steps]: [i64; 4]) -> f64 {
     let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
     let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
     let (each, elements) = (up(tiles, PROCESSORS) as f64, (m * n) as f64);

@@ -35,17 +35,26 @@ pub fn map(k: &Kernel, o: &Operand, element: DType, extent: &[usize], window: Op
 
 /// Those of both operands, then of the results.
 pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, String> {
-    let (m, n) = (s.get("m"), s.get("n"));
+    let (m, n) = (s.get("m"), s.get("n") / p.rights.len());
     let side = |o: &Operand, across: usize| map(k, o, p.element, &[DEPTH, if o.deep { across } else { DEPTH }], None);
-    let mut all = match &p.window {
+    let mut all = vec![];
+    match &p.window {
         Some(w) => {
-            let weight: &[usize] = if p.right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
-            vec![map(k, &p.left, p.element, &[DEPTH, m], Some(w))?, map(k, &p.right, p.element, weight, None)?]
+            let right = &p.rights[0];
+            let weight: &[usize] = if right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
+            all.extend([map(k, &p.left, p.element, &[DEPTH, m], Some(w))?, map(k, right, p.element, weight, None)?]);
         }
-        None => vec![side(&p.left, m)?, side(&p.right, n)?],
-    };
+        None => {
+            all.push(side(&p.left, m)?);
+            for right in &p.rights {
+                all.push(side(right, n)?);
+            }
+        }
+    }
     for r in stored(k, nest, p) {
-        all.push(map(k, &r.tensor, r.element, &[r.columns(), STORED], None)?);
+        if let Some(tensor) = &r.tensor {
+            all.push(map(k, tensor, r.element, &[r.columns(), STORED], None)?);
+        }
     }
     Ok(Attr::array(k.func.ctx(), &all))
 }

@@ -4,17 +4,17 @@ mod maps;
 mod stored;
 mod window;
 
-pub use choose::{PROCESSORS, choose};
+pub use choose::{PROCESSORS, choose, time};
 pub use maps::{map, maps};
 pub use stored::{Stored, stored};
 pub use window::{Window, pixel};
 
-use super::{Roles, contraction};
+use super::{Roles, contraction::sums};
 use crate::{
     host::schedule::Schedule,
-    kernel::{Access, Body, Init, Kernel, Nest, Plan, Poly, Role},
+    kernel::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
 };
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::value::DType;
 
 /// Depth of a tile: a row of it is 128 bytes, the widest swizzle of shared memory.
 pub const DEPTH: usize = 64;
@@ -56,8 +56,10 @@ pub struct Product {
     pub element: DType,
     /// Rows by depth.
     pub left: Operand,
-    /// Depth by columns.
-    pub right: Operand,
+    /// Depth by columns: one, or two that are multiplied with the same left one.
+    pub rights: Vec<Operand>,
+    /// The stages that sum, one for each.
+    pub stages: Vec<usize>,
     /// How a convolution reads the left one; its rows are the pixels of all results, one after the other.
     pub window: Option<Window>,
 }
@@ -110,34 +112,25 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 /// The product that a kernel is, if the copy engine can read both operands: what it wants are 16 bytes at a time, so that the base and all distances
 /// but the innermost are multiples of 8 elements. The depth is known and not 0.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
-    let roles = contraction(k, plan)?;
-    let (nest, stage) = (plan.main()?, k.stages.get(roles.stage)?);
-    if roles.columns.len() != 1 || roles.batch.len() > 3 {
+    let nest = plan.main()?;
+    let (stages, roles, element) = sums(k, nest)?;
+    if roles.columns.len() != 1 || roles.rows.is_empty() || roles.batch.len() > 3 {
         return None;
     }
-    let ([out], [a, b], Body::Block(block)) = (stage.outputs.as_slice(), stage.inputs.as_slice(), stage.body) else { return None };
-    let combine = out.combine.as_ref()?;
-    let f32 = |v: Value| v.ty().dtype() == Ok(DType::F32);
-    let product = combine.other.def().filter(|p| p.is("arith.mulf") && f32(p.result(0)))?;
-    // Each factor is an argument of the body, made wider.
-    let args = block.args();
-    let factor = |i: usize| product.operand(i).def().filter(|e| e.is("arith.extf")).map(|e| e.operand(0));
-    let (x, y) = (factor(0)?, factor(1)?);
-    let pair = [*args.first()?, *args.get(1)?];
-    if pair != [x, y] && pair != [y, x] {
-        return None;
-    }
-    let element = x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16].contains(d))?;
-    if y.ty().dtype() != Ok(element) || !matches!(out.init, Init::Fill(_) | Init::Load(_)) {
+    let sums: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
+    let a = sums.first()?.inputs.first()?;
+    if !sums.iter().all(|s| s.inputs.first() == Some(a)) {
         return None;
     }
     if roles.rows.len() == 1 && roles.depth.len() == 1 {
         let left = operand(k, nest, a, roles.rows[0], &roles)?;
-        let right = operand(k, nest, b, roles.columns[0], &roles)?;
-        return Some(Product { roles, element, left, right, window: None });
+        let rights: Vec<Operand> =
+            sums.iter().map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles)).collect::<Option<_>>()?;
+        let deep = rights[0].deep;
+        return rights.iter().all(|r| r.deep == deep).then_some(Product { roles, element, left, rights, stages, window: None });
     }
-    let (window, left, right) = window::window(k, stage).filter(|_| roles.batch.is_empty())?;
-    Some(Product { roles, element, left, right, window: Some(window) })
+    let (window, left, right) = window::window(k, sums[0]).filter(|_| roles.batch.is_empty() && sums.len() == 1)?;
+    Some(Product { roles, element, left, rights: vec![right], stages, window: Some(window) })
 }
 
 fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {

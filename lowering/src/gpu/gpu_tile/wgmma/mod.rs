@@ -7,15 +7,15 @@ mod store;
 mod window;
 
 use super::{
+    fragments::{Part, Results},
     items,
     ptx::{Mma, Ptx},
     team, warps,
 };
 use crate::{
     emit::{
-        body::{Passed, Scope},
+        body::Scope,
         code::{Code, Made},
-        lanes::{Lanes, Val},
         loops::decode,
     },
     gpu::{
@@ -26,9 +26,9 @@ use crate::{
         },
     },
     host::schedule::Schedule,
-    kernel::{Init, Nest, Output, Plan, Poly},
+    kernel::Plan,
 };
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::ir::*;
 use store::without;
 
 /// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in the L2 cache.
@@ -46,15 +46,14 @@ pub fn parameters(func: Op) -> Made<Vec<Type>> {
 
 /// What is the same for all parts of the emission.
 struct Tile<'a> {
-    scope: &'a Scope<'a>,
-    plan: &'a Plan,
-    nest: &'a Nest,
-    product: &'a Product,
-    out: &'a Output,
-    maps: [Value; 2],
-    /// What the copy engine writes, and the parameters that describe it.
-    stored: Vec<(Stored, Value)>,
+    results: Results<'a>,
+    /// The parameters that describe the operands.
+    left_map: Value,
+    right_maps: Vec<Value>,
+    /// What goes through shared memory, and the parameters that describe what the copy engine writes of it.
+    stored: Vec<(Stored, Option<Value>)>,
     m: usize,
+    /// Columns of all right operands together.
     n: usize,
     stages: usize,
     groups: usize,
@@ -75,10 +74,29 @@ struct Place {
     batch: Vec<Value>,
 }
 
+/// What a multiplying group has of a tile.
+struct Fragments<'a> {
+    place: &'a Place,
+    group: Value,
+    /// The number among the group's 128.
+    thread: Value,
+    /// The number in the block.
+    warp: Value,
+    /// By 64 rows, by right operand.
+    values: Vec<Vec<&'a [Value]>>,
+}
+
 /// What is done for a tile, given a ring's slot and parity; returns the next ones.
 type TileBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
 
 impl Tile<'_> {
+    fn product(&self) -> &Product {
+        self.results.product
+    }
+    /// Columns of a right operand.
+    fn across(&self) -> usize {
+        self.results.tile[1]
+    }
     fn bytes(&self) -> usize {
         (self.m + self.n) * ROW
     }
@@ -113,16 +131,7 @@ impl Tile<'_> {
         let height = by("arith.minui", by("arith.subi", down, first)?, p.number(BAND)?)?;
         let rest = by("arith.remui", tile, wide)?;
         let row = p.times(p.add(first, by("arith.remui", rest, height)?)?, self.m)?;
-        Ok(Place { row, column: p.times(by("arith.divui", rest, height)?, self.n)?, batch })
-    }
-    /// How many rows there are.
-    fn rows(&self, c: Code) -> Made<Value> {
-        self.product.roles.rows.iter().try_fold(c.index(1)?, |all, d| c.mul(all, self.scope.poly(c, &self.nest.extents[*d])?))
-    }
-    /// Whether rows, or columns, are a multiple of a tile's.
-    fn whole(&self, dims: &[usize], tile: usize) -> bool {
-        let size = Poly::product(dims.iter().filter_map(|d| self.nest.extents.get(*d)));
-        size.terms().all(|(_, n)| n % tile as i64 == 0)
+        Ok(Place { row, column: p.times(by("arith.divui", rest, height)?, self.across())?, batch })
     }
     /// All tiles of this block, with a ring's slot and parity carried along.
     fn each(&self, c: Code, carried: &[Value; 2], body: &mut TileBody<'_>) -> Made<()> {
@@ -160,7 +169,7 @@ impl Tile<'_> {
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(1)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
-            let pixel = self.product.window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
+            let pixel = self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
             c.strided(c.index(0)?, c.index(self.steps as i64)?, c.index(1)?, carried, &mut |c, step, carried| {
                 let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
                 p.wait(self.empty(p, slot)?, parity)?;
@@ -168,12 +177,15 @@ impl Tile<'_> {
                 p.expect(full, self.bytes())?;
                 let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
                 let right = p.plus(left, self.m * ROW)?;
-                if let (Some(w), Some(pixel)) = (&self.product.window, &pixel) {
+                if let (Some(w), Some(pixel)) = (&self.product().window, &pixel) {
                     self.copy_window(p, w, pixel, p.of(step)?, place.column, (left, right), full)?;
                 } else {
                     let depth = p.times(p.of(step)?, DEPTH)?;
-                    self.copy(p, &self.product.left, self.maps[0], (left, self.m), (place.row, depth, &batch), full)?;
-                    self.copy(p, &self.product.right, self.maps[1], (right, self.n), (place.column, depth, &batch), full)?;
+                    self.copy(p, &self.product().left, self.left_map, (left, self.m), (place.row, depth, &batch), full)?;
+                    for (i, (o, map)) in self.product().rights.iter().zip(&self.right_maps).enumerate() {
+                        let right = p.plus(right, i * self.across() * ROW)?;
+                        self.copy(p, o, *map, (right, self.across()), (place.column, depth, &batch), full)?;
+                    }
                 }
                 Ok(self.next(p, slot, parity)?.to_vec())
             })
@@ -182,8 +194,8 @@ impl Tile<'_> {
 
     /// Starts the products of a slot.
     fn multiply(&self, p: Ptx, slot: Value, group: Value, sums: &[Value], first: bool) -> Made<Vec<Value>> {
-        let (left_deep, right_deep) = (self.product.left.deep, self.product.right.deep);
-        let element = self.product.element.name();
+        let product = self.product();
+        let (left_deep, right_deep, element) = (product.left.deep, product.rights[0].deep, product.element.name());
         let mma = Mma { columns: self.n, element, left_deep, right_deep };
         let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
         let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;
@@ -232,134 +244,53 @@ impl Tile<'_> {
             let (sums, rest) = done.split_at(blocks);
             let values = p.finish(sums, self.n)?;
             release(c, rest[2])?;
-            self.finish(c, place, group, (thread, warp), &values)?;
+            let values = values.iter().map(|v| v.chunks(self.across() / 2).collect()).collect();
+            self.finish(c, &Fragments { place, group, thread, warp, values })?;
             Ok(vec![rest[0], rest[1]])
         })
     }
 
-    /// How many neighbours one op takes of the two that a thread has.
-    fn lanes(&self) -> Lanes {
-        let over = self.product.roles.columns[0];
-        let even = self.whole(&[over], 2);
-        // The operands come through the copy engine.
-        let mut kernel = self.scope.kernel.clone();
-        kernel.stages[self.product.roles.stage].inputs.clear();
-        let pairs = even && gpu_schedule::width(&kernel, self.plan, self.nest, over) >= 2;
-        Lanes { count: if pairs { 2 } else { 1 }, mask: None }
-    }
     /// Later stages on the sums, and what they write.
-    fn finish(&self, c: Code, place: &Place, group: Value, (thread, warp): (Value, Value), values: &[Vec<Value>]) -> Made<()> {
+    fn finish(&self, c: Code, f: &Fragments<'_>) -> Made<()> {
         let results: Vec<Stored> = self.stored.iter().map(|(s, _)| s.clone()).collect();
-        let direct = without(self.scope, &results);
-        let stages = || self.nest.all().filter_map(|s| self.scope.kernel.stages.get(s));
+        let Results { scope, nest, .. } = self.results;
+        let direct = without(scope, &results);
+        let stages = || nest.all().filter_map(|s| scope.kernel.stages.get(s));
         let left = stages().flat_map(|s| &s.outputs).any(|o| direct.memory.get(o.access.buffer).copied().flatten().is_some());
         if !results.is_empty() {
             let outputs: Vec<usize> = stages().flat_map(|s| &s.outputs).map(|o| o.access.buffer).collect();
-            let mut none = without(self.scope, &results);
+            let mut none = without(scope, &results);
             outputs.into_iter().for_each(|b| none.memory[b] = None);
-            self.store(c, &none, place, group, (thread, warp), values)?;
+            self.store(c, &none, f)?;
         }
-        if left { self.spread(c, &direct, place, group, (thread, warp), values) } else { Ok(()) }
+        if left { self.spread(c, &direct, f) } else { Ok(()) }
     }
-    /// Later stages on the sums, whose results each thread writes. Of 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
-    fn spread(
-        &self,
-        c: Code,
-        scope: &Scope<'_>,
-        place: &Place,
-        group: Value,
-        (thread, warp): (Value, Value),
-        values: &[Vec<Value>],
-    ) -> Made<()> {
-        let (p, roles) = (Ptx(c), &self.product.roles);
-        let (rows, columns) = (self.rows(c)?, self.scope.poly(c, &self.nest.extents[roles.columns[0]])?);
-        let lanes = self.lanes();
-        let (whole_rows, whole_columns) = (self.whole(&roles.rows, self.m), self.whole(&roles.columns, self.n));
-        let lane = p.rest(thread, 32)?;
-        let mine = p.add(self.own_row(p, group)?, p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?)?;
-        let row0 = p.index(p.add(place.row, mine)?)?;
-        let column0 = p.index(p.add(place.column, p.times(p.rest(lane, 4)?, 2)?)?)?;
-        let when = |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Made<()>| {
-            if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
-        };
-        for (b, sums) in values.iter().enumerate() {
-            for half in 0..2 {
-                let row = c.add(row0, c.index((64 * b + 8 * half) as i64)?)?;
-                when(c, whole_rows, row, rows, &mut |c| {
-                    for eight in 0..self.n / 8 {
-                        let own = &sums[4 * eight + 2 * half..][..2];
-                        for (e, first) in own.chunks(lanes.count).enumerate() {
-                            let column = c.add(column0, c.index((8 * eight + e) as i64)?)?;
-                            when(c, whole_columns, column, columns, &mut |c| {
-                                self.element(c, scope, lanes, &place.batch, row, column, first).map(drop)
-                            })?;
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-        }
-        // The next tile's products want whole warps.
-        if whole_rows && whole_columns { Ok(()) } else { p.warp_barrier() }
+    /// Later stages on the sums, whose results each thread writes.
+    fn spread(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Made<()> {
+        let p = Ptx(c);
+        let lane = p.rest(f.thread, 32)?;
+        let mine = p.add(self.own_row(p, f.group)?, p.add(p.times(p.rest(f.warp, 4)?, 16)?, p.over(lane, 4)?)?)?;
+        let at = [p.index(p.add(f.place.row, mine)?)?, p.index(p.add(f.place.column, p.times(p.rest(lane, 4)?, 2)?)?)?];
+        self.results.spread(c, scope, &Part { batch: &f.place.batch, at, apart: 64, values: &f.values })
     }
-    /// As many neighbours as there are lanes; what the stages computed of them.
-    #[allow(clippy::too_many_arguments)]
-    fn element(
-        &self,
-        c: Code,
-        scope: &Scope<'_>,
-        lanes: Lanes,
-        batch: &[Value],
-        row: Value,
-        column: Value,
-        sums: &[Value],
-    ) -> Made<Passed> {
-        let roles = &self.product.roles;
-        let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
-        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
-        let sizes: Vec<Value> = roles.rows.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
-        roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
-        dims[roles.columns[0]] = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
-        let mut sum = match sums {
-            [one] => Val::One(*one),
-            all => {
-                let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
-                Val::Many(c.op("vector.from_elements", all, ty, &[])?)
-            }
-        };
-        if !starts_at_zero(&self.out.init) {
-            let start = scope.start(c, &self.out.init, &dims, lanes, &Passed::new())?.ok_or("has no start")?;
-            let (a, b) = (lanes.many(c, sum)?, lanes.many(c, start)?);
-            let both = c.op("arith.addf", &[a, b], a.ty(), &[])?;
-            sum = if lanes.count > 1 { Val::Many(both) } else { Val::One(both) };
-        }
-        if let Some(memory) = scope.memory.get(self.out.access.buffer).copied().flatten() {
-            lanes.store(c, memory, scope.address(c, &self.out.access.at, &dims, lanes)?, sum, false)?;
-        }
-        let mut passed = Passed::from([(self.out.access.clone(), sum)]);
-        scope.iteration(c, &self.nest.after, &dims, lanes, &mut [], &mut passed)?;
-        Ok(passed)
-    }
-}
-
-fn starts_at_zero(init: &Init) -> bool {
-    let Init::Fill(v) = init else { return false };
-    v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(Attr::as_f64) == Some(0.0)
 }
 
 /// The nest of a product. `maps`: the parameters that describe its operands.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: &[Value]) -> Made<()> {
     let missing = "has a schedule for the tensor cores, but is no product that they and the copy engine can do";
     let product = gpu_schedule::wgmma::product(scope.kernel, plan).ok_or(missing)?;
-    let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.roles.stage]);
-    let out = stage.outputs.first().ok_or("has no result")?;
+    let nest = &plan.nests[0];
+    let outs = product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first()).collect();
     let results = stored(scope.kernel, nest, &product);
-    let [left, right, outputs @ ..] = maps else { return Err("has no parameters for two tensor maps".into()) };
-    if outputs.len() != results.len() {
-        return Err("has as many tensor maps as another schedule wants".into());
+    let count = product.rights.len();
+    let [left, others @ ..] = maps else { return Err("has no parameters for tensor maps".into()) };
+    let written = results.iter().filter(|r| r.tensor.is_some()).count();
+    if others.len() != count + written || !schedule.get("n").is_multiple_of(DEPTH * count) {
+        return Err("has as many tensor maps, or columns, as another schedule wants".into());
     }
-    let stored = results.into_iter().zip(outputs.iter().copied()).collect();
-    let maps_of = [*left, *right];
+    let (rights, outputs) = others.split_at(count);
+    let mut outputs = outputs.iter().copied();
+    let stored = results.into_iter().map(|r| (r.tensor.is_some().then(|| outputs.next()).flatten(), r)).map(|(map, r)| (r, map)).collect();
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
     let sizes = |dims: &[usize]| dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>();
     let up = |dims: &[usize], by: usize| {
@@ -367,14 +298,16 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
         c.ceil_div(all, c.index(by as i64)?)
     };
     let batch = sizes(&product.roles.batch)?;
-    let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, n)?];
+    let across = n / count;
+    let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, across)?];
     let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let steps = product.steps(nest) as usize;
     let p = Ptx(c);
     let ring = p.memory(scope.kernel.func)?;
     let groups = groups(schedule);
-    let t =
-        Tile { scope, plan, nest, product: &product, out, maps: maps_of, stored, m, n, stages, groups, ring, batch, tiles, total, steps };
+    let results = Results { scope, plan, nest, product: &product, outs, tile: [m, across] };
+    let (left_map, right_maps) = (*left, rights.to_vec());
+    let t = Tile { results, left_map, right_maps, stored, m, n, stages, groups, ring, batch, tiles, total, steps };
 
     // What is written beside the result, while a thread has as many registers as any other.
     plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;

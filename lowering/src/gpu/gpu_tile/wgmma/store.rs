@@ -1,5 +1,6 @@
-//! Results of a product through shared memory: a warp puts 16 rows of 128 bytes together, and the copy engine writes them while the next ones are computed.
-use super::{Place, Tile};
+//! Results of a product through shared memory: a warp puts 16 rows of 128 bytes together, and the copy engine writes them while the next ones are computed; or the
+//! warp does, row by row, where rows do not begin at multiples of 16 bytes.
+use super::{Fragments, Tile};
 use crate::{
     emit::{
         body::{Passed, Scope},
@@ -27,7 +28,7 @@ pub fn without<'a>(scope: &Scope<'a>, stored: &[Stored]) -> Scope<'a> {
 /// Where a warp puts its rows together.
 struct Staging<'a> {
     /// The results, and the parameters that describe them.
-    results: Vec<(&'a Stored, Value)>,
+    results: Vec<(&'a Stored, Option<Value>)>,
     /// Its two places.
     memory: Value,
     lane: Value,
@@ -36,12 +37,14 @@ struct Staging<'a> {
     taken: usize,
     /// Whether the first place of a tile may be the last one of the tile before.
     odd: bool,
+    /// Whether the copy engine writes from all places, in turn.
+    all: bool,
 }
 
 impl Staging<'_> {
     /// A place that no store still reads.
     fn place(&mut self, c: Code) -> Made<Value> {
-        let left = usize::from(!(self.odd && self.taken == 0));
+        let left = usize::from(self.all && !(self.odd && self.taken == 0));
         c.when(self.speaks, &mut |c| Ptx(c).stored(left, false), None)?;
         Ptx(c).warp_barrier()?;
         let at = Ptx(c).plus(self.memory, self.taken % 2 * STORED * ROW)?;
@@ -78,19 +81,13 @@ impl Staging<'_> {
 
 impl Tile<'_> {
     /// Later stages on the sums of a group, and results that the copy engine writes.
-    pub fn store(
-        &self,
-        c: Code,
-        scope: &Scope<'_>,
-        place: &Place,
-        group: Value,
-        (thread, warp): (Value, Value),
-        values: &[Vec<Value>],
-    ) -> Made<()> {
-        let (p, roles) = (Ptx(c), &self.product.roles);
+    pub fn store(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Made<()> {
+        let p = Ptx(c);
+        let Fragments { place, group, thread, warp, values } = f;
+        let (group, thread, warp) = (*group, *thread, *warp);
         let lane = p.rest(thread, 32)?;
         let own = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
-        let slabs = self.n / DEPTH * values.len();
+        let slabs = self.across() / DEPTH * values.len();
         let places: usize = self.stored.iter().map(|(s, _)| DEPTH / s.columns()).sum::<usize>() * slabs;
         let mut staging = Staging {
             results: self.stored.iter().map(|(s, map)| (s, *map)).collect(),
@@ -99,20 +96,19 @@ impl Tile<'_> {
             speaks: p.is(lane, 0)?,
             taken: 0,
             odd: places % 2 == 1,
+            all: self.stored.iter().all(|(_, map)| map.is_some()),
         };
         let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
         let warp_row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, STORED)?)?;
         let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
-        let rows = self.rows(c)?;
-        let columns = self.scope.poly(c, &self.nest.extents[roles.columns[0]])?;
+        let (rows, columns, [whole_rows, whole_columns]) = (self.results.rows(c)?, self.results.columns(c)?, self.results.whole());
         // Of a result that is no wider than a tile.
-        let known = self.nest.extents[roles.columns[0]].known().filter(|n| *n <= self.n as i64);
-        let (whole_rows, whole_columns) = (self.whole(&roles.rows, self.m), self.whole(&roles.columns, self.n));
+        let known = self.results.known_columns().filter(|n| *n <= self.across() as i64);
         let mine = p.add(row0, p.over(lane, 4)?)?;
         let over = p.add(column0, p.times(p.rest(lane, 4)?, 2)?)?;
-        let lanes = self.lanes();
+        let lanes = self.results.lanes();
         for (b, sums) in values.iter().enumerate() {
-            for slab in 0..self.n / DEPTH {
+            for slab in 0..self.across() / DEPTH {
                 // By result, by 8 columns, by half.
                 let mut found: Vec<Vec<[Value; 2]>> = vec![vec![]; staging.results.len()];
                 for eight in 8 * slab..8 * slab + 8 {
@@ -127,12 +123,12 @@ impl Tile<'_> {
                     for half in 0..2 {
                         let row = p.index(p.plus(mine, 64 * b + 8 * half)?)?;
                         let row = inside(c, row, rows, whole_rows, 1)?;
-                        let own = &sums[4 * eight + 2 * half..][..2];
                         let mut passed: Vec<Passed> = vec![];
-                        for (e, first) in own.chunks(lanes.count).enumerate() {
+                        for e in (0..2).step_by(lanes.count) {
+                            let own: Vec<&[Value]> = sums.iter().map(|s| &s[4 * eight + 2 * half + e..][..lanes.count]).collect();
                             let column = p.index(p.plus(over, 8 * eight + e)?)?;
                             let column = inside(c, column, columns, whole_columns, lanes.count)?;
-                            passed.push(self.element(c, scope, lanes, &place.batch, row, column, first)?);
+                            passed.push(self.results.element(c, scope, lanes, &place.batch, [row, column], &own)?);
                         }
                         for (i, (s, _)) in staging.results.iter().enumerate() {
                             let all = passed.iter().map(|p| p.get(&s.access).copied().ok_or("has a result that no stage computes"));
@@ -152,16 +148,67 @@ impl Tile<'_> {
                         } else {
                             staging.wide(p, memory, pairs)?
                         }
+                        let column = p.plus(column0, slab * DEPTH + part * s.columns())?;
+                        let row = p.plus(row0, 64 * b)?;
+                        let Some(map) = map else {
+                            p.warp_barrier()?;
+                            self.lines(c, s, &staging, memory, &place.batch, [row, column])?;
+                            continue;
+                        };
                         p.release()?;
                         p.warp_barrier()?;
-                        let column = p.plus(column0, slab * DEPTH + part * s.columns())?;
-                        let at = [&[column, p.plus(row0, 64 * b)?], batch.as_slice()].concat();
+                        let at = [&[column, row], batch.as_slice()].concat();
                         c.when(staging.speaks, &mut |c| Ptx(c).store(map, memory, &at), None)?;
                     }
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Tile<'_> {
+    /// A warp writes the rows of a place of 16-bit elements, 32 pairs of a row at once that are at multiples of 4 bytes, and what is in front of and behind them.
+    fn lines(&self, c: Code, s: &Stored, staging: &Staging<'_>, place: Value, batch: &[Value], [row, column]: [Value; 2]) -> Made<()> {
+        let (t, width) = (&self.results, s.columns() as i64);
+        let (rows, columns, memory) = (t.rows(c)?, t.columns(c)?, t.scope.buffer(s.access.buffer)?);
+        let element = memory.ty().element().ok_or("writes to what is no buffer")?;
+        let (row, column, lane) = (Ptx(c).index(row)?, Ptx(c).index(column)?, Ptx(c).index(staging.lane)?);
+        let single = Lanes { count: 1, mask: None };
+        c.strided(c.index(0)?, c.index(STORED as i64)?, c.index(1)?, &[], &mut |c, r, _| {
+            let at = c.add(row, r)?;
+            let mut line = |c: Code| -> Made<()> {
+                let dims = t.dims(c, batch, at, Val::One(column))?;
+                let Val::One(begin) = t.scope.address(c, &s.access.at, &dims, single)? else { return Err("has a row of addresses".into()) };
+                let odd = c.rem(begin, c.index(2)?)?;
+                let read = |c: Code, e: Value| -> Made<Value> {
+                    let (p, e) = (Ptx(c), Ptx(c).of(e)?);
+                    let at = p.add(staging.at(p, place, p.of(r)?, p.over(e, 8)?)?, p.times(p.rest(e, 8)?, 2)?)?;
+                    p.read(at, element)
+                };
+                let there = |c: Code, e: Value| -> Made<Value> {
+                    let (inside, left) = (c.below(e, c.index(width)?)?, c.below(c.add(column, e)?, columns)?);
+                    c.both(&[inside, left])?.ok_or_else(|| "has no bounds".to_string())
+                };
+                let one = |c: Code, e: Value| -> Made<()> {
+                    let store = &mut |c: Code| single.store(c, memory, Val::One(c.add(begin, e)?), Val::One(read(c, e)?), false);
+                    c.when(there(c, e)?, store, None)
+                };
+                let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
+                let second = c.add(first, c.index(1)?)?;
+                let mut two = |c: Code| -> Made<()> {
+                    let all = [read(c, first)?, read(c, second)?];
+                    let both = c.op("vector.from_elements", &all, Type::vector(element, 2), &[])?;
+                    Lanes { count: 2, mask: None }.store(c, memory, Val::Steps(c.add(begin, first)?, 1), Val::Many(both), false)
+                };
+                c.when(there(c, second)?, &mut two, Some(&mut |c| one(c, first)))?;
+                let front = c.both(&[c.compare(0, odd, c.index(1)?)?, staging.speaks])?.ok_or("has no bounds")?;
+                c.when(front, &mut |c| one(c, c.index(0)?), None)
+            };
+            c.when(c.below(at, rows)?, &mut line, None).map(|()| vec![])
+        })?;
+        // The next tile's products want whole warps.
+        Ptx(c).warp_barrier()
     }
 }
 

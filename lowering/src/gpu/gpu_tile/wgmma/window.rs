@@ -12,7 +12,7 @@ use kiln_dialects::ir::*;
 impl Tile<'_> {
     /// Where the window of a row's pixel begins: in width, in height, in which image.
     pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Made<[Value; 3]> {
-        let size = |i: usize| p.of(self.scope.poly(p.0, &w.out[i])?);
+        let size = |i: usize| p.of(self.results.scope.poly(p.0, &w.out[i])?);
         let (high, wide) = (size(0)?, size(1)?);
         let by = |name: &str, x: Value, y: Value| p.two(name, x, y);
         let line = by("arith.divui", row, wide)?;
@@ -38,8 +38,12 @@ impl Tile<'_> {
         let wide = w.sizes[1] as usize;
         let across = p.times(p.rest(place, wide)?, w.dilation[1] as usize)?;
         let down = p.times(p.over(place, wide)?, w.dilation[0] as usize)?;
-        p.copy_pixels(left, self.maps[0], &[&[channel], &pixel[..]].concat(), &[across, down], barrier)?;
-        let weight = if self.product.right.sizes.len() == 2 { vec![p.times(step, DEPTH)?, column] } else { vec![channel, place, column] };
-        p.copy(right, self.maps[1], &weight, barrier)
+        p.copy_pixels(left, self.left_map, &[&[channel], &pixel[..]].concat(), &[across, down], barrier)?;
+        let weight = if self.results.product.rights[0].sizes.len() == 2 {
+            vec![p.times(step, DEPTH)?, column]
+        } else {
+            vec![channel, place, column]
+        };
+        p.copy(right, self.right_maps[0], &weight, barrier)
     }
 }

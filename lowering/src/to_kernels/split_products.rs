@@ -1,0 +1,119 @@
+//! `kiln-split-products`: a product whose tiles are too few for a GPU becomes products of parts of the depth, and a sum of these.
+//!
+//! Why: a tile is one block's, so that 16 tiles of a long sum keep 16 multiprocessors busy and all others idle. The parts are one more dimension of the
+//! batch, and wait in f32 for the sum, which takes the product's later stages along. Two launches in a fixed order give the same bits in every run, which
+//! atomic additions do not. How many parts, and whether any, says the model that chooses tiles of Hopper's tensor cores, with what writing the parts and
+//! another launch take.
+//!
+//! Numerics: reassociates. The parts of 16-bit floats stay f32, and are rounded once.
+//!
+//! ```text
+//! before:  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<512x16384xbf16>, tensor<512x16384xbf16>
+//! after:   %a = kiln.reshape %x sizes = [512, 8, 2048]   %b = kiln.reshape %w sizes = [512, 8, 2048]
+//!          %p = kiln.dot_general %a, %b batch = [1] x [1] contract = [2] x [2] : … to f32   %s = kiln.reduce sum %p dims = [0]   %0 = kiln.convert %s : … to bf16
+//! ```
+use crate::{
+    gpu::gpu_schedule::{few, wgmma},
+    target::Chip,
+};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, tensor_type},
+    value::DType,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct SplitProducts {
+        /// The chip: sm_80, sm_86, sm_89 or sm_90a; only the last one has tensor cores that the model knows
+        pub chip: String = "sm_90a".into(),
+        /// Most parts
+        pub most: i64 = 32,
+        /// Clocks that another launch takes
+        pub launch: i64 = 4000,
+        /// Bytes of the parts that a multiprocessor writes or reads in a clock
+        pub bandwidth: i64 = 36,
+    }
+}
+
+impl Pass for SplitProducts {
+    const FLAG: &'static str = "kiln-split-products";
+    const SUMMARY: &'static str = "Splits the depth of products whose tiles are too few for a GPU";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Reassociates;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if self.chip != Chip::Sm90a.name() {
+            return Ok(());
+        }
+        for op in walk(root) {
+            let Some(dot) = DotGeneral::of(op) else { continue };
+            let Some(parts) = self.parts(&dot) else { continue };
+            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let result = split(b.at(op.loc()), op, &dot, parts).map_err(|e| Failure::at(op, e))?;
+            op.result(0).replace_uses(result);
+            op.erase();
+        }
+        Ok(())
+    }
+}
+
+/// The only dimension of an operand that is summed, if another one is neither that nor of the batch.
+fn sizes(v: Value, batch: &[i64], contract: &[i64]) -> Option<(i64, i64)> {
+    let [depth] = contract else { return None };
+    let all: Vec<i64> = v.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
+    let free = (0..all.len()).filter(|d| *d as i64 != *depth && !batch.contains(&(*d as i64))).map(|d| all[d]).product();
+    // The copy engine reads rows of a multiple of 16 bytes.
+    (all.last()? % 8 == 0).then_some((free, *all.get(*depth as usize)?))
+}
+
+impl SplitProducts {
+    /// Into how many parts a product is split, if that pays.
+    fn parts(&self, o: &DotGeneral) -> Option<i64> {
+        let element = |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).filter(|d| [DType::BF16, DType::F16].contains(d));
+        if element(o.lhs)? != element(o.rhs)? {
+            return None;
+        }
+        let ((rows, depth), (columns, _)) = (sizes(o.lhs, &o.lhs_batch, &o.lhs_contract)?, sizes(o.rhs, &o.rhs_batch, &o.rhs_contract)?);
+        let batch: i64 = o.lhs_batch.iter().map(|d| o.lhs.ty().dims()[*d as usize].known()).product::<Option<i64>>()?;
+        let step = wgmma::DEPTH as i64;
+        if [rows, columns, batch].iter().any(|n| *n < 1) || depth % step != 0 {
+            return None;
+        }
+        let steps = depth / step;
+        let few = (rows.min(columns) <= few::MOST).then(|| few::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1);
+        let whole = wgmma::time([batch, rows, columns, steps]).min(few.unwrap_or(f64::MAX));
+        let time = |n: i64| {
+            let bytes = 2 * 4 * n * batch * rows * columns;
+            let sum = bytes as f64 / (wgmma::PROCESSORS as i64 * self.bandwidth) as f64 + self.launch as f64;
+            wgmma::time([batch * n, rows, columns, steps / n]) + sum
+        };
+        let all = (2..=self.most.min(steps)).filter(|n| steps % n == 0).map(|n| (n, time(n)));
+        let (parts, time) = all.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        // The model is no better than that.
+        (time < 0.9 * whole).then_some(parts)
+    }
+}
+
+/// An operand with the depth as two dimensions, the parts in front; the batch's dimensions with that of the parts, and the depth of a part.
+fn operand(b: Builder, v: Value, batch: &[i64], contract: &[i64], parts: i64) -> Result<(Value, Vec<i64>, Vec<i64>), String> {
+    let depth = *contract.first().ok_or("sums nothing")?;
+    let mut sizes = b.sizes_of(v)?;
+    let all = sizes[depth as usize].known().ok_or("has an open depth")?;
+    sizes.splice(depth as usize..=depth as usize, [Size::Static(parts), Size::Static(all / parts)]);
+    let batch = batch.iter().map(|d| if *d > depth { d + 1 } else { *d }).chain([depth]).collect();
+    Ok((b.add(&Reshape { input: v, sizes })?, batch, vec![depth + 1]))
+}
+
+fn split(b: Builder, op: Op, o: &DotGeneral, parts: i64) -> Result<Value, String> {
+    let (lhs, lhs_batch, lhs_contract) = operand(b, o.lhs, &o.lhs_batch, &o.lhs_contract, parts)?;
+    let (rhs, rhs_batch, rhs_contract) = operand(b, o.rhs, &o.rhs_batch, &o.rhs_contract, parts)?;
+    let wide = Type::scalar(b.ctx, DType::F32);
+    let place = lhs_batch.len() as i64 - 1;
+    let products = b.add(&DotGeneral { lhs, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type: Some(wide) })?;
+    let sum = b.add(&Reduce { kind: ReduceKind::Sum, input: products, dims: vec![place] })?;
+    let dtype = tensor_type(op.result(0).ty())?.dtype;
+    if dtype == DType::F32 { Ok(sum) } else { b.add(&Convert { input: sum, dtype: Type::scalar(b.ctx, dtype) }) }
+}

@@ -1,0 +1,58 @@
+// RUN: kiln-split-products
+
+// CASE: a_long_sum_of_few_tiles
+// CHECK: kiln.reshape %arg0 sizes = [128, 
+// CHECK: batch = [1] x [1] contract = [2] x [2]
+// CHECK: to f32
+// CHECK: kiln.reduce sum
+// CHECK: to bf16
+// NO-RUN: a product of this size takes the interpreter too long
+func.func @f(%x: tensor<128x8192xbf16>, %w: tensor<128x8192xbf16>) -> tensor<128x128xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<128x8192xbf16>, tensor<128x8192xbf16>
+  return %0 : tensor<128x128xbf16>
+}
+
+// -----
+// CASE: a_batch_and_a_depth_in_front
+// RUN: kiln-split-products{launch=0 bandwidth=1000000}
+// CHECK: batch = [0, 2] x [0, 1] contract = [3] x [2]
+func.func @f(%x: tensor<2x72x512xbf16>, %w: tensor<2x512x72xbf16>) -> tensor<2x72x72xf32> {
+  %0 = kiln.dot_general %x, %w batch = [0] x [0] contract = [2] x [1] : tensor<2x72x512xbf16>, tensor<2x512x72xbf16> to f32
+  return %0 : tensor<2x72x72xf32>
+}
+
+// -----
+// CASE: tiles_for_the_whole_card
+// CHECK-NOT: kiln.reduce
+// NO-RUN: a product of this size takes the interpreter too long
+func.func @f(%x: tensor<4096x1024xbf16>, %w: tensor<4096x1024xbf16>) -> tensor<4096x4096xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<4096x1024xbf16>, tensor<4096x1024xbf16>
+  return %0 : tensor<4096x4096xbf16>
+}
+
+// -----
+// CASE: few_rows_are_read_by_registers
+// CHECK-NOT: kiln.reduce
+// NO-RUN: a product of this size takes the interpreter too long
+func.func @f(%x: tensor<16x4096xbf16>, %w: tensor<4096x4096xbf16>) -> tensor<16x4096xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<16x4096xbf16>, tensor<4096x4096xbf16>
+  return %0 : tensor<16x4096xbf16>
+}
+
+// -----
+// CASE: f32_is_no_product_of_tensor_cores
+// CHECK-NOT: kiln.reduce
+func.func @f(%x: tensor<64x512xf32>, %w: tensor<64x512xf32>) -> tensor<64x64xf32> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<64x512xf32>, tensor<64x512xf32>
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+// CASE: an_older_chip
+// RUN: kiln-split-products{chip=sm_80}
+// CHECK-NOT: kiln.reduce
+// NO-RUN: a product of this size takes the interpreter too long
+func.func @f(%x: tensor<128x8192xbf16>, %w: tensor<128x8192xbf16>) -> tensor<128x128xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<128x8192xbf16>, tensor<128x8192xbf16>
+  return %0 : tensor<128x128xbf16>
+}
