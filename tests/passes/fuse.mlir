@@ -288,7 +288,6 @@ module attributes {kiln.level = "prims"} {
     return %1, %6 : tensor<8x64xbf16>, tensor<8x64xbf16>
   }
 }
-}
 
 // -----
 // One kernel reads the left operand once for both products.
