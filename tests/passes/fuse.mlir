@@ -354,3 +354,16 @@ func.func @f(%x: tensor<4x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf1
   %3 = kiln.mul %1, %2 : tensor<4x64xbf16>
   return %3 : tensor<4x64xbf16>
 }
+
+// -----
+// The square would be stored beside what it is a square of; the norm that sums it computes it again.
+// CASE: a_square_in_front_of_a_norm
+// CHECK: kiln.launch @mul_reduce
+// CHECK-NOT: @dot_general_add_mul
+func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>, %r: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8xf32>) {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x64xf32>, tensor<64x64xf32>
+  %1 = kiln.add %0, %r : tensor<8x64xf32>
+  %2 = kiln.mul %1, %1 : tensor<8x64xf32>
+  %3 = kiln.reduce sum %2 dims = [1] : tensor<8x64xf32>
+  return %1, %3 : tensor<8x64xf32>, tensor<8xf32>
+}

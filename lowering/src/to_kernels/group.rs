@@ -203,6 +203,9 @@ impl Decide<'_> {
         if group.kind == Kind::Contract && self.places(n) {
             return self.ends(n, g).map(|()| (Kind::Contract, Form::Full));
         }
+        if group.kind == Kind::Contract && self.only_for_reductions(n, g) {
+            return Err("only reductions read it, which cannot join, so that it would be stored beside what it is made of".into());
+        }
         let stay: Vec<SymDim> = (0..group.dims.len()).filter(|d| !group.reduced.contains(d)).map(|d| group.dims[d].clone()).collect();
         let result = match (node.class, group.kind) {
             (Class::Contract | Class::Attention | Class::Single, _) => {
@@ -244,6 +247,19 @@ impl Decide<'_> {
             }
         }
         Ok(result)
+    }
+
+    /// Whether a pointwise node is read by reductions alone, and is no smaller than what it reads of a kernel.
+    fn only_for_reductions(&self, n: usize, g: usize) -> bool {
+        let node = &self.graph.nodes[n];
+        let reduces = |user: Op| {
+            user.results().iter().any(|v| self.graph.node_of.get(v).is_some_and(|m| self.graph.nodes[*m].class == Class::Reduce))
+        };
+        let users = node.value.uses();
+        let size = |v: Value| v.ty().dtype().map_or(0, |d| d.byte_size());
+        let of_it = node.leaves.iter().map(|l| self.graph.base(l.value)).filter(|v| self.home(*v) == Some(g));
+        let bytes: usize = of_it.collect::<std::collections::HashSet<_>>().into_iter().map(size).sum();
+        node.class == Class::Pointwise && !users.is_empty() && users.iter().all(|(user, _)| reduces(*user)) && bytes <= size(node.value)
     }
 
     /// Whether nothing but a node reads the values of a kernel.
