@@ -124,15 +124,7 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String>
         let rest = Moved { b, inner: &inner, parts, end: Some((parts.count * parts.size, parts.rest)), split: false };
         let rest = widened(rest.of(o.input, &mut HashMap::new())?)?;
         let rest = b.add(&Reduce { kind: o.kind, input: rest, dims: o.dims.clone() })?;
-        let both = match o.kind {
-            ReduceKind::Sum => BinaryKind::Add,
-            ReduceKind::Prod => BinaryKind::Mul,
-            ReduceKind::Max => BinaryKind::Max,
-            ReduceKind::Min => BinaryKind::Min,
-            ReduceKind::Any => BinaryKind::Or,
-            ReduceKind::All => BinaryKind::And,
-        };
-        result = b.generic(both.op().name(), &[result, rest], &[result.ty()], &[], &mut [])?.result(0);
+        result = b.generic(o.kind.step().op().name(), &[result, rest], &[result.ty()], &[], &mut [])?.result(0);
     }
     if wide == dtype { Ok(result) } else { b.add(&Convert { input: result, dtype: Type::scalar(b.ctx, dtype) }) }
 }

@@ -58,8 +58,7 @@ fn past_caches(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &
     }
     let off = c.op("arith.andi", &[bits, c.index(LINE - 1)?], bits.ty(), &[])?;
     let at_lines = c.compare(0, off, c.index(0)?)?;
-    let past =
-        Scope { kernel: scope.kernel, scalars: scope.scalars.clone(), memory: scope.memory.clone(), nontemporal: true, writes: None };
+    let past = Scope { nontemporal: true, ..scope.clone() };
     c.when(at_lines, &mut |c| independent(c, &past, plan, nest, schedule, threads), Some(&mut plain))
 }
 
