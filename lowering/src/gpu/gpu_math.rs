@@ -32,8 +32,7 @@ kiln_passes::pass_options! {
 
 impl Pass for GpuMath {
     const FLAG: &'static str = "kiln-gpu-math";
-    const SUMMARY: &'static str =
-        "Writes exponentials by the hardware's 2^x and roundings of pairs as pairs";
+    const SUMMARY: &'static str = "Writes exponentials by the hardware's 2^x and roundings of pairs as pairs";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
     const REQUIRED: bool = true;
@@ -53,9 +52,7 @@ impl Pass for GpuMath {
             for op in all {
                 let Some(b) = Builder::before(op) else { continue };
                 let name = op.name();
-                if !["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str())
-                    || (full && name == "math.erf")
-                {
+                if !["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str()) || (full && name == "math.erf") {
                     continue;
                 }
                 let Some(e) = Emit::new(b, op.result(0).ty(), "f32") else { continue };
