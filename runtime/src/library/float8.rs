@@ -14,7 +14,7 @@ impl<const M: u32> Float8<M> {
     /// The value.
     pub fn to_f64(self) -> f64 {
         if M == 3 && self.0 & 0x7f == 0x7f {
-            return f64::NAN;
+            return f64::NAN.copysign(f64::from(self.0 as i8));
         }
         let (sign, magnitude) = (u16::from(self.0 & 0x80) << 8, u16::from(self.0 & 0x7f) << (10 - M));
         // The exponents of an f16 begin lower where this has fewer.
