@@ -5,6 +5,20 @@ include!(concat!(env!("OUT_DIR"), "/kinds.rs"));
 include!(concat!(env!("OUT_DIR"), "/nodes.rs"));
 include!(concat!(env!("OUT_DIR"), "/upstream.rs"));
 
+impl ReduceKind {
+    /// What a step of the reduction does with the result so far and the next element.
+    pub fn step(self) -> BinaryKind {
+        match self {
+            ReduceKind::Sum => BinaryKind::Add,
+            ReduceKind::Prod => BinaryKind::Mul,
+            ReduceKind::Max => BinaryKind::Max,
+            ReduceKind::Min => BinaryKind::Min,
+            ReduceKind::Any => BinaryKind::Or,
+            ReduceKind::All => BinaryKind::And,
+        }
+    }
+}
+
 impl OpKind {
     /// Whether `kiln-decompose` can write it as prims.
     pub fn is_composite(self) -> bool {

@@ -10,11 +10,11 @@ def Kiln_ReduceKind : I64EnumAttr<"ReduceKind", "", [I64EnumAttrCase<"sum", 0>, 
   let cppNamespace = "::kiln";
 }
 def Kiln_ReduceOp : Kiln_Reduction<"reduce"> {
-  let summary = "Combines all elements along dims, which vanish; 16-bit floats accumulate in f32; max and min give NaN when one is there, and need at least one element; any and all take i1";
+  let summary = "Combines all elements along dims, which vanish; 16-bit floats accumulate in f32; max and min give NaN when one is there, and need at least one element unless maybe_empty says that of none they are the least and the greatest value; any and all take i1";
   let formula = "r[j...] = kind over i of x[i at dims, j elsewhere]";
-  let arguments = (ins Kiln_ReduceKind:$kind, Tensor:$input, DenseI64ArrayAttr:$dims);
+  let arguments = (ins Kiln_ReduceKind:$kind, Tensor:$input, DenseI64ArrayAttr:$dims, UnitAttr:$maybe_empty);
   let results = (outs Tensor:$result);
-  let assemblyFormat = "$kind $input `dims` `=` $dims attr-dict `:` type($input)";
+  let assemblyFormat = "$kind $input `dims` `=` $dims (`maybe_empty` $maybe_empty^)? attr-dict `:` type($input)";
 }
 class Kiln_ArgReduce<string mnemonic, string what> : Kiln_Reduction<mnemonic> {
   let summary = "Position of the " # what # " element along one axis as i64: the first among equals, the first NaN if there is one";

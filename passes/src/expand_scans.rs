@@ -63,5 +63,5 @@ fn expanded(b: Builder, scan: &Cumulative) -> Result<Value, String> {
     };
     let nothing = b.add(&Splat { value: nothing, sizes })?;
     let masked = b.add(&Select { condition: before, on_true: all, on_false: nothing })?;
-    b.add(&Reduce { kind, input: masked, dims: vec![axis + 1] })
+    b.add(&Reduce { kind, input: masked, dims: vec![axis + 1], maybe_empty: false })
 }

@@ -108,7 +108,7 @@ impl SplitReductions {
 fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String> {
     let dtype = element(o.input)?;
     let sums = matches!(o.kind, ReduceKind::Sum | ReduceKind::Prod);
-    let wide = if sums && matches!(dtype, DType::BF16 | DType::F16) { DType::F32 } else { dtype };
+    let wide = if sums && dtype.is_float() && dtype.bits() <= 16 { DType::F32 } else { dtype };
     let widened = |v: Value| if wide == dtype { Ok(v) } else { b.add(&Convert { input: v, dtype: Type::scalar(b.ctx, wide) }) };
     let inner: Vec<Value> = chain(o.input, op);
     let whole = parts.rest == 0;
@@ -117,22 +117,14 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String>
     // The number of the part stays; behind it stands what it has.
     let dim = parts.dim as i64;
     let dims = o.dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect();
-    let first = b.add(&Reduce { kind: o.kind, input: main, dims })?;
+    let first = b.add(&Reduce { input: main, dims, ..o.clone() })?;
     let place = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
-    let mut result = b.add(&Reduce { kind: o.kind, input: first, dims: vec![place] })?;
+    let mut result = b.add(&Reduce { input: first, dims: vec![place], ..o.clone() })?;
     if !whole {
         let rest = Moved { b, inner: &inner, parts, end: Some((parts.count * parts.size, parts.rest)), split: false };
         let rest = widened(rest.of(o.input, &mut HashMap::new())?)?;
-        let rest = b.add(&Reduce { kind: o.kind, input: rest, dims: o.dims.clone() })?;
-        let both = match o.kind {
-            ReduceKind::Sum => BinaryKind::Add,
-            ReduceKind::Prod => BinaryKind::Mul,
-            ReduceKind::Max => BinaryKind::Max,
-            ReduceKind::Min => BinaryKind::Min,
-            ReduceKind::Any => BinaryKind::Or,
-            ReduceKind::All => BinaryKind::And,
-        };
-        result = b.generic(both.op().name(), &[result, rest], &[result.ty()], &[], &mut [])?.result(0);
+        let rest = b.add(&Reduce { input: rest, ..o.clone() })?;
+        result = b.generic(o.kind.step().op().name(), &[result, rest], &[result.ty()], &[], &mut [])?.result(0);
     }
     if wide == dtype { Ok(result) } else { b.add(&Convert { input: result, dtype: Type::scalar(b.ctx, dtype) }) }
 }

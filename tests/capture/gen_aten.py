@@ -749,8 +749,49 @@ def write(path, module, args, dyn, outputs=None):
     return ep
 
 
+def float8():
+    add = lambda fn, *a, **k: case("float8", fn, *a, **k)
+    n = Dim("n", min=2, max=64)
+    # Every bit of more is in tests/compiled/gen_fp8.py.
+    some = torch.cat([f(19) * 9, torch.tensor([nan, 0.0, -0.0, 448.0, -0.015625])])
+    for d in (torch.float8_e4m3fn, torch.float8_e5m2):
+        for source in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+            add(lambda x, d=d: x.to(d), some.to(source))
+        add(lambda x, d=d: x.to(d), i(-100, 100, 9, dtype=torch.int32))
+        add(lambda x, d=d: x.to(d), b(5))
+        codes = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(d)
+        for target in (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.bool):
+            add(lambda x, t=target: x.to(t), codes)
+        small = lambda *shape: (f(*shape) * 2).to(d)
+        add(lambda x: x.to(torch.int64), small(9))
+        add(lambda x, y, d=d: (x.float() * y.float() + 1).relu().to(d), small(3, 17), small(17))
+        add(lambda x, y, d=d: (x.float() * y.float()).to(d), small(4, 3), small(3), dyn=[{0: n}, None])
+        add(lambda x, y: A.mm.default(x, y), small(5, 16), small(16, 7))
+        add(lambda x, y: A.mm.default(x.float(), y.float()), small(17, 33), small(33, 18))
+        add(lambda x, y, w: torch.softmax(x.float() @ y.float().t() * w, -1), small(4, 8), small(6, 8), torch.tensor(0.25))
+        add(lambda x, y: torch.where(x == y, x, torch.cat([y[1:], y[:1]])), small(19), small(19))
+        add(lambda x, k: x.t().contiguous()[k], small(5, 6), i(0, 6, 3))
+
+
+def empty():
+    """What has no elements along the axis that is combined."""
+    add = lambda fn, *a, **k: case("empty", fn, *a, **k)
+    attention = F.scaled_dot_product_attention
+    for shape, axis in (((3, 0), 1), ((0, 4), 0), ((2, 0, 5), 1), ((0,), 0)):
+        add(lambda x, a=axis: A.softmax.int(x, a), f(*shape))
+        add(lambda x, a=axis: A.log_softmax.int(x, a), f(*shape))
+        add(lambda x, a=axis: A.logsumexp.default(x, [a]), f(*shape))
+        add(lambda x, a=axis: A.softmax.int(x, a).sum(a), f(*shape))
+    for heads, queries, keys in ((2, 3, 0), (2, 0, 5), (2, 0, 0), (1, 40, 0)):
+        for dtype in (torch.float32, torch.bfloat16):
+            q, k, v = f(2, heads, queries, 8, dtype=dtype), f(2, heads, keys, 8, dtype=dtype), f(2, heads, keys, 4, dtype=dtype)
+            add(lambda q, k, v: attention(q, k, v), q, k, v)
+    add(lambda q, k, v: attention(q, k, v, is_causal=True), f(1, 2, 3, 8), f(1, 2, 0, 8), f(1, 2, 0, 8))
+    add(lambda q, k, v, m: attention(q, k, v, attn_mask=m), f(1, 2, 3, 8), f(1, 2, 0, 8), f(1, 2, 0, 8), f(3, 0))
+
+
 if __name__ == "__main__":
-    for make in (unary, binary, create, view, index, reduce, contract, norm, image, in_place):
+    for make in (unary, binary, create, view, index, reduce, contract, norm, image, in_place, float8, empty):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None
     if each:

@@ -35,6 +35,8 @@ pub fn tensors(path: &Path, prefix: &str) -> Vec<Tensor> {
             D::F32 => DType::F32,
             D::F16 => DType::F16,
             D::BF16 => DType::BF16,
+            D::F8_E4M3 => DType::F8E4M3FN,
+            D::F8_E5M2 => DType::F8E5M2,
             D::I64 => DType::I64,
             D::I32 => DType::I32,
             D::I16 => DType::I16,

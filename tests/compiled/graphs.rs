@@ -27,13 +27,11 @@ const GRAPHS: u64 = 2000;
 /// Of these, every so many-th runs MLIR's verifier after every pass, which costs as much as the passes.
 const VERIFIED: u64 = 10;
 
-const DTYPES: &[DType] =
-    &[DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I16, DType::I8, DType::UI8, DType::I1];
 const STEPS: &str = "unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
     convolution";
 static COMPILED: Material =
-    Material { steps: STEPS, dtypes: DTYPES, sizes: &[4, 3, 5, 16, 1, 17, 15, 16, 1, 17, 0, 2, 7], continuous: true };
+    Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5, 16, 1, 17, 15, 16, 1, 17, 0, 2, 7], continuous: true };
 
 /// Compares a function with the interpreter.
 fn check(module: &Module, inputs: &[Tensor], options: &CompileOptions) -> Result<(), String> {

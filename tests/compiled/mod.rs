@@ -1,6 +1,8 @@
 //! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter against what was compiled.
 mod aten;
 mod bounds;
+mod empty;
+mod fp8;
 mod graphs;
 mod narrow;
 mod products;

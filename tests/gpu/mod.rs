@@ -380,6 +380,33 @@ fn rows_and_reductions_have_the_strategies_that_they_should() {
     }
 }
 
+/// What a GPU has no instructions for.
+#[test]
+fn floats_of_8_bits_and_remainders_assemble() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let mut functions = vec![];
+    for float in ["f8E4M3FN", "f8E5M2"] {
+        let (x, w, r) = (format!("tensor<37x64x{float}>"), format!("tensor<64x41x{float}>"), format!("tensor<37x41x{float}>"));
+        functions.push(format!(
+            "(%x: {x}, %w: {w}) -> ({r}, {x}) {{\n%0 = kiln.matmul %x, %w : {x}, {w}\n%1 = kiln.softmax %x axis = 1 : {x}\nreturn %0, %1 : {r}, {x}"
+        ));
+    }
+    for float in ["f32", "f64", "bf16"] {
+        let t = format!("tensor<999x{float}>");
+        functions.push(format!("(%x: {t}, %y: {t}) -> {t} {{\n%0 = kiln.rem %x, %y : {t}\nreturn %0 : {t}"));
+    }
+    for text in functions {
+        std::fs::write(&path, format!("func.func @main{text}\n}}")).unwrap();
+        for chip in ["sm_90a", "sm_80"] {
+            crate::watchdog::arm();
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{text} for {chip}:\n{}", wrong.join("\n"));
+        }
+    }
+}
+
 /// A convolution of bf16 with channels last at its ends: images, weight, result, attributes; whether the copy engine reads its pixels, and whether kernels of
 /// sm_90a and of sm_80 pad.
 type Case = (&'static str, &'static str, &'static str, &'static str, bool, [bool; 2]);

@@ -17,6 +17,15 @@ func.func @f(%x: tensor<?x?x3xf32>, %i: tensor<?x2xi1>) -> (tensor<?xf32>, tenso
 
 // -----
 
+// CASE: extremes of nothing
+func.func @f(%x: tensor<3x0xf32>, %i: tensor<2x0xi8>) -> (tensor<3xf32>, tensor<2xi8>) {
+  %0 = kiln.reduce max %x dims = [1] maybe_empty : tensor<3x0xf32>
+  %1 = kiln.reduce min %i dims = [1] maybe_empty : tensor<2x0xi8>
+  return %0, %1 : tensor<3xf32>, tensor<2xi8>
+}
+
+// -----
+
 // CASE: arg, cumulative, sort, top_k
 func.func @f(%x: tensor<?x?x3xf32>) -> (tensor<?x3xi64>, tensor<?x?xi64>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xi64>, tensor<?x?x3xf32>, tensor<?x?x3xi64>, tensor<?x2x3xf32>, tensor<?x2x3xi64>, tensor<?x?x3xf32>, tensor<?x?x3xi64>) {
   %s = kiln.sym @s0

@@ -47,6 +47,17 @@ func.func @f(%x: tensor<2x5xf16>) -> tensor<2x5xf16> {
 }
 
 // -----
+// Of nothing the greatest is -inf.
+// CASE: softmax of an unknown length
+// CHECK: maybe_empty
+func.func @f(%x: tensor<2x?xf32>) -> tensor<2x?xf32> {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [2, %n] : tensor<2x?xf32>
+  %0 = kiln.softmax %x axis = 1 : tensor<2x?xf32>
+  return %0 : tensor<2x?xf32>
+}
+
+// -----
 // CASE: variance
 // CHECK: 2.000000e+00
 func.func @f(%x: tensor<2x3xf32>) -> tensor<2x1xf32> {

@@ -73,3 +73,34 @@ func.func @f(%x: f32, %y: f32) -> f32 {
   %0 = arith.remf %x, %y : f32
   return %0 : f32
 }
+
+// -----
+// f8E5M2 is the upper half of an f16.
+// CASE: floats_of_8_bits_widened
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: arith.shli
+// CHECK-NOT: arith.extf %x
+func.func @f(%x: vector<16xf8E4M3FN>, %y: f8E5M2) -> (vector<16xf32>, f32) {
+  %0 = arith.extf %x : vector<16xf8E4M3FN> to vector<16xf32>
+  %1 = arith.extf %y : f8E5M2 to f32
+  return %0, %1 : vector<16xf32>, f32
+}
+
+// -----
+// CASE: floats_of_8_bits_rounded
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: arith.minui
+// CHECK-NOT: arith.truncf
+func.func @f(%x: vector<16xf32>, %y: f32) -> (vector<16xf8E4M3FN>, f8E5M2) {
+  %0 = arith.truncf %x : vector<16xf32> to vector<16xf8E4M3FN>
+  %1 = arith.truncf %y : f32 to f8E5M2
+  return %0, %1 : vector<16xf8E4M3FN>, f8E5M2
+}
+
+// -----
+// CASE: a_float_of_8_bits_from_f64
+func.func @f(%x: f64) -> f8E5M2 {
+  // expected-error @+1 {{converts a float of 8 bits from another type than f32}}
+  %0 = arith.truncf %x : f64 to f8E5M2
+  return %0 : f8E5M2
+}

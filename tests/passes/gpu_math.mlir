@@ -10,7 +10,9 @@ func.func @f(%x: vector<4xf32>) -> vector<4xf32> {
 }
 
 // -----
+// Processors and GPUs share the exact one.
 // CASE: a_remainder_of_f32
+// RUN: kiln-gpu-math,kiln-expand-math{keep=math.exp2}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.extf
 // CHECK-NOT: arith.remf

@@ -23,6 +23,28 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 
 // -----
+// Results do not stay in the caches, and an iteration is long.
+// CASE: streams_asked_for_ahead
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: nontemporal = 1 : i64, prefetch = 2048 : i64
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}, %y: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}) -> tensor<16777216xf32> {
+  %e = tensor.empty() : tensor<16777216xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+      ins(%x, %y : tensor<16777216xf32>, tensor<16777216xf32>) outs(%e : tensor<16777216xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = math.erf %a : f32
+    %q = math.exp %b : f32
+    %s = arith.mulf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<16777216xf32>
+  return %r : tensor<16777216xf32>
+}
+}
+}
+
+// -----
 // CASE: softmax
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"rows"

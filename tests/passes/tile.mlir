@@ -24,6 +24,28 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 
 // -----
+// Results do not stay in the caches, and an iteration is long.
+// CASE: streams_asked_for_ahead
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: memref.prefetch
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}, %y: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}) -> tensor<16777216xf32> {
+  %e = tensor.empty() : tensor<16777216xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+      ins(%x, %y : tensor<16777216xf32>, tensor<16777216xf32>) outs(%e : tensor<16777216xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = math.erf %a : f32
+    %q = math.exp %b : f32
+    %s = arith.mulf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<16777216xf32>
+  return %r : tensor<16777216xf32>
+}
+}
+}
+
+// -----
 // CASE: softmax
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: memref.alloca
@@ -156,7 +178,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
-// expected-error @below {{has a schedule with parameter 'blocks', but reduce has bits block nontemporal tasks tile unroll}}
+// expected-error @below {{has a schedule with parameter 'blocks', but reduce has bits block nontemporal prefetch tasks tile unroll}}
 func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor<48xf32> attributes {kiln.schedule = #kiln.schedule<"reduce", {blocks = 4}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<48xf32>

@@ -270,8 +270,8 @@ fn bad_operands_are_errors() {
     fails(kernel::scatter(ScatterKind::Add, &y, &y, &[&i(DType::I64, &[1], &[0])], &[0]), &["[3]", "[1]"]);
     fails(kernel::dynamic_slice(&y, &[&i(DType::I64, &[], &[0])], &[4]), &["4", "3"]);
     fails(kernel::dynamic_slice(&y, &[], &[1]), &["0 starts", "1"]);
-    fails(kernel::reduce(ReduceKind::Max, &f(&[2, 0], &[]), &[1]), &["Max", "[2, 0]"]);
-    fails(kernel::reduce(ReduceKind::Any, &n, &[0]), &["i64"]);
+    fails(kernel::reduce(ReduceKind::Max, &f(&[2, 0], &[]), &[1], false), &["Max", "[2, 0]"]);
+    fails(kernel::reduce(ReduceKind::Any, &n, &[0], false), &["i64"]);
     fails(kernel::arg_max(&f(&[2, 0], &[]), 1), &["axis 1", "[2, 0]"]);
     fails(kernel::cumulative(CumulativeKind::Sum, &x, -1), &["axis -1"]);
     fails(kernel::top_k(&x, 1, 4, false), &["4", "3"]);

@@ -106,7 +106,7 @@ impl Case {
             "scatter" => kernel::scatter(kind(ScatterKind::ALL, self.text("kind")), x[0], x[1], &x[2..], &self.list("dims")),
             "dynamic_slice" => kernel::dynamic_slice(x[0], &x[1..], &self.list("sizes")),
             "dynamic_update_slice" => kernel::dynamic_update_slice(x[0], x[1], &x[2..]),
-            "reduce" => kernel::reduce(kind(ReduceKind::ALL, self.text("kind")), x[0], &self.list("dims")),
+            "reduce" => kernel::reduce(kind(ReduceKind::ALL, self.text("kind")), x[0], &self.list("dims"), false),
             "arg_max" => kernel::arg_max(x[0], self.int("axis")),
             "arg_min" => kernel::arg_min(x[0], self.int("axis")),
             "cumulative" => kernel::cumulative(self.reduce_like(), x[0], self.int("axis")),

@@ -96,7 +96,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
 
         OpKind::Reduce => {
             let o = Reduce::read(view)?;
-            r::reduce(o.kind, &*get(o.input)?, &o.dims)
+            r::reduce(o.kind, &*get(o.input)?, &o.dims, o.maybe_empty)
         }
         OpKind::ArgMax => r::arg_max(&*operand(0)?, ArgMax::read(view)?.axis),
         OpKind::ArgMin => r::arg_min(&*operand(0)?, ArgMin::read(view)?.axis),

@@ -7,9 +7,9 @@ use crate::value::{DType, Tensor};
 use std::cmp::Ordering;
 
 /// r\[j...\] = kind over i of x\[i at dims, j elsewhere\], of x's dtype; dims vanish; integers wrap around. any and all take
-/// `i1`, which also has max and sum (or), min and prod (and). Err: any or all of another dtype, max or min of no
-/// elements, a dim out of range or given twice.
-pub fn reduce(kind: ReduceKind, x: &Tensor, dims: &[i64]) -> Result<Tensor, String> {
+/// `i1`, which also has max and sum (or), min and prod (and). With `maybe_empty`, max and min of no elements are the dtype's least and greatest value.
+/// Err: any or all of another dtype, max or min of no elements without it, a dim out of range or given twice.
+pub fn reduce(kind: ReduceKind, x: &Tensor, dims: &[i64], maybe_empty: bool) -> Result<Tensor, String> {
     let dims = axes(dims, x.rank())?;
     let fold = match kind {
         ReduceKind::Sum => CumulativeKind::Sum,
@@ -23,7 +23,7 @@ pub fn reduce(kind: ReduceKind, x: &Tensor, dims: &[i64]) -> Result<Tensor, Stri
     let free = other_axes(&dims, x.rank());
     let shape: Vec<usize> = free.iter().map(|&d| x.shape()[d]).collect();
     let (outer, inner) = (offsets(x.shape(), &free)?, offsets(x.shape(), &dims)?);
-    if inner.is_empty() && !outer.is_empty() && matches!(kind, ReduceKind::Max | ReduceKind::Min) {
+    if inner.is_empty() && !outer.is_empty() && !maybe_empty && matches!(kind, ReduceKind::Max | ReduceKind::Min) {
         return Err(format!("{kind:?} of no elements, dims {dims:?} of shape {:?}", x.shape()));
     }
     fn run<E: Element>(v: &[E], outer: &[usize], inner: &[usize], kind: CumulativeKind, dtype: DType) -> Vec<E> {

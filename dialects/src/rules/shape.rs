@@ -299,7 +299,8 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let axes = axes_of(&o.dims, x.dims.len(), "dims")?;
             let logical = matches!(o.kind, ReduceKind::Any | ReduceKind::All);
             want(logical == (x.dtype == DType::I1), || format!("takes the {} of {}", o.kind.keyword(), x.dtype.name()))?;
-            let empty = matches!(o.kind, ReduceKind::Max | ReduceKind::Min) && axes.iter().any(|a| x.dims[*a] == Dim::Known(0));
+            let extreme = matches!(o.kind, ReduceKind::Max | ReduceKind::Min) && !o.maybe_empty;
+            let empty = extreme && axes.iter().any(|a| x.dims[*a] == Dim::Known(0));
             want(!empty, || format!("takes the {} of no elements", o.kind.keyword()))?;
             one(x.dtype, without(&x.dims, &axes, false))
         }

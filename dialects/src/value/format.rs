@@ -23,11 +23,13 @@ fn power_of_two(k: i32) -> f64 {
 }
 
 impl Format {
-    /// The bits of the nearest number of the format, ties to even. NaN keeps its sign and leading payload bits.
+    /// The bits of the nearest number of the format, ties to even. NaN keeps its sign and leading payload bits; in 8
+    /// bits all of them are set, as PyTorch does.
     pub fn encode(self, x: f64) -> u32 {
         let sign = if x.is_sign_negative() { self.sign } else { 0 };
         if x.is_nan() {
-            let payload = (x.to_bits() >> (52 - self.mantissa)) as u32 & ((1 << self.mantissa) - 1);
+            let all = (1 << self.mantissa) - 1;
+            let payload = if self.sign == 0x80 { all } else { (x.to_bits() >> (52 - self.mantissa)) as u32 & all };
             let quiet = 1 << (self.mantissa - 1);
             return sign | self.overflow | payload | quiet;
         }

@@ -20,6 +20,8 @@ pub struct Scope<'a> {
     pub nontemporal: bool,
     /// Outputs are written only where this holds; everywhere if there is none.
     pub writes: Option<Value>,
+    /// By how many bytes whole vectors are asked for before they are read; by none if it is 0.
+    pub prefetch: usize,
 }
 
 /// Elements that this iteration has already computed.
@@ -64,7 +66,13 @@ impl Scope<'_> {
         match passed.get(a) {
             Some(v) => Ok(*v),
             None if self.kernel.pads.contains_key(&a.buffer) => self.padded(c, a, dims, lanes),
-            None => lanes.load(c, self.buffer(a.buffer)?, self.address(c, &a.at, dims, lanes)?),
+            None => {
+                let (memory, at) = (self.buffer(a.buffer)?, self.address(c, &a.at, dims, lanes)?);
+                if self.prefetch > 0 {
+                    lanes.prefetch(c, memory, at, self.prefetch)?;
+                }
+                lanes.load(c, memory, at)
+            }
         }
     }
     /// Reads an element of a padded argument: its own or 0.

@@ -50,6 +50,7 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
             memory: vec![None; k.buffers.len()],
             nontemporal: false,
             writes: None,
+            prefetch: 0,
         };
         for op in &k.scalars {
             clone(code, *op, &mut scope.scalars)?;

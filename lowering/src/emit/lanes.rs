@@ -117,6 +117,15 @@ impl Lanes {
             }
         })
     }
+    /// Asks for what lies `bytes` behind a whole vector of consecutive elements; behind the end of a buffer that does nothing.
+    pub fn prefetch(&self, c: Code, buffer: Value, at: Val, bytes: usize) -> Made<()> {
+        let (Val::Steps(i, 1), None) = (at, self.mask) else { return Ok(()) };
+        let size = buffer.ty().element().ok_or("reads from what is no buffer")?.dtype()?.byte_size();
+        let ahead = c.add(i, c.index((bytes / size) as i64)?)?;
+        let attr = |text: &str| Attr::parse(c.ctx(), text).ok_or("made a bad attribute");
+        let near = [("isWrite", attr("false")?), ("localityHint", attr("3 : i32")?), ("isDataCache", attr("true")?)];
+        c.effect("memref.prefetch", &[buffer, ahead], &near)
+    }
     /// Writes elements of a flat buffer; `nontemporal`: whole vectors past the caches, which are at multiples of their size.
     pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Made<()> {
         let bytes = self.count * buffer.ty().element().ok_or("writes to what is no buffer")?.dtype()?.byte_size();

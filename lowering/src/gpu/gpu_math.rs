@@ -1,15 +1,13 @@
-//! `kiln-gpu-math`: what a GPU's hardware helps with: exponentials and what is made of them, quotients, pairs rounded to bf16, and remainders without a library.
+//! `kiln-gpu-math`: what a GPU's hardware helps with: exponentials and what is made of them, quotients and pairs rounded to bf16.
 //!
-//! Why: a GPU has 2^x and 1/x as one instruction each, and its code generator's remainder is wrong where the rounded quotient is the next integer. What is
-//! left is arithmetic of `kiln-expand-math`, which runs next and keeps `math.exp2`. An op with fast-math flags is one instruction from `kiln-gpu-abi` on.
+//! Why: a GPU has 2^x and 1/x as one instruction each. What is left is arithmetic of `kiln-expand-math`, which runs next and keeps `math.exp2`. An op with fast-math flags is one instruction from `kiln-gpu-abi` on.
 //!
 //! A pair that is rounded to bf16 and widened at once stays a pair: the hardware rounds two numbers as fast as it copies them, but LLVM would take them apart,
 //! and single conversions are 16 times slower.
 //!
-//! Numerics: approximates. exp is within 3.5 units in the last place, tanh and erf within 4, 2^x within 2 (NVIDIA's table of `ex2.approx.f32`). A remainder is exact
-//! while the quotient is below 2^52; beyond that it is unspecified. In a kernel all of whose results are floats of 16 bits, and that rounds nothing to
-//! integers, exponentials, quotients and erf of f32 have relative errors of at most 2^-16, and subnormal ones count as zero: that is far below what the results are rounded
-//! by. Where 1 is added to erf at once, its absolute error is at most 1.6e-7.
+//! Numerics: approximates. exp is within 3.5 units in the last place, tanh and erf within 4, 2^x within 2 (NVIDIA's table of `ex2.approx.f32`). In a kernel all of
+//! whose results are floats of 16 bits, and that rounds nothing to integers, exponentials, quotients and erf of f32 have relative errors of at most 2^-16, and
+//! subnormal ones count as zero: that is far below what the results are rounded by. Where 1 is added to erf at once, its absolute error is at most 1.6e-7.
 //!
 //! ```text
 //! before:  %y = math.exp %x : vector<4xf32>
@@ -39,8 +37,7 @@ kiln_passes::pass_options! {
 
 impl Pass for GpuMath {
     const FLAG: &'static str = "kiln-gpu-math";
-    const SUMMARY: &'static str =
-        "Writes exponentials by the hardware's 2^x, roundings of pairs as pairs, and float remainders as arithmetic";
+    const SUMMARY: &'static str = "Writes exponentials by the hardware's 2^x and roundings of pairs as pairs";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
     const REQUIRED: bool = true;
@@ -59,18 +56,15 @@ impl Pass for GpuMath {
             for op in all {
                 let Some(b) = Builder::before(op) else { continue };
                 let name = op.name();
-                if !["math.exp", "math.erf", "math.tanh", "arith.divf", "arith.remf"].contains(&name.as_str())
+                if !["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str())
                     // Beside the sums of a product no register is left for more than one element's erf at a time; of the two precise forms the general one needs fewest.
                     || (full && !narrow && name == "math.erf")
                 {
                     continue;
                 }
-                let made = match (Emit::new(b, op.result(0).ty(), "f32"), Emit::new(b, op.result(0).ty(), "f64")) {
-                    (Some(e), _) if narrow && name == "math.erf" => near_erf(&e, op).map(Some),
-                    (Some(e), _) => single(&e, &name, &op.operands(), narrow),
-                    (_, Some(e)) if name == "arith.remf" => remainder(&e.wide(), op.operand(0), op.operand(1)).map(Some),
-                    _ => Ok(None),
-                };
+                let Some(e) = Emit::new(b, op.result(0).ty(), "f32") else { continue };
+                let made =
+                    if narrow && name == "math.erf" { near_erf(&e, op).map(Some) } else { single(&e, &name, &op.operands(), narrow) };
                 if let Some(new) = made.map_err(|e| Failure::at(op, e))? {
                     op.result(0).replace_uses(new);
                     op.erase();
@@ -118,7 +112,6 @@ fn single(e: &Emit, name: &str, x: &[Value], narrow: bool) -> Result<Option<Valu
         ("math.erf", [x]) => erf(e, *x),
         ("math.tanh", [x]) => tanh(e, *x),
         ("arith.divf", [x, y]) if narrow => quotient(e, *x, *y),
-        ("arith.remf", [x, y]) => narrow_remainder(e, *x, *y),
         _ => return Ok(None),
     }
     .map(Some)
@@ -224,28 +217,4 @@ fn exp(e: &Emit, x: Value) -> Res {
     let rest = e.fmac(x, high, e.neg(y)?)?;
     let rest = e.fmac(x, LOG2_E - high, rest)?;
     e.mul(e.same("math.exp2", &[y])?, e.fmac(rest, LN_2, e.c(1.0)?)?)
-}
-
-/// Of f32, by way of f64, in which more quotients are exact.
-fn narrow_remainder(e: &Emit, x: Value, y: Value) -> Res {
-    let w = e.wide();
-    let r = remainder(&w, e.extend(x, "f64")?, e.extend(y, "f64")?)?;
-    e.truncate(r, "f32")
-}
-
-/// x - trunc(x / y) y, whose quotient may be the next integer when it has been rounded.
-fn remainder(w: &Emit, x: Value, y: Value) -> Res {
-    let size = w.abs(y)?;
-    let quotient = w.same("math.trunc", &[w.div(x, y)?])?;
-    let r = w.fma(w.neg(quotient)?, y, x)?;
-    let step = w.copysign(size, x)?;
-    let (zero, one) = (w.c(0.0)?, w.copysign(w.c(1.0)?, x)?);
-    let beyond = w.lt(w.mul(r, one)?, zero)?;
-    let r = w.select(beyond, w.add(r, step)?, r)?;
-    let again = w.ge(w.abs(r)?, size)?;
-    let r = w.select(again, w.sub(r, step)?, r)?;
-    // Anything finite is its own remainder by infinity.
-    let inf = w.c(f64::INFINITY)?;
-    let whole = w.and(w.eq(size, inf)?, w.lt(w.abs(x)?, inf)?)?;
-    w.copysign(w.select(whole, x, r)?, x)
 }

@@ -1,10 +1,10 @@
-//! `kiln-expand-math`: math functions become arithmetic.
+//! `kiln-expand-math`: math functions, and conversions of floats of 8 bits, become arithmetic.
 //!
 //! Why: upstream turns each lane of a vector into a call of the C library, and its polynomial expansions are not in its public libraries.
 //! Results do not depend on the vector's length, nor on `scalef`. f32 is computed as f32 (reduction of trigonometric arguments and powf: f64), bf16 and f16
 //! by way of f32, f64 as f64 with polynomials of its own (`double/`).
 //!
-//! Numerics: approximates, within [`ACCURACY`]; remainders are exact. NaN, infinities, zeros of both signs, subnormals and arguments out of range give what C's
+//! Numerics: approximates, within [`ACCURACY`]; remainders and conversions are exact. NaN, infinities, zeros of both signs, subnormals and arguments out of range give what C's
 //! functions give.
 //!
 //! ```text
@@ -14,6 +14,7 @@
 mod double;
 pub(crate) mod emit;
 pub(crate) mod exp;
+mod fp8;
 mod log;
 mod pow;
 mod remainder;
@@ -62,7 +63,7 @@ pub const ACCURACY: &[(&str, f64, f64)] = &[
 
 impl Pass for ExpandMath {
     const FLAG: &'static str = "kiln-expand-math";
-    const SUMMARY: &'static str = "Writes math functions as polynomials";
+    const SUMMARY: &'static str = "Writes math functions as polynomials, and conversions of 8-bit floats as integer arithmetic";
     const ANCHOR: &'static str = "";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
@@ -71,11 +72,13 @@ impl Pass for ExpandMath {
     fn run(&self, root: Op) -> Result<(), Failure> {
         let function = |o: &Op| o.is("arith.remf") || ACCURACY.iter().any(|(name, ..)| o.is(name));
         let expandable = |o: &Op| function(o) && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()));
-        for op in walk(root).into_iter().filter(expandable) {
+        for op in walk(root).into_iter().filter(|o| expandable(o) || fp8::is_conversion(o)) {
             let Some(b) = Builder::before(op) else { continue };
             let ty = op.result(0).ty();
             let emit = |element: &str| Emit::new(b, ty, element).map(|e| e.with_scalef(self.scalef));
-            let new = if let Some(e) = emit("f32") {
+            let new = if fp8::is_conversion(&op) {
+                fp8::expand(b, op)
+            } else if let Some(e) = emit("f32") {
                 expand(&e, op, &op.operands())
             } else if let Some(e) = emit("f64") {
                 match op.operands().as_slice() {

@@ -179,7 +179,7 @@ impl Turn {
                 let o = Reduce::of(op).ok_or("is malformed")?;
                 let mut dims: Vec<i64> = o.dims.iter().map(|d| place(*d)).collect();
                 dims.sort_unstable();
-                let new = b.add(&Reduce { kind: o.kind, input: x, dims })?;
+                let new = b.add(&Reduce { input: x, dims, ..o.clone() })?;
                 // What stays, in the order that it has now and in the one that it is to have.
                 let now: Vec<i64> = CHANNELS_LAST.into_iter().filter(|d| !o.dims.contains(d)).collect();
                 let wanted = (0..4).filter(|d| !o.dims.contains(d));

@@ -113,7 +113,7 @@ fn split(b: Builder, op: Op, o: &DotGeneral, parts: i64) -> Result<Value, String
     let wide = Type::scalar(b.ctx, DType::F32);
     let place = lhs_batch.len() as i64 - 1;
     let products = b.add(&DotGeneral { lhs, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type: Some(wide) })?;
-    let sum = b.add(&Reduce { kind: ReduceKind::Sum, input: products, dims: vec![place] })?;
+    let sum = b.add(&Reduce { kind: ReduceKind::Sum, input: products, dims: vec![place], maybe_empty: false })?;
     let dtype = tensor_type(op.result(0).ty())?.dtype;
     if dtype == DType::F32 { Ok(sum) } else { b.add(&Convert { input: sum, dtype: Type::scalar(b.ctx, dtype) }) }
 }

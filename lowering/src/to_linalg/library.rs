@@ -1,7 +1,7 @@
 //! Kernels of one op that is no loop nest: a declaration, and the name of the function that computes it in `kiln_runtime::library`.
 use super::scalar::storage;
 use crate::{host::library::Library, to_kernels::graph::is_library};
-use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
 use kiln_passes::{Failure, refine_shapes::Facts};
 
 /// The op of such a kernel.
@@ -42,9 +42,6 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
     let all: Vec<Value> = tensors.iter().chain(&returned).chain(&indices).copied().collect();
     let own = |v: &Value| -> Result<Type, String> {
         match tensor_type(v.ty()) {
-            Ok(t) if matches!(t.dtype, DType::F8E4M3FN | DType::F8E5M2) => {
-                Err(format!("is of {}, which has no compiled form yet", t.dtype))
-            }
             Ok(t) => Ok(Type::tensor(c, storage(t.dtype), &t.dims)),
             Err(_) => Ok(v.ty()),
         }

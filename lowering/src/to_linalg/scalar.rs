@@ -280,15 +280,7 @@ impl Scalars {
 
     /// A step of a reduction in the compute type of `d`.
     pub fn combine(&self, kind: ReduceKind, sum: Value, x: Value, d: DType) -> Made {
-        let kind = match kind {
-            ReduceKind::Sum => BinaryKind::Add,
-            ReduceKind::Prod => BinaryKind::Mul,
-            ReduceKind::Max => BinaryKind::Max,
-            ReduceKind::Min => BinaryKind::Min,
-            ReduceKind::Any => BinaryKind::Or,
-            ReduceKind::All => BinaryKind::And,
-        };
-        self.binary(kind, sum, x, d)
+        self.binary(kind.step(), sum, x, d)
     }
 
     /// A numeric conversion between compute types, rounding to `to`.

@@ -22,6 +22,9 @@ pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
         return Some("it drops weights or gives the log-sum-exp");
     }
     let (Some(d), Some(e)) = (size(o.query, 3), size(o.value, 3)) else { return Some("its head size is not known") };
+    if size(o.key, 2) == Some(0) {
+        return Some("it has no keys");
+    }
     if d == 0 || d + e > HEAD {
         return Some("its head size is too large for scratch, or 0");
     }

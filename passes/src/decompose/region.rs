@@ -102,7 +102,7 @@ impl<'a> Batch<'a> {
             Some(OpKind::Reduce) => {
                 let o = Reduce::of(op).ok_or("is malformed")?;
                 let dims = moved(&o.dims).split_off(n as usize);
-                b.add(&Reduce { kind: o.kind, input: self.each(o.input, now)?, dims })
+                b.add(&Reduce { input: self.each(o.input, now)?, dims, ..o })
             }
             _ => Err(unfit(op)),
         }

@@ -48,8 +48,12 @@ impl Math<'_> {
     pub fn broadcast(&self, x: Value, dims: &[i64], sizes: &[Size]) -> Result<Value, String> {
         self.b.add(&BroadcastInDim { input: x, dims: dims.to_vec(), sizes: sizes.to_vec() })
     }
+    /// Where it is not known that there are elements, the greatest of none is -inf, so that what follows has a value for none.
     pub fn reduce(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value, String> {
-        self.b.add(&Reduce { kind, input: x, dims: dims.to_vec() })
+        let sizes = x.ty().dims();
+        let some = dims.iter().all(|d| sizes[*d as usize].known().is_some_and(|n| n > 0));
+        let maybe_empty = matches!(kind, ReduceKind::Max | ReduceKind::Min) && !some;
+        self.b.add(&Reduce { kind, input: x, dims: dims.to_vec(), maybe_empty })
     }
     /// Repeats `r`, which is `like` without `dims`, to the shape of `like`.
     pub fn spread(&self, r: Value, dims: &[i64], like: Value) -> Result<Value, String> {

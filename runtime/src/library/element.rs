@@ -1,5 +1,5 @@
 //! Elements in memory and the numbers that they are computed as.
-use super::words::Code;
+use super::{float8::Float8, words::Code};
 use half::{bf16, f16};
 use std::cmp::Ordering;
 
@@ -124,6 +124,8 @@ element! {
     f32, f64, &[Code::F32], false, INFINITE, |x| f64::from(x), |w| w as f32;
     f16, f64, &[Code::F16], true, INFINITE, |x| x.to_f64(), |w| f16::from_f32(odd(w));
     bf16, f64, &[Code::Bf16], true, INFINITE, |x| x.to_f64(), |w| bf16::from_f32(odd(w));
+    Float8<3>, f64, &[Code::F8E4M3Fn], true, (-448.0, 448.0), |x| x.to_f64(), |w| Float8::from_f32(odd(w));
+    Float8<2>, f64, &[Code::F8E5M2], true, INFINITE, |x| x.to_f64(), |w| Float8::from_f32(odd(w));
     i64, i64, &[Code::I64], false, (i64::MIN, i64::MAX), |x| x, |w| w;
     i32, i64, &[Code::I32], false, (i32::MIN as i64, i32::MAX as i64), |x| i64::from(x), |w| w as i32;
     i16, i64, &[Code::I16], false, (i16::MIN as i64, i16::MAX as i64), |x| i64::from(x), |w| w as i16;
@@ -194,6 +196,14 @@ macro_rules! each_dtype {
             }
             $crate::library::Code::Bf16 => {
                 type $e = half::bf16;
+                $body
+            }
+            $crate::library::Code::F8E4M3Fn => {
+                type $e = $crate::library::float8::Float8<3>;
+                $body
+            }
+            $crate::library::Code::F8E5M2 => {
+                type $e = $crate::library::float8::Float8<2>;
                 $body
             }
             $crate::library::Code::I64 => {

@@ -7,6 +7,7 @@
 //! Every thread writes its own part of the results, and none depends on the number of threads. Semantics, NaN order and bits are those of the
 //! reference interpreter; positions out of range, which eager PyTorch refuses, are ignored when written to.
 mod element;
+mod float8;
 mod random;
 mod scan;
 mod scatter;

@@ -26,10 +26,14 @@ pub enum Code {
     Ui8,
     /// `i1`, a byte
     I1,
+    /// `f8E4M3FN`
+    F8E4M3Fn,
+    /// `f8E5M2`
+    F8E5M2,
 }
 
 impl Code {
-    const ALL: [(Code, &str); 10] = [
+    const ALL: [(Code, &str); 12] = [
         (Code::F64, "f64"),
         (Code::F32, "f32"),
         (Code::F16, "f16"),
@@ -40,6 +44,8 @@ impl Code {
         (Code::I8, "i8"),
         (Code::Ui8, "ui8"),
         (Code::I1, "i1"),
+        (Code::F8E4M3Fn, "f8E4M3FN"),
+        (Code::F8E5M2, "f8E5M2"),
     ];
     /// The code of MLIR's name of a type; none for dtypes that these functions do not know.
     pub fn of(name: &str) -> Option<Code> {

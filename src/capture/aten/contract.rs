@@ -100,7 +100,7 @@ fn einsum(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     }
     let gone: Vec<i64> = (0..letters.len()).filter(|i| !result.contains(&letters[*i])).map(|i| i as i64).collect();
     if !gone.is_empty() {
-        value = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: value, dims: gone })?;
+        value = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: value, dims: gone, maybe_empty: false })?;
         letters.retain(|c| result.contains(c));
     }
     let places = result.iter().map(|c| letters.iter().position(|l| l == c).map(|p| p as i64)).collect::<Option<Vec<_>>>();
@@ -122,7 +122,7 @@ fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Res
         if gone.is_empty() {
             return Ok(t);
         }
-        let v = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: t.0, dims: gone.clone() })?;
+        let v = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: t.0, dims: gone.clone(), maybe_empty: false })?;
         Ok((v, t.1.iter().enumerate().filter(|(i, _)| !gone.contains(&(*i as i64))).map(|(_, c)| *c).collect()))
     };
     let x = alone(cx, x, &y.1)?;

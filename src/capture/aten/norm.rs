@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Row] = &[
             let v = match a.int("reduction", Some(1))? {
                 0 => v,
                 1 => cx.b.add(&Mean { input: v, dims, keep_dims: false })?,
-                _ => cx.b.add(&Reduce { kind: ReduceKind::Sum, input: v, dims })?,
+                _ => cx.b.add(&Reduce { kind: ReduceKind::Sum, input: v, dims, maybe_empty: false })?,
             };
             cx.one(v)
         },

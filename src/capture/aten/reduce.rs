@@ -154,7 +154,7 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
         ReduceKind::Min if d == DType::I1 => ReduceKind::All,
         kind => kind,
     };
-    let r = cx.b.add(&Reduce { kind, input: x, dims: dims.clone() })?;
+    let r = cx.b.add(&Reduce { kind, input: x, dims: dims.clone(), maybe_empty: false })?;
     if a.flag("keepdim", false)? { keep(cx, x, r, &dims) } else { Ok(r) }
 }
 
@@ -253,14 +253,14 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
 fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.floating(a, "self")?;
     let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
-    let top = cx.b.add(&Reduce { kind: ReduceKind::Max, input: x, dims: dims.clone() })?;
+    let top = cx.b.add(&Reduce { kind: ReduceKind::Max, input: x, dims: dims.clone(), maybe_empty: true })?;
     // An infinite maximum would make inf - inf.
     let finite = cx.unary(UnaryKind::IsFinite, top)?;
     let zero = cx.full_like(top, 0.0)?;
     let shift = cx.select(finite, top, zero)?;
     let spread = keep(cx, x, shift, &dims)?;
     let e = cx.unary(UnaryKind::Exp, cx.binary(BinaryKind::Sub, x, spread)?)?;
-    let sum = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: e, dims: dims.clone() })?;
+    let sum = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: e, dims: dims.clone(), maybe_empty: false })?;
     let v = cx.binary(BinaryKind::Add, cx.unary(UnaryKind::Log, sum)?, shift)?;
     let v = if a.flag("keepdim", false)? { keep(cx, x, v, &dims)? } else { v };
     cx.one(v)

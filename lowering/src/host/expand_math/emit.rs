@@ -58,6 +58,10 @@ impl Emit {
     pub fn i(&self, value: i64) -> Res {
         self.constant(&value.to_string(), self.int())
     }
+    /// An integer constant of another element type.
+    pub fn whole(&self, value: i64, element: &str) -> Res {
+        self.constant(&value.to_string(), element)
+    }
     fn int(&self) -> &'static str {
         if self.element == "f64" { "i64" } else { "i32" }
     }

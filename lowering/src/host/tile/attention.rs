@@ -316,7 +316,7 @@ impl Task<'_> {
         let given = |total: Value, v: usize| [(self.at.product, total), (self.at.max, max[v]), (self.at.sum, sums[v])];
         let mut without = self.scope.memory.clone();
         without[out.buffer] = None;
-        let inner = Scope { kernel: k, scalars: self.scope.scalars.clone(), memory: without, nontemporal: false, writes: None };
+        let inner = Scope { memory: without, ..self.scope.clone() };
         let inner = Task { scope: &inner, masks: self.masks.clone(), outer: self.outer.clone(), ..*self };
         let step = if rows { self.lanes as i64 } else { 1 };
         c.each(c.index(0)?, c.index(self.at.columns)?, step, &[], &mut |c, e, _| {

@@ -93,8 +93,7 @@ fn panel(
             kernel,
             scalars: scalars.clone(),
             memory: memory.clone(),
-            nontemporal: loops.scope.nontemporal,
-            writes: None,
+            ..loops.scope.clone()
         });
         let loops = Loops { scope: scope.as_ref().unwrap_or(loops.scope), ..*loops };
         let mut at = lo;
@@ -168,7 +167,7 @@ impl Panel {
         kernel.buffers.push(Buffer { element: kernel.buffers[old.buffer].element, sizes, role: Role::Temporary });
         memory.push(Some(self.memory));
         scalars.insert(start, start);
-        let new = Scope { kernel: &kernel, scalars: scalars.clone(), memory: memory.clone(), nontemporal: false, writes: None };
+        let new = Scope { kernel: &kernel, scalars: scalars.clone(), memory: memory.clone(), ..scope.clone() };
         // Rows that are not fixed do not matter to what is copied.
         let rows: Fixed =
             fixed.iter().enumerate().map(|(d, v)| if v.is_none() && !loops.nest.reduction[d] { Some(start) } else { *v }).collect();

@@ -58,14 +58,14 @@ fn past_caches(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &
     }
     let off = c.op("arith.andi", &[bits, c.index(LINE - 1)?], bits.ty(), &[])?;
     let at_lines = c.compare(0, off, c.index(0)?)?;
-    let past =
-        Scope { kernel: scope.kernel, scalars: scope.scalars.clone(), memory: scope.memory.clone(), nontemporal: true, writes: None };
+    let past = Scope { nontemporal: true, prefetch: schedule.get("prefetch"), ..scope.clone() };
     c.when(at_lines, &mut |c| independent(c, &past, plan, nest, schedule, threads), Some(&mut plain))
 }
 
 /// How nests are written beside a contraction, or that turn nothing around beside some that do.
 fn borders(schedule: &Schedule) -> Schedule {
-    let parameters = [("bits", schedule.get("bits") as i64), ("block", 16), ("nontemporal", 0), ("tasks", 8), ("tile", 0), ("unroll", 4)];
+    let bits = ("bits", schedule.get("bits") as i64);
+    let parameters = [bits, ("block", 16), ("nontemporal", 0), ("prefetch", 0), ("tasks", 8), ("tile", 0), ("unroll", 4)];
     Schedule { strategy: "loops".into(), parameters: parameters.map(|(n, v)| (n.to_string(), v)).to_vec() }
 }
 

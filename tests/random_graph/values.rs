@@ -1,0 +1,81 @@
+//! The values of a graph that is being made, and which of them a step may take.
+use super::Material;
+use crate::{ops::Symbolic, support::Random};
+use kiln::dialects::{ir::*, ops::*, rules::Sizes, sym::Dim as Extent, value::DType};
+
+/// A function `@f` that computes every value of the recipe and returns those that nothing uses.
+pub struct Graph {
+    pub b: Builder,
+    pub values: Vec<Value>,
+    pub random: Random,
+    pub material: &'static Material,
+    /// Whether a step takes exact values only.
+    pub exact: bool,
+}
+
+impl Graph {
+    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.random.below(all.len())]
+    }
+    /// A value that `fits`, else one made of a number.
+    pub fn value(&mut self, fits: impl Fn(&[Extent], DType) -> bool) -> Option<Value> {
+        let ok = |v: &&Value| fits(&v.ty().dims(), dtype(**v)) && (!self.exact || is_exact(**v));
+        let all: Vec<Value> = self.values.iter().filter(ok).copied().collect();
+        if all.is_empty() { None } else { Some(self.pick(&all)) }
+    }
+    pub fn any(&mut self) -> Value {
+        self.value(|_, _| true).expect("arguments")
+    }
+    pub fn shaped(&mut self) -> Option<(Value, i64)> {
+        let v = self.value(|d, _| !d.is_empty())?;
+        let axis = self.random.below(v.ty().dims().len());
+        Some((v, axis as i64))
+    }
+    /// A value of the same type and sizes as `x`: one that there is, or a number everywhere.
+    pub fn like(&mut self, x: Value) -> Result<Value, String> {
+        let block = self.values.iter().find_map(|v| v.block_arg()).ok_or("has no arguments")?.0;
+        let sizes = Symbolic::of(block)?;
+        let (ty, wanted) = (x.ty(), sizes.tensor(x)?);
+        let known = wanted.dims.iter().all(|d| *d != Extent::Unknown);
+        let fits = |v: Value| known && v.ty() == ty && (!self.exact || is_exact(v)) && sizes.tensor(v).is_ok_and(|t| t == wanted);
+        let same = |v: &&Value| **v == x || fits(**v);
+        let all: Vec<Value> = self.values.iter().filter(same).copied().collect();
+        if self.random.below(3) > 0 {
+            return Ok(self.pick(&all));
+        }
+        let number = self.pick(&[1.0, 2.0, 0.5, 3.0]);
+        self.b.splat(dtype(x), &self.b.sizes_of(x)?, number)
+    }
+    pub fn scalar(&self, dtype: DType, value: f64) -> Result<Value, String> {
+        self.b.splat(dtype, &[], value)
+    }
+    pub fn permutation(&mut self, n: usize) -> Vec<i64> {
+        let mut p: Vec<i64> = (0..n as i64).collect();
+        (1..n).for_each(|i| p.swap(i, self.random.below(i + 1)));
+        p
+    }
+    pub fn subset(&mut self, n: usize) -> Vec<i64> {
+        (0..n as i64).filter(|_| self.random.below(2) == 0).collect()
+    }
+}
+
+pub fn dtype(v: Value) -> DType {
+    kiln::dialects::rules::tensor_type(v.ty()).unwrap().dtype
+}
+
+/// Functions under which errors do not grow by much.
+pub const SMOOTH: &[UnaryKind] =
+    &[UnaryKind::Neg, UnaryKind::Abs, UnaryKind::Sin, UnaryKind::Cos, UnaryKind::Atan, UnaryKind::Tanh, UnaryKind::Erf, UnaryKind::Not];
+
+/// Whether a value is the same in every precision, as far as its ops show.
+fn is_exact(v: Value) -> bool {
+    let Some(op) = v.def() else { return true };
+    use OpKind::*;
+    let copies = matches!(op.kind().map(|k| k.family()), Some(Family::Movement | Family::Create))
+        || matches!(
+            op.kind(),
+            Some(Gather | DynamicSlice | DynamicUpdateSlice | Sort | TopK | Select | Clamp | Neg | Abs | Sign | Max | Min)
+        );
+    let whole = !dtype(v).is_float() && op.kind() != Some(RandomBits);
+    (copies || whole || op.kind() == Some(RandomBits)) && op.operands().into_iter().filter(|o| o.ty().is_tensor()).all(is_exact)
+}
