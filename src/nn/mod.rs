@@ -9,7 +9,7 @@ mod embedding;
 mod file;
 mod linear;
 mod norm;
-mod parameter;
+pub(crate) mod parameter;
 mod sequential;
 
 pub use attention::Attention;
@@ -24,11 +24,11 @@ pub use sequential::Sequential;
 use crate::tensor::Tensor;
 use std::path::Path;
 
-/// A layer, or a model of layers.
+/// A layer, or a model of layers. Its `forward` runs at once on tensors with elements, and adds to a graph that is traced.
 pub trait Module {
     /// Adds the layer to the graph of `x`. Errors are the tensor's: see [`tensor`](crate::tensor).
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t>;
+    fn forward(&self, x: &Tensor) -> Tensor;
     /// The weights, in the order of PyTorch's `state_dict`.
     fn parameters(&self) -> Vec<&Parameter>;
     /// Takes the weights of a safetensors file; they are mapped, not read. Err: all tensors that are missing, unexpected or of another type;

@@ -58,7 +58,7 @@ fn an_error_counts_even_if_nothing_uses_it() {
 
 #[test]
 fn what_pytorch_refuses() {
-    type Bad = for<'t> fn(&'t Graph, Tensor<'t>, Tensor<'t>) -> Tensor<'t>;
+    type Bad = fn(&'t Graph, Tensor, Tensor) -> Tensor;
     // x is f32[2, 3], i is i64[2, 3].
     let cases: [(&str, Bad); 29] = [
         ("exponent -1", |_, _, i| i.pow(-1)),
@@ -158,7 +158,7 @@ fn names_and_places_are_in_the_module() {
 
 /// A function of several ops that gives them all the place where it is called, as the layers of `nn` do.
 #[track_caller]
-fn double_softmax<'t>(x: Tensor<'t>, dim: i64) -> Tensor<'t> {
+fn double_softmax(x: Tensor, dim: i64) -> Tensor {
     let _frame = x.graph().frame(std::panic::Location::caller());
     x.softmax(0).softmax(dim)
 }

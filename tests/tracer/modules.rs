@@ -43,7 +43,7 @@ impl Model {
 }
 
 impl Module for Model {
-    fn forward<'t>(&self, ids: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, ids: Tensor) -> Tensor {
         let x = self.embed.forward(ids);
         let x = x + self.attention.forward(self.norm.forward(x));
         x + self.mlp.forward(self.rms.forward(x))

@@ -10,8 +10,8 @@ use std::{collections::HashMap, io::Read};
 /// What a name in an archive stands for.
 #[derive(Clone, Debug)]
 enum V<'t> {
-    Tensor(Tensor<'t>),
-    Size(Dim<'t>),
+    Tensor(Tensor),
+    Size(Dim),
     /// Made by an overload that is no method.
     Nothing,
 }
@@ -27,7 +27,7 @@ fn only(j: &Json) -> (&str, &Json) {
     (k.as_str(), v)
 }
 
-impl<'t> Call<'_, 't> {
+impl Call<'_, 't> {
     /// Whether every tensor and size that it takes has been made.
     fn complete(&self) -> bool {
         let known = |j: &Json| !matches!(self.named(j), V::Nothing);
@@ -53,13 +53,13 @@ impl<'t> Call<'_, 't> {
             _ => V::Nothing,
         }
     }
-    fn tensor(&self, j: &Json) -> Tensor<'t> {
+    fn tensor(&self, j: &Json) -> Tensor {
         match self.named(j) {
             V::Tensor(t) => t,
             other => panic!("{j} is {other:?}"),
         }
     }
-    pub fn maybe(&self, name: &str) -> Option<Tensor<'t>> {
+    pub fn maybe(&self, name: &str) -> Option<Tensor> {
         let (kind, j) = self.given(name)?;
         match kind {
             "as_optional_tensor" if j.get("as_none").is_some() => None,
@@ -67,14 +67,14 @@ impl<'t> Call<'_, 't> {
             _ => Some(self.tensor(j)),
         }
     }
-    pub fn t(&self, name: &str) -> Tensor<'t> {
+    pub fn t(&self, name: &str) -> Tensor {
         self.maybe(name).unwrap_or_else(|| panic!("no tensor {name}"))
     }
-    pub fn all(&self, name: &str) -> Vec<Tensor<'t>> {
+    pub fn all(&self, name: &str) -> Vec<Tensor> {
         let list = self.given(name).and_then(|(_, j)| j.as_array()).expect("a list of tensors");
         list.iter().map(|j| self.tensor(j)).collect()
     }
-    fn size(&self, kind: &str, j: &Json) -> Dim<'t> {
+    fn size(&self, kind: &str, j: &Json) -> Dim {
         match (kind, j.as_i64()) {
             ("as_int" | "as_ints", Some(n)) => n.into(),
             ("as_bool", _) => i64::from(j.as_bool().expect("a truth value")).into(),
@@ -84,11 +84,11 @@ impl<'t> Call<'_, 't> {
             },
         }
     }
-    pub fn dims(&self, name: &str) -> Vec<Dim<'t>> {
+    pub fn dims(&self, name: &str) -> Vec<Dim> {
         let Some((kind, j)) = self.given(name) else { return vec![] };
         j.as_array().map_or_else(|| vec![self.size(kind, j)], |all| all.iter().map(|j| self.size(kind, j)).collect())
     }
-    pub fn dim(&self, name: &str, default: i64) -> Dim<'t> {
+    pub fn dim(&self, name: &str, default: i64) -> Dim {
         self.given(name).map_or(default.into(), |(kind, j)| self.size(kind, j))
     }
     pub fn int(&self, name: &str, default: i64) -> i64 {
@@ -114,7 +114,7 @@ impl<'t> Call<'_, 't> {
     pub fn text(&self, name: &str) -> String {
         self.given(name).and_then(|(_, j)| j.as_str()).unwrap_or("").to_string()
     }
-    pub fn operand(&self, name: &str) -> Operand<'t> {
+    pub fn operand(&self, name: &str) -> Operand {
         let (kind, j) = self.given(name).unwrap_or_else(|| panic!("no operand {name}"));
         match kind {
             "as_int" => Operand::Int(j.as_i64().expect("an integer")),
@@ -170,7 +170,7 @@ fn model(path: &Path) -> Json {
 }
 
 /// The tensors that a program starts with.
-fn start<'t>(g: &'t Graph, path: &Path, json: &Json) -> HashMap<String, V<'t>> {
+fn start(g: &'t Graph, path: &Path, json: &Json) -> HashMap<String, V<'t>> {
     let weights = pt2::weights(path).expect("weights");
     let (graph, mut env) = (&json["graph_module"]["graph"], HashMap::new());
     for spec in json["graph_module"]["signature"]["input_specs"].as_array().expect("inputs") {

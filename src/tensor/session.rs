@@ -1,0 +1,76 @@
+//! What a trace knows of the call that a function is compiled for: the sizes of this call, and what was decided by them.
+use super::OpError;
+use crate::{capture::storage::Alias, nn::parameter::Stored};
+use kiln_dialects::{
+    ir::Op,
+    ops::CompareKind,
+    sym::{self, Atom},
+};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+
+/// A comparison of sizes that holds for this call, and that others have to meet.
+#[derive(Clone, Debug)]
+pub(crate) struct Assumed {
+    pub kind: CompareKind,
+    pub lhs: sym::Dim,
+    pub rhs: sym::Dim,
+    /// Where it comes from.
+    pub text: String,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Session {
+    /// Values of symbols in this call.
+    pub hints: HashMap<String, i64>,
+    pub assumed: Vec<Assumed>,
+    /// Weights in order of first use. With a version they are part of the program, and are not to be changed; without they are inputs, behind the
+    /// arguments.
+    pub weights: Vec<(Arc<Stored>, Option<u64>, Alias)>,
+    /// Whether all weights are part of the program.
+    pub freeze: bool,
+    /// The first read of a value.
+    pub read: Option<OpError>,
+}
+
+impl Session {
+    fn value(&self, d: &sym::Dim) -> Option<i64> {
+        d.evaluate(&|a| if let Atom::Sym(name) = a { self.hints.get(name).copied() } else { None })
+    }
+    fn keep(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim, text: String) {
+        if !self.assumed.iter().any(|a| (a.kind, &a.lhs, &a.rhs) == (kind, lhs, rhs)) {
+            self.assumed.push(Assumed { kind, lhs: lhs.clone(), rhs: rhs.clone(), text });
+        }
+    }
+    /// What a comparison gives for this call; it is a guard then. None: a size is not known before the call.
+    pub fn decide(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim) -> Option<bool> {
+        let holds = sym::holds(kind, self.value(lhs)?, self.value(rhs)?);
+        let kept = if holds { kind } else { sym::opposite(kind) };
+        self.keep(kept, lhs, rhs, "a comparison of sizes in the function".into());
+        Some(holds)
+    }
+    /// The order of two sizes in this call; it is a guard then.
+    pub fn compare(&mut self, lhs: &sym::Dim, rhs: &sym::Dim) -> Option<Ordering> {
+        let order = self.value(lhs)?.cmp(&self.value(rhs)?);
+        let kind = match order {
+            Ordering::Less => CompareKind::Lt,
+            Ordering::Equal => CompareKind::Eq,
+            Ordering::Greater => CompareKind::Gt,
+        };
+        self.keep(kind, lhs, rhs, "a comparison of sizes in the function".into());
+        Some(order)
+    }
+    /// Sizes that an op takes to be equal. Err: they are not in this call.
+    pub fn assume(&mut self, pairs: Vec<(sym::Dim, sym::Dim)>, op: Op) -> Result<(), String> {
+        for (a, b) in pairs {
+            // A size that depends on data is not known before the call.
+            let (Some(x), Some(y)) = (self.value(&a), self.value(&b)) else { continue };
+            if x != y {
+                return Err(format!("'{}' op has sizes {a} and {b}, which are {x} and {y}", op.name()));
+            }
+            let place = op.loc().place().map_or(String::new(), |(file, line, _)| format!(" at {file}:{line}"));
+            self.keep(CompareKind::Eq, &a, &b, format!("{}{place}", op.name()));
+        }
+        Ok(())
+    }
+}
