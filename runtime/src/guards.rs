@@ -178,9 +178,9 @@ impl TensorGuard {
             && gpu == self.gpu
             && (self.align <= 1 || (view.data as usize).is_multiple_of(self.align))
             && self.lies(view)
-            && sizes.get(self.first..self.first + self.rank).is_some_and(|want| {
-                want.iter().zip(shape).all(|(want, have)| *want == OPEN || *want == *have as i64)
-            })
+            && sizes
+                .get(self.first..self.first + self.rank)
+                .is_some_and(|want| want.iter().zip(shape).all(|(want, have)| *want == OPEN || *want == *have as i64))
     }
     fn lies(&self, view: &View) -> bool {
         match &self.layout {
@@ -248,14 +248,15 @@ impl Guards {
 
     /// The first guard that a call does not meet.
     pub fn mismatch(&self, given: &[Given]) -> Option<Mismatch> {
-        if self.inputs.len() != given.len() {
-            let (want, have) = (self.inputs.len(), given.len());
-            return Some(Mismatch { guard: "the number of arguments".into(), want: want.to_string(), have: have.to_string(), input: None, dim: None });
-        }
+        // A list of another length comes before the number of leaves, which follows from it.
         for (i, (guard, given)) in self.inputs.iter().zip(given).enumerate() {
             if let Some(found) = self.leaf(i, guard, given) {
                 return Some(found);
             }
+        }
+        if self.inputs.len() != given.len() {
+            let (want, have) = (self.inputs.len().to_string(), given.len().to_string());
+            return Some(Mismatch { guard: "the number of arguments".into(), want, have, input: None, dim: None });
         }
         self.open_sizes(given)
     }

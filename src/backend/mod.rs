@@ -1,6 +1,9 @@
 //! What makes a captured graph run: a trait, and the backends by name.
+mod conformance;
 mod interpreter;
 mod machine;
+
+pub use conformance::{Outcome, conformance};
 
 use crate::{
     Error,

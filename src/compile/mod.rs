@@ -355,14 +355,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let last = entries.last()?;
         let Some(m) = last.guards.mismatch(given) else {
             let weight = last.stale().unwrap_or("a weight");
-            return Some(format!("compiled again, since {weight} was changed, which is part of the program; without freeze(true) it need not be"));
+            return Some(format!(
+                "compiled again, since {weight} was changed, which is part of the program; without freeze(true) it need not be"
+            ));
         };
         let remedy = match (m.input.and_then(|i| last.guards.inputs.get(i)), m.dim) {
             (Some(InputGuard::Tensor(_)), Some(d)) if self.settings.dynamic == Some(false) => {
                 format!("sizes are numbers, since dynamic is false; without that dimension {d} becomes a symbol")
             }
-            (Some(InputGuard::Tensor(_)), Some(d)) => format!("mark_dynamic on dimension {d} makes one program for all sizes at the first call"),
-            (Some(InputGuard::Scalar(_)), _) => "a number is a part of the program; one that changes is better given as a tensor without dimensions".into(),
+            (Some(InputGuard::Tensor(_)), Some(d)) => {
+                format!("mark_dynamic on dimension {d} makes one program for all sizes at the first call")
+            }
+            (Some(InputGuard::Scalar(_)), _) => {
+                "a number is a part of the program; one that changes is better given as a tensor without dimensions".into()
+            }
             _ => "calls with other types have programs of their own".into(),
         };
         Some(format!("compiled again, since {m}; {remedy}"))

@@ -55,7 +55,13 @@ pub(super) struct Plan {
 /// The elements of a leaf that is a tensor.
 pub(super) fn array(leaf: &Leaf) -> Option<&Arc<Array>> {
     match leaf {
-        Leaf::Tensor(t) => if let Repr::Array(a) = &t.0 { Some(a) } else { None },
+        Leaf::Tensor(t) => {
+            if let Repr::Array(a) = &t.0 {
+                Some(a)
+            } else {
+                None
+            }
+        }
         Leaf::Scalar(_) => None,
     }
 }

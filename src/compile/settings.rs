@@ -5,10 +5,7 @@ use crate::{
     passes::names::hint,
     runtime::{Place, cache, cuda, pool::MAX_THREADS},
 };
-use std::{
-    path::Path,
-    sync::LazyLock,
-};
+use std::{path::Path, sync::LazyLock};
 
 /// How a function is compiled and called.
 #[derive(Clone, Debug)]
@@ -274,7 +271,8 @@ const MODES: &[(&str, &[(&str, &str)])] = &[
 
 /// All options.
 pub fn list_options() -> Vec<OptionInfo> {
-    let info = |r: &Row| OptionInfo { name: r.name, torch: r.torch, kind: r.kind, default: r.default, summary: r.summary, variable: r.variable };
+    let info =
+        |r: &Row| OptionInfo { name: r.name, torch: r.torch, kind: r.kind, default: r.default, summary: r.summary, variable: r.variable };
     ROWS.iter().map(info).collect()
 }
 

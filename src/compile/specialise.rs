@@ -171,13 +171,15 @@ impl Maker<'_> {
 
     /// The one symbol without which the function can be traced, if there is one.
     fn culprit(&self, plan: &Plan, used: &[usize]) -> Option<usize> {
-        let mut alone = used.iter().copied().filter(|s| self.trace(&plan.without(*s)).is_ok_and(|t| contradicted(&t.recorded.session, plan).is_none()));
+        let mut alone =
+            used.iter().copied().filter(|s| self.trace(&plan.without(*s)).is_ok_and(|t| contradicted(&t.recorded.session, plan).is_none()));
         if used.len() > 1 { alone.next() } else { used.first().copied() }
     }
 
     fn pin(&self, plan: &mut Plan, symbol: usize, why: &str, pinned: &mut Vec<(usize, usize)>) {
         let places = plan.places(symbol);
-        let all: Vec<String> = places.iter().map(|(l, d)| format!("{}.size({d})", self.names.get(*l).map_or("?", String::as_str))).collect();
+        let all: Vec<String> =
+            places.iter().map(|(l, d)| format!("{}.size({d})", self.names.get(*l).map_or("?", String::as_str))).collect();
         let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
         let first = why.lines().next().unwrap_or(why);
         (self.remark)(Topic::Dynamic, format!("{} stays the number {n}, since the function needs it to be one: {first}", all.join(", ")));

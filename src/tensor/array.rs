@@ -48,6 +48,11 @@ impl Array {
         if want != bytes.len() {
             return Err(format!("{dtype} {shape:?} needs {want} bytes, {} are given", bytes.len()));
         }
+        if dtype == DType::I1
+            && let Some(b) = bytes.bytes().iter().find(|b| **b > 1)
+        {
+            return Err(format!("has the truth value {b}, which is neither 0 nor 1"));
+        }
         Ok(Array { dtype, shape: shape.to_vec(), bytes, marks: Mutex::default() })
     }
     /// A copy of bytes. Err: another number of bytes than the shape says, or no memory.
@@ -70,7 +75,9 @@ impl Array {
     /// A weight's elements, where they lie if they are row-major there. Err: a weight that is not what it says.
     pub fn of_weight(w: &Weight) -> Result<Array, String> {
         let bytes = match w.elements()? {
-            std::borrow::Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Bytes::part_of(std::sync::Arc::new(w.clone()), bytes),
+            std::borrow::Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => {
+                Bytes::part_of(std::sync::Arc::new(w.clone()), bytes)
+            }
             bytes => copied(&bytes)?,
         };
         Array::new(w.dtype, &w.shape, bytes)

@@ -74,81 +74,86 @@ impl Dim {
 }
 
 impl Dim {
-    /// The graph of a comparison with this size.
-    fn graph(self, other: Dim) -> Option<Graph> {
-        match (self.0, other.0) {
-            (Kind::Open(x), Kind::Open(y)) if x.graph != y.graph => None,
-            (Kind::Open(x), _) | (_, Kind::Open(x)) => Graph::by_id(x.graph),
-            _ => None,
-        }
-    }
-    fn compare(self, other: Dim) -> Option<Ordering> {
-        if let (Kind::Known(x), Kind::Known(y)) = (self.0, other.0) {
-            return Some(x.cmp(&y));
-        }
-        let graph = self.graph(other)?;
-        let (x, y) = (self.expression(), other.expression());
-        if x == sym::Dim::Unknown || y == sym::Dim::Unknown {
-            return None;
-        }
-        if x == y {
-            return Some(Ordering::Equal);
-        }
-        let difference = x.sub(&y);
-        let mut state = graph.state().ok()?;
-        if let Some(n) = difference.known() {
-            return Some(n.cmp(&0));
-        }
-        let bounds = state.facts.bounds(&difference);
-        match (bounds, &mut state.session) {
-            ((Some(1..), _), _) => Some(Ordering::Greater),
-            ((_, Some(..0)), _) => Some(Ordering::Less),
-            (_, Some(session)) => session.compare(&x, &y),
-            _ => None,
-        }
-    }
-    fn equals(self, other: Dim) -> bool {
-        match self.compare(other) {
-            Some(order) => order == Ordering::Equal,
-            None => false,
-        }
-    }
-    /// Whether both are equal; the answer of a compiled function's call is a guard of [`CompareKind::Eq`] or [`CompareKind::Ne`] only.
-    fn same(self, other: Dim) -> bool {
+    /// Whether a comparison holds; false where that is not known. In a function that is compiled for a call it is what holds for this call, and becomes
+    /// a guard.
+    fn holds(self, kind: CompareKind, other: Dim) -> bool {
         let decided = || {
-            let graph = self.graph(other)?;
+            let graph = match (self.0, other.0) {
+                (Kind::Known(x), Kind::Known(y)) => return Some(sym::holds(kind, x, y)),
+                (Kind::Open(x), Kind::Open(y)) if x.graph != y.graph => return None,
+                (Kind::Open(x), _) | (_, Kind::Open(x)) => Graph::by_id(x.graph)?,
+                _ => return None,
+            };
             let (x, y) = (self.expression(), other.expression());
-            if x == y || x.differs(&y) {
+            if x == sym::Dim::Unknown || y == sym::Dim::Unknown {
                 return None;
             }
+            let difference = x.sub(&y);
             let mut state = graph.state().ok()?;
-            let session = state.session.as_mut()?;
-            session.decide(CompareKind::Eq, &x, &y)
+            let (low, high) = difference.known().map_or_else(|| state.facts.bounds(&difference), |n| (Some(n), Some(n)));
+            // What holds, or not, at both ends of what the difference may be, or at none, is the same in between.
+            let always = match kind {
+                CompareKind::Eq | CompareKind::Ne => match (low, high) {
+                    (Some(0), Some(0)) => Some(true),
+                    (Some(1..), _) | (_, Some(..0)) => Some(false),
+                    _ => None,
+                }
+                .map(|equal| equal == (kind == CompareKind::Eq)),
+                CompareKind::Lt => order(low, high, 0),
+                CompareKind::Le => order(low, high, 1),
+                CompareKind::Gt => order(low, high, 1).map(|b| !b),
+                CompareKind::Ge => order(low, high, 0).map(|b| !b),
+            };
+            always.or_else(|| state.session.as_mut()?.decide(kind, &x, &y))
         };
-        decided().unwrap_or_else(|| self.equals(other))
+        decided().unwrap_or(false)
+    }
+}
+
+/// Whether a number between these bounds is below `n`, if that is the same for all of them.
+fn order(low: Option<i64>, high: Option<i64>, n: i64) -> Option<bool> {
+    match (low, high) {
+        (_, Some(high)) if high < n => Some(true),
+        (Some(low), _) if low >= n => Some(false),
+        _ => None,
     }
 }
 
 impl PartialEq for Dim {
     fn eq(&self, other: &Dim) -> bool {
-        self.same(*other)
+        self.holds(CompareKind::Eq, *other)
     }
 }
 impl PartialEq<i64> for Dim {
     fn eq(&self, other: &i64) -> bool {
-        self.same(Dim::from(*other))
+        self.holds(CompareKind::Eq, Dim::from(*other))
     }
 }
-impl PartialOrd for Dim {
-    fn partial_cmp(&self, other: &Dim) -> Option<Ordering> {
-        self.compare(*other)
-    }
+macro_rules! ordered {
+    ($($other:ty),*) => { $(
+        impl PartialOrd<$other> for Dim {
+            fn partial_cmp(&self, other: &$other) -> Option<Ordering> {
+                let other = Dim::from(*other);
+                let all = [(CompareKind::Lt, Ordering::Less), (CompareKind::Eq, Ordering::Equal), (CompareKind::Gt, Ordering::Greater)];
+                all.into_iter().find(|(kind, _)| self.holds(*kind, other)).map(|(_, order)| order)
+            }
+            fn lt(&self, other: &$other) -> bool {
+                self.holds(CompareKind::Lt, Dim::from(*other))
+            }
+            fn le(&self, other: &$other) -> bool {
+                self.holds(CompareKind::Le, Dim::from(*other))
+            }
+            fn gt(&self, other: &$other) -> bool {
+                self.holds(CompareKind::Gt, Dim::from(*other))
+            }
+            fn ge(&self, other: &$other) -> bool {
+                self.holds(CompareKind::Ge, Dim::from(*other))
+            }
+        }
+    )* };
 }
-impl PartialOrd<i64> for Dim {
-    fn partial_cmp(&self, other: &i64) -> Option<Ordering> {
-        self.compare(Dim::from(*other))
-    }
-}
+ordered!(Dim, i64);
+
 impl std::fmt::Display for Dim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.expression().fmt(f)

@@ -1,5 +1,5 @@
 //! Ops that run at once: each is a program of one op, made for the dtypes and sizes of its operands and kept.
-use super::{Array, Graph, Tensor, TraceError, arg::Arg, graph::Place, run::record, run::Slot, session::Session};
+use super::{Array, Graph, Tensor, TraceError, arg::Arg, graph::Place, run::Slot, run::record, session::Session};
 use crate::{
     backend::{self, Backend, GraphModule, Runnable},
     model::Options,
@@ -104,11 +104,7 @@ fn make(
     let options = OPTIONS.as_ref().map_err(String::clone)?;
     let context = Context::new();
     let recorded = record(context.ctx(), place, Session::default(), |graph: &Graph| {
-        let inputs: Vec<Tensor> = arrays
-            .iter()
-            .enumerate()
-            .map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape()))
-            .collect();
+        let inputs: Vec<Tensor> = arrays.iter().enumerate().map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape())).collect();
         let mut next = inputs.into_iter();
         let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(place, op, target, args))

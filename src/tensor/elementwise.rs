@@ -8,7 +8,7 @@ macro_rules! unary {
         impl Tensor { $(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self) -> Tensor {
+            pub fn $name(&self) -> Tensor {
                 self.call(stringify!($name), $target, [])
             }
         )* }
@@ -19,7 +19,7 @@ macro_rules! binary {
         impl Tensor { $(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self, other: impl Into<Operand>) -> Tensor {
+            pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
                 self.call(stringify!($name), $target, [($other, Arg::Operand(other.into()))])
             }
         )* }

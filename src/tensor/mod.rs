@@ -45,15 +45,23 @@ pub use arg::Operand;
 pub use array::{Array, Number, mark_dynamic, mark_static};
 pub use axes::Axes;
 pub use dim::{Dim, Shape};
+pub use eager::with_backend;
 pub use error::{OpError, TraceError};
 pub use graph::{Frame, Graph};
-pub use eager::with_backend;
 pub use handle::Tensor;
 pub use image::{Convolution, Pool};
 pub use norm::{CrossEntropy, Reduction};
 pub use product::Attention;
 pub use run::{Traced, trace, trace_all, trace_into};
-pub(crate) use {array::Mark, eager::pick, eager::reset, graph::at_once, handle::Repr, run::{Recorded, Slot, record}, session::Session};
+pub(crate) use {
+    array::Mark,
+    eager::pick,
+    eager::reset,
+    graph::at_once,
+    handle::Repr,
+    run::{Recorded, Slot, record},
+    session::Session,
+};
 
 /// For [`Tensor::slice`]: to the end of the dimension.
 pub const END: i64 = i64::MAX;

@@ -156,14 +156,7 @@ impl Graph {
     pub fn stack(&self, tensors: &[Tensor], dim: i64) -> Tensor {
         self.join("stack", "aten.stack.default", tensors, dim, Location::caller())
     }
-    fn join(
-        &self,
-        op: &'static str,
-        target: &'static str,
-        tensors: &[Tensor],
-        dim: i64,
-        place: &'static Location<'static>,
-    ) -> Tensor {
+    fn join(&self, op: &'static str, target: &'static str, tensors: &[Tensor], dim: i64, place: &'static Location<'static>) -> Tensor {
         if tensors.is_empty() {
             return self.refuse(place, op, "joins no tensors".into(), &[]);
         }

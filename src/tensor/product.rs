@@ -56,7 +56,8 @@ impl Tensor {
             ("is_causal", options.causal.into()),
             ("scale", Arg::optional(options.scale)),
         ];
-        let [r] = super::emit::exactly(Location::caller(), "scaled_dot_product_attention", "aten.scaled_dot_product_attention.default", args);
+        let [r] =
+            super::emit::exactly(Location::caller(), "scaled_dot_product_attention", "aten.scaled_dot_product_attention.default", args);
         r
     }
 }

@@ -6,7 +6,7 @@ macro_rules! reduce {
         impl Tensor { $(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self, dims: impl Axes, keepdim: bool) -> Tensor {
+            pub fn $name(&self, dims: impl Axes, keepdim: bool) -> Tensor {
                 self.call(stringify!($name), $target, [("dim", dims.axes().into()), ("keepdim", keepdim.into())])
             }
         )* }

@@ -55,11 +55,7 @@ pub fn trace_into(ctx: Ctx, body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, Tra
     traced(ctx, Location::caller(), body)
 }
 
-fn traced(
-    ctx: Ctx,
-    place: &Location<'_>,
-    body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
-) -> Result<Captured, TraceError> {
+fn traced(ctx: Ctx, place: &Location<'_>, body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>) -> Result<Captured, TraceError> {
     let all = |graph: &Graph, results: Vec<Tensor>| {
         let each = results.iter().enumerate().map(|(i, t)| graph.result(i, t));
         each.collect::<Result<Vec<_>, _>>().map(|values| (values, ()))

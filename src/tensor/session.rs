@@ -6,7 +6,7 @@ use kiln_dialects::{
     ops::CompareKind,
     sym::{self, Atom},
 };
-use std::{cmp::Ordering, collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 /// A comparison of sizes that holds for this call, and that others have to meet.
 #[derive(Clone, Debug)]
@@ -43,25 +43,14 @@ impl Session {
         }
     }
     /// What a comparison gives for this call; it is a guard then. None: a size is not known before the call.
-    pub fn decide(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim) -> Option<bool> {
+    pub(super) fn decide(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim) -> Option<bool> {
         let holds = sym::holds(kind, self.value(lhs)?, self.value(rhs)?);
         let kept = if holds { kind } else { sym::opposite(kind) };
         self.keep(kept, lhs, rhs, "a comparison of sizes in the function".into());
         Some(holds)
     }
-    /// The order of two sizes in this call; it is a guard then.
-    pub fn compare(&mut self, lhs: &sym::Dim, rhs: &sym::Dim) -> Option<Ordering> {
-        let order = self.value(lhs)?.cmp(&self.value(rhs)?);
-        let kind = match order {
-            Ordering::Less => CompareKind::Lt,
-            Ordering::Equal => CompareKind::Eq,
-            Ordering::Greater => CompareKind::Gt,
-        };
-        self.keep(kind, lhs, rhs, "a comparison of sizes in the function".into());
-        Some(order)
-    }
     /// Sizes that an op takes to be equal. Err: they are not in this call.
-    pub fn assume(&mut self, pairs: Vec<(sym::Dim, sym::Dim)>, op: Op) -> Result<(), String> {
+    pub(super) fn assume(&mut self, pairs: Vec<(sym::Dim, sym::Dim)>, op: Op) -> Result<(), String> {
         for (a, b) in pairs {
             // A size that depends on data is not known before the call.
             let (Some(x), Some(y)) = (self.value(&a), self.value(&b)) else { continue };

@@ -9,17 +9,17 @@ use std::{collections::HashMap, io::Read};
 
 /// What a name in an archive stands for.
 #[derive(Clone, Debug)]
-enum V<'t> {
+enum V {
     Tensor(Tensor),
     Size(Dim),
     /// Made by an overload that is no method.
     Nothing,
 }
 
-pub(super) struct Call<'a, 't> {
-    pub g: &'t Graph,
+pub(super) struct Call<'a> {
+    pub g: &'a Graph,
     args: HashMap<&'a str, &'a Json>,
-    env: &'a HashMap<String, V<'t>>,
+    env: &'a HashMap<String, V>,
 }
 
 fn only(j: &Json) -> (&str, &Json) {
@@ -27,7 +27,7 @@ fn only(j: &Json) -> (&str, &Json) {
     (k.as_str(), v)
 }
 
-impl Call<'_, 't> {
+impl Call<'_> {
     /// Whether every tensor and size that it takes has been made.
     fn complete(&self) -> bool {
         let known = |j: &Json| !matches!(self.named(j), V::Nothing);
@@ -45,7 +45,7 @@ impl Call<'_, 't> {
     pub fn has(&self, name: &str) -> bool {
         self.given(name).is_some()
     }
-    fn named(&self, j: &Json) -> V<'t> {
+    fn named(&self, j: &Json) -> V {
         let name = j["name"].as_str().or_else(|| j["as_name"].as_str());
         match (name, j["as_int"].as_i64()) {
             (Some(n), _) => self.env.get(n).cloned().unwrap_or(V::Nothing),
@@ -170,7 +170,7 @@ fn model(path: &Path) -> Json {
 }
 
 /// The tensors that a program starts with.
-fn start(g: &'t Graph, path: &Path, json: &Json) -> HashMap<String, V<'t>> {
+fn start(g: &Graph, path: &Path, json: &Json) -> HashMap<String, V> {
     let weights = pt2::weights(path).expect("weights");
     let (graph, mut env) = (&json["graph_module"]["graph"], HashMap::new());
     for spec in json["graph_module"]["signature"]["input_specs"].as_array().expect("inputs") {
@@ -218,7 +218,7 @@ fn replay(c: &Context, path: &Path, used: &mut Vec<String>) -> (Captured, Vec<us
             }
             let mut values = match (target, &made) {
                 ("aten.sym_size.int", _) if complete => vec![V::Size(call.t("self").size(call.int("dim", 0)))],
-                (_, Some(all)) => all.iter().map(|t| V::Tensor(*t)).collect(),
+                (_, Some(all)) => all.iter().map(|t| V::Tensor(t.clone())).collect(),
                 _ => vec![],
             }
             .into_iter();
@@ -235,7 +235,7 @@ fn replay(c: &Context, path: &Path, used: &mut Vec<String>) -> (Captured, Vec<us
             let name = only(spec).1["arg"]["as_tensor"]["name"].as_str().unwrap_or("");
             if let Some(V::Tensor(t)) = env.get(name) {
                 kept.push(i);
-                results.push(*t);
+                results.push(t.clone());
             }
         }
         Ok(results)

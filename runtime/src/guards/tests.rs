@@ -89,7 +89,9 @@ fn dtype_rank_strides_and_address_are_guarded() {
 fn guards_print_and_travel() {
     let g = guards();
     let text = g.to_string();
-    for line in ["x: f32[s0, 4] row-major, on the host", "s0 = x.size(0) in 2..=64, a multiple of 2", "y.size(0) == s0", "n == 3", "2*s0 < 100"] {
+    for line in
+        ["x: f32[s0, 4] row-major, on the host", "s0 = x.size(0) in 2..=64, a multiple of 2", "y.size(0) == s0", "n == 3", "2*s0 < 100"]
+    {
         assert!(text.contains(line), "no {line} in\n{text}");
     }
     let json = serde_json::to_string(&g).expect("JSON");
