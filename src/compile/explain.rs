@@ -1,6 +1,6 @@
 //! What became of a function: graphs, breaks, kernels, guards, times.
 use super::{Arguments, Compiled, Function, Pack, Remark, Topic, lock, specialise::Code};
-use crate::Error;
+use crate::{Error, backend::Runnable};
 use std::{fmt, sync::atomic::Ordering, time::Duration};
 
 /// What became of a function. Prints as text.
@@ -21,7 +21,7 @@ pub struct Explanation {
 }
 
 /// One program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GraphInfo {
     /// Its guards, one line each.
     pub guards: String,
@@ -61,13 +61,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     pub fn explain(&self) -> Explanation {
         let (mut graphs, mut breaks) = (vec![], vec![]);
         for entry in self.state.entries().iter() {
-            let graph = match &entry.code {
-                Code::Eager(read) => {
-                    breaks.push(Break { reason: read.reason.clone(), place: format!("{}:{}:{}", read.file, read.line, read.column) });
-                    continue;
-                }
-                Code::Graph(graph) => graph,
-            };
+            let Code::Graph(graph) = &entry.code else { continue };
             let mut info = GraphInfo {
                 guards: entry.guards.to_string(),
                 kernels: vec![],
@@ -77,26 +71,18 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 times: vec![("all".into(), entry.took)],
                 text: graph.text.clone(),
             };
-            let made = graph.program.as_ref();
-            if let Some(program) = made.and_then(|p| p.program()) {
-                info.arena = program.arena.value(&[], &[]).ok();
-                for k in &program.kernels {
-                    info.kernels.push((k.name.clone(), k.ops.clone()));
-                    info.not_fused.extend(k.not_fused.iter().map(|why| (k.name.clone(), why.clone())));
-                }
-            }
-            if let Some(times) = made.and_then(|p| p.times()) {
-                let mut add = |name: &str, t: Duration| info.times.push((name.into(), t));
-                add("capture", times.capture);
-                if let Some(c) = &times.compile {
-                    add("passes on the graph", c.graph);
-                    add("kernels", c.kernels);
-                    add("host function", c.host);
-                }
-                add("link", times.link);
-                add("weights", times.weights);
-            }
+            info.describe(graph.program.as_deref());
             graphs.push(info);
+        }
+        if let Some(segments) = lock(&self.state.segments).as_ref() {
+            for segment in lock(&segments.made).values() {
+                let calls = segment.calls.load(Ordering::Relaxed);
+                let mut info = GraphInfo { guards: "a segment between reads of values".into(), calls, ..Default::default() };
+                info.describe(segment.program.as_deref());
+                graphs.push(info);
+            }
+            let reason = "a value is read";
+            breaks.extend(lock(&segments.reads).iter().map(|place| Break { reason: reason.into(), place: place.clone() }));
         }
         let (recompiles, remarks) = lock(&self.state.remarks).iter().cloned().partition(|r| r.topic == Topic::Recompiles);
         let eager_calls = self.state.eager.load(Ordering::Relaxed);
@@ -104,12 +90,38 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 }
 
+impl GraphInfo {
+    /// Takes in what the backend knows of a program.
+    fn describe(&mut self, made: Option<&dyn Runnable>) {
+        if let Some(program) = made.and_then(|p| p.program()) {
+            self.arena = program.arena.value(&[], &[]).ok();
+            for k in &program.kernels {
+                self.kernels.push((k.name.clone(), k.ops.clone()));
+                self.not_fused.extend(k.not_fused.iter().map(|why| (k.name.clone(), why.clone())));
+            }
+        }
+        if let Some(times) = made.and_then(|p| p.times()) {
+            let mut add = |name: &str, t: Duration| self.times.push((name.into(), t));
+            add("capture", times.capture);
+            if let Some(c) = &times.compile {
+                add("passes on the graph", c.graph);
+                add("kernels", c.kernels);
+                add("host function", c.host);
+            }
+            add("link", times.link);
+            add("weights", times.weights);
+        }
+    }
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (graphs, breaks) = (self.graphs.len(), self.breaks.len());
-        writeln!(f, "{}: {graphs} graphs, {breaks} graph breaks, {} recompiles", self.name, self.recompiles.len())?;
+        let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+        let (graphs, breaks, again) = (plural(graphs, "graph"), plural(breaks, "graph break"), plural(self.recompiles.len(), "recompile"));
+        writeln!(f, "{}: {graphs}, {breaks}, {again}", self.name)?;
         for (i, g) in self.graphs.iter().enumerate() {
-            writeln!(f, "graph {i}: {} kernels, {} calls", g.kernels.len(), g.calls)?;
+            writeln!(f, "graph {i}: {}, {}", plural(g.kernels.len(), "kernel"), plural(g.calls as usize, "call"))?;
             g.guards.lines().try_for_each(|line| writeln!(f, "  guard {line}"))?;
             for (name, ops) in &g.kernels {
                 writeln!(f, "  kernel {name}: {}", ops.join(", "))?;

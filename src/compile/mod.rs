@@ -20,7 +20,7 @@ use crate::{
     backend::{self, Backend},
     model::Place,
     runtime::guards::{Given, Guards, InputGuard},
-    tensor::{OpError, TraceError, at_once},
+    tensor::{OpError, Segments, TraceError, at_once, in_segments},
 };
 use function::{leaves, rebuild};
 use plan::History;
@@ -60,6 +60,8 @@ struct State {
     warned: AtomicBool,
     /// Calls that ran op by op.
     eager: AtomicU64,
+    /// Programs of a function that reads values.
+    segments: Mutex<Option<Arc<Segments>>>,
 }
 
 /// How many remarks of a function are kept.
@@ -83,6 +85,7 @@ impl State {
         self.set(vec![]);
         *history = History::default();
         lock(&self.remarks).clear();
+        *lock(&self.segments) = None;
         self.warned.store(false, Ordering::Relaxed);
     }
 }
@@ -259,7 +262,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     fn run(&self, entry: &Entry, all: &[Leaf], arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
         entry.count();
         let graph = match &entry.code {
-            Code::Eager(_) => return self.eager(arguments),
+            Code::Segments => return self.in_segments(arguments),
             Code::Graph(graph) => graph,
         };
         match graph.run(all) {
@@ -283,6 +286,41 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             }
         }
         Ok(tree)
+    }
+
+    /// What is noted between reads of values as programs.
+    fn in_segments(&self, arguments: A) -> Result<Out<F, A>, Error> {
+        let segments = self.segments();
+        let results = in_segments(segments.clone(), || Ok(leaves(&self.function.invoke(arguments).into_tree()?)))?;
+        if lock(&segments.made).len() >= segments.limit && !self.state.warned.swap(true, Ordering::Relaxed) {
+            let (n, place) = (segments.limit, lock(&segments.reads).first().cloned().unwrap_or_default());
+            let message = format!(
+                "{n} programs have been made between reads of values, which is the limit (8 times cache_size_limit); further ones run op by op. \
+                 Their sizes are numbers: read values outside of the function if these change"
+            );
+            self.remark_at(Topic::CacheLimit, place, message);
+        }
+        let plain = |leaf: Leaf| match leaf {
+            Leaf::Tensor(t) => Ok(Leaf::Tensor(t.array()?.into())),
+            Leaf::Scalar(s) => Ok(Leaf::Scalar(s)),
+        };
+        let results = results.into_iter().map(plain).collect::<Result<Vec<_>, TraceError>>()?;
+        rebuild(results).map_err(Error::Backend)
+    }
+    fn segments(&self) -> Arc<Segments> {
+        let mut settings = self.settings.clone();
+        settings.settle();
+        let make = || {
+            Arc::new(Segments {
+                name: settings.name.clone(),
+                backend: self.backend.clone().unwrap_or_else(backend::kiln),
+                options: settings.machine.clone(),
+                limit: settings.cache_size_limit.saturating_mul(8),
+                made: Mutex::default(),
+                reads: Mutex::default(),
+            })
+        };
+        lock(&self.state.segments).get_or_insert_with(make).clone()
     }
 
     /// Makes a program for a call; none if there may be no more.
@@ -334,9 +372,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             Err(Failed::Read(read)) if self.settings.fullgraph => return Err(whole(read)),
             Err(Failed::Read(read)) => {
                 let at = format!("{}:{}:{}", read.file, read.line, read.column);
-                let message = "the graph ends here, since a value is read; the function runs op by op. fullgraph(true) makes this an error";
+                let message = "the graph ends here, since a value is read; what lies between such reads has programs of its own, and the function \
+                               is called each time. fullgraph(true) makes this an error";
                 self.remark_at(Topic::GraphBreaks, at, message.into());
-                Entry::eager(plan.guards(names, true), read, start.elapsed())
+                Entry::in_segments(plan.guards(names, true), start.elapsed())
             }
         };
         let entry = Arc::new(entry);

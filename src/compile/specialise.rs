@@ -27,7 +27,7 @@ use crate::{
 };
 use std::{
     collections::HashMap,
-    panic::Location,
+    panic::{AssertUnwindSafe, Location, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -50,8 +50,8 @@ pub(super) struct Entry {
 /// How an entry runs.
 pub(super) enum Code {
     Graph(Graphed),
-    /// Op by op, since the function reads a value.
-    Eager(OpError),
+    /// In segments, since the function reads a value.
+    Segments,
 }
 
 /// A captured function.
@@ -85,8 +85,8 @@ impl From<Error> for Failed {
 }
 
 impl Entry {
-    pub fn eager(guards: Guards, read: OpError, took: Duration) -> Entry {
-        Entry { guards, frozen: vec![], code: Code::Eager(read), calls: AtomicU64::new(0), took }
+    pub fn in_segments(guards: Guards, took: Duration) -> Entry {
+        Entry { guards, frozen: vec![], code: Code::Segments, calls: AtomicU64::new(0), took }
     }
     /// Whether the weights in the program are those of now.
     pub fn is_current(&self) -> bool {
@@ -149,13 +149,15 @@ impl Maker<'_> {
         let mut plan = plan.clone();
         loop {
             let tried = self.trace(&plan).and_then(|trial| match contradicted(&trial.recorded.session, &plan) {
-                Some((symbol, why)) => Ok(Err((symbol, why))),
+                Some(found) => Ok(Err(found)),
                 None => self.finish(&plan, trial, start).map(Ok),
             });
             let used = plan.used();
             match tried {
                 Ok(Ok(entry)) => return Ok((entry, pinned)),
-                Ok(Err((symbol, why))) => self.pin(&mut plan, symbol, &why, &mut pinned),
+                // Another answer to the function's own question has a program of its own, in which the size is a symbol again.
+                Ok(Err((symbol, _, true))) => plan = plan.without(symbol),
+                Ok(Err((symbol, why, false))) => self.pin(&mut plan, symbol, &why, &mut pinned),
                 Err(Failed::Error(e)) if !used.is_empty() => {
                     let symbol = self.culprit(&plan, &used);
                     let why = e.to_string();
@@ -194,7 +196,12 @@ impl Maker<'_> {
         let mut shape = vec![];
         let recorded = record(context.ctx(), self.place, session, |graph| {
             let leaves = inputs(graph, plan, self.names);
-            let results = (self.function)(leaves)?;
+            // What a function expects of a number need not hold of a symbol; without symbols it is the caller who learns of a panic.
+            let results = match plan.used().is_empty() {
+                true => (self.function)(leaves)?,
+                false => catch_unwind(AssertUnwindSafe(|| (self.function)(leaves)))
+                    .unwrap_or_else(|_| Err(TraceError::User("the function panics where a size is a symbol".into())))?,
+            };
             let mut tensors = vec![];
             for leaf in results {
                 match leaf {
@@ -273,7 +280,7 @@ fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
 }
 
 /// A symbol that the function takes to be a number, and where.
-fn contradicted(session: &Session, plan: &Plan) -> Option<(usize, String)> {
+fn contradicted(session: &Session, plan: &Plan) -> Option<(usize, String, bool)> {
     session.assumed.iter().filter(|a| a.kind == CompareKind::Eq).find_map(|a| {
         let symbol = |d: &SymDim| plan.symbols.iter().position(|(s, _)| *d == SymDim::sym(&s.name));
         let (symbol, n) = match (a.lhs.known(), a.rhs.known()) {
@@ -281,7 +288,7 @@ fn contradicted(session: &Session, plan: &Plan) -> Option<(usize, String)> {
             (Some(n), None) => (symbol(&a.rhs)?, n),
             _ => return None,
         };
-        Some((symbol, format!("it has to be {n} in {}", a.text)))
+        Some((symbol, format!("it has to be {n} in {}", a.text), a.asked))
     })
 }
 
@@ -335,5 +342,5 @@ impl MakeSize for Sizes {
 
 /// Whether a tensor among the leaves is traced.
 pub(super) fn traced(leaves: &[Leaf]) -> bool {
-    leaves.iter().any(|l| matches!(l, Leaf::Tensor(t) if Tensor::is_node(t)))
+    leaves.iter().any(|l| matches!(l, Leaf::Tensor(t) if Tensor::is_traced(t)))
 }

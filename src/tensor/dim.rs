@@ -45,6 +45,21 @@ impl Dim {
     pub fn known(self) -> Option<i64> {
         if let Kind::Known(n) = self.0 { Some(n) } else { None }
     }
+    /// The number; of a symbolic size in a function that is compiled for a call, the one that it is in this call, which becomes a guard. `None` where no
+    /// call is known.
+    pub fn specialised(self) -> Option<i64> {
+        let Kind::Open(open) = self.0 else { return self.known() };
+        let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
+        let mut state = graph.state().ok()?;
+        state.session.as_mut()?.specialise(&expression)
+    }
+    /// What it is in the call that a function is compiled for, if that is known.
+    pub(super) fn hint(self) -> Option<i64> {
+        let Kind::Open(open) = self.0 else { return self.known() };
+        let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
+        let state = graph.state().ok()?;
+        state.session.as_ref()?.value(&expression)
+    }
     /// Its expression, with numbers as numbers; unknown if it has no value.
     pub fn expression(self) -> sym::Dim {
         match self.0 {

@@ -93,6 +93,14 @@ pub(crate) fn pick(slot: &Slot, results: &[Arc<Array>], inputs: &[Arc<Array>]) -
     found.cloned().ok_or_else(|| "the program has fewer results than the function".to_string())
 }
 
+/// Why a trace of one op has failed.
+pub(super) fn reason(e: TraceError) -> String {
+    match e {
+        TraceError::Ops(all) => all.into_iter().next().map_or_else(String::new, |e| e.reason),
+        e => e.to_string(),
+    }
+}
+
 fn make(
     place: Place,
     op: &'static str,
@@ -109,10 +117,7 @@ fn make(
         let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(place, op, target, args))
     });
-    let recorded = recorded.map_err(|(e, _)| match e {
-        TraceError::Ops(all) => all.into_iter().next().map_or_else(String::new, |e| e.reason),
-        e => e.to_string(),
-    })?;
+    let recorded = recorded.map_err(|(e, _)| reason(e))?;
     let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
     let graph = GraphModule::new(op, &recorded.captured);
     let program = if computed { Some(backend.compile(&graph, options).map_err(|e| e.to_string())?) } else { None };

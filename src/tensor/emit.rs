@@ -18,7 +18,7 @@ pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Ve
 
 /// The graph of the first operand that is traced, else the thread's.
 fn graph_of(operands: &[Tensor]) -> Graph {
-    operands.iter().find(|t| matches!(t.0, Repr::Node(_))).map_or_else(Graph::current, Tensor::graph)
+    operands.iter().find(|t| t.is_traced() || matches!(t.0, Repr::Node(_))).map_or_else(Graph::current, Tensor::graph)
 }
 
 impl Graph {
@@ -43,6 +43,11 @@ impl Graph {
         let operands = operands(&args);
         if operands.iter().any(Tensor::is_poisoned) {
             return vec![self.refuse(place, op, String::new(), &operands)];
+        }
+        if let Some(mut lazy) = self.lazy() {
+            let made = lazy.row(self.id(), self.place(place), op, target, args);
+            drop(lazy);
+            return made.unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)]);
         }
         let made = match self.is_eager() {
             true => eager::row(self.place(place), op, target, args),
@@ -82,6 +87,10 @@ impl Graph {
             Repr::Node(node) if node.graph == self.id() => node.alias.map(Val::Tensor).ok_or_else(|| "takes a poisoned tensor".to_string()),
             Repr::Node(_) => Err("takes a tensor of another trace".to_string()),
             Repr::Array(array) => self.state()?.array(array).map(Val::Tensor),
+            Repr::Lazy(_) => {
+                let array = t.array().map_err(|e| e.to_string())?;
+                self.state()?.array(&array).map(Val::Tensor)
+            }
             Repr::Failed(_) => Err("takes a poisoned tensor".to_string()),
         };
         Ok(match arg {

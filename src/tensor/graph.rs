@@ -3,6 +3,7 @@ use super::{
     Array, Dim, OpError, Shape, Tensor, TraceError,
     dim::{Kind, Open},
     handle::{Node, Repr},
+    lazy::{Lazy, Segments},
     session::Session,
     state::{Named, Parts, State},
 };
@@ -40,13 +41,15 @@ struct Inner {
     id: u64,
     /// Nothing where ops run at once.
     state: Option<RefCell<State>>,
+    /// Where ops are noted and run when a value is read.
+    lazy: Option<RefCell<Lazy>>,
     frames: RefCell<Vec<Place>>,
 }
 
 thread_local! {
     /// The graphs that this thread traces, the innermost last.
     static TRACED: RefCell<Vec<Graph>> = const { RefCell::new(vec![]) };
-    static EAGER: Graph = Graph::make(None);
+    static EAGER: Graph = Graph::make(None, None);
 }
 
 /// While it lives, ops have its place; see [`Graph::frame`].
@@ -73,13 +76,31 @@ pub(crate) fn at_once<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
+/// Runs something whose ops are noted, and run in segments that end where a value is read; what is not
+/// read runs when it is over.
+pub(crate) fn in_segments<R>(segments: Arc<Segments>, body: impl FnOnce() -> Result<R, TraceError>) -> Result<R, TraceError> {
+    let graph = Graph::make(None, Some(RefCell::new(Lazy::new(segments))));
+    let _tracing = graph.enter();
+    let result = body()?;
+    graph.flush(None)?;
+    Ok(result)
+}
+
 impl Graph {
-    fn make(state: Option<RefCell<State>>) -> Graph {
+    /// Runs what has been noted.
+    pub(super) fn flush(&self, read: Option<Place>) -> Result<(), TraceError> {
+        let read = read.map(|at| self.place(at));
+        self.0.lazy.as_ref().map_or(Ok(()), |lazy| lazy.borrow_mut().flush(read))
+    }
+    pub(super) fn lazy(&self) -> Option<RefMut<'_, Lazy>> {
+        self.0.lazy.as_ref().map(RefCell::borrow_mut)
+    }
+    fn make(state: Option<RefCell<State>>, lazy: Option<RefCell<Lazy>>) -> Graph {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Graph(Rc::new(Inner { id: NEXT.fetch_add(1, Ordering::Relaxed), state, frames: RefCell::default() }))
+        Graph(Rc::new(Inner { id: NEXT.fetch_add(1, Ordering::Relaxed), state, lazy, frames: RefCell::default() }))
     }
     pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> Graph {
-        Graph::make(Some(RefCell::new(State::new(b, top, session))))
+        Graph::make(Some(RefCell::new(State::new(b, top, session))), None)
     }
     /// The graph that this thread traces, the innermost of them; or the one whose ops run at once.
     pub fn current() -> Graph {
@@ -339,6 +360,10 @@ impl Graph {
             Repr::Node(node) if node.graph == self.0.id => node.alias.ok_or("has no value"),
             Repr::Node(_) => Err("belongs to another trace"),
             Repr::Array(array) => Ok(self.state().and_then(|mut s| s.array(array)).map_err(module)?),
+            Repr::Lazy(_) => {
+                let array = t.array()?;
+                Ok(self.state().and_then(|mut s| s.array(&array)).map_err(module)?)
+            }
             Repr::Failed(error) => return Err(TraceError::Ops(vec![OpError::clone(error)])),
         };
         let alias = match alias {

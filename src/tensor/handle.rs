@@ -1,5 +1,5 @@
 //! The handle of a value.
-use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit};
+use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, lazy::LazyNode};
 use crate::capture::storage::Alias;
 use kiln_dialects::{
     sym,
@@ -18,6 +18,8 @@ pub(crate) enum Repr {
     Node(Arc<Node>),
     /// Elements.
     Array(Arc<Array>),
+    /// A value that is computed when it is read.
+    Lazy(Arc<LazyNode>),
     /// What could not be computed at once.
     Failed(Arc<OpError>),
 }
@@ -56,6 +58,7 @@ impl Tensor {
     pub fn graph(&self) -> Graph {
         match &self.0 {
             Repr::Node(node) => Graph::by_id(node.graph).unwrap_or_else(Graph::current),
+            Repr::Lazy(node) if node.value.get().is_none() => Graph::by_id(node.graph).unwrap_or_else(Graph::current),
             _ => Graph::current(),
         }
     }
@@ -68,21 +71,27 @@ impl Tensor {
     pub(crate) fn is_poisoned(&self) -> bool {
         match &self.0 {
             Repr::Node(node) => node.alias.is_none(),
-            Repr::Array(_) => false,
+            Repr::Array(_) | Repr::Lazy(_) => false,
             Repr::Failed(_) => true,
         }
     }
-    /// Whether it is a value of a graph.
-    pub(crate) fn is_node(&self) -> bool {
-        matches!(self.0, Repr::Node(_))
+    /// Whether it is a value of a graph that this thread traces.
+    pub(crate) fn is_traced(&self) -> bool {
+        match &self.0 {
+            Repr::Node(node) => Graph::by_id(node.graph).is_some(),
+            Repr::Lazy(node) => node.value.get().is_none() && Graph::by_id(node.graph).is_some(),
+            Repr::Array(_) | Repr::Failed(_) => false,
+        }
     }
     /// The error that it brings along.
     pub(super) fn failure(&self) -> Option<Arc<OpError>> {
         if let Repr::Failed(e) = &self.0 { Some(e.clone()) } else { None }
     }
     fn type_of(&self) -> Option<(DType, Vec<sym::Dim>)> {
+        let known = |shape: &[usize]| shape.iter().map(|n| sym::Dim::Known(*n as i64)).collect();
         match &self.0 {
-            Repr::Array(a) => Some((a.dtype(), a.shape().iter().map(|n| sym::Dim::Known(*n as i64)).collect())),
+            Repr::Array(a) => Some((a.dtype(), known(a.shape()))),
+            Repr::Lazy(node) => Some((node.dtype, known(&node.shape))),
             _ => self.traced().and_then(|(graph, alias)| graph.type_of(alias)),
         }
     }
@@ -94,6 +103,7 @@ impl Tensor {
                 Some(graph) => graph.failure(),
                 None => TraceError::Module("a tensor of a trace that is over, or of another thread's".into()),
             },
+            Repr::Lazy(_) => TraceError::Module("a tensor of a function that is over, which nobody read".into()),
             Repr::Array(_) => TraceError::Module("a tensor with elements has no error".into()),
         }
     }

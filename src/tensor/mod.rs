@@ -31,6 +31,7 @@ mod graph;
 mod handle;
 mod image;
 mod index;
+mod lazy;
 mod movement;
 mod norm;
 mod operators;
@@ -55,10 +56,10 @@ pub use product::Attention;
 pub use run::{Traced, trace, trace_all, trace_into};
 pub(crate) use {
     array::Mark,
-    eager::pick,
-    eager::reset,
-    graph::at_once,
+    eager::{pick, reset},
+    graph::{at_once, in_segments},
     handle::Repr,
+    lazy::Segments,
     run::{Recorded, Slot, record},
     session::Session,
 };

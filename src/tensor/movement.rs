@@ -96,7 +96,7 @@ impl Tensor {
             return vec![self.refuse("split", format!("has parts of size {size}"))];
         }
         let args = vec![("self", Arg::tensor(self)), ("split_size", size.into()), ("dim", dim.into())];
-        super::emit::row(Location::caller(), "split", "aten.split.Tensor", args)
+        self.counted(dim, size, super::emit::row(Location::caller(), "split", "aten.split.Tensor", args))
     }
     /// Parts of these sizes along a dimension. Error: they do not sum up to its size.
     #[track_caller]
@@ -117,7 +117,23 @@ impl Tensor {
     /// Each position along a dimension, which vanishes.
     #[track_caller]
     pub fn unbind(&self, dim: i64) -> Vec<Tensor> {
-        super::emit::row(Location::caller(), "unbind", "aten.unbind.int", vec![("self", Arg::tensor(self)), ("dim", dim.into())])
+        self.counted(
+            dim,
+            1,
+            super::emit::row(Location::caller(), "unbind", "aten.unbind.int", vec![("self", Arg::tensor(self)), ("dim", dim.into())]),
+        )
+    }
+    /// Parts, of which there are as many in this call even if they cannot be: a function may go on and take one of them.
+    fn counted(&self, dim: i64, size: i64, parts: Vec<Tensor>) -> Vec<Tensor> {
+        let dims = self.dims().unwrap_or_default();
+        let at = usize::try_from(if dim < 0 { dim + dims.len() as i64 } else { dim }).ok();
+        let hint = at.and_then(|at| dims.get(at)).filter(|d| d.known().is_none()).and_then(|d| d.hint());
+        match (parts.as_slice(), hint) {
+            ([one], Some(n)) if one.is_poisoned() => {
+                vec![one.clone(); usize::try_from(n.div_euclid(size) + i64::from(n % size != 0)).unwrap_or(1)]
+            }
+            _ => parts,
+        }
     }
     /// Reversed along dimensions.
     #[track_caller]

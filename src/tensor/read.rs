@@ -1,5 +1,5 @@
 //! Reading elements, which ends a graph, and making tensors of elements.
-use super::{Array, Number, OpError, Tensor, TraceError, array::item, handle::Repr};
+use super::{Array, Graph, Number, OpError, Tensor, TraceError, array::item, handle::Repr};
 use crate::runtime::interop::Element;
 use kiln_dialects::value::{self, DType};
 use std::{panic::Location, sync::Arc};
@@ -23,6 +23,13 @@ impl Tensor {
         match &self.0 {
             Repr::Array(array) => Ok(array.clone()),
             Repr::Failed(_) => Err(self.error()),
+            Repr::Lazy(node) => {
+                if let Some(array) = node.value.get() {
+                    return Ok(array.clone());
+                }
+                Graph::by_id(node.graph).ok_or_else(|| self.error())?.flush(Some(Location::caller()))?;
+                node.value.get().cloned().ok_or_else(|| self.error())
+            }
             Repr::Node(node) if node.alias.is_none() => Err(self.error()),
             Repr::Node(_) => Err(self.unread(Location::caller())),
         }
@@ -61,7 +68,7 @@ impl Tensor {
 impl std::fmt::Display for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Repr::Array(array) => match array.value() {
+            Repr::Array(_) | Repr::Lazy(_) => match self.value() {
                 Ok(value) => print(&value, 0, 0, f).map(|_| ()),
                 Err(_) => f.write_str(&self.type_name()),
             },

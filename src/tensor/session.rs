@@ -16,6 +16,8 @@ pub(crate) struct Assumed {
     pub rhs: sym::Dim,
     /// Where it comes from.
     pub text: String,
+    /// Whether the function itself compares, so that another answer is another way through it; else an op takes the sizes to be so.
+    pub asked: bool,
 }
 
 /// See the module.
@@ -34,20 +36,26 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    fn value(&self, d: &sym::Dim) -> Option<i64> {
+    pub(super) fn value(&self, d: &sym::Dim) -> Option<i64> {
         d.evaluate(&|a| if let Atom::Sym(name) = a { self.hints.get(name).copied() } else { None })
     }
-    fn keep(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim, text: String) {
+    fn keep(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim, text: String, asked: bool) {
         if !self.assumed.iter().any(|a| (a.kind, &a.lhs, &a.rhs) == (kind, lhs, rhs)) {
-            self.assumed.push(Assumed { kind, lhs: lhs.clone(), rhs: rhs.clone(), text });
+            self.assumed.push(Assumed { kind, lhs: lhs.clone(), rhs: rhs.clone(), text, asked });
         }
     }
     /// What a comparison gives for this call; it is a guard then. None: a size is not known before the call.
     pub(super) fn decide(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim) -> Option<bool> {
         let holds = sym::holds(kind, self.value(lhs)?, self.value(rhs)?);
         let kept = if holds { kind } else { sym::opposite(kind) };
-        self.keep(kept, lhs, rhs, "a comparison of sizes in the function".into());
+        self.keep(kept, lhs, rhs, "a comparison of sizes in the function".into(), true);
         Some(holds)
+    }
+    /// The number that a size is in this call; that it is so is a guard then.
+    pub(super) fn specialise(&mut self, d: &sym::Dim) -> Option<i64> {
+        let n = self.value(d)?;
+        self.keep(CompareKind::Eq, d, &sym::Dim::Known(n), "a size that the function takes as a number".into(), true);
+        Some(n)
     }
     /// Sizes that an op takes to be equal. Err: they are not in this call.
     pub(super) fn assume(&mut self, pairs: Vec<(sym::Dim, sym::Dim)>, op: Op) -> Result<(), String> {
@@ -58,7 +66,7 @@ impl Session {
                 return Err(format!("'{}' op has sizes {a} and {b}, which are {x} and {y}", op.name()));
             }
             let place = op.loc().place().map_or(String::new(), |(file, line, _)| format!(" at {file}:{line}"));
-            self.keep(CompareKind::Eq, &a, &b, format!("{}{place}", op.name()));
+            self.keep(CompareKind::Eq, &a, &b, format!("{}{place}", op.name()), false);
         }
         Ok(())
     }

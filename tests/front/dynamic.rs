@@ -106,6 +106,22 @@ fn a_symbol_that_the_function_contradicts_stays_a_number() {
 }
 
 #[test]
+fn a_size_can_be_taken_as_a_number() {
+    crate::watchdog::arm();
+    // By a guard; and by what a symbol does not have, which is noticed.
+    let f = kiln::compile(|x: Tensor| (0..x.size(0).specialised().expect("a number")).fold(x, |x, _| x + 1))
+        .dynamic(true)
+        .backend("interpreter");
+    let g = kiln::compile(|x: Tensor| (0..x.size(0).known().expect("a number")).fold(x, |x, _| x + 1)).dynamic(true).backend("interpreter");
+    for n in [2usize, 3, 2] {
+        assert_eq!(numbers(&f.call(&counting(&[n])).expect("a result"))[0], n as f64);
+        assert_eq!(numbers(&g.call(&counting(&[n])).expect("a result"))[0], n as f64);
+    }
+    assert_eq!((f.programs(), g.programs()), (2, 2));
+    assert!(g.remarks()[0].message.contains("panics where a size is a symbol"), "{:?}", g.remarks());
+}
+
+#[test]
 fn behind_the_limit_calls_run_op_by_op_with_one_warning() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, n: i64| x * n).backend("interpreter").options([("cache_size_limit", "3")]);

@@ -1,6 +1,8 @@
 //! The front door: `compile()`, guards, dynamic sizes, ops that run at once, backends, options.
+mod breaks;
 mod call;
 mod dynamic;
+mod examples;
 mod options;
 mod suite;
 
