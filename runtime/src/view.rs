@@ -163,7 +163,7 @@ fn fits(want: &mut isize, n: usize, stride: isize) -> bool {
 /// Whether strides are those of row-major order; what has no elements lies in any order.
 fn dense(shape: &[usize], strides: &[isize]) -> bool {
     let mut want = 1isize;
-    shape.contains(&0) || shape.iter().zip(strides).rev().all(|(n, s)| fits(&mut want, *n, *s))
+    shape.iter().zip(strides).rev().all(|(n, s)| fits(&mut want, *n, *s)) || shape.contains(&0)
 }
 
 fn row_major(shape: &[usize]) -> Vec<isize> {

@@ -214,7 +214,7 @@ impl Maker<'_> {
             }
             Ok(tensors)
         });
-        let recorded = recorded.map_err(|(e, _)| match e {
+        let recorded = recorded.map_err(|e| match e {
             TraceError::Read(read) => Failed::Read(read),
             e => Failed::Error(e.into()),
         })?;

@@ -117,7 +117,7 @@ fn make(
         let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(place, op, target, args))
     });
-    let recorded = recorded.map_err(|(e, _)| reason(e))?;
+    let recorded = recorded.map_err(reason)?;
     let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
     let graph = GraphModule::new(op, &recorded.captured);
     let program = if computed { Some(backend.compile(&graph, options).map_err(|e| e.to_string())?) } else { None };

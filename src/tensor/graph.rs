@@ -262,15 +262,12 @@ impl Graph {
                 Some(Arc::new(OpError::new(self.place(place), op, reason, types)))
             }
         };
-        match (self.state(), error) {
-            (Ok(mut state), Some(error)) => {
-                if !state.errors.contains(&error) {
-                    state.errors.push(OpError::clone(&error));
-                }
-            }
-            (Err(_), Some(error)) => return Tensor(Repr::Failed(error)),
-            _ => {}
+        let Some(error) = error else { return self.handle(None) };
+        let Ok(mut state) = self.state() else { return Tensor(Repr::Failed(error)) };
+        if !state.errors.contains(&error) {
+            state.errors.push(OpError::clone(&error));
         }
+        drop(state);
         self.handle(None)
     }
 

@@ -102,7 +102,7 @@ impl Lazy {
         Lazy { segments, ops: vec![], inputs: vec![], key: String::new() }
     }
     /// Notes an op. Err: a reason why it cannot be.
-    pub fn row(
+    pub(super) fn row(
         &mut self,
         graph: u64,
         place: Place,
@@ -156,7 +156,7 @@ impl Lazy {
     }
 
     /// Runs what has been noted; every tensor that somebody holds has elements then. `read` is where a value is read, if one is.
-    pub fn flush(&mut self, read: Option<Place>) -> Result<(), TraceError> {
+    pub(super) fn flush(&mut self, read: Option<Place>) -> Result<(), TraceError> {
         if let Some(at) = read {
             let place = format!("{}:{}:{}", at.file(), at.line(), at.column());
             let mut all = lock(&self.segments.reads);
@@ -207,7 +207,7 @@ impl Lazy {
             let all = again(graph, ops, &inputs);
             Ok(held.iter().filter_map(|n| all.get(n.at.0)?.get(n.at.1).cloned()).collect())
         });
-        let recorded = recorded.map_err(|(e, _)| e)?;
+        let recorded = recorded?;
         let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
         let graph = GraphModule::new(&s.name, &recorded.captured);
         let program = if computed { Some(s.backend.compile(&graph, &s.options).map_err(|e| user(&e))?) } else { None };
@@ -300,7 +300,7 @@ fn types(
         }
         Ok(results)
     });
-    let recorded = recorded.map_err(|(e, _)| eager::reason(e))?;
+    let recorded = recorded.map_err(eager::reason)?;
     let known = Arc::new(Known { types, slots: recorded.slots });
     let mut all = lock(&KNOWN);
     if all.len() >= KEPT {

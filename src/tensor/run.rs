@@ -87,24 +87,18 @@ pub(crate) fn record(
     place: &Location<'_>,
     session: Session,
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
-) -> Result<Recorded, (TraceError, Session)> {
-    let mut left = None;
-    let (mut values, kept): (Vec<(Value, String)>, _) = (vec![], &mut left);
+) -> Result<Recorded, TraceError> {
+    let mut values: Vec<(Value, String)> = vec![];
     let made = build(
         ctx,
         place,
         Some(session),
         |graph| {
             let results = body(graph);
-            if let Ok(mut state) = graph.state() {
-                let read = state.session.as_ref().and_then(|s| s.read.clone());
-                if results.is_err() || read.is_some() {
-                    *kept = state.session.take();
-                }
-                // A function may have gone on behind a value that it did not get.
-                if let Some(read) = read {
-                    return Err(TraceError::Read(read));
-                }
+            // A function may have gone on behind a value that it did not get.
+            let read = graph.state().ok().and_then(|state| state.session.as_ref()?.read.clone());
+            if let Some(read) = read {
+                return Err(TraceError::Read(read));
             }
             results
         },
@@ -127,10 +121,7 @@ pub(crate) fn record(
             Ok((values, slots))
         },
     );
-    match made {
-        Ok((captured, slots, session)) => Ok(Recorded { captured, slots, session: session.unwrap_or_default() }),
-        Err(e) => Err((e, left.unwrap_or_default())),
-    }
+    made.map(|(captured, slots, session)| Recorded { captured, slots, session: session.unwrap_or_default() })
 }
 
 /// Results of the program, and whatever else is known of them.

@@ -45,7 +45,7 @@ fn an_option_that_does_nothing_says_so() {
         "{said:?}"
     );
     let f = kiln::compile(relu).mode("reduce-overhead").backend("interpreter");
-    f.call(&counting(&[2])).expect("a result");
+    f.call(counting(&[2])).expect("a result");
     assert!(f.remarks().iter().any(|r| r.message.contains("on the host")), "{:?}", f.remarks());
 }
 
