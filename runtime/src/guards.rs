@@ -174,6 +174,24 @@ impl fmt::Display for Mismatch {
     }
 }
 
+fn same_sizes(want: &[i64], shape: &[usize]) -> bool {
+    want.iter().zip(shape).all(|(want, have)| *want == OPEN || *want == *have as i64)
+}
+
+/// Whether sizes are those that are wanted and strides those of row-major order, in one pass.
+fn rows(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
+    let (mut next, mut dense, mut empty) = (1isize, true, false);
+    for ((want, n), stride) in want.iter().zip(shape).zip(strides).rev() {
+        if *want != OPEN && *want != *n as i64 {
+            return false;
+        }
+        dense &= *n == 1 || *stride == next;
+        empty |= *n == 0;
+        next = next.wrapping_mul(*n as isize);
+    }
+    dense || empty
+}
+
 impl TensorGuard {
     fn meets(&self, view: &View, sizes: &[i64]) -> bool {
         let shape = view.shape();
@@ -186,10 +204,10 @@ impl TensorGuard {
             && dtype_word(view.dtype()) == self.dtype
             && here
             && self.aligned(view)
-            && self.lies(view)
-            && sizes
-                .get(self.first..self.first + self.rank)
-                .is_some_and(|want| want.iter().zip(shape).all(|(want, have)| *want == OPEN || *want == *have as i64))
+            && sizes.get(self.first..self.first + self.rank).is_some_and(|want| match (&self.layout, view.strides()) {
+                (Layout::Rows, Some(strides)) => rows(want, shape, strides),
+                _ => same_sizes(want, shape) && self.lies(view),
+            })
     }
     /// By a mask, since a division takes as long as all else.
     #[inline]

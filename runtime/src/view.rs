@@ -56,6 +56,9 @@ impl<'a> View<'a> {
     pub fn place(&self) -> Place {
         self.place
     }
+    pub(crate) fn strides(&self) -> Option<&'a [isize]> {
+        self.strides
+    }
     /// A copy of elements in the host's memory, in row-major order. Err: they lie on a GPU, or there is no memory.
     pub fn copied(&self) -> Result<Buffer, CallError> {
         check_place("input", "", self.place, Place::Host)?;
