@@ -27,7 +27,7 @@ pub fn run() -> Result<String, Box<dyn std::error::Error>> {
     let traced = kiln::trace(|g| {
         let batch = g.dim("batch", 1..=512);
         let x = g.input("x", DType::F32, (batch, 4));
-        let scores = (model.forward(x * 0.5 + 1) / 2).named("scores");
+        let scores = (model.forward(&(x * 0.5 + 1)) / 2).named("scores");
         Ok(scores.softmax(-1).named("probabilities"))
     })?;
 

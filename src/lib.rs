@@ -10,8 +10,10 @@ pub use kiln_passes as passes;
 pub use kiln_runtime as runtime;
 pub use model::{Error, Executable, Model, Options, load};
 
+pub mod backend;
 pub mod capture;
 pub mod cli;
+pub mod compile;
 pub mod docs;
 pub mod model;
 pub mod nn;
@@ -19,4 +21,6 @@ pub mod tensor;
 
 pub mod walkthrough;
 
-pub use tensor::{trace, trace_all};
+pub use backend::{Backend, Runnable, list_backends};
+pub use compile::{Compiled, compile, explain, list_mode_options, list_options, reset};
+pub use tensor::{Tensor, mark_dynamic, mark_static, trace, trace_all};

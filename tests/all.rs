@@ -4,6 +4,7 @@ mod capture;
 mod compiled;
 mod composites;
 mod docs;
+mod front;
 mod gpu;
 mod host;
 mod interpreter;

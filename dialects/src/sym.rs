@@ -1,6 +1,27 @@
 //! Sizes as integers, symbolic expressions, or unknowns. Expressions are kept as polynomials, so equal sums and products are equal data.
 use crate::ops::{CompareKind, SymKind};
-use std::{collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+thread_local! {
+    /// What [`assumptions`] collects, while it does.
+    static ASSUMED: RefCell<Option<Vec<(Dim, Dim)>>> = const { RefCell::new(None) };
+}
+
+/// Runs something; with its result come the pairs of sizes that [`Dim::differs`] was asked about and could not tell apart, which rules go on to take
+/// as equal.
+pub fn assumptions<R>(body: impl FnOnce() -> R) -> (R, Vec<(Dim, Dim)>) {
+    struct Restore(Option<Vec<(Dim, Dim)>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ASSUMED.set(self.0.take());
+        }
+    }
+    let restore = Restore(ASSUMED.replace(Some(vec![])));
+    let result = body();
+    let found = ASSUMED.take().unwrap_or_default();
+    drop(restore);
+    (result, found)
+}
 
 /// One size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,7 +133,14 @@ impl Dim {
             (Dim::Unknown, _) | (_, Dim::Unknown) => false,
             (Dim::Known(a), Dim::Known(b)) => a != b,
             // Most comparisons are of a size with itself.
-            _ => self != other && self.sub(other).known().is_some_and(|d| d != 0),
+            _ if self == other => false,
+            _ => {
+                let differ = self.sub(other).known().is_some_and(|d| d != 0);
+                if !differ {
+                    ASSUMED.with_borrow_mut(|all| all.iter_mut().for_each(|all| all.push((self.clone(), other.clone()))));
+                }
+                differ
+            }
         }
     }
     /// The terms of an expression: factors and coefficient.
@@ -179,6 +207,18 @@ pub fn holds(kind: CompareKind, a: i64, b: i64) -> bool {
         CompareKind::Le => a <= b,
         CompareKind::Gt => a > b,
         CompareKind::Ge => a >= b,
+    }
+}
+
+/// What holds exactly where a comparison does not.
+pub fn opposite(kind: CompareKind) -> CompareKind {
+    match kind {
+        CompareKind::Eq => CompareKind::Ne,
+        CompareKind::Ne => CompareKind::Eq,
+        CompareKind::Lt => CompareKind::Ge,
+        CompareKind::Ge => CompareKind::Lt,
+        CompareKind::Gt => CompareKind::Le,
+        CompareKind::Le => CompareKind::Gt,
     }
 }
 
@@ -273,6 +313,14 @@ mod tests {
         assert!(s.add(&Dim::Known(1)).differs(&s) && !s.differs(&t));
         assert_eq!(s.add(&Dim::Unknown), Dim::Unknown);
         assert_eq!(Dim::Known(i64::MAX).mul(&Dim::Known(2)), Dim::Unknown);
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_an_assumption() {
+        let (s, t) = (Dim::sym("s"), Dim::sym("t"));
+        let (_, all) = assumptions(|| (s.differs(&t), s.differs(&s), s.add(&Dim::Known(1)).differs(&s), s.differs(&Dim::Known(4))));
+        assert_eq!(all, [(s.clone(), t.clone()), (s.clone(), Dim::Known(4))]);
+        assert!(!s.differs(&t) && assumptions(|| ()).1.is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub mod manager;
 pub mod pipeline;
 pub mod report;
 pub mod reproducer;
-mod sizes;
+pub mod sizes;
 pub mod table;
 pub mod target;
 pub mod to_kernels;

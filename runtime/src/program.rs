@@ -392,13 +392,18 @@ impl Target {
 impl Program {
     /// The values of all expressions, given those of the symbols.
     pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
-        let mut values = Vec::with_capacity(self.exprs.len());
-        for (index, e) in self.exprs.iter().enumerate() {
-            let (lhs, rhs) = (e.lhs.value(symbols, &values)?, e.rhs.value(symbols, &values)?);
-            values.push(e.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: e.kind, lhs, rhs })?);
-        }
-        Ok(values)
+        values(&self.exprs, symbols)
     }
+}
+
+/// The values of expressions, given those of the symbols.
+pub fn values(exprs: &[Expr], symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
+    let mut values = Vec::with_capacity(exprs.len());
+    for (index, e) in exprs.iter().enumerate() {
+        let (lhs, rhs) = (e.lhs.value(symbols, &values)?, e.rhs.value(symbols, &values)?);
+        values.push(e.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: e.kind, lhs, rhs })?);
+    }
+    Ok(values)
 }
 
 impl Dim {

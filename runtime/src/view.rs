@@ -48,9 +48,21 @@ impl<'a> View<'a> {
         check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
         Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, place: Place::Host, _bytes: PhantomData })
     }
+    /// The sizes.
+    pub fn shape(&self) -> &'a [usize] {
+        self.shape
+    }
     /// Where the elements lie.
     pub fn place(&self) -> Place {
         self.place
+    }
+    pub(crate) fn strides(&self) -> Option<&'a [isize]> {
+        self.strides
+    }
+    /// A copy of elements in the host's memory, in row-major order. Err: they lie on a GPU, or there is no memory.
+    pub fn copied(&self) -> Result<Buffer, CallError> {
+        check_place("input", "", self.place, Place::Host)?;
+        self.gathered(byte_size(self.dtype).unwrap_or(1), &[])
     }
     /// Elements in the memory of GPU `card`, with strides in elements, or in row-major order without. A program on that GPU reads them where they lie.
     ///
@@ -95,6 +107,18 @@ impl<'a> View<'a> {
                 order.iter().rev().all(|d| fits(self.shape[*d], strides[*d]))
             }
         }
+    }
+    /// Whether neighbours along each dimension of more than one element have these distances.
+    pub(crate) fn has_strides(&self, strides: &[isize]) -> bool {
+        let rows;
+        let own = match self.strides {
+            Some(s) => s,
+            None => {
+                rows = row_major(self.shape);
+                &rows
+            }
+        };
+        own.len() == strides.len() && self.shape.iter().zip(own.iter().zip(strides)).all(|(n, (a, b))| *n < 2 || a == b)
     }
     /// The bytes of elements in the host's memory with the dimensions in this order, in `copy` where they do not lie so.
     pub(crate) fn bytes<'b>(&'b self, order: &[usize], copy: &'b mut Buffer) -> Result<&'b [u8], CallError> {
@@ -142,7 +166,7 @@ fn fits(want: &mut isize, n: usize, stride: isize) -> bool {
 /// Whether strides are those of row-major order; what has no elements lies in any order.
 fn dense(shape: &[usize], strides: &[isize]) -> bool {
     let mut want = 1isize;
-    shape.contains(&0) || shape.iter().zip(strides).rev().all(|(n, s)| fits(&mut want, *n, *s))
+    shape.iter().zip(strides).rev().all(|(n, s)| fits(&mut want, *n, *s)) || shape.contains(&0)
 }
 
 fn row_major(shape: &[usize]) -> Vec<isize> {

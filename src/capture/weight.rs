@@ -1,4 +1,5 @@
 //! Values of weights where they lie: in a mapped file, or in memory. Read, written and checked here, whatever front end they come from.
+use crate::tensor::Array;
 use kiln_dialects::value::{DType, Tensor, count};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
@@ -23,6 +24,8 @@ enum Storage {
     /// A part of a file.
     File(Arc<Mmap>, Range<usize>),
     Memory(Arc<[u8]>),
+    /// The elements of a tensor.
+    Array(Arc<Array>),
 }
 
 /// Row-major strides.
@@ -53,11 +56,17 @@ impl Weight {
         let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
         Weight { dtype, strides: contiguous(&shape), shape, offset: 0, storage: Storage::Memory(dtype.encode(tensor).into()) }
     }
+    /// The elements of a tensor, where they lie.
+    pub(crate) fn of_array(array: &Arc<Array>) -> Weight {
+        let (dtype, shape) = (array.dtype(), array.shape().to_vec());
+        Weight { dtype, strides: contiguous(&shape), shape, offset: 0, storage: Storage::Array(array.clone()) }
+    }
     /// The raw bytes of the storage.
     pub fn bytes(&self) -> &[u8] {
         match &self.storage {
             Storage::File(map, range) => map.get(range.clone()).unwrap_or(&[]),
             Storage::Memory(bytes) => bytes,
+            Storage::Array(array) => array.bytes(),
         }
     }
     /// Whether the value lies in a file, which nobody changes.

@@ -1,12 +1,14 @@
 //! What runs a package: linked machine code on this machine, or kernels on a GPU.
-use super::{Error, Options, Place, Times, weights};
+use super::{
+    Error, Options, Place, Times,
+    weights::{self, Sources},
+};
 use crate::{
     lowering::host::llvm::{Jit, library_symbols},
-    runtime::{self, Bytes, CallError, Loaded, Package, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
+    runtime::{self, Bytes, CallError, Loaded, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
 };
 use std::{
     ffi::c_void,
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -21,18 +23,20 @@ pub enum Engine {
 
 impl Engine {
     /// Links a package's code and finds its weights, in `folder`.
-    pub fn link(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+    pub fn link(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+        let package = sources.package;
         match package.program.target.is_cuda() {
-            true => Engine::on_gpu(package, folder, options, times),
+            true => Engine::on_gpu(sources, options, times),
             false if options.mode != cuda::Mode::Default => {
                 Err(Error::Target(format!("CUDA graphs are for GPUs; the program is for {}", package.program.target.arch)))
             }
-            false if options.device == Place::Host => Engine::on_host(package, folder, options, times),
+            false if options.device == Place::Host => Engine::on_host(sources, options, times),
             false => Err(Error::Target(format!("the program is for {}, not for a GPU", package.program.target.arch))),
         }
     }
 
-    fn on_host(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+    fn on_host(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+        let package = sources.package;
         let linking = Instant::now();
         let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
         let jit = Jit::new(&symbols)?;
@@ -43,15 +47,16 @@ impl Engine {
         let jit = Arc::new(jit);
         Pool::configure(options.threads);
         let packed = match &package.program.prepare {
-            Some(prepare) => prepared(prepare, package, folder, &jit, options.threads)?,
+            Some(prepare) => prepared(prepare, sources, &jit, options.threads)?,
             None => vec![],
         };
-        let globals = weights::load(&package.program, &packed, package, folder)?;
+        let globals = weights::load(&package.program, &packed, sources)?;
         times.weights = finding.elapsed();
         Ok(Engine::Host(Box::new(join(&package.program, &jit, globals)?)))
     }
 
-    fn on_gpu(package: &Package, folder: &Path, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+    fn on_gpu(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+        let package = sources.package;
         let linking = Instant::now();
         // Copies of large tensors of the host are shared out.
         Pool::configure(options.threads);
@@ -65,7 +70,7 @@ impl Engine {
         times.link = linking.elapsed();
         let finding = Instant::now();
         let join = |p: &Program, packed: &[Bytes]| -> Result<cuda::Loaded, Error> {
-            let globals = weights::load(p, packed, package, folder)?;
+            let globals = weights::load(p, packed, sources)?;
             let settings = cuda::Settings { mode: options.mode, blocking: options.blocking, nvtx: options.nvtx };
             Ok(cuda::Loaded::new(device.clone(), p.clone(), &code, &globals, settings)?)
         };
@@ -141,7 +146,7 @@ fn join(program: &Program, jit: &Arc<Jit>, globals: Vec<Bytes>) -> Result<Loaded
 }
 
 /// Runs what is computed once from the weights. Files that only this reads are closed behind it.
-fn prepared(program: &Program, package: &Package, folder: &Path, jit: &Arc<Jit>, threads: usize) -> Result<Vec<Bytes>, Error> {
-    let loaded = join(program, jit, weights::load(program, &[], package, folder)?)?;
+fn prepared(program: &Program, sources: &Sources, jit: &Arc<Jit>, threads: usize) -> Result<Vec<Bytes>, Error> {
+    let loaded = join(program, jit, weights::load(program, &[], sources)?)?;
     Ok(loaded.results(threads)?)
 }

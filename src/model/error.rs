@@ -45,6 +45,15 @@ pub enum Error {
     /// The GPU or its driver.
     #[error(transparent)]
     Cuda(#[from] CudaError),
+    /// A function was not traced.
+    #[error(transparent)]
+    Trace(#[from] crate::tensor::TraceError),
+    /// There is no such backend, or it failed.
+    #[error("{0}")]
+    Backend(String),
+    /// An option that is not there, or that has no such value.
+    #[error("{0}")]
+    Setting(String),
     /// The call was refused.
     #[error(transparent)]
     Call(#[from] CallError),

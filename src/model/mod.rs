@@ -12,7 +12,7 @@ pub use error::Error;
 pub use options::{CachePolicy, Options};
 
 use crate::{
-    capture::pt2,
+    capture::{pt2, weight::Weight},
     dialects::{
         ir::{Context, Diagnostic, Module},
         value::{DType, Tensor},
@@ -27,6 +27,7 @@ use crate::{
 use engine::Engine;
 use sha2::{Digest, Sha256};
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -35,6 +36,8 @@ use std::{
 pub struct Model {
     path: PathBuf,
     kind: Kind,
+    /// Weights in memory, by the names of their globals.
+    held: BTreeMap<String, Weight>,
 }
 
 enum Kind {
@@ -56,7 +59,7 @@ pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
     } else {
         Kind::Ir(std::fs::read(&path).map_err(io)?)
     };
-    Ok(Model { path, kind })
+    Ok(Model { path, kind, held: BTreeMap::new() })
 }
 
 /// Where the time of [`Model::compile`] went.
@@ -85,7 +88,11 @@ pub struct Executable {
 impl Model {
     /// IR in memory; weights are looked for in `folder`.
     pub fn of_module(module: &Module, folder: &Path) -> Model {
-        Model { path: folder.join("module.mlir"), kind: Kind::Ir(module.bytecode()) }
+        Model { path: folder.join("module.mlir"), kind: Kind::Ir(module.bytecode()), held: BTreeMap::new() }
+    }
+    /// IR in memory with the values of its globals.
+    pub fn of_graph(module: &Module, weights: BTreeMap<String, Weight>) -> Model {
+        Model { held: weights, ..Model::of_module(module, Path::new("")) }
     }
     /// The module of a file that holds no compiled program.
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
@@ -106,7 +113,7 @@ impl Model {
         let start = Instant::now();
         let (package, times) = self.build(options, progress)?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        Executable::link(package, folder, options, times, start)
+        Executable::link(package, folder, &self.held, options, times, start)
     }
 
     /// The compiled program, or what the cache has of it. It need not be for this machine.
@@ -200,8 +207,16 @@ fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a
 }
 
 impl Executable {
-    fn link(package: Package, folder: &Path, options: &Options, mut times: Times, start: Instant) -> Result<Executable, Error> {
-        let engine = Engine::link(&package, folder, options, &mut times)?;
+    fn link(
+        package: Package,
+        folder: &Path,
+        held: &BTreeMap<String, Weight>,
+        options: &Options,
+        mut times: Times,
+        start: Instant,
+    ) -> Result<Executable, Error> {
+        let sources = weights::Sources { package: &package, folder, held };
+        let engine = Engine::link(&sources, options, &mut times)?;
         times.total = start.elapsed();
         Ok(Executable { engine, package, threads: options.threads, times })
     }

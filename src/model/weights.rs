@@ -20,12 +20,22 @@ use std::{
 /// The weights of files, each opened once.
 type Files = HashMap<PathBuf, BTreeMap<String, Weight>>;
 
-/// All globals of one of a package's programs, in the program's order; sources are relative to `folder`, and `packed` is what was prepared.
-pub fn load(program: &Program, packed: &[Bytes], package: &Package, folder: &Path) -> Result<Vec<Bytes>, Error> {
+/// Where weights are.
+pub struct Sources<'a> {
+    /// The package, which may hold some itself.
+    pub package: &'a Package,
+    /// What files are relative to.
+    pub folder: &'a Path,
+    /// Weights in memory, by the names of their globals.
+    pub held: &'a BTreeMap<String, Weight>,
+}
+
+/// All globals of one of a package's programs, in the program's order; `packed` is what was prepared.
+pub fn load(program: &Program, packed: &[Bytes], sources: &Sources) -> Result<Vec<Bytes>, Error> {
     let mut files = Files::default();
     let mut one = |g: &Global| match g.role {
         Role::Packed => g.result().and_then(|n| packed.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string()),
-        Role::Frozen | Role::Mutable => global(g, package, folder, &mut files),
+        Role::Frozen | Role::Mutable => global(g, sources, &mut files),
     };
     program.globals.iter().map(|g| one(g).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name)))).collect()
 }
@@ -36,15 +46,18 @@ fn owned(bytes: &[u8]) -> Result<Bytes, String> {
     Ok(Bytes::owned(exact))
 }
 
-fn global(g: &Global, package: &Package, folder: &Path, files: &mut Files) -> Result<Bytes, String> {
+fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, String> {
     if let Some(data) = &g.data {
         return owned(data);
     }
-    if let Some(bytes) = package.weights.get(&g.name) {
+    if let Some(weight) = sources.held.get(&g.name) {
+        return elements(g, weight);
+    }
+    if let Some(bytes) = sources.package.weights.get(&g.name) {
         return owned(bytes);
     }
     let (file, name) = g.source.split_once('#').unwrap_or((&g.source, &g.name));
-    let path = folder.join(file);
+    let path = sources.folder.join(file);
     if !files.contains_key(&path) {
         let all = if path.extension().is_some_and(|e| e == "pt2") {
             pt2::weights(&path).map_err(|e| e.to_string())
@@ -55,6 +68,11 @@ fn global(g: &Global, package: &Package, folder: &Path, files: &mut Files) -> Re
     }
     let found = files.get(&path).and_then(|all| all.get(name));
     let weight = found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?;
+    elements(g, weight)
+}
+
+/// A weight's bytes, where they lie if they can be read there.
+fn elements(g: &Global, weight: &Weight) -> Result<Bytes, String> {
     same(g, weight.dtype.name(), &weight.shape)?;
     match weight.elements()? {
         Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Ok(Bytes::part_of(Arc::new(weight.clone()), bytes)),

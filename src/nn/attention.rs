@@ -33,15 +33,15 @@ impl Attention {
 
 impl Module for Attention {
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let g = x.graph();
         let _frame = g.frame(Location::caller());
         let (batch, length) = (x.size(0), x.size(1));
-        let all = x.linear(self.in_weight.on(g), Some(self.in_bias.on(g)));
+        let all = x.linear(self.in_weight.on(&g), Some(self.in_bias.on(&g)));
         let [q, k, v] = all.chunk(-1).map(|t| t.reshape([batch, length, self.heads.into(), (-1i64).into()]).transpose(1, 2));
         let options = tensor::Attention { causal: self.causal, ..Default::default() };
         let r = q.scaled_dot_product_attention(k, v, options).transpose(1, 2).flatten(2, 3);
-        self.out.forward(r)
+        self.out.forward(&r)
     }
     fn parameters(&self) -> Vec<&Parameter> {
         [vec![&self.in_weight, &self.in_bias], self.out.parameters()].concat()

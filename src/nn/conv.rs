@@ -29,9 +29,9 @@ impl Conv2d {
 
 impl Module for Conv2d {
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let _frame = x.graph().frame(Location::caller());
-        x.conv2d(self.weight.on(x.graph()), self.bias.as_ref().map(|b| b.on(x.graph())), self.options)
+        x.conv2d(self.weight.on(&x.graph()), self.bias.as_ref().map(|b| b.on(&x.graph())), self.options)
     }
     fn parameters(&self) -> Vec<&Parameter> {
         [Some(&self.weight), self.bias.as_ref()].into_iter().flatten().collect()

@@ -22,9 +22,9 @@ impl Embedding {
 
 impl Module for Embedding {
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let _frame = x.graph().frame(Location::caller());
-        self.weight.on(x.graph()).embedding(x)
+        self.weight.on(&x.graph()).embedding(x)
     }
     fn parameters(&self) -> Vec<&Parameter> {
         vec![&self.weight]

@@ -78,7 +78,7 @@ pub fn load(parameters: &[&Parameter], path: &Path) -> Result<(), WeightsError> 
     }
     let name = path.file_name().map_or(file, |f| f.to_string_lossy().into_owned());
     for (p, w) in found {
-        p.store(w, Some(format!("{name}#{}", p.name())));
+        p.store(w, Some(format!("{name}#{}", p.name()))).map_err(|reason| WeightsError::File { file: name.clone(), reason })?;
     }
     Ok(())
 }

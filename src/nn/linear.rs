@@ -29,9 +29,9 @@ pub(super) fn bound(n: usize) -> Init {
 
 impl Module for Linear {
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let _frame = x.graph().frame(Location::caller());
-        x.linear(self.weight.on(x.graph()), self.bias.as_ref().map(|b| b.on(x.graph())))
+        x.linear(self.weight.on(&x.graph()), self.bias.as_ref().map(|b| b.on(&x.graph())))
     }
     fn parameters(&self) -> Vec<&Parameter> {
         [Some(&self.weight), self.bias.as_ref()].into_iter().flatten().collect()

@@ -29,9 +29,9 @@ fn sizes(shape: &[usize]) -> Vec<i64> {
 
 impl Module for LayerNorm {
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let _frame = x.graph().frame(Location::caller());
-        x.layer_norm(&self.shape, Some(self.weight.on(x.graph())), Some(self.bias.on(x.graph())), self.epsilon)
+        x.layer_norm(&self.shape, Some(self.weight.on(&x.graph())), Some(self.bias.on(&x.graph())), self.epsilon)
     }
     fn parameters(&self) -> Vec<&Parameter> {
         vec![&self.weight, &self.bias]
@@ -56,9 +56,9 @@ impl RmsNorm {
 
 impl Module for RmsNorm {
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let _frame = x.graph().frame(Location::caller());
-        x.rms_norm(&self.shape, Some(self.weight.on(x.graph())), self.epsilon)
+        x.rms_norm(&self.shape, Some(self.weight.on(&x.graph())), self.epsilon)
     }
     fn parameters(&self) -> Vec<&Parameter> {
         vec![&self.weight]
@@ -95,9 +95,9 @@ impl BatchNorm {
 
 impl Module for BatchNorm {
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, x: &Tensor) -> Tensor {
         let _frame = x.graph().frame(Location::caller());
-        let on = |p: &Parameter| p.on(x.graph());
+        let on = |p: &Parameter| p.on(&x.graph());
         x.batch_norm(on(&self.mean), on(&self.variance), Some(on(&self.weight)), Some(on(&self.bias)), self.epsilon)
     }
     fn parameters(&self) -> Vec<&Parameter> {

@@ -1,9 +1,15 @@
 //! Weights by name.
-use crate::{capture::weight::Weight, tensor::Graph, tensor::Tensor};
+use crate::{
+    capture::weight::Weight,
+    tensor::{Array, Graph, Tensor},
+};
 use kiln_dialects::value::{self, DType, Data, count};
 use std::{
     panic::Location,
-    sync::{PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Where a module's weights get their names and their dtype from.
@@ -56,72 +62,117 @@ pub enum Init {
 /// A weight of a module.
 #[derive(Debug)]
 pub struct Parameter {
-    name: String,
-    dtype: DType,
-    shape: Vec<usize>,
     init: Init,
-    value: RwLock<Option<(Weight, Option<String>)>>,
+    stored: Arc<Stored>,
+}
+
+/// What a weight is now; compiled functions keep it.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub name: String,
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    value: RwLock<Option<Value>>,
+    /// How often the value has been changed.
+    version: AtomicU64,
+}
+
+/// A value, and the file that it is from.
+#[derive(Clone, Debug)]
+struct Value {
+    array: Arc<Array>,
+    weight: Weight,
+    source: Option<String>,
+}
+
+impl Stored {
+    fn value(&self) -> Option<Value> {
+        self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// How often the value has been changed.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+    /// The elements now, if it has been given a value or asked for one.
+    pub fn array(&self) -> Option<Arc<Array>> {
+        self.value().map(|v| v.array)
+    }
 }
 
 impl Parameter {
     /// A weight of that full name.
     pub fn new(name: String, dtype: DType, shape: &[usize], init: Init) -> Parameter {
-        Parameter { name, dtype, shape: shape.to_vec(), init, value: RwLock::new(None) }
+        let stored = Stored { name, dtype, shape: shape.to_vec(), value: RwLock::new(None), version: AtomicU64::new(0) };
+        Parameter { init, stored: Arc::new(stored) }
     }
     /// The full name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.stored.name
     }
     /// Element type.
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.stored.dtype
     }
     /// Sizes.
     pub fn shape(&self) -> &[usize] {
-        &self.shape
+        &self.stored.shape
     }
     /// The value: what was loaded or set, else what [`Init`] says. Err: too many elements.
     pub fn value(&self) -> Result<Weight, String> {
-        let stored = self.value.read().unwrap_or_else(PoisonError::into_inner).clone();
-        match stored {
-            Some((weight, _)) => Ok(weight),
-            None => self.initial().map(|t| Weight::of(&t)),
+        self.now().map(|v| v.weight)
+    }
+    /// The value, which from then on is kept.
+    fn now(&self) -> Result<Value, String> {
+        if let Some(value) = self.stored.value() {
+            return Ok(value);
         }
+        let weight = Weight::of(&self.initial()?);
+        let value = Value { array: Arc::new(Array::of_weight(&weight)?), weight, source: None };
+        let mut stored = self.stored.value.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(stored.get_or_insert(value).clone())
     }
     /// Gives it a value, which stays the caller's to change. Err: another dtype or shape.
     pub fn set(&self, value: &value::Tensor) -> Result<(), String> {
         let weight = Weight::of(value);
         self.fits(&weight)?;
-        self.store(weight, None);
-        Ok(())
+        self.store(weight, None)
     }
     /// As `f32[10, 64]`.
     pub fn type_name(&self) -> String {
-        format!("{}{:?}", self.dtype, self.shape)
+        format!("{}{:?}", self.dtype(), self.shape())
     }
     pub(super) fn fits(&self, weight: &Weight) -> Result<(), String> {
-        if weight.dtype == self.dtype && weight.shape == self.shape {
+        if weight.dtype == self.dtype() && weight.shape == self.shape() {
             return Ok(());
         }
-        Err(format!("{} is {}{:?}, but {} is expected", self.name, weight.dtype, weight.shape, self.type_name()))
+        Err(format!("{} is {}{:?}, but {} is expected", self.name(), weight.dtype, weight.shape, self.type_name()))
     }
-    pub(super) fn store(&self, weight: Weight, source: Option<String>) {
-        *self.value.write().unwrap_or_else(PoisonError::into_inner) = Some((weight, source));
+    pub(super) fn store(&self, weight: Weight, source: Option<String>) -> Result<(), String> {
+        let array = Arc::new(Array::of_weight(&weight)?);
+        *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) = Some(Value { array, weight, source });
+        self.stored.version.fetch_add(1, Ordering::Release);
+        Ok(())
     }
-    /// The weight in a graph. One that comes from a file is frozen.
+    /// The weight in a graph. One that comes from a file is frozen; in a function that is [compiled](crate::compile()) any other is read anew by
+    /// every call.
     #[track_caller]
-    pub fn on<'t>(&self, graph: &'t Graph) -> Tensor<'t> {
+    pub fn on(&self, graph: &Graph) -> Tensor {
         let _frame = graph.frame(Location::caller());
-        let source = self.value.read().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|(_, source)| source.clone());
-        match self.value() {
-            Ok(value) => graph.weight(&self.name, &value, source.clone().unwrap_or_else(|| format!("#{}", self.name)), source.is_some()),
-            Err(e) => graph.failed("parameter", format!("{} {e}", self.name)),
+        // Before the value, so that a value that is set meanwhile is noticed.
+        let version = self.stored.version();
+        match self.now() {
+            Ok(value) if graph.is_eager() => Tensor::from(value.array),
+            Ok(Value { weight, source, .. }) => {
+                let from = source.clone().unwrap_or_else(|| format!("#{}", self.name()));
+                graph.parameter_of(&self.stored, version, &weight, from, source.is_some())
+            }
+            Err(e) => graph.failed("parameter", format!("{} {e}", self.name())),
         }
     }
 
     fn initial(&self) -> Result<value::Tensor, String> {
-        let n = count(&self.shape)?;
-        let mut random = Random::of(&self.name);
+        let n = count(self.shape())?;
+        let mut random = Random::of(self.name());
         let numbers: Vec<f64> = match self.init {
             Init::Constant(x) => vec![x; n],
             Init::Uniform(b) => (0..n).map(|_| (2.0 * random.unit() - 1.0) * b).collect(),
@@ -130,12 +181,12 @@ impl Parameter {
                 (0..n).map(|_| (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()).collect()
             }
         };
-        let data = if self.dtype.is_float() {
-            Data::F(numbers.into_iter().map(|x| self.dtype.round(x)).collect())
+        let data = if self.dtype().is_float() {
+            Data::F(numbers.into_iter().map(|x| self.dtype().round(x)).collect())
         } else {
-            Data::I(numbers.into_iter().map(|x| self.dtype.wrap(x as i64)).collect())
+            Data::I(numbers.into_iter().map(|x| self.dtype().wrap(x as i64)).collect())
         };
-        value::Tensor::new(self.dtype, self.shape.clone(), data)
+        value::Tensor::new(self.dtype(), self.shape().to_vec(), data)
     }
 }
 

@@ -3,7 +3,7 @@ use super::{Module, Parameter, Scope};
 use crate::tensor::Tensor;
 use std::panic::Location;
 
-type Function = dyn for<'t> Fn(Tensor<'t>) -> Tensor<'t> + Send + Sync;
+type Function = dyn Fn(&Tensor) -> Tensor + Send + Sync;
 
 enum Layer {
     Module(Box<dyn Module + Send + Sync>),
@@ -30,7 +30,7 @@ impl Sequential {
     }
     /// A function without weights, such as `|x| x.relu()`.
     #[track_caller]
-    pub fn apply(mut self, f: impl for<'t> Fn(Tensor<'t>) -> Tensor<'t> + Send + Sync + 'static) -> Sequential {
+    pub fn apply(mut self, f: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static) -> Sequential {
         self.layers.push((Location::caller(), Layer::Function(Box::new(f))));
         self
     }
@@ -45,13 +45,13 @@ impl std::fmt::Debug for Sequential {
 
 impl Module for Sequential {
     #[track_caller]
-    fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
-        self.layers.iter().fold(x, |x, (place, layer)| {
+    fn forward(&self, x: &Tensor) -> Tensor {
+        self.layers.iter().fold(x.clone(), |x, (place, layer)| {
             // A call through a trait object does not say where it comes from.
             let _frame = x.graph().inner_frame(place);
             match layer {
-                Layer::Module(m) => m.forward(x),
-                Layer::Function(f) => f(x),
+                Layer::Module(m) => m.forward(&x),
+                Layer::Function(f) => f(&x),
             }
         })
     }

@@ -4,10 +4,10 @@ use crate::capture::aten::Val;
 use kiln_dialects::{ir::Size, value::DType};
 
 /// A tensor, or a number, which takes part in type promotion as Python's do: it raises the category (truth value, integer, float) but not the width.
-#[derive(Clone, Copy, Debug)]
-pub enum Operand<'t> {
+#[derive(Clone, Debug)]
+pub enum Operand {
     /// A tensor.
-    Tensor(Tensor<'t>),
+    Tensor(Tensor),
     /// An integer.
     Int(i64),
     /// A float.
@@ -15,84 +15,104 @@ pub enum Operand<'t> {
     /// A truth value.
     Bool(bool),
     /// A size as an integer.
-    Size(Dim<'t>),
+    Size(Dim),
 }
 
 /// An argument of an ATen row.
-pub(super) enum Arg<'t> {
-    Operand(Operand<'t>),
-    Tensors(Vec<Tensor<'t>>),
-    Sizes(Vec<Dim<'t>>),
+#[derive(Clone, Debug)]
+pub(super) enum Arg {
+    Operand(Operand),
+    Tensors(Vec<Tensor>),
+    Sizes(Vec<Dim>),
     Plain(Val),
 }
 
 macro_rules! from {
     ($($t:ty => $make:expr),* $(,)?) => { $(
-        impl<'t> From<$t> for Operand<'t> {
-            fn from(x: $t) -> Operand<'t> {
+        impl From<$t> for Operand {
+            fn from(x: $t) -> Operand {
                 $make(x)
             }
         }
-        impl<'t> From<$t> for Arg<'t> {
-            fn from(x: $t) -> Arg<'t> {
+        impl From<$t> for Arg {
+            fn from(x: $t) -> Arg {
                 Arg::Operand($make(x))
             }
         }
     )* };
 }
 from! {
-    Tensor<'t> => Operand::Tensor, i64 => Operand::Int, i32 => |x: i32| Operand::Int(x.into()), f64 => Operand::Float,
-    f32 => |x: f32| Operand::Float(x.into()), bool => Operand::Bool, Dim<'t> => Operand::Size,
+    Tensor => Operand::Tensor, &Tensor => |x: &Tensor| Operand::Tensor(x.clone()), i64 => Operand::Int, i32 => |x: i32| Operand::Int(x.into()), f64 => Operand::Float,
+    f32 => |x: f32| Operand::Float(x.into()), bool => Operand::Bool, Dim => Operand::Size,
 }
 
-impl<'t> Operand<'t> {
-    pub(super) fn tensor(&self) -> Option<Tensor<'t>> {
-        if let Operand::Tensor(t) = self { Some(*t) } else { None }
+impl Operand {
+    pub(super) fn tensor(&self) -> Option<Tensor> {
+        if let Operand::Tensor(t) = self { Some(t.clone()) } else { None }
     }
 }
 
-impl<'t> Arg<'t> {
-    pub(super) fn optional<T: Into<Arg<'t>>>(x: Option<T>) -> Arg<'t> {
+impl Arg {
+    pub(super) fn tensor(x: impl Into<Tensor>) -> Arg {
+        Arg::Operand(Operand::Tensor(x.into()))
+    }
+    /// The tensors in it.
+    pub(super) fn tensors(&self) -> Vec<Tensor> {
+        match self {
+            Arg::Operand(o) => o.tensor().into_iter().collect(),
+            Arg::Tensors(all) => all.clone(),
+            Arg::Sizes(_) | Arg::Plain(_) => vec![],
+        }
+    }
+    /// The same with other tensors, which are taken in order.
+    pub(super) fn with_tensors(self, next: &mut impl Iterator<Item = Tensor>) -> Arg {
+        match self {
+            Arg::Operand(Operand::Tensor(t)) => Arg::Operand(Operand::Tensor(next.next().unwrap_or(t))),
+            Arg::Tensors(all) => Arg::Tensors(all.into_iter().map(|t| next.next().unwrap_or(t)).collect()),
+            other => other,
+        }
+    }
+    pub(super) fn optional<T: Into<Arg>>(x: Option<T>) -> Arg {
         x.map_or(Arg::Plain(Val::None), Into::into)
     }
 }
-impl<'t> From<Operand<'t>> for Arg<'t> {
-    fn from(x: Operand<'t>) -> Arg<'t> {
+impl From<Operand> for Arg {
+    fn from(x: Operand) -> Arg {
         Arg::Operand(x)
     }
 }
-impl<'t> From<Option<Tensor<'t>>> for Arg<'t> {
-    fn from(x: Option<Tensor<'t>>) -> Arg<'t> {
+impl From<Option<Tensor>> for Arg {
+    fn from(x: Option<Tensor>) -> Arg {
         x.map_or(Arg::Plain(Val::None), Arg::from)
     }
 }
-impl<'t> From<&[Tensor<'t>]> for Arg<'t> {
-    fn from(all: &[Tensor<'t>]) -> Arg<'t> {
+impl From<&[Tensor]> for Arg {
+    fn from(all: &[Tensor]) -> Arg {
         Arg::Tensors(all.to_vec())
     }
 }
-impl<'t> From<Vec<Dim<'t>>> for Arg<'t> {
-    fn from(all: Vec<Dim<'t>>) -> Arg<'t> {
+impl From<Vec<Dim>> for Arg {
+    fn from(all: Vec<Dim>) -> Arg {
         Arg::Sizes(all)
     }
 }
-impl<'t> From<&[i64]> for Arg<'t> {
-    fn from(all: &[i64]) -> Arg<'t> {
+impl From<&[i64]> for Arg {
+    fn from(all: &[i64]) -> Arg {
         Arg::Plain(Val::List(all.iter().map(|n| Val::Int(Size::Static(*n))).collect()))
     }
 }
-impl<'t> From<Option<Vec<i64>>> for Arg<'t> {
-    fn from(all: Option<Vec<i64>>) -> Arg<'t> {
+impl From<Option<Vec<i64>>> for Arg {
+    fn from(all: Option<Vec<i64>>) -> Arg {
         all.map_or(Arg::Plain(Val::None), |all| Arg::from(all.as_slice()))
     }
 }
-impl<'t> From<DType> for Arg<'t> {
-    fn from(d: DType) -> Arg<'t> {
+impl From<DType> for Arg {
+    fn from(d: DType) -> Arg {
         Arg::Plain(Val::DType(d))
     }
 }
-impl<'t> From<&str> for Arg<'t> {
-    fn from(s: &str) -> Arg<'t> {
+impl From<&str> for Arg {
+    fn from(s: &str) -> Arg {
         Arg::Plain(Val::Str(s.into()))
     }
 }

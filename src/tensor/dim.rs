@@ -1,7 +1,11 @@
 //! Sizes: numbers, and expressions over symbols.
 use super::Graph;
-use kiln_dialects::{ir::Value, ops::SymKind, sym};
+use kiln_dialects::{
+    ops::{CompareKind, SymKind},
+    sym,
+};
 use std::{
+    cmp::Ordering,
     ops::{Add, Div, Mul, Rem, Sub},
     panic::Location,
 };
@@ -9,100 +13,184 @@ use std::{
 /// A size: a number, or an expression over the symbols of [`Graph::dim`]. Computing with sizes never panics; one that has no value (an overflow,
 /// a division by 0) is an error of the op that uses it. `/` rounds down, `%` has the divisor's sign, as in Python.
 ///
-/// Two sizes are equal if they are the same for every value of the symbols, as far as their expressions show it.
+/// In a [`trace`](crate::trace), two sizes are equal if they are the same for every value of the symbols, as far as their expressions show it, and
+/// ordered as far as the ranges of the symbols show it. In a function that is [compiled](crate::compile()) for a call, a comparison has the answer that
+/// it has for this call; the answer becomes a guard.
 #[derive(Clone, Copy)]
-pub struct Dim<'t>(pub(super) Kind<'t>);
+pub struct Dim(pub(super) Kind);
 
 #[derive(Clone, Copy)]
-pub(super) enum Kind<'t> {
+pub(super) enum Kind {
     Known(i64),
-    Open(&'t Open<'t>),
+    Open(Open),
     /// No value: an overflow, or a division by 0.
     NoValue,
     /// Follows from an error that is recorded.
     Poison,
 }
 
-/// A symbolic size in the arena.
-pub(super) struct Open<'t> {
-    pub graph: &'t Graph,
-    pub value: Value,
+/// A symbolic size of a graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Open {
+    pub graph: u64,
     /// The number of its expression in the graph.
-    pub expr: usize,
+    pub index: usize,
 }
 
-impl<'t> Dim<'t> {
-    pub(super) const POISON: Dim<'static> = Dim(Kind::Poison);
-    pub(super) const NO_VALUE: Dim<'static> = Dim(Kind::NoValue);
+impl Dim {
+    pub(super) const POISON: Dim = Dim(Kind::Poison);
+    pub(super) const NO_VALUE: Dim = Dim(Kind::NoValue);
 
     /// The number, if it is one.
     pub fn known(self) -> Option<i64> {
         if let Kind::Known(n) = self.0 { Some(n) } else { None }
     }
+    /// The number; of a symbolic size in a function that is compiled for a call, the one that it is in this call, which becomes a guard. `None` where no
+    /// call is known.
+    pub fn specialised(self) -> Option<i64> {
+        let Kind::Open(open) = self.0 else { return self.known() };
+        let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
+        let mut state = graph.state().ok()?;
+        state.session.as_mut()?.specialise(&expression)
+    }
+    /// What it is in the call that a function is compiled for, if that is known.
+    pub(super) fn hint(self) -> Option<i64> {
+        let Kind::Open(open) = self.0 else { return self.known() };
+        let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
+        let state = graph.state().ok()?;
+        state.session.as_ref()?.value(&expression)
+    }
     /// Its expression, with numbers as numbers; unknown if it has no value.
     pub fn expression(self) -> sym::Dim {
         match self.0 {
             Kind::Known(n) => sym::Dim::Known(n),
-            Kind::Open(o) => o.graph.expression(o.expr),
+            Kind::Open(o) => Graph::by_id(o.graph).map_or(sym::Dim::Unknown, |g| g.expression(o.index)),
             Kind::NoValue | Kind::Poison => sym::Dim::Unknown,
         }
     }
     /// The lesser of two sizes.
     #[track_caller]
-    pub fn min(self, other: impl Into<Dim<'t>>) -> Dim<'t> {
+    pub fn min(self, other: impl Into<Dim>) -> Dim {
         self.apply(SymKind::Min, other.into(), Location::caller())
     }
     /// The greater of two sizes.
     #[track_caller]
-    pub fn max(self, other: impl Into<Dim<'t>>) -> Dim<'t> {
+    pub fn max(self, other: impl Into<Dim>) -> Dim {
         self.apply(SymKind::Max, other.into(), Location::caller())
     }
-    fn apply(self, kind: SymKind, other: Dim<'t>, place: &'static Location<'static>) -> Dim<'t> {
+    fn apply(self, kind: SymKind, other: Dim, place: &'static Location<'static>) -> Dim {
         match (self.0, other.0) {
             (Kind::Poison, _) | (_, Kind::Poison) => Dim::POISON,
             (Kind::NoValue, _) | (_, Kind::NoValue) => Dim::NO_VALUE,
             (Kind::Known(x), Kind::Known(y)) => sym::evaluate(kind, x, y).map_or(Dim::NO_VALUE, Dim::from),
-            (Kind::Open(o), _) | (_, Kind::Open(o)) => o.graph.compute(kind, self, other, place),
+            (Kind::Open(o), _) | (_, Kind::Open(o)) => Graph::by_id(o.graph).map_or(Dim::NO_VALUE, |g| g.compute(kind, self, other, place)),
         }
     }
 }
 
-impl PartialEq for Dim<'_> {
-    fn eq(&self, other: &Dim<'_>) -> bool {
-        match (self.0, other.0) {
-            (Kind::Known(x), Kind::Known(y)) => x == y,
-            (Kind::Open(x), Kind::Open(y)) => std::ptr::eq(x.graph, y.graph) && self.expression() == other.expression(),
-            _ => false,
-        }
+impl Dim {
+    /// Whether a comparison holds; false where that is not known. In a function that is compiled for a call it is what holds for this call, and becomes
+    /// a guard.
+    fn holds(self, kind: CompareKind, other: Dim) -> bool {
+        let decided = || {
+            let graph = match (self.0, other.0) {
+                (Kind::Known(x), Kind::Known(y)) => return Some(sym::holds(kind, x, y)),
+                (Kind::Open(x), Kind::Open(y)) if x.graph != y.graph => return None,
+                (Kind::Open(x), _) | (_, Kind::Open(x)) => Graph::by_id(x.graph)?,
+                _ => return None,
+            };
+            let (x, y) = (self.expression(), other.expression());
+            if x == sym::Dim::Unknown || y == sym::Dim::Unknown {
+                return None;
+            }
+            let difference = x.sub(&y);
+            let mut state = graph.state().ok()?;
+            let (low, high) = difference.known().map_or_else(|| state.facts.bounds(&difference), |n| (Some(n), Some(n)));
+            // What holds, or not, at both ends of what the difference may be, or at none, is the same in between.
+            let always = match kind {
+                CompareKind::Eq | CompareKind::Ne => match (low, high) {
+                    (Some(0), Some(0)) => Some(true),
+                    (Some(1..), _) | (_, Some(..0)) => Some(false),
+                    _ => None,
+                }
+                .map(|equal| equal == (kind == CompareKind::Eq)),
+                CompareKind::Lt => order(low, high, 0),
+                CompareKind::Le => order(low, high, 1),
+                CompareKind::Gt => order(low, high, 1).map(|b| !b),
+                CompareKind::Ge => order(low, high, 0).map(|b| !b),
+            };
+            always.or_else(|| state.session.as_mut()?.decide(kind, &x, &y))
+        };
+        decided().unwrap_or(false)
     }
 }
-impl PartialEq<i64> for Dim<'_> {
+
+/// Whether a number between these bounds is below `n`, if that is the same for all of them.
+fn order(low: Option<i64>, high: Option<i64>, n: i64) -> Option<bool> {
+    match (low, high) {
+        (_, Some(high)) if high < n => Some(true),
+        (Some(low), _) if low >= n => Some(false),
+        _ => None,
+    }
+}
+
+impl PartialEq for Dim {
+    fn eq(&self, other: &Dim) -> bool {
+        self.holds(CompareKind::Eq, *other)
+    }
+}
+impl PartialEq<i64> for Dim {
     fn eq(&self, other: &i64) -> bool {
-        self.known() == Some(*other)
+        self.holds(CompareKind::Eq, Dim::from(*other))
     }
 }
-impl std::fmt::Display for Dim<'_> {
+macro_rules! ordered {
+    ($($other:ty),*) => { $(
+        impl PartialOrd<$other> for Dim {
+            fn partial_cmp(&self, other: &$other) -> Option<Ordering> {
+                let other = Dim::from(*other);
+                let all = [(CompareKind::Lt, Ordering::Less), (CompareKind::Eq, Ordering::Equal), (CompareKind::Gt, Ordering::Greater)];
+                all.into_iter().find(|(kind, _)| self.holds(*kind, other)).map(|(_, order)| order)
+            }
+            fn lt(&self, other: &$other) -> bool {
+                self.holds(CompareKind::Lt, Dim::from(*other))
+            }
+            fn le(&self, other: &$other) -> bool {
+                self.holds(CompareKind::Le, Dim::from(*other))
+            }
+            fn gt(&self, other: &$other) -> bool {
+                self.holds(CompareKind::Gt, Dim::from(*other))
+            }
+            fn ge(&self, other: &$other) -> bool {
+                self.holds(CompareKind::Ge, Dim::from(*other))
+            }
+        }
+    )* };
+}
+ordered!(Dim, i64);
+
+impl std::fmt::Display for Dim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.expression().fmt(f)
     }
 }
-impl std::fmt::Debug for Dim<'_> {
+impl std::fmt::Debug for Dim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }
 }
 
-impl From<i64> for Dim<'_> {
+impl From<i64> for Dim {
     fn from(n: i64) -> Self {
         Dim(Kind::Known(n))
     }
 }
-impl From<i32> for Dim<'_> {
+impl From<i32> for Dim {
     fn from(n: i32) -> Self {
         Dim(Kind::Known(n.into()))
     }
 }
-impl From<usize> for Dim<'_> {
+impl From<usize> for Dim {
     fn from(n: usize) -> Self {
         Dim(i64::try_from(n).map_or(Kind::NoValue, Kind::Known))
     }
@@ -110,10 +198,10 @@ impl From<usize> for Dim<'_> {
 
 macro_rules! arithmetic {
     ($($trait:ident $method:ident $kind:ident $negate:expr),*) => { $(
-        impl<'t, T: Into<Dim<'t>>> $trait<T> for Dim<'t> {
-            type Output = Dim<'t>;
+        impl<T: Into<Dim>> $trait<T> for Dim {
+            type Output = Dim;
             #[track_caller]
-            fn $method(self, other: T) -> Dim<'t> {
+            fn $method(self, other: T) -> Dim {
                 let (place, other) = (Location::caller(), other.into());
                 let other = if $negate { other.apply(SymKind::Mul, Dim::from(-1i64), place) } else { other };
                 self.apply(SymKind::$kind, other, place)
@@ -124,10 +212,10 @@ macro_rules! arithmetic {
         arithmetic!(@left $trait $method usize);
     )* };
     (@left $trait:ident $method:ident $number:ty) => {
-        impl<'t> $trait<Dim<'t>> for $number {
-            type Output = Dim<'t>;
+        impl $trait<Dim> for $number {
+            type Output = Dim;
             #[track_caller]
-            fn $method(self, other: Dim<'t>) -> Dim<'t> {
+            fn $method(self, other: Dim) -> Dim {
                 $trait::$method(Dim::from(self), other)
             }
         }
@@ -136,35 +224,35 @@ macro_rules! arithmetic {
 arithmetic!(Add add Add false, Sub sub Add true, Mul mul Mul false, Div div Floordiv false, Rem rem Mod false);
 
 /// Sizes of a tensor: an array, a slice or a `Vec` of numbers or of [`Dim`]s, or a tuple of both, such as `(batch, 64)`; `()` has no dimensions.
-pub trait Shape<'t> {
+pub trait Shape {
     /// The sizes, outermost first.
-    fn dims(self) -> Vec<Dim<'t>>;
+    fn dims(self) -> Vec<Dim>;
 }
-impl<'t, T: Into<Dim<'t>>, const N: usize> Shape<'t> for [T; N] {
-    fn dims(self) -> Vec<Dim<'t>> {
+impl<T: Into<Dim>, const N: usize> Shape for [T; N] {
+    fn dims(self) -> Vec<Dim> {
         self.into_iter().map(Into::into).collect()
     }
 }
-impl<'t, T: Into<Dim<'t>> + Copy> Shape<'t> for &[T] {
-    fn dims(self) -> Vec<Dim<'t>> {
+impl<T: Into<Dim> + Copy> Shape for &[T] {
+    fn dims(self) -> Vec<Dim> {
         self.iter().map(|x| (*x).into()).collect()
     }
 }
-impl<'t, T: Into<Dim<'t>>> Shape<'t> for Vec<T> {
-    fn dims(self) -> Vec<Dim<'t>> {
+impl<T: Into<Dim>> Shape for Vec<T> {
+    fn dims(self) -> Vec<Dim> {
         self.into_iter().map(Into::into).collect()
     }
 }
-impl<'t> Shape<'t> for () {
-    fn dims(self) -> Vec<Dim<'t>> {
+impl Shape for () {
+    fn dims(self) -> Vec<Dim> {
         vec![]
     }
 }
 macro_rules! tuples {
     ($(($($t:ident)*))*) => { $(
-        impl<'t, $($t: Into<Dim<'t>>),*> Shape<'t> for ($($t,)*) {
+        impl<$($t: Into<Dim>),*> Shape for ($($t,)*) {
             #[allow(non_snake_case)]
-            fn dims(self) -> Vec<Dim<'t>> {
+            fn dims(self) -> Vec<Dim> {
                 let ($($t,)*) = self;
                 vec![$($t.into()),*]
             }

@@ -5,10 +5,10 @@ use std::panic::Location;
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident $target:literal),* $(,)?) => {
-        impl<'t> Tensor<'t> { $(
+        impl Tensor { $(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self) -> Tensor<'t> {
+            pub fn $name(&self) -> Tensor {
                 self.call(stringify!($name), $target, [])
             }
         )* }
@@ -16,10 +16,10 @@ macro_rules! unary {
 }
 macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident $target:literal $other:literal),* $(,)?) => {
-        impl<'t> Tensor<'t> { $(
+        impl Tensor { $(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self, other: impl Into<Operand<'t>>) -> Tensor<'t> {
+            pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
                 self.call(stringify!($name), $target, [($other, Arg::Operand(other.into()))])
             }
         )* }
@@ -138,10 +138,10 @@ binary! {
     atan2 "aten.atan2.default" "other",
 }
 
-impl<'t> Tensor<'t> {
+impl Tensor {
     /// x^exponent. Error: a negative integer exponent of integers.
     #[track_caller]
-    pub fn pow(self, exponent: impl Into<Operand<'t>>) -> Tensor<'t> {
+    pub fn pow(&self, exponent: impl Into<Operand>) -> Tensor {
         let exponent = exponent.into();
         let integers = self.dtype().is_ok_and(|d| !d.is_float());
         match exponent {
@@ -151,64 +151,64 @@ impl<'t> Tensor<'t> {
     }
     /// x (1 + erf(x / sqrt 2)) / 2.
     #[track_caller]
-    pub fn gelu(self) -> Tensor<'t> {
+    pub fn gelu(&self) -> Tensor {
         self.call("gelu", "aten.gelu.default", [])
     }
     /// [`Tensor::gelu`] by the hyperbolic tangent: x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2.
     #[track_caller]
-    pub fn gelu_tanh(self) -> Tensor<'t> {
+    pub fn gelu_tanh(&self) -> Tensor {
         self.call("gelu", "aten.gelu.default", [("approximate", "tanh".into())])
     }
     /// x where it is positive, else `slope` x.
     #[track_caller]
-    pub fn leaky_relu(self, slope: f64) -> Tensor<'t> {
+    pub fn leaky_relu(&self, slope: f64) -> Tensor {
         self.call("leaky_relu", "aten.leaky_relu.default", [("negative_slope", slope.into())])
     }
     /// x where it is positive, else `alpha` (e^x - 1).
     #[track_caller]
-    pub fn elu(self, alpha: f64) -> Tensor<'t> {
+    pub fn elu(&self, alpha: f64) -> Tensor {
         self.call("elu", "aten.elu.default", [("alpha", alpha.into())])
     }
     /// min(max(x, min), max), with promotion.
     #[track_caller]
-    pub fn clamp(self, min: impl Into<Operand<'t>>, max: impl Into<Operand<'t>>) -> Tensor<'t> {
+    pub fn clamp(&self, min: impl Into<Operand>, max: impl Into<Operand>) -> Tensor {
         self.call("clamp", "aten.clamp.default", [("min", Arg::Operand(min.into())), ("max", Arg::Operand(max.into()))])
     }
     /// max(x, min).
     #[track_caller]
-    pub fn clamp_min(self, min: impl Into<Operand<'t>>) -> Tensor<'t> {
+    pub fn clamp_min(&self, min: impl Into<Operand>) -> Tensor {
         self.call("clamp_min", "aten.clamp.default", [("min", Arg::Operand(min.into()))])
     }
     /// min(x, max).
     #[track_caller]
-    pub fn clamp_max(self, max: impl Into<Operand<'t>>) -> Tensor<'t> {
+    pub fn clamp_max(&self, max: impl Into<Operand>) -> Tensor {
         self.call("clamp_max", "aten.clamp.default", [("max", Arg::Operand(max.into()))])
     }
     /// `torch.where(self, on_true, on_false)`: this tensor is the condition.
     #[track_caller]
-    pub fn where_(self, on_true: impl Into<Operand<'t>>, on_false: impl Into<Operand<'t>>) -> Tensor<'t> {
-        let args = vec![("condition", self.into()), ("self", Arg::Operand(on_true.into())), ("other", Arg::Operand(on_false.into()))];
-        let [r] = self.graph.exactly(Location::caller(), "where", "aten.where.self", args);
+    pub fn where_(&self, on_true: impl Into<Operand>, on_false: impl Into<Operand>) -> Tensor {
+        let args = vec![("condition", Arg::tensor(self)), ("self", Arg::Operand(on_true.into())), ("other", Arg::Operand(on_false.into()))];
+        let [r] = super::emit::exactly(Location::caller(), "where", "aten.where.self", args);
         r
     }
     /// `value`, in this tensor's dtype, where `mask` is true.
     #[track_caller]
-    pub fn masked_fill(self, mask: Tensor<'t>, value: impl Into<Operand<'t>>) -> Tensor<'t> {
-        self.call("masked_fill", "aten.masked_fill.Scalar", [("mask", mask.into()), ("value", Arg::Operand(value.into()))])
+    pub fn masked_fill(&self, mask: impl Into<Tensor>, value: impl Into<Operand>) -> Tensor {
+        self.call("masked_fill", "aten.masked_fill.Scalar", [("mask", Arg::tensor(mask)), ("value", Arg::Operand(value.into()))])
     }
     /// The values in another dtype.
     #[track_caller]
-    pub fn to(self, dtype: DType) -> Tensor<'t> {
+    pub fn to(&self, dtype: DType) -> Tensor {
         self.call("to", "aten.to.dtype", [("dtype", dtype.into())])
     }
     /// The tensor itself: programs are traced for inference. Error: a probability outside of 0 to 1.
     #[track_caller]
-    pub fn dropout(self, p: f64) -> Tensor<'t> {
+    pub fn dropout(&self, p: f64) -> Tensor {
         if !(0.0..=1.0).contains(&p) {
             return self.refuse("dropout", format!("has probability {p}, which is not in 0 to 1"));
         }
-        let args = vec![("input", self.into()), ("p", p.into()), ("train", false.into())];
-        let [r] = self.graph.exactly(Location::caller(), "dropout", "aten.dropout.default", args);
+        let args = vec![("input", Arg::tensor(self)), ("p", p.into()), ("train", false.into())];
+        let [r] = super::emit::exactly(Location::caller(), "dropout", "aten.dropout.default", args);
         r
     }
 }

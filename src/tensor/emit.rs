@@ -1,59 +1,71 @@
-//! The one way in which ops get into a graph: an ATen row, by name.
-use super::{Operand, Tensor, arg::Arg, graph::Graph, graph::Named, graph::Place};
+//! The one way in which ops get into a graph, or run at once: an ATen row, by name.
+use super::{Operand, Tensor, arg::Arg, eager, graph::Graph, graph::Place, handle::Repr, state::Named};
 use crate::capture::{
     aten::{self, Args, Outcome, Val},
     storage::Alias,
 };
 use kiln_dialects::ir::Size;
 
+/// A row with that many results, where its operands are.
+pub(super) fn exactly<const R: usize>(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> [Tensor; R] {
+    graph_of(&operands(&args)).exactly(place, op, target, args)
+}
+
+/// A row with any number of results, where its operands are.
+pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Vec<Tensor> {
+    graph_of(&operands(&args)).row(place, op, target, args)
+}
+
+/// The graph of the first operand that is traced, else the thread's.
+fn graph_of(operands: &[Tensor]) -> Graph {
+    operands.iter().find(|t| t.is_traced() || matches!(t.0, Repr::Node(_))).map_or_else(Graph::current, Tensor::graph)
+}
+
 impl Graph {
     /// A row with that many results.
-    pub(super) fn exactly<'t, const R: usize>(
-        &'t self,
+    pub(super) fn exactly<const R: usize>(
+        &self,
         place: Place,
         op: &'static str,
         target: &'static str,
-        args: Vec<(&'static str, Arg<'t>)>,
-    ) -> [Tensor<'t>; R] {
+        args: Vec<(&'static str, Arg)>,
+    ) -> [Tensor; R] {
         let operands = operands(&args);
         let all = self.row(place, op, target, args);
-        let n = all.len();
-        let poisoned = all.iter().any(|t| t.node.alias.is_none());
+        let (n, first) = (all.len(), all.iter().find(|t| t.is_poisoned()).cloned());
         all.try_into().unwrap_or_else(|_| {
-            if !poisoned {
-                self.refuse(place, op, format!("gives {n} results where {R} are taken"), &operands);
-            }
-            std::array::from_fn(|_| self.handle(None))
+            let poisoned = first.unwrap_or_else(|| self.refuse(place, op, format!("gives {n} results where {R} are taken"), &operands));
+            std::array::from_fn(|_| poisoned.clone())
         })
     }
     /// A row with any number of results; one that is poisoned if it cannot be.
-    pub(super) fn row<'t>(
-        &'t self,
-        place: Place,
-        op: &'static str,
-        target: &'static str,
-        args: Vec<(&'static str, Arg<'t>)>,
-    ) -> Vec<Tensor<'t>> {
+    pub(super) fn row(&self, place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Vec<Tensor> {
         let operands = operands(&args);
-        if operands.iter().any(|t| t.node.alias.is_none()) {
-            return vec![self.handle(None)];
+        if operands.iter().any(Tensor::is_poisoned) {
+            return vec![self.refuse(place, op, String::new(), &operands)];
         }
-        match self.emit(place, op, target, args) {
-            Ok(all) => all.into_iter().map(|alias| self.handle(Some(alias))).collect(),
-            Err(reason) => vec![self.refuse(place, op, reason, &operands)],
+        if let Some(mut lazy) = self.lazy() {
+            let made = lazy.row(self.id(), self.place(place), op, target, args);
+            drop(lazy);
+            return made.unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)]);
         }
+        let made = match self.is_eager() {
+            true => eager::row(self.place(place), op, target, args),
+            false => self.emit(place, op, target, args).map(|all| all.into_iter().map(|alias| self.handle(Some(alias))).collect()),
+        };
+        made.unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)])
     }
 
-    fn emit(&self, place: Place, op: &str, target: &'static str, args: Vec<(&'static str, Arg<'_>)>) -> Result<Vec<Alias>, String> {
+    fn emit(&self, place: Place, op: &str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Alias>, String> {
         let row = aten::find(target).ok_or_else(|| format!("{target} has no row in the ATen table"))?;
         let mut values = std::collections::HashMap::new();
         for (name, arg) in args {
             values.insert(name, self.value(arg)?);
         }
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state()?;
         // The name is taken once it is known that there is a result.
         let name = state.unique(op, Named::Result);
-        state.cx.b.loc = state.loc(state.place(place)).named(&name);
+        state.cx.b.loc = state.loc(self.place(place)).named(&name);
         let outcome = (row.build)(&mut state.cx, &Args { values })?;
         state.advance()?;
         let all = match outcome {
@@ -70,11 +82,16 @@ impl Graph {
         Ok(aliases)
     }
 
-    fn value(&self, arg: Arg<'_>) -> Result<Val, String> {
-        let tensor = |t: &Tensor<'_>| match t.node.alias {
-            Some(alias) if std::ptr::eq(t.graph, self) => Ok(Val::Tensor(alias)),
-            Some(_) => Err("takes a tensor of another trace".to_string()),
-            None => Err("takes a poisoned tensor".to_string()),
+    fn value(&self, arg: Arg) -> Result<Val, String> {
+        let tensor = |t: &Tensor| match &t.0 {
+            Repr::Node(node) if node.graph == self.id() => node.alias.map(Val::Tensor).ok_or_else(|| "takes a poisoned tensor".to_string()),
+            Repr::Node(_) => Err("takes a tensor of another trace".to_string()),
+            Repr::Array(array) => self.state()?.array(array).map(Val::Tensor),
+            Repr::Lazy(_) => {
+                let array = t.array().map_err(|e| e.to_string())?;
+                self.state()?.array(&array).map(Val::Tensor)
+            }
+            Repr::Failed(_) => Err("takes a poisoned tensor".to_string()),
         };
         Ok(match arg {
             Arg::Plain(v) => v,
@@ -89,11 +106,6 @@ impl Graph {
     }
 }
 
-fn operands<'t>(args: &[(&'static str, Arg<'t>)]) -> Vec<Tensor<'t>> {
-    let each = |arg: &Arg<'t>| match arg {
-        Arg::Operand(o) => o.tensor().into_iter().collect(),
-        Arg::Tensors(all) => all.clone(),
-        _ => vec![],
-    };
-    args.iter().flat_map(|(_, a)| each(a)).collect()
+fn operands(args: &[(&'static str, Arg)]) -> Vec<Tensor> {
+    args.iter().flat_map(|(_, a)| a.tensors()).collect()
 }

@@ -2,7 +2,7 @@
 use std::panic::Location;
 
 /// An op that cannot be.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {op}: {reason}{}", if .operands.is_empty() { String::new() } else { format!(" (of {})", .operands.join(", ")) })]
 pub struct OpError {
     /// The user's file.
@@ -34,6 +34,9 @@ pub enum TraceError {
     /// The module that was made is wrong, which is kiln's fault.
     #[error("the traced graph is wrong: {0}")]
     Module(String),
+    /// A value was read of a tensor that has none, since it is traced.
+    #[error("{0}")]
+    Read(OpError),
     /// Weights that do not fit.
     #[error(transparent)]
     Weights(#[from] crate::nn::WeightsError),

@@ -1,239 +1,162 @@
-//! The graph that is being traced: its arena, its names, inputs, weights and symbols.
+//! The graph that ops go into: one that is being traced, or none, where ops run at once.
 use super::{
-    Dim, OpError, Shape, Tensor, TraceError,
+    Array, Dim, OpError, Shape, Tensor, TraceError,
     dim::{Kind, Open},
-    handle::Node,
+    handle::{Node, Repr},
+    lazy::{Lazy, Segments},
+    session::Session,
+    state::{Named, Parts, State},
 };
 use crate::{
-    capture::{
-        aten::Cx,
-        size_op,
-        storage::Alias,
-        weight::{Weight, contiguous},
-    },
-    passes::refine_shapes::Facts,
+    capture::{size_op, storage::Alias, weight::Weight},
+    nn::parameter::Stored,
 };
-use bumpalo::Bump;
-use indexmap::IndexMap;
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, Constant, GetGlobal, Global, Sym, SymKind},
-    rules::{CONSTANT_LIMIT, tensor_type},
+    ops::{Sym, SymKind},
+    rules::tensor_type,
     sym,
     value::{self, DType},
 };
 use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap},
+    cell::{RefCell, RefMut},
     ops::RangeInclusive,
     panic::Location,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// A place in the user's code.
 pub(super) type Place = &'static Location<'static>;
 
-/// The graph of one trace: makes inputs, weights, sizes and constants.
-pub struct Graph {
-    pub(super) arena: Bump,
-    pub(super) state: RefCell<State>,
+/// What ops go into: makes inputs, weights, sizes and constants. A cheap handle, of one thread.
+#[derive(Clone)]
+pub struct Graph(Rc<Inner>);
+
+struct Inner {
+    /// No two graphs of a process have the same.
+    id: u64,
+    /// Nothing where ops run at once.
+    state: Option<RefCell<State>>,
+    /// Where ops are noted and run when a value is read.
+    lazy: Option<RefCell<Lazy>>,
+    frames: RefCell<Vec<Place>>,
 }
 
-/// What a name of a value stands for.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Named {
-    Input,
-    Result,
-}
-
-pub(super) struct State {
-    pub cx: Cx,
-    /// Where globals go.
-    top: Builder,
-    pub facts: Facts,
-    /// The last op that `facts` knows.
-    pub last: Option<Op>,
-    /// Names of inputs and results, in order.
-    pub names: IndexMap<String, Named>,
-    /// The name of a value.
-    pub name_of: HashMap<Alias, String>,
-    /// Weights by name, and whether they are frozen.
-    globals: IndexMap<String, (Alias, bool)>,
-    /// Symbols by name: what they may be, and themselves.
-    symbols: IndexMap<String, (Sym, Value)>,
-    expressions: Vec<sym::Dim>,
-    /// A value of each expression that has one.
-    sizes: HashMap<sym::Dim, Value>,
-    stored: BTreeMap<String, Weight>,
-    types: Vec<Type>,
-    layouts: Vec<Attr>,
-    pub errors: Vec<OpError>,
-    pub frames: Vec<Place>,
-}
-
-/// What a finished graph leaves behind.
-pub(super) struct Parts {
-    pub inputs: Vec<String>,
-    pub types: Vec<Type>,
-    pub layouts: Vec<Attr>,
-    pub weights: BTreeMap<String, Weight>,
+thread_local! {
+    /// The graphs that this thread traces, the innermost last.
+    static TRACED: RefCell<Vec<Graph>> = const { RefCell::new(vec![]) };
+    static EAGER: Graph = Graph::make(None, None);
 }
 
 /// While it lives, ops have its place; see [`Graph::frame`].
-pub struct Frame<'t>(&'t Graph);
+pub struct Frame(Graph);
 
-impl Drop for Frame<'_> {
+impl Drop for Frame {
     fn drop(&mut self) {
-        self.0.state.borrow_mut().frames.pop();
+        self.0.0.frames.borrow_mut().pop();
     }
 }
 
-impl State {
-    /// The location of an op that is made now.
-    pub(super) fn loc(&self, place: Place) -> Loc {
-        Loc::file(self.cx.b.ctx, place.file(), place.line(), place.column())
+/// While it lives, the graph is the thread's.
+pub(super) struct Tracing;
+
+impl Drop for Tracing {
+    fn drop(&mut self) {
+        TRACED.with_borrow_mut(|all| drop(all.pop()));
     }
-    /// The place of the innermost frame, else the given one.
-    pub(super) fn place(&self, place: Place) -> Place {
-        self.frames.last().copied().unwrap_or(place)
-    }
-    /// `base`, or with a number behind it if that is taken.
-    pub(super) fn unique(&mut self, base: &str, named: Named) -> String {
-        let mut name = base.to_string();
-        for i in 1.. {
-            if !self.names.contains_key(&name) {
-                break;
-            }
-            name = format!("{base}_{i}");
-        }
-        self.names.insert(name.clone(), named);
-        name
-    }
-    /// Takes what was made since the last call into the facts.
-    pub(super) fn advance(&mut self) -> Result<(), String> {
-        let first = |s: &State| s.cx.b.block().first();
-        let mut next = self.last.map_or_else(|| first(self), Op::next);
-        while let Some(op) = next {
-            self.last = Some(op);
-            self.facts.extend(op).map_err(|e| format!("'{}' op {e}", op.name()))?;
-            next = op.next();
-        }
-        Ok(())
-    }
-    fn symbol(&mut self, want: Sym) -> Result<Value, String> {
-        if let Some((have, value)) = self.symbols.get(&want.name) {
-            let same = (have.min, have.max, have.divisor) == (want.min, want.max, want.divisor);
-            return if same { Ok(*value) } else { Err(format!("@{} is already a size with another range", want.name)) };
-        }
-        if want.min < 0 || want.max.is_some_and(|max| max < want.min) || want.divisor < 1 {
-            return Err(format!("@{} has no size that it could be", want.name));
-        }
-        let value = self.cx.b.create_with(&want, &[Type::index(self.cx.b.ctx)], &mut [])?.result(0);
-        self.advance()?;
-        self.symbols.insert(want.name.clone(), (want, value));
-        Ok(value)
-    }
-    fn input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias, String> {
-        if self.names.contains_key(name) {
-            return Err(format!("there is already a tensor {name}"));
-        }
-        if let Some(n) = sizes.iter().filter_map(|s| s.known()).find(|n| *n < 0) {
-            return Err(format!("has size {n}, which is negative"));
-        }
-        let (b, dims) = (self.cx.b, sizes.iter().map(|s| s.known().map_or(sym::Dim::Unknown, sym::Dim::Known)).collect::<Vec<_>>());
-        let ty = Type::tensor(b.ctx, dtype, &dims);
-        let value = b.argument(ty, b.loc);
-        self.facts.argument(value);
-        let known: Option<Vec<usize>> = sizes.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect();
-        // What has no layout is contiguous.
-        let layout = known.map(|shape| ("kiln.layout", Attr::layout(b.ctx, &contiguous(&shape), 0, 0)));
-        self.layouts.push(Attr::dictionary(b.ctx, layout.as_slice()));
-        self.types.push(ty);
-        if sizes.iter().any(|s| s.known().is_none()) {
-            b.create_with(&BindShape { value, sizes: sizes.to_vec() }, &[], &mut [])?;
-        }
-        self.advance()?;
-        let alias = self.cx.store.fresh(value);
-        self.names.insert(name.into(), Named::Input);
-        self.name_of.insert(alias, name.into());
-        Ok(alias)
-    }
-    fn global(&mut self, name: &str, weight: Weight, source: String, frozen: bool) -> Result<Alias, String> {
-        let dims: Vec<sym::Dim> = weight.shape.iter().map(|n| sym::Dim::Known(*n as i64)).collect();
-        let ty = Type::tensor(self.cx.b.ctx, weight.dtype, &dims);
-        if let Some((alias, as_frozen)) = self.globals.get(name).copied() {
-            let same = self.cx.get(alias)?.ty() == ty && as_frozen == frozen;
-            return if same { Ok(alias) } else { Err(format!("there is already another weight {name}")) };
-        }
-        let global = Global {
-            sym_name: name.into(),
-            sym_visibility: Some("private".into()),
-            is_mutable: !frozen,
-            r#type: ty,
-            source: Some(source),
-            value: None,
-        };
-        self.top.at(self.cx.b.loc).create_with(&global, &[], &mut [])?;
-        let get = GetGlobal { is_mutable: !frozen, global: name.into() };
-        let value = self.cx.b.create_with(&get, &[ty], &mut [])?.result(0);
-        self.advance()?;
-        let alias = self.cx.store.fresh(value);
-        self.globals.insert(name.into(), (alias, frozen));
-        self.stored.insert(name.into(), weight);
-        self.name_of.insert(alias, name.into());
-        Ok(alias)
-    }
+}
+
+/// While it lives, ops run at once, whatever is being traced around it.
+pub(crate) fn at_once<R>(body: impl FnOnce() -> R) -> R {
+    let _tracing = EAGER.with(Graph::enter);
+    body()
+}
+
+/// Runs something whose ops are noted, and run in segments that end where a value is read; what is not
+/// read runs when it is over.
+pub(crate) fn in_segments<R>(segments: Arc<Segments>, body: impl FnOnce() -> Result<R, TraceError>) -> Result<R, TraceError> {
+    let graph = Graph::make(None, Some(RefCell::new(Lazy::new(segments))));
+    let _tracing = graph.enter();
+    let result = body()?;
+    graph.flush(None)?;
+    Ok(result)
 }
 
 impl Graph {
-    pub(super) fn new(b: Builder, top: Builder) -> Graph {
-        let state = State {
-            cx: Cx::new(b),
-            top,
-            facts: Facts::default(),
-            last: None,
-            names: IndexMap::new(),
-            name_of: HashMap::new(),
-            globals: IndexMap::new(),
-            symbols: IndexMap::new(),
-            expressions: vec![],
-            sizes: HashMap::new(),
-            stored: BTreeMap::new(),
-            types: vec![],
-            layouts: vec![],
-            errors: vec![],
-            frames: vec![],
-        };
-        Graph { arena: Bump::new(), state: RefCell::new(state) }
+    /// Runs what has been noted.
+    pub(super) fn flush(&self, read: Option<Place>) -> Result<(), TraceError> {
+        let read = read.map(|at| self.place(at));
+        self.0.lazy.as_ref().map_or(Ok(()), |lazy| lazy.borrow_mut().flush(read))
+    }
+    pub(super) fn lazy(&self) -> Option<RefMut<'_, Lazy>> {
+        self.0.lazy.as_ref().map(RefCell::borrow_mut)
+    }
+    fn make(state: Option<RefCell<State>>, lazy: Option<RefCell<Lazy>>) -> Graph {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Graph(Rc::new(Inner { id: NEXT.fetch_add(1, Ordering::Relaxed), state, lazy, frames: RefCell::default() }))
+    }
+    pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> Graph {
+        Graph::make(Some(RefCell::new(State::new(b, top, session))), None)
+    }
+    /// The graph that this thread traces, the innermost of them; or the one whose ops run at once.
+    pub fn current() -> Graph {
+        TRACED.with_borrow(|all| all.last().cloned()).unwrap_or_else(|| EAGER.with(Graph::clone))
+    }
+    /// A graph that this thread traces.
+    pub(super) fn by_id(id: u64) -> Option<Graph> {
+        TRACED.with_borrow(|all| all.iter().rfind(|g| g.0.id == id).cloned())
+    }
+    pub(super) fn id(&self) -> u64 {
+        self.0.id
+    }
+    pub(super) fn enter(&self) -> Tracing {
+        TRACED.with_borrow_mut(|all| all.push(self.clone()));
+        Tracing
+    }
+    /// Whether ops run at once.
+    pub fn is_eager(&self) -> bool {
+        self.0.state.is_none()
+    }
+    /// What is traced. Err: ops run at once here.
+    pub(super) fn state(&self) -> Result<RefMut<'_, State>, String> {
+        self.0.state.as_ref().map(RefCell::borrow_mut).ok_or_else(|| "is for graphs that are traced; here ops run at once".to_string())
+    }
+    /// The place of the innermost frame, else the given one.
+    pub(super) fn place(&self, place: Place) -> Place {
+        self.0.frames.borrow().last().copied().unwrap_or(place)
     }
 
     /// A symbolic size that is bound when the program is called. One name is one size. Errors: a range without sizes, a name with another range.
     #[track_caller]
-    pub fn dim<'t>(&'t self, name: &str, range: RangeInclusive<i64>) -> Dim<'t> {
+    pub fn dim(&self, name: &str, range: RangeInclusive<i64>) -> Dim {
         self.dim_by(name, range, 1)
     }
     /// As [`Graph::dim`], for a multiple of `divisor`.
     #[track_caller]
-    pub fn dim_by<'t>(&'t self, name: &str, range: RangeInclusive<i64>, divisor: i64) -> Dim<'t> {
+    pub fn dim_by(&self, name: &str, range: RangeInclusive<i64>, divisor: i64) -> Dim {
         let place = Location::caller();
-        let mut state = self.state.borrow_mut();
-        state.cx.b.loc = state.loc(state.place(place)).named(name);
-        let max = Some(*range.end()).filter(|m| *m < i64::MAX);
-        match state.symbol(Sym { name: name.into(), min: *range.start(), max, divisor }) {
-            Ok(value) => self.open(&mut state, value),
-            Err(e) => {
-                drop(state);
-                self.refuse(place, "dim", e, &[]);
-                Dim::POISON
-            }
-        }
+        let made = self.state().and_then(|mut state| {
+            state.cx.b.loc = state.loc(self.place(place)).named(name);
+            let max = Some(*range.end()).filter(|m| *m < i64::MAX);
+            let value = state.symbol(Sym { name: name.into(), min: *range.start(), max, divisor })?;
+            Ok(self.open(&mut state, value))
+        });
+        made.unwrap_or_else(|e| {
+            self.refuse(place, "dim", e, &[]);
+            Dim::POISON
+        })
     }
     /// An input of the program. Inputs are in the order of these calls. Errors: a name that is taken, a negative size.
     #[track_caller]
-    pub fn input<'t>(&'t self, name: &str, dtype: DType, shape: impl Shape<'t>) -> Tensor<'t> {
+    pub fn input(&self, name: &str, dtype: DType, shape: impl Shape) -> Tensor {
         let place = Location::caller();
         let made = self.raw_sizes(&shape.dims()).and_then(|sizes| {
-            let mut state = self.state.borrow_mut();
-            state.cx.b.loc = state.loc(state.place(place)).named(name);
+            let mut state = self.state()?;
+            state.cx.b.loc = state.loc(self.place(place)).named(name);
             state.input(name, dtype, &sizes)
         });
         self.made(place, "input", made)
@@ -241,109 +164,130 @@ impl Graph {
     /// A weight that the caller may change between calls of the program, such as those of a framework. Errors: a name that is taken by a weight
     /// of another type.
     #[track_caller]
-    pub fn parameter<'t>(&'t self, name: &str, value: &Weight) -> Tensor<'t> {
+    pub fn parameter(&self, name: &str, value: &Weight) -> Tensor {
         self.weight(name, value, format!("#{name}"), false)
     }
     /// A weight that never changes, so that it may be packed and folded. Errors: as [`Graph::parameter`].
     #[track_caller]
-    pub fn frozen<'t>(&'t self, name: &str, value: &Weight) -> Tensor<'t> {
+    pub fn frozen(&self, name: &str, value: &Weight) -> Tensor {
         self.weight(name, value, format!("#{name}"), true)
     }
     #[track_caller]
-    pub(crate) fn weight<'t>(&'t self, name: &str, value: &Weight, source: String, frozen: bool) -> Tensor<'t> {
+    pub(crate) fn weight(&self, name: &str, value: &Weight, source: String, frozen: bool) -> Tensor {
         let place = Location::caller();
-        let mut state = self.state.borrow_mut();
-        state.cx.b.loc = state.loc(state.place(place)).named(name);
-        let made = state.global(name, value.clone(), source, frozen);
-        drop(state);
+        if self.is_eager() {
+            return Array::of_weight(value).map_or_else(|e| self.refuse(place, "parameter", e, &[]), Tensor::from);
+        }
+        let made = self.state().and_then(|mut state| {
+            state.cx.b.loc = state.loc(self.place(place)).named(name);
+            state.global(name, value.clone(), source, frozen)
+        });
+        self.made(place, "parameter", made)
+    }
+    /// A module's weight: an input of its own in a function that is compiled, where it may change between calls, else a global.
+    #[track_caller]
+    pub(crate) fn parameter_of(&self, stored: &Arc<Stored>, version: u64, value: &Weight, source: String, frozen: bool) -> Tensor {
+        let place = Location::caller();
+        let made = self.state().and_then(|mut state| {
+            state.cx.b.loc = state.loc(self.place(place)).named(&stored.name);
+            let Some(session) = &mut state.session else { return state.global(&stored.name, value.clone(), source, frozen) };
+            if let Some((_, _, alias)) = session.weights.iter().find(|(w, _, _)| Arc::ptr_eq(w, stored)) {
+                return Ok(*alias);
+            }
+            let frozen = frozen || session.freeze;
+            // Modules that are made under one scope have weights of the same name.
+            let name = state.free(&stored.name);
+            let sizes: Vec<Size> = value.shape.iter().map(|n| Size::Static(*n as i64)).collect();
+            let alias = match frozen {
+                true => state.global(&name, value.clone(), source, true)?,
+                false => state.input(&name, value.dtype, &sizes)?,
+            };
+            if let Some(session) = &mut state.session {
+                session.weights.push((stored.clone(), frozen.then_some(version), alias));
+            }
+            Ok(alias)
+        });
         self.made(place, "parameter", made)
     }
     /// Literal values: in the program up to 4 KiB, beyond that a frozen weight.
     #[track_caller]
-    pub fn constant<'t>(&'t self, value: &value::Tensor) -> Tensor<'t> {
+    pub fn constant(&self, value: &value::Tensor) -> Tensor {
         let place = Location::caller();
-        let weight = Weight::of(value);
-        let mut state = self.state.borrow_mut();
-        let name = state.unique("constant", Named::Result);
-        state.cx.b.loc = state.loc(state.place(place)).named(&name);
-        if weight.bytes().len() > CONSTANT_LIMIT {
-            drop(state);
-            return self.weight(&name, &weight, format!("#{name}"), true);
+        if self.is_eager() {
+            return Tensor::from(value);
         }
-        let made = Attr::dense(state.cx.b.ctx, value).and_then(|value| {
-            let ty = value.type_of();
-            let v = state.cx.b.create_with(&Constant { value }, &[ty], &mut [])?.result(0);
-            state.advance()?;
-            let alias = state.cx.store.fresh(v);
-            state.name_of.insert(alias, name);
-            Ok(alias)
+        let made = self.state().and_then(|mut state| {
+            let name = state.unique("constant", Named::Result);
+            state.cx.b.loc = state.loc(self.place(place)).named(&name);
+            state.constant(&name, Weight::of(value))
         });
-        drop(state);
         self.made(place, "constant", made)
     }
     /// Records an error that is none of an op on tensors, and gives a poisoned tensor.
     #[track_caller]
-    pub(crate) fn failed<'t>(&'t self, op: &str, reason: String) -> Tensor<'t> {
+    pub(crate) fn failed(&self, op: &str, reason: String) -> Tensor {
         self.refuse(Location::caller(), op, reason, &[])
     }
     /// While the result lives, ops have this place, unless a frame is there already. For functions that are called by a user and are made of
     /// several ops: `let _frame = graph.frame(Location::caller());` in a function with `#[track_caller]`.
-    pub fn frame(&self, place: &'static Location<'static>) -> Frame<'_> {
-        let mut state = self.state.borrow_mut();
-        let place = state.place(place);
-        state.frames.push(place);
-        Frame(self)
+    pub fn frame(&self, place: &'static Location<'static>) -> Frame {
+        self.inner_frame(self.place(place))
     }
     /// As [`Graph::frame`], whatever frame is there.
-    pub fn inner_frame(&self, place: &'static Location<'static>) -> Frame<'_> {
-        self.state.borrow_mut().frames.push(place);
-        Frame(self)
+    pub fn inner_frame(&self, place: &'static Location<'static>) -> Frame {
+        self.0.frames.borrow_mut().push(place);
+        Frame(self.clone())
     }
 
     /// A handle of what was made, or an error and a poisoned one.
-    fn made<'t>(&'t self, place: Place, op: &'static str, made: Result<Alias, String>) -> Tensor<'t> {
+    fn made(&self, place: Place, op: &'static str, made: Result<Alias, String>) -> Tensor {
         match made {
             Ok(alias) => self.handle(Some(alias)),
             Err(e) => self.refuse(place, op, e, &[]),
         }
     }
-    pub(super) fn handle<'t>(&'t self, alias: Option<Alias>) -> Tensor<'t> {
-        Tensor { graph: self, node: self.arena.alloc(Node { alias }) }
+    pub(super) fn handle(&self, alias: Option<Alias>) -> Tensor {
+        Tensor(Repr::Node(Arc::new(Node { graph: self.0.id, alias })))
     }
     /// Records an error and gives a poisoned tensor.
-    pub(super) fn refuse<'t>(&'t self, place: Place, op: &str, reason: String, operands: &[Tensor<'t>]) -> Tensor<'t> {
-        let poisoned = operands.iter().any(|t| t.node.alias.is_none());
+    pub(super) fn refuse(&self, place: Place, op: &str, reason: String, operands: &[Tensor]) -> Tensor {
         // What is wrong with a poisoned tensor follows from what poisoned it.
-        if !poisoned && !reason.is_empty() {
-            let types = operands.iter().map(|t| t.to_string()).collect();
-            let mut state = self.state.borrow_mut();
-            let error = OpError::new(state.place(place), op, reason, types);
-            state.errors.push(error);
+        let first = operands.iter().find_map(Tensor::failure);
+        let poisoned = operands.iter().any(Tensor::is_poisoned);
+        let error = match first {
+            Some(error) => Some(error),
+            None if poisoned || reason.is_empty() => None,
+            None => {
+                let types = operands.iter().map(Tensor::type_name).collect();
+                Some(Arc::new(OpError::new(self.place(place), op, reason, types)))
+            }
+        };
+        let Some(error) = error else { return self.handle(None) };
+        let Ok(mut state) = self.state() else { return Tensor(Repr::Failed(error)) };
+        if !state.errors.contains(&error) {
+            state.errors.push(OpError::clone(&error));
         }
+        drop(state);
         self.handle(None)
     }
 
-    fn open<'t>(&'t self, state: &mut State, value: Value) -> Dim<'t> {
+    fn open(&self, state: &mut State, value: Value) -> Dim {
         let expr = state.facts.size_value(value);
         match expr {
             sym::Dim::Known(n) => Dim(Kind::Known(n)),
             sym::Dim::Unknown => Dim::NO_VALUE,
             expr => {
                 state.sizes.entry(expr.clone()).or_insert(value);
-                state.expressions.push(expr);
-                Dim(Kind::Open(self.arena.alloc(Open { graph: self, value, expr: state.expressions.len() - 1 })))
+                state.expressions.push((expr, value));
+                Dim(Kind::Open(Open { graph: self.0.id, index: state.expressions.len() - 1 }))
             }
         }
     }
-    pub(super) fn expression(&self, number: usize) -> sym::Dim {
-        self.state.borrow().expressions.get(number).cloned().unwrap_or(sym::Dim::Unknown)
-    }
     /// `x kind y`, at least one of which is symbolic.
-    pub(super) fn compute<'t>(&'t self, kind: SymKind, x: Dim<'t>, y: Dim<'t>, place: Place) -> Dim<'t> {
+    pub(super) fn compute(&self, kind: SymKind, x: Dim, y: Dim, place: Place) -> Dim {
         let Ok(sizes) = self.raw_sizes(&[x, y]) else { return Dim::POISON };
-        let [x, y] = sizes.as_slice() else { return Dim::POISON };
-        let mut state = self.state.borrow_mut();
-        state.cx.b.loc = state.loc(state.place(place));
+        let ([x, y], Ok(mut state)) = (sizes.as_slice(), self.state()) else { return Dim::POISON };
+        state.cx.b.loc = state.loc(self.place(place));
         match size_op(&state.cx.b, kind, *x, *y).and_then(|s| state.advance().map(|()| s)) {
             Ok(Size::Static(n)) => Dim::from(n),
             Ok(Size::Dynamic(value)) => self.open(&mut state, value),
@@ -351,25 +295,31 @@ impl Graph {
         }
     }
     /// Sizes as ops take them. Err: a reason, which is empty for what follows from an error that is recorded.
-    pub(super) fn raw_sizes(&self, all: &[Dim<'_>]) -> Result<Vec<Size>, String> {
-        let raw = |d: &Dim<'_>| match d.0 {
+    pub(super) fn raw_sizes(&self, all: &[Dim]) -> Result<Vec<Size>, String> {
+        let raw = |d: &Dim| match d.0 {
             Kind::Known(n) => Ok(Size::Static(n)),
-            Kind::Open(o) if std::ptr::eq(o.graph, self) => Ok(Size::Dynamic(o.value)),
+            Kind::Open(o) if o.graph == self.0.id => {
+                let value = self.state()?.expressions.get(o.index).map(|(_, value)| *value);
+                value.map(Size::Dynamic).ok_or_else(|| "takes a size that the graph does not have".to_string())
+            }
             Kind::Open(_) => Err("takes a size of another graph".to_string()),
             Kind::NoValue => Err("takes a size that has no value: an overflow or a division by 0".to_string()),
             Kind::Poison => Err(String::new()),
         };
         all.iter().map(raw).collect()
     }
-    pub(super) fn type_of(&self, t: Tensor<'_>) -> Option<(DType, Vec<sym::Dim>)> {
-        let mut state = self.state.borrow_mut();
-        let value = t.node.alias.and_then(|a| state.cx.get(a).ok())?;
+    pub(super) fn expression(&self, index: usize) -> sym::Dim {
+        self.state().ok().and_then(|s| s.expressions.get(index).map(|(d, _)| d.clone())).unwrap_or(sym::Dim::Unknown)
+    }
+    pub(super) fn type_of(&self, alias: Alias) -> Option<(DType, Vec<sym::Dim>)> {
+        let mut state = self.state().ok()?;
+        let value = state.cx.get(alias).ok()?;
         Some((tensor_type(value.ty()).ok()?.dtype, state.facts.dims(value).to_vec()))
     }
     /// A size of a tensor that has that dimension.
-    pub(super) fn size_of<'t>(&'t self, t: Tensor<'t>, axis: usize) -> Dim<'t> {
-        let mut state = self.state.borrow_mut();
-        let Some(value) = t.node.alias.and_then(|a| state.cx.get(a).ok()) else { return Dim::POISON };
+    pub(super) fn size_of(&self, alias: Alias, axis: usize) -> Dim {
+        let Ok(mut state) = self.state() else { return Dim::POISON };
+        let Ok(value) = state.cx.get(alias) else { return Dim::POISON };
         let known = state.facts.dims(value).get(axis).cloned().unwrap_or(sym::Dim::Unknown);
         if let Some(n) = known.known() {
             return Dim::from(n);
@@ -383,9 +333,8 @@ impl Graph {
             Err(_) => Dim::POISON,
         }
     }
-    pub(super) fn rename(&self, t: Tensor<'_>, name: &str, place: Place) {
-        let mut state = self.state.borrow_mut();
-        let Some(alias) = t.node.alias else { return };
+    pub(super) fn rename(&self, alias: Alias, name: &str, place: Place) {
+        let Ok(mut state) = self.state() else { return };
         let Some(op) = state.cx.get(alias).ok().and_then(Value::def) else { return };
         let name = state.unique(name, Named::Result);
         let loc = op.loc().place().map_or_else(|| state.loc(place), |(file, line, col)| Loc::file(op.ctx(), &file, line, col));
@@ -395,32 +344,37 @@ impl Graph {
 
     /// The errors so far.
     pub(super) fn failure(&self) -> TraceError {
-        TraceError::Ops(self.state.borrow().errors.clone())
+        TraceError::Ops(self.state().map(|s| s.errors.clone()).unwrap_or_default())
     }
     /// Err: the ops so far that cannot be.
     pub fn check(&self) -> Result<(), TraceError> {
-        if self.state.borrow().errors.is_empty() { Ok(()) } else { Err(self.failure()) }
+        if self.state().is_ok_and(|s| !s.errors.is_empty()) { Err(self.failure()) } else { Ok(()) }
     }
-    /// Values and names of the results.
-    pub(super) fn finish(&self, results: &[Tensor<'_>]) -> Result<(Vec<Value>, Vec<String>), TraceError> {
-        let mut state = self.state.borrow_mut();
-        let (mut values, mut names) = (vec![], vec![]);
-        for (i, t) in results.iter().enumerate() {
-            let own = std::ptr::eq(t.graph, self);
-            let Some(alias) = t.node.alias.filter(|_| own) else {
-                let reason = if own { "has no value" } else { "belongs to another trace" };
-                drop(state);
+    /// The value and the name of a result.
+    pub(super) fn result(&self, number: usize, t: &Tensor) -> Result<(Value, String), TraceError> {
+        let module = |e: String| TraceError::Module(e);
+        let alias = match &t.0 {
+            Repr::Node(node) if node.graph == self.0.id => node.alias.ok_or("has no value"),
+            Repr::Node(_) => Err("belongs to another trace"),
+            Repr::Array(array) => Ok(self.state().and_then(|mut s| s.array(array)).map_err(module)?),
+            Repr::Lazy(_) => {
+                let array = t.array()?;
+                Ok(self.state().and_then(|mut s| s.array(&array)).map_err(module)?)
+            }
+            Repr::Failed(error) => return Err(TraceError::Ops(vec![OpError::clone(error)])),
+        };
+        let alias = match alias {
+            Ok(alias) => alias,
+            Err(reason) => {
                 self.check()?;
-                return Err(TraceError::Module(format!("result {i} {reason}")));
-            };
-            values.push(state.cx.get(alias).map_err(TraceError::Module)?);
-            names.push(state.name_of.get(&alias).cloned().unwrap_or_else(|| format!("output_{i}")));
-        }
-        Ok((values, names))
+                return Err(TraceError::Module(format!("result {number} {reason}")));
+            }
+        };
+        let mut state = self.state().map_err(module)?;
+        let value = state.cx.get(alias).map_err(module)?;
+        Ok((value, state.name_of.get(&alias).cloned().unwrap_or_else(|| format!("output_{number}"))))
     }
-    pub(super) fn into_parts(self) -> Parts {
-        let state = self.state.into_inner();
-        let inputs = state.names.into_iter().filter(|(_, named)| *named == Named::Input).map(|(name, _)| name).collect();
-        Parts { inputs, types: state.types, layouts: state.layouts, weights: state.stored }
+    pub(super) fn parts(&self) -> Result<Parts, TraceError> {
+        self.state().map(|mut s| s.parts()).map_err(TraceError::Module)
     }
 }

@@ -1,101 +1,194 @@
-//! The handle of a traced value.
-use super::{Dim, Graph, TraceError, arg::Arg};
+//! The handle of a value.
+use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, lazy::LazyNode};
 use crate::capture::storage::Alias;
-use kiln_dialects::value::DType;
-use std::panic::Location;
+use kiln_dialects::{
+    sym,
+    value::{self, DType},
+};
+use std::{panic::Location, sync::Arc};
 
-/// A value in the arena.
-pub(super) struct Node {
+/// A tensor: elements, or a value of the program that is being traced; see the [module's](super) documentation. A cheap handle, which any thread may
+/// have; one of a trace is of use only to that trace.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Repr);
+
+#[derive(Clone)]
+pub(crate) enum Repr {
+    /// A value of a graph that is traced.
+    Node(Arc<Node>),
+    /// Elements.
+    Array(Arc<Array>),
+    /// A value that is computed when it is read.
+    Lazy(Arc<LazyNode>),
+    /// What could not be computed at once.
+    Failed(Arc<OpError>),
+}
+
+/// A value of a graph.
+pub(crate) struct Node {
+    pub graph: u64,
     /// `None`: poisoned.
     pub alias: Option<Alias>,
 }
 
-/// A value of the program that is being traced; see the [module's](super) documentation.
-#[derive(Clone, Copy)]
-pub struct Tensor<'t> {
-    pub(super) graph: &'t Graph,
-    pub(super) node: &'t Node,
+impl From<&Tensor> for Tensor {
+    fn from(t: &Tensor) -> Tensor {
+        t.clone()
+    }
+}
+impl From<Array> for Tensor {
+    fn from(array: Array) -> Tensor {
+        Tensor(Repr::Array(Arc::new(array)))
+    }
+}
+impl From<Arc<Array>> for Tensor {
+    fn from(array: Arc<Array>) -> Tensor {
+        Tensor(Repr::Array(array))
+    }
+}
+/// A copy, rounded to its dtype.
+impl From<&value::Tensor> for Tensor {
+    fn from(t: &value::Tensor) -> Tensor {
+        Tensor::from(Array::of_value(t))
+    }
 }
 
-impl<'t> Tensor<'t> {
-    /// The graph that it belongs to.
-    pub fn graph(self) -> &'t Graph {
-        self.graph
+impl Tensor {
+    /// The graph that it belongs to; for one with elements, that of the thread.
+    pub fn graph(&self) -> Graph {
+        match &self.0 {
+            Repr::Node(node) => Graph::by_id(node.graph).unwrap_or_else(Graph::current),
+            Repr::Lazy(node) if node.value.get().is_none() => Graph::by_id(node.graph).unwrap_or_else(Graph::current),
+            _ => Graph::current(),
+        }
+    }
+    /// The graph and the value in it, of a tensor that this thread traces.
+    pub(super) fn traced(&self) -> Option<(Graph, Alias)> {
+        let Repr::Node(node) = &self.0 else { return None };
+        Graph::by_id(node.graph).zip(node.alias)
+    }
+    /// Whether it stands for an error.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        match &self.0 {
+            Repr::Node(node) => node.alias.is_none(),
+            Repr::Array(_) | Repr::Lazy(_) => false,
+            Repr::Failed(_) => true,
+        }
+    }
+    /// Whether it is a value of a graph that this thread traces.
+    pub(crate) fn is_traced(&self) -> bool {
+        match &self.0 {
+            Repr::Node(node) => Graph::by_id(node.graph).is_some(),
+            Repr::Lazy(node) => node.value.get().is_none() && Graph::by_id(node.graph).is_some(),
+            Repr::Array(_) | Repr::Failed(_) => false,
+        }
+    }
+    /// The error that it brings along.
+    pub(super) fn failure(&self) -> Option<Arc<OpError>> {
+        if let Repr::Failed(e) = &self.0 { Some(e.clone()) } else { None }
+    }
+    fn type_of(&self) -> Option<(DType, Vec<sym::Dim>)> {
+        let known = |shape: &[usize]| shape.iter().map(|n| sym::Dim::Known(*n as i64)).collect();
+        match &self.0 {
+            Repr::Array(a) => Some((a.dtype(), known(a.shape()))),
+            Repr::Lazy(node) => Some((node.dtype, known(&node.shape))),
+            _ => self.traced().and_then(|(graph, alias)| graph.type_of(alias)),
+        }
+    }
+    /// Why it has no type and no elements.
+    pub(crate) fn error(&self) -> TraceError {
+        match &self.0 {
+            Repr::Failed(e) => TraceError::Ops(vec![OpError::clone(e)]),
+            Repr::Node(node) => match Graph::by_id(node.graph) {
+                Some(graph) => graph.failure(),
+                None => TraceError::Module("a tensor of a trace that is over, or of another thread's".into()),
+            },
+            Repr::Lazy(_) => TraceError::Module("a tensor of a function that is over, which nobody read".into()),
+            Repr::Array(_) => TraceError::Module("a tensor with elements has no error".into()),
+        }
     }
     /// Its dtype. Err: it is poisoned; the error says why.
-    pub fn dtype(self) -> Result<DType, TraceError> {
-        self.graph.type_of(self).map(|(dtype, _)| dtype).ok_or_else(|| self.graph.failure())
+    pub fn dtype(&self) -> Result<DType, TraceError> {
+        self.type_of().map(|(dtype, _)| dtype).ok_or_else(|| self.error())
     }
     /// Its sizes, outermost first. Err: it is poisoned.
-    pub fn dims(self) -> Result<Vec<Dim<'t>>, TraceError> {
-        let (_, dims) = self.graph.type_of(self).ok_or_else(|| self.graph.failure())?;
-        Ok((0..dims.len()).map(|i| self.graph.size_of(self, i)).collect())
+    pub fn dims(&self) -> Result<Vec<Dim>, TraceError> {
+        let (_, dims) = self.type_of().ok_or_else(|| self.error())?;
+        Ok((0..dims.len()).map(|i| self.at(i, &dims)).collect())
+    }
+    fn at(&self, axis: usize, dims: &[sym::Dim]) -> Dim {
+        match (self.traced(), dims.get(axis)) {
+            (_, Some(sym::Dim::Known(n))) => Dim::from(*n),
+            (Some((graph, alias)), _) => graph.size_of(alias, axis),
+            (None, _) => Dim::POISON,
+        }
     }
     /// How many dimensions it has. Err: it is poisoned.
-    pub fn rank(self) -> Result<usize, TraceError> {
-        self.graph.type_of(self).map(|(_, dims)| dims.len()).ok_or_else(|| self.graph.failure())
+    pub fn rank(&self) -> Result<usize, TraceError> {
+        self.type_of().map(|(_, dims)| dims.len()).ok_or_else(|| self.error())
     }
     /// One of its sizes; negative dimensions count from the end. A dimension that it does not have is an error of the trace.
     #[track_caller]
-    pub fn size(self, dim: i64) -> Dim<'t> {
-        let Some((_, dims)) = self.graph.type_of(self) else { return Dim::POISON };
+    pub fn size(&self, dim: i64) -> Dim {
+        let Some((_, dims)) = self.type_of() else { return Dim::POISON };
         let at = if dim < 0 { dim + dims.len() as i64 } else { dim };
         match usize::try_from(at).ok().filter(|at| *at < dims.len()) {
-            Some(at) => self.graph.size_of(self, at),
+            Some(at) => self.at(at, &dims),
             None => {
-                self.graph.refuse(Location::caller(), "size", format!("dimension {dim} is outside of rank {}", dims.len()), &[self]);
+                let reason = format!("dimension {dim} is outside of rank {}", dims.len());
+                self.graph().refuse(Location::caller(), "size", reason, std::slice::from_ref(self));
                 Dim::POISON
             }
         }
     }
     /// Itself, or the errors of the trace if it is poisoned.
-    pub fn check(self) -> Result<Tensor<'t>, TraceError> {
-        if self.node.alias.is_some() { Ok(self) } else { Err(self.graph.failure()) }
+    pub fn check(&self) -> Result<Tensor, TraceError> {
+        if self.is_poisoned() { Err(self.error()) } else { Ok(self.clone()) }
     }
     /// Gives it a name, which becomes its SSA name and, for a result, the name of the output; a number is added to a name that is taken.
     /// An input keeps its own.
     #[track_caller]
-    pub fn named(self, name: &str) -> Tensor<'t> {
-        self.graph.rename(self, name, Location::caller());
+    pub fn named(self, name: &str) -> Tensor {
+        if let Some((graph, alias)) = self.traced() {
+            graph.rename(alias, name, Location::caller());
+        }
         self
     }
 
     /// An ATen row on this tensor, as argument `self`, and others.
     #[track_caller]
-    pub(super) fn call<const N: usize>(self, op: &'static str, target: &'static str, args: [(&'static str, Arg<'t>); N]) -> Tensor<'t> {
+    pub(super) fn call<const N: usize>(&self, op: &'static str, target: &'static str, args: [(&'static str, Arg); N]) -> Tensor {
         let [r] = self.call_many(op, target, args);
         r
     }
     /// A row with several results.
     #[track_caller]
     pub(super) fn call_many<const N: usize, const R: usize>(
-        self,
+        &self,
         op: &'static str,
         target: &'static str,
-        args: [(&'static str, Arg<'t>); N],
-    ) -> [Tensor<'t>; R] {
+        args: [(&'static str, Arg); N],
+    ) -> [Tensor; R] {
         let place = Location::caller();
         let mut all = vec![("self", Arg::from(self))];
         all.extend(args);
-        self.graph.exactly(place, op, target, all)
+        emit::exactly(place, op, target, all)
     }
     /// An error of an op that has no row for what is wrong.
     #[track_caller]
-    pub(super) fn refuse(self, op: &'static str, reason: String) -> Tensor<'t> {
-        self.graph.refuse(Location::caller(), op, reason, &[self])
+    pub(super) fn refuse(&self, op: &'static str, reason: String) -> Tensor {
+        self.graph().refuse(Location::caller(), op, reason, std::slice::from_ref(self))
+    }
+    /// As `f32[batch, 64]`.
+    pub fn type_name(&self) -> String {
+        let Some((dtype, dims)) = self.type_of() else { return "an error".into() };
+        let dims: Vec<String> = dims.iter().map(|d| d.to_string()).collect();
+        format!("{dtype}[{}]", dims.join(", "))
     }
 }
 
-/// As `f32[batch, 64]`.
-impl std::fmt::Display for Tensor<'_> {
+impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Some((dtype, dims)) = self.graph.type_of(*self) else { return f.write_str("an error") };
-        let dims: Vec<String> = dims.iter().map(|d| d.to_string()).collect();
-        write!(f, "{dtype}[{}]", dims.join(", "))
-    }
-}
-impl std::fmt::Debug for Tensor<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
+        f.write_str(&self.type_name())
     }
 }

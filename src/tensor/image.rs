@@ -40,28 +40,28 @@ impl<const N: usize> Pool<N> {
     }
 }
 
-impl<'t> Tensor<'t> {
+impl Tensor {
     /// The convolution of [N, C, L] with a weight [M, C / groups, K] and a bias `[M]`.
     #[track_caller]
-    pub fn conv1d(self, weight: Tensor<'t>, bias: Option<Tensor<'t>>, options: Convolution<1>) -> Tensor<'t> {
+    pub fn conv1d(&self, weight: impl Into<Tensor>, bias: Option<Tensor>, options: Convolution<1>) -> Tensor {
         self.convolution("conv1d", "aten.conv1d.default", weight, bias, options)
     }
     /// The convolution of [N, C, H, W] with a weight [M, C / groups, K, L] and a bias `[M]`.
     #[track_caller]
-    pub fn conv2d(self, weight: Tensor<'t>, bias: Option<Tensor<'t>>, options: Convolution<2>) -> Tensor<'t> {
+    pub fn conv2d(&self, weight: impl Into<Tensor>, bias: Option<Tensor>, options: Convolution<2>) -> Tensor {
         self.convolution("conv2d", "aten.conv2d.default", weight, bias, options)
     }
     #[track_caller]
     fn convolution<const N: usize>(
-        self,
+        &self,
         op: &'static str,
         target: &'static str,
-        weight: Tensor<'t>,
-        bias: Option<Tensor<'t>>,
+        weight: impl Into<Tensor>,
+        bias: Option<Tensor>,
         o: Convolution<N>,
-    ) -> Tensor<'t> {
+    ) -> Tensor {
         let args = vec![
-            ("weight", weight.into()),
+            ("weight", Arg::tensor(weight)),
             ("bias", bias.into()),
             ("stride", Arg::from(o.stride.as_slice())),
             ("padding", o.padding.as_slice().into()),
@@ -72,7 +72,7 @@ impl<'t> Tensor<'t> {
     }
     /// The maximum of each window.
     #[track_caller]
-    pub fn max_pool2d(self, o: Pool<2>) -> Tensor<'t> {
+    pub fn max_pool2d(&self, o: Pool<2>) -> Tensor {
         let args = [
             ("kernel_size", Arg::from(o.window.as_slice())),
             ("stride", o.stride.as_slice().into()),
@@ -83,7 +83,7 @@ impl<'t> Tensor<'t> {
     }
     /// The mean of each window; padding counts in the divisor if `count_include_pad`.
     #[track_caller]
-    pub fn avg_pool2d(self, o: Pool<2>, count_include_pad: bool) -> Tensor<'t> {
+    pub fn avg_pool2d(&self, o: Pool<2>, count_include_pad: bool) -> Tensor {
         let args = [
             ("kernel_size", Arg::from(o.window.as_slice())),
             ("stride", o.stride.as_slice().into()),
@@ -95,12 +95,12 @@ impl<'t> Tensor<'t> {
     }
     /// The means of windows that are chosen so that the result has these sizes.
     #[track_caller]
-    pub fn adaptive_avg_pool2d(self, sizes: [i64; 2]) -> Tensor<'t> {
+    pub fn adaptive_avg_pool2d(&self, sizes: [i64; 2]) -> Tensor {
         self.call("adaptive_avg_pool2d", "aten.adaptive_avg_pool2d.default", [("output_size", sizes.as_slice().into())])
     }
     /// Resized to these spatial sizes, each element from the nearest one. Error: a number of sizes that is not that of spatial dimensions.
     #[track_caller]
-    pub fn interpolate_nearest(self, sizes: impl Shape<'t>) -> Tensor<'t> {
+    pub fn interpolate_nearest(&self, sizes: impl Shape) -> Tensor {
         let args = vec![("output_size", sizes.dims().into())];
         self.input_row("interpolate", "aten.upsample_nearest2d.vec", args)
     }

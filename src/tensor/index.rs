@@ -2,10 +2,11 @@
 use super::{Tensor, arg::Arg};
 use std::panic::Location;
 
-impl<'t> Tensor<'t> {
+impl Tensor {
     /// `r[i][j] = x[index[i][j]][j]` for dimension 0, and so on. Error: another rank of the index.
     #[track_caller]
-    pub fn gather(self, dim: i64, index: Tensor<'t>) -> Tensor<'t> {
+    pub fn gather(&self, dim: i64, index: impl Into<Tensor>) -> Tensor {
+        let index = index.into();
         match (self.rank(), index.rank()) {
             (Ok(a), Ok(b)) if a != b => self.refuse("gather", format!("has an index of rank {b} for a tensor of rank {a}")),
             _ => self.call("gather", "aten.gather.default", [("dim", dim.into()), ("index", index.into())]),
@@ -13,7 +14,8 @@ impl<'t> Tensor<'t> {
     }
     /// Slices along a dimension at the positions of a vector. Error: an index of more than one dimension.
     #[track_caller]
-    pub fn index_select(self, dim: i64, index: Tensor<'t>) -> Tensor<'t> {
+    pub fn index_select(&self, dim: i64, index: impl Into<Tensor>) -> Tensor {
+        let index = index.into();
         match index.rank() {
             Ok(n) if n > 1 => self.refuse("index_select", format!("wants an index of one dimension, has {n}")),
             _ => self.call("index_select", "aten.index_select.default", [("dim", dim.into()), ("index", index.into())]),
@@ -21,9 +23,9 @@ impl<'t> Tensor<'t> {
     }
     /// Rows of this table [V, D] at positions.
     #[track_caller]
-    pub fn embedding(self, indices: Tensor<'t>) -> Tensor<'t> {
-        let args = vec![("weight", self.into()), ("indices", Arg::from(indices))];
-        let [r] = self.graph.exactly(Location::caller(), "embedding", "aten.embedding.default", args);
+    pub fn embedding(&self, indices: impl Into<Tensor>) -> Tensor {
+        let args = vec![("weight", Arg::tensor(self)), ("indices", Arg::tensor(indices))];
+        let [r] = super::emit::exactly(Location::caller(), "embedding", "aten.embedding.default", args);
         r
     }
 }

@@ -15,10 +15,10 @@ pub enum Reduction {
 }
 
 /// What [`Tensor::cross_entropy`] may be given.
-#[derive(Clone, Copy, Debug)]
-pub struct CrossEntropy<'t> {
+#[derive(Clone, Debug)]
+pub struct CrossEntropy {
     /// A weight for each class.
-    pub weight: Option<Tensor<'t>>,
+    pub weight: Option<Tensor>,
     /// How losses are reduced.
     pub reduction: Reduction,
     /// A target that does not count.
@@ -27,26 +27,26 @@ pub struct CrossEntropy<'t> {
     pub label_smoothing: f64,
 }
 
-impl Default for CrossEntropy<'_> {
+impl Default for CrossEntropy {
     fn default() -> Self {
         CrossEntropy { weight: None, reduction: Reduction::Mean, ignore_index: -100, label_smoothing: 0.0 }
     }
 }
 
-impl<'t> Tensor<'t> {
+impl Tensor {
     /// Exponentials along a dimension, scaled to sum to 1.
     #[track_caller]
-    pub fn softmax(self, dim: i64) -> Tensor<'t> {
+    pub fn softmax(&self, dim: i64) -> Tensor {
         self.call("softmax", "aten.softmax.int", [("dim", dim.into())])
     }
     /// The logarithm of [`Tensor::softmax`].
     #[track_caller]
-    pub fn log_softmax(self, dim: i64) -> Tensor<'t> {
+    pub fn log_softmax(&self, dim: i64) -> Tensor {
         self.call("log_softmax", "aten.log_softmax.int", [("dim", dim.into())])
     }
     /// (x - mean) / sqrt(var + epsilon) * weight + bias over the last dimensions, which have the sizes `shape`; so have weight and bias.
     #[track_caller]
-    pub fn layer_norm(self, shape: &[i64], weight: Option<Tensor<'t>>, bias: Option<Tensor<'t>>, epsilon: f64) -> Tensor<'t> {
+    pub fn layer_norm(&self, shape: &[i64], weight: Option<Tensor>, bias: Option<Tensor>, epsilon: f64) -> Tensor {
         match self.differs_at_end(shape) {
             Some(reason) => self.refuse("layer_norm", reason),
             None => {
@@ -58,7 +58,7 @@ impl<'t> Tensor<'t> {
     }
     /// x / sqrt(mean x^2 + epsilon) * weight over the last dimensions. Without an epsilon it is that of the dtype, as in PyTorch.
     #[track_caller]
-    pub fn rms_norm(self, shape: &[i64], weight: Option<Tensor<'t>>, epsilon: Option<f64>) -> Tensor<'t> {
+    pub fn rms_norm(&self, shape: &[i64], weight: Option<Tensor>, epsilon: Option<f64>) -> Tensor {
         match self.differs_at_end(shape) {
             Some(reason) => self.refuse("rms_norm", reason),
             None => {
@@ -70,33 +70,33 @@ impl<'t> Tensor<'t> {
     /// (x - mean) / sqrt(variance + epsilon) * weight + bias with given statistics, along dimension 1.
     #[track_caller]
     pub fn batch_norm(
-        self,
-        mean: Tensor<'t>,
-        variance: Tensor<'t>,
-        weight: Option<Tensor<'t>>,
-        bias: Option<Tensor<'t>>,
+        &self,
+        mean: impl Into<Tensor>,
+        variance: impl Into<Tensor>,
+        weight: Option<Tensor>,
+        bias: Option<Tensor>,
         epsilon: f64,
-    ) -> Tensor<'t> {
+    ) -> Tensor {
         let args = vec![
             ("weight", weight.into()),
             ("bias", bias.into()),
-            ("running_mean", mean.into()),
-            ("running_var", variance.into()),
+            ("running_mean", Arg::tensor(mean)),
+            ("running_var", Arg::tensor(variance)),
             ("eps", epsilon.into()),
         ];
         self.input_row("batch_norm", "aten.batch_norm.default", args)
     }
     /// As [`Tensor::layer_norm`] over each of `groups` equal parts of dimension 1 with all that follows; weight and bias are `[C]`.
     #[track_caller]
-    pub fn group_norm(self, groups: i64, weight: Option<Tensor<'t>>, bias: Option<Tensor<'t>>, epsilon: f64) -> Tensor<'t> {
+    pub fn group_norm(&self, groups: i64, weight: Option<Tensor>, bias: Option<Tensor>, epsilon: f64) -> Tensor {
         let args = vec![("num_groups", groups.into()), ("weight", weight.into()), ("bias", bias.into()), ("eps", epsilon.into())];
         self.input_row("group_norm", "aten.group_norm.default", args)
     }
     /// The cross entropy of logits [N, C, ...] and class numbers [N, ...]; formula and source: `kiln.cross_entropy`.
     #[track_caller]
-    pub fn cross_entropy(self, target: Tensor<'t>, options: CrossEntropy<'t>) -> Tensor<'t> {
+    pub fn cross_entropy(&self, target: impl Into<Tensor>, options: CrossEntropy) -> Tensor {
         let args = [
-            ("target", target.into()),
+            ("target", Arg::tensor(target)),
             ("weight", options.weight.into()),
             ("reduction", (options.reduction as i64).into()),
             ("ignore_index", options.ignore_index.into()),
@@ -106,19 +106,19 @@ impl<'t> Tensor<'t> {
     }
     /// The squared differences, reduced.
     #[track_caller]
-    pub fn mse_loss(self, target: Tensor<'t>, reduction: Reduction) -> Tensor<'t> {
-        self.call("mse_loss", "aten.mse_loss.default", [("target", target.into()), ("reduction", (reduction as i64).into())])
+    pub fn mse_loss(&self, target: impl Into<Tensor>, reduction: Reduction) -> Tensor {
+        self.call("mse_loss", "aten.mse_loss.default", [("target", Arg::tensor(target)), ("reduction", (reduction as i64).into())])
     }
 
     /// A row whose tensor is called `input`.
     #[track_caller]
-    pub(super) fn input_row(self, op: &'static str, target: &'static str, mut args: Vec<(&'static str, Arg<'t>)>) -> Tensor<'t> {
-        args.push(("input", self.into()));
-        let [r] = self.graph.exactly(Location::caller(), op, target, args);
+    pub(super) fn input_row(&self, op: &'static str, target: &'static str, mut args: Vec<(&'static str, Arg)>) -> Tensor {
+        args.push(("input", Arg::tensor(self)));
+        let [r] = super::emit::exactly(Location::caller(), op, target, args);
         r
     }
     /// Why the last sizes are not `shape`.
-    fn differs_at_end(self, shape: &[i64]) -> Option<String> {
+    fn differs_at_end(&self, shape: &[i64]) -> Option<String> {
         let dims = self.dims().ok()?;
         let Some(lead) = dims.len().checked_sub(shape.len()) else {
             return Some(format!("normalises over {} dimensions of {}", shape.len(), dims.len()));

@@ -1,5 +1,5 @@
 //! Rust's operators on tensors, with tensors and numbers on either side.
-use super::{Operand, Tensor, arg::Arg};
+use super::{Operand, Tensor, arg::Arg, emit};
 use std::{
     ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub},
     panic::Location,
@@ -7,27 +7,35 @@ use std::{
 
 macro_rules! binary {
     ($($(#[$doc:meta])* $trait:ident $method:ident $target:literal),* $(,)?) => { $(
+        binary!(@tensor $(#[$doc])* $trait $method $target Tensor);
+        binary!(@tensor $(#[$doc])* $trait $method $target &Tensor);
+        binary!(@left $trait $method $target f64 f32 i64 i32 bool);
+    )* };
+    (@tensor $(#[$doc:meta])* $trait:ident $method:ident $target:literal $own:ty) => {
         $(#[$doc])*
-        impl<'t, T: Into<Operand<'t>>> $trait<T> for Tensor<'t> {
-            type Output = Tensor<'t>;
+        impl<T: Into<Operand>> $trait<T> for $own {
+            type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: T) -> Tensor<'t> {
+            fn $method(self, other: T) -> Tensor {
                 self.call(stringify!($method), $target, [("other", Arg::Operand(other.into()))])
             }
         }
-        binary!(@left $trait $method $target f64 f32 i64 i32 bool);
-    )* };
+    };
     (@left $trait:ident $method:ident $target:literal $($number:ty)*) => { $(
-        impl<'t> $trait<Tensor<'t>> for $number {
-            type Output = Tensor<'t>;
+        binary!(@number $trait $method $target $number, Tensor);
+        binary!(@number $trait $method $target $number, &Tensor);
+    )* };
+    (@number $trait:ident $method:ident $target:literal $number:ty, $own:ty) => {
+        impl $trait<$own> for $number {
+            type Output = Tensor;
             #[track_caller]
-            fn $method(self, other: Tensor<'t>) -> Tensor<'t> {
-                let args = vec![("self", Arg::from(self)), ("other", Arg::from(other))];
-                let [r] = other.graph.exactly(Location::caller(), stringify!($method), $target, args);
+            fn $method(self, other: $own) -> Tensor {
+                let args = vec![("self", Arg::from(self)), ("other", Arg::tensor(other))];
+                let [r] = emit::exactly(Location::caller(), stringify!($method), $target, args);
                 r
             }
         }
-    )* };
+    };
 }
 binary! {
     /// `torch.add`.
@@ -48,19 +56,25 @@ binary! {
     BitXor bitxor "aten.bitwise_xor.Tensor",
 }
 
-/// `torch.neg`.
-impl<'t> Neg for Tensor<'t> {
-    type Output = Tensor<'t>;
-    #[track_caller]
-    fn neg(self) -> Tensor<'t> {
-        self.call("neg", "aten.neg.default", [])
-    }
+macro_rules! unary {
+    ($($(#[$doc:meta])* $trait:ident $method:ident $target:literal),* $(,)?) => { $(
+        unary!(@one $(#[$doc])* $trait $method $target Tensor);
+        unary!(@one $(#[$doc])* $trait $method $target &Tensor);
+    )* };
+    (@one $(#[$doc:meta])* $trait:ident $method:ident $target:literal $own:ty) => {
+        $(#[$doc])*
+        impl $trait for $own {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self) -> Tensor {
+                self.call(stringify!($method), $target, [])
+            }
+        }
+    };
 }
-/// `torch.bitwise_not`; on truth values the logical not.
-impl<'t> Not for Tensor<'t> {
-    type Output = Tensor<'t>;
-    #[track_caller]
-    fn not(self) -> Tensor<'t> {
-        self.call("not", "aten.bitwise_not.default", [])
-    }
+unary! {
+    /// `torch.neg`.
+    Neg neg "aten.neg.default",
+    /// `torch.bitwise_not`; on truth values the logical not.
+    Not not "aten.bitwise_not.default",
 }

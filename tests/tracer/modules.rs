@@ -37,16 +37,16 @@ impl Model {
         kiln::trace_all(|g| {
             let ids = g.input("ids", I64, (g.dim("batch", 1..=8), g.dim("length", 1..=16)));
             let pixels = g.input("pixels", F32, (g.dim("images", 1..=8), 2, 6, 5));
-            Ok(vec![self.forward(ids), self.image.forward(pixels)])
+            Ok(vec![self.forward(&ids), self.image.forward(&pixels)])
         })
     }
 }
 
 impl Module for Model {
-    fn forward<'t>(&self, ids: Tensor<'t>) -> Tensor<'t> {
+    fn forward(&self, ids: &Tensor) -> Tensor {
         let x = self.embed.forward(ids);
-        let x = x + self.attention.forward(self.norm.forward(x));
-        x + self.mlp.forward(self.rms.forward(x))
+        let x = &x + self.attention.forward(&self.norm.forward(&x));
+        &x + self.mlp.forward(&self.rms.forward(&x))
     }
     fn parameters(&self) -> Vec<&Parameter> {
         let layers: [&dyn Module; 6] = [&self.embed, &self.norm, &self.attention, &self.rms, &self.mlp, &self.image];
@@ -158,8 +158,8 @@ fn errors_in_layers_have_the_users_place() {
     let r = kiln::trace_all(|g| {
         let x = g.input("x", F32, (3, 4));
         call = line!() + 1;
-        let alone = nn::Linear::new(&Scope::root().child("b"), 6, 2).forward(x);
-        Ok(vec![model.forward(x), alone])
+        let alone = nn::Linear::new(&Scope::root().child("b"), 6, 2).forward(&x);
+        Ok(vec![model.forward(&x), alone])
     });
     let Err(TraceError::Ops(all)) = r else { panic!("it was traced") };
     let places: Vec<_> = all.iter().map(|e| (e.file.as_str(), e.line, e.op.as_str())).collect();

@@ -9,17 +9,17 @@ use std::{collections::HashMap, io::Read};
 
 /// What a name in an archive stands for.
 #[derive(Clone, Debug)]
-enum V<'t> {
-    Tensor(Tensor<'t>),
-    Size(Dim<'t>),
+enum V {
+    Tensor(Tensor),
+    Size(Dim),
     /// Made by an overload that is no method.
     Nothing,
 }
 
-pub(super) struct Call<'a, 't> {
-    pub g: &'t Graph,
+pub(super) struct Call<'a> {
+    pub g: &'a Graph,
     args: HashMap<&'a str, &'a Json>,
-    env: &'a HashMap<String, V<'t>>,
+    env: &'a HashMap<String, V>,
 }
 
 fn only(j: &Json) -> (&str, &Json) {
@@ -27,7 +27,7 @@ fn only(j: &Json) -> (&str, &Json) {
     (k.as_str(), v)
 }
 
-impl<'t> Call<'_, 't> {
+impl Call<'_> {
     /// Whether every tensor and size that it takes has been made.
     fn complete(&self) -> bool {
         let known = |j: &Json| !matches!(self.named(j), V::Nothing);
@@ -45,7 +45,7 @@ impl<'t> Call<'_, 't> {
     pub fn has(&self, name: &str) -> bool {
         self.given(name).is_some()
     }
-    fn named(&self, j: &Json) -> V<'t> {
+    fn named(&self, j: &Json) -> V {
         let name = j["name"].as_str().or_else(|| j["as_name"].as_str());
         match (name, j["as_int"].as_i64()) {
             (Some(n), _) => self.env.get(n).cloned().unwrap_or(V::Nothing),
@@ -53,13 +53,13 @@ impl<'t> Call<'_, 't> {
             _ => V::Nothing,
         }
     }
-    fn tensor(&self, j: &Json) -> Tensor<'t> {
+    fn tensor(&self, j: &Json) -> Tensor {
         match self.named(j) {
             V::Tensor(t) => t,
             other => panic!("{j} is {other:?}"),
         }
     }
-    pub fn maybe(&self, name: &str) -> Option<Tensor<'t>> {
+    pub fn maybe(&self, name: &str) -> Option<Tensor> {
         let (kind, j) = self.given(name)?;
         match kind {
             "as_optional_tensor" if j.get("as_none").is_some() => None,
@@ -67,14 +67,14 @@ impl<'t> Call<'_, 't> {
             _ => Some(self.tensor(j)),
         }
     }
-    pub fn t(&self, name: &str) -> Tensor<'t> {
+    pub fn t(&self, name: &str) -> Tensor {
         self.maybe(name).unwrap_or_else(|| panic!("no tensor {name}"))
     }
-    pub fn all(&self, name: &str) -> Vec<Tensor<'t>> {
+    pub fn all(&self, name: &str) -> Vec<Tensor> {
         let list = self.given(name).and_then(|(_, j)| j.as_array()).expect("a list of tensors");
         list.iter().map(|j| self.tensor(j)).collect()
     }
-    fn size(&self, kind: &str, j: &Json) -> Dim<'t> {
+    fn size(&self, kind: &str, j: &Json) -> Dim {
         match (kind, j.as_i64()) {
             ("as_int" | "as_ints", Some(n)) => n.into(),
             ("as_bool", _) => i64::from(j.as_bool().expect("a truth value")).into(),
@@ -84,11 +84,11 @@ impl<'t> Call<'_, 't> {
             },
         }
     }
-    pub fn dims(&self, name: &str) -> Vec<Dim<'t>> {
+    pub fn dims(&self, name: &str) -> Vec<Dim> {
         let Some((kind, j)) = self.given(name) else { return vec![] };
         j.as_array().map_or_else(|| vec![self.size(kind, j)], |all| all.iter().map(|j| self.size(kind, j)).collect())
     }
-    pub fn dim(&self, name: &str, default: i64) -> Dim<'t> {
+    pub fn dim(&self, name: &str, default: i64) -> Dim {
         self.given(name).map_or(default.into(), |(kind, j)| self.size(kind, j))
     }
     pub fn int(&self, name: &str, default: i64) -> i64 {
@@ -114,7 +114,7 @@ impl<'t> Call<'_, 't> {
     pub fn text(&self, name: &str) -> String {
         self.given(name).and_then(|(_, j)| j.as_str()).unwrap_or("").to_string()
     }
-    pub fn operand(&self, name: &str) -> Operand<'t> {
+    pub fn operand(&self, name: &str) -> Operand {
         let (kind, j) = self.given(name).unwrap_or_else(|| panic!("no operand {name}"));
         match kind {
             "as_int" => Operand::Int(j.as_i64().expect("an integer")),
@@ -170,7 +170,7 @@ fn model(path: &Path) -> Json {
 }
 
 /// The tensors that a program starts with.
-fn start<'t>(g: &'t Graph, path: &Path, json: &Json) -> HashMap<String, V<'t>> {
+fn start(g: &Graph, path: &Path, json: &Json) -> HashMap<String, V> {
     let weights = pt2::weights(path).expect("weights");
     let (graph, mut env) = (&json["graph_module"]["graph"], HashMap::new());
     for spec in json["graph_module"]["signature"]["input_specs"].as_array().expect("inputs") {
@@ -218,7 +218,7 @@ fn replay(c: &Context, path: &Path, used: &mut Vec<String>) -> (Captured, Vec<us
             }
             let mut values = match (target, &made) {
                 ("aten.sym_size.int", _) if complete => vec![V::Size(call.t("self").size(call.int("dim", 0)))],
-                (_, Some(all)) => all.iter().map(|t| V::Tensor(*t)).collect(),
+                (_, Some(all)) => all.iter().map(|t| V::Tensor(t.clone())).collect(),
                 _ => vec![],
             }
             .into_iter();
@@ -235,7 +235,7 @@ fn replay(c: &Context, path: &Path, used: &mut Vec<String>) -> (Captured, Vec<us
             let name = only(spec).1["arg"]["as_tensor"]["name"].as_str().unwrap_or("");
             if let Some(V::Tensor(t)) = env.get(name) {
                 kept.push(i);
-                results.push(*t);
+                results.push(t.clone());
             }
         }
         Ok(results)

@@ -7,7 +7,7 @@ macro_rules! table {
         /// Overloads of this table.
         pub(super) const TARGETS: &[&str] = &[$($target $(, $more)*),*];
         /// The results of an overload; `None` for one that is no method.
-        pub(super) fn call<'t>(target: &str, a: &Call<'_, 't>) -> Option<Vec<Tensor<'t>>> {
+        pub(super) fn call(target: &str, a: &Call<'_>) -> Option<Vec<Tensor>> {
             match target {
                 $($target $(| $more)* => {
                     let $a = a;
@@ -19,32 +19,32 @@ macro_rules! table {
     };
 }
 
-trait Results<'t> {
-    fn list(self) -> Option<Vec<Tensor<'t>>>;
+trait Results {
+    fn list(self) -> Option<Vec<Tensor>>;
 }
-impl<'t> Results<'t> for Option<Tensor<'t>> {
-    fn list(self) -> Option<Vec<Tensor<'t>>> {
+impl Results for Option<Tensor> {
+    fn list(self) -> Option<Vec<Tensor>> {
         self.map(|t| vec![t])
     }
 }
-impl<'t> Results<'t> for Tensor<'t> {
-    fn list(self) -> Option<Vec<Tensor<'t>>> {
+impl Results for Tensor {
+    fn list(self) -> Option<Vec<Tensor>> {
         Some(vec![self])
     }
 }
-impl<'t> Results<'t> for (Tensor<'t>, Tensor<'t>) {
-    fn list(self) -> Option<Vec<Tensor<'t>>> {
+impl Results for (Tensor, Tensor) {
+    fn list(self) -> Option<Vec<Tensor>> {
         Some(vec![self.0, self.1])
     }
 }
-impl<'t> Results<'t> for Vec<Tensor<'t>> {
-    fn list(self) -> Option<Vec<Tensor<'t>>> {
+impl Results for Vec<Tensor> {
+    fn list(self) -> Option<Vec<Tensor>> {
         Some(self)
     }
 }
 
 /// `alpha * other`.
-fn scaled<'t>(a: &Call<'_, 't>) -> Operand<'t> {
+fn scaled(a: &Call<'_>) -> Operand {
     match (a.has("alpha") && a.f("alpha", 1.0) != 1.0, a.operand("other")) {
         (false, o) => o,
         (true, Operand::Tensor(t)) => (t * a.operand("alpha")).into(),
@@ -54,15 +54,15 @@ fn scaled<'t>(a: &Call<'_, 't>) -> Operand<'t> {
     }
 }
 
-fn to<'t>(a: &Call<'_, 't>, x: Tensor<'t>) -> Tensor<'t> {
-    a.dtype("dtype").map_or(x, |d| x.to(d))
+fn to(a: &Call<'_>, x: Tensor) -> Tensor {
+    a.dtype("dtype").map_or(x.clone(), |d| x.to(d))
 }
 
-fn parts<'t, const N: usize>(all: [Tensor<'t>; N]) -> Vec<Tensor<'t>> {
+fn parts<const N: usize>(all: [Tensor; N]) -> Vec<Tensor> {
     all.to_vec()
 }
 
-fn reduction(a: &Call<'_, '_>) -> Reduction {
+fn reduction(a: &Call<'_>) -> Reduction {
     [Reduction::None, Reduction::Mean, Reduction::Sum][a.int("reduction", 1) as usize]
 }
 

@@ -118,7 +118,8 @@ impl MakeSize for Sizes<'_> {
     }
 }
 
-fn expr_kind(kind: SymKind) -> p::ExprKind {
+/// A computation of sizes as plain data.
+pub fn expr_kind(kind: SymKind) -> p::ExprKind {
     match kind {
         SymKind::Add => p::ExprKind::Add,
         SymKind::Mul => p::ExprKind::Mul,
@@ -130,7 +131,8 @@ fn expr_kind(kind: SymKind) -> p::ExprKind {
     }
 }
 
-fn relation(kind: ops::CompareKind) -> p::Relation {
+/// A comparison of sizes as plain data.
+pub fn relation(kind: ops::CompareKind) -> p::Relation {
     match kind {
         ops::CompareKind::Eq => p::Relation::Eq,
         ops::CompareKind::Ne => p::Relation::Ne,

@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "a",
         build: |_, a| {
             Ok(Outcome::One(match a.values.get("a") {
-                Some(Val::Condition(kind, x, y)) => Val::Condition(opposite(*kind), *x, *y),
+                Some(Val::Condition(kind, x, y)) => Val::Condition(sym::opposite(*kind), *x, *y),
                 Some(Val::Bool(b)) => Val::Bool(!b),
                 _ => Val::None,
             }))
@@ -46,17 +46,6 @@ fn compare(a: &Args<'_>, kind: CompareKind) -> Val {
     match (x.known(), y.known()) {
         (Some(x), Some(y)) => Val::Bool(sym::holds(kind, x, y)),
         _ => Val::Condition(kind, x, y),
-    }
-}
-
-fn opposite(kind: CompareKind) -> CompareKind {
-    match kind {
-        CompareKind::Eq => CompareKind::Ne,
-        CompareKind::Ne => CompareKind::Eq,
-        CompareKind::Lt => CompareKind::Ge,
-        CompareKind::Ge => CompareKind::Lt,
-        CompareKind::Gt => CompareKind::Le,
-        CompareKind::Le => CompareKind::Gt,
     }
 }
 

@@ -1,0 +1,61 @@
+//! A backend of one's own: it counts ops, and leaves the work to nobody but itself, for graphs of one `relu`-like maximum.
+//!
+//! A real one would hand `GraphModule::module()` to its own compiler; what it has to get right is in `kiln::backend::conformance`.
+//!
+//!   cargo run --example custom_backend
+use kiln::{
+    Backend, Error, Options, Runnable, Tensor,
+    backend::{self, GraphModule},
+    runtime::View,
+    tensor::Array,
+};
+use std::sync::Arc;
+
+fn main() -> Result<(), Error> {
+    run().map(|text| println!("{text}"))
+}
+
+/// Takes graphs that are `max(x, 0)`.
+struct Relu;
+
+/// Such a graph.
+struct Rectifier;
+
+impl Backend for Relu {
+    fn name(&self) -> &str {
+        "relu"
+    }
+    fn summary(&self) -> &str {
+        "graphs that are one relu of f32, on one thread"
+    }
+    fn compile(&self, graph: &GraphModule, _: &Options) -> Result<Arc<dyn Runnable>, Error> {
+        let text = graph.text();
+        let op = |line: &str| line.split_once(" = ")?.1.split_whitespace().next().map(str::to_string);
+        let ops: Vec<String> = text.lines().filter_map(op).filter(|op| op.starts_with("kiln.")).collect();
+        match ops.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["kiln.splat", "kiln.max"] => Ok(Arc::new(Rectifier)),
+            other => Err(Error::Backend(format!("this backend does a relu only, not {other:?}"))),
+        }
+    }
+}
+
+impl Runnable for Rectifier {
+    fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
+        let one = |view: &View| {
+            let bytes = view.copied()?;
+            let numbers = bytes.bytes().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).max(0.0));
+            Array::of(view.shape(), &numbers.collect::<Vec<f32>>()).map_err(Error::Backend)
+        };
+        inputs.iter().map(one).collect()
+    }
+}
+
+/// What is printed.
+pub fn run() -> Result<String, Error> {
+    backend::register(Arc::new(Relu))?;
+    let x = Tensor::of(&[3], &[-1.0f32, 0.5, 2.0])?;
+    let relu = kiln::compile(|x: Tensor| x.relu()).backend("relu");
+    let refused = kiln::compile(|x: Tensor| x.exp()).backend("relu").call(&x);
+    let refused = refused.err().map_or(String::new(), |e| e.to_string());
+    Ok(format!("{}\n{refused}", relu.call(&x)?))
+}

@@ -1,0 +1,51 @@
+//! The backend `kiln`: machine code for the host, or PTX for a GPU.
+use super::{Backend, GraphModule, Runnable};
+use crate::{
+    Error,
+    dialects::value::DType,
+    model::{Executable, Model, Options, Times},
+    runtime::{Buffer, Bytes, Program, View, ViewMut},
+    tensor::Array,
+};
+use std::sync::Arc;
+
+pub(super) struct Machine;
+
+impl Backend for Machine {
+    fn name(&self) -> &str {
+        "kiln"
+    }
+    fn summary(&self) -> &str {
+        "machine code for this machine's processors, or PTX for an NVIDIA GPU"
+    }
+    fn compile(&self, graph: &GraphModule, options: &Options) -> Result<Arc<dyn Runnable>, Error> {
+        Ok(Arc::new(Model::of_graph(graph.module(), graph.weights().clone()).compile(options)?))
+    }
+}
+
+impl Runnable for Executable {
+    fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
+        let sizes: Vec<&[usize]> = inputs.iter().map(View::shape).collect();
+        let shapes = self.output_shapes(&sizes)?;
+        let mut made = Vec::with_capacity(shapes.len());
+        for (shape, t) in shapes.into_iter().zip(&Executable::program(self).outputs) {
+            let dtype = DType::from_name(&t.dtype).ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
+            let bytes = shape.iter().try_fold(dtype.byte_size(), |n, d| n.checked_mul(*d));
+            let bytes = bytes.ok_or_else(|| Error::Weight(format!("a result of sizes {shape:?} is too large")))?;
+            made.push((dtype, shape, Buffer::zeroed(bytes).map_err(crate::runtime::CallError::from)?));
+        }
+        let mut outputs = vec![];
+        for (dtype, shape, buffer) in &mut made {
+            outputs.push(ViewMut::new(dtype.name(), shape, buffer.bytes_mut())?);
+        }
+        self.call(inputs, &mut outputs)?;
+        drop(outputs);
+        made.into_iter().map(|(dtype, shape, buffer)| Array::new(dtype, &shape, Bytes::owned(buffer)).map_err(Error::Weight)).collect()
+    }
+    fn program(&self) -> Option<&Program> {
+        Some(Executable::program(self))
+    }
+    fn times(&self) -> Option<&Times> {
+        Some(Executable::times(self))
+    }
+}

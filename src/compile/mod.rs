@@ -1,0 +1,449 @@
+//! `compile(f)`: a function of tensors as programs that are made when a call needs them, with the guards under which they are right.
+//!
+//! `docs/front.md` says how the parts work together.
+mod explain;
+mod function;
+mod plan;
+mod remark;
+mod settings;
+mod specialise;
+mod tree;
+
+pub use explain::{Break, Explanation, GraphInfo, explain};
+pub use function::{Arguments, Function, Pack};
+pub use remark::{Remark, Topic};
+pub use settings::{OptionInfo, Settings, list_mode_options, list_options};
+pub use tree::{Leaf, Leaves, Returns, Tree};
+
+use crate::{
+    Error,
+    backend::{self, Backend},
+    model::Place,
+    runtime::guards::{Given, Guards, InputGuard},
+    tensor::{OpError, Segments, TraceError, at_once, in_segments},
+};
+use function::{leaves, rebuild};
+use plan::History;
+use specialise::{Code, Entry, Failed, Maker, traced};
+use std::{
+    marker::PhantomData,
+    panic::Location,
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+/// A function that is compiled when it is called; see [`compile`]. May be called from many threads at once.
+pub struct Compiled<F, A> {
+    function: F,
+    settings: Settings,
+    /// None: every op runs at once.
+    backend: Option<Arc<dyn Backend>>,
+    /// What was wrong with a setting.
+    wrong: Option<String>,
+    state: Arc<State>,
+    _arguments: PhantomData<fn(A)>,
+}
+
+type Entries = Arc<Vec<Arc<Entry>>>;
+
+/// What is learned from calls.
+#[derive(Default)]
+struct State {
+    entries: RwLock<Entries>,
+    /// Held while a program is made.
+    history: Mutex<History>,
+    remarks: Mutex<Vec<Remark>>,
+    /// Whether the limit has been told.
+    warned: AtomicBool,
+    /// Calls that ran op by op.
+    eager: AtomicU64,
+    /// Programs of a function that reads values.
+    segments: Mutex<Option<Arc<Segments>>>,
+}
+
+/// How many remarks of a function are kept.
+const REMARKS: usize = 1000;
+
+static FUNCTIONS: LazyLock<Mutex<Vec<Weak<State>>>> = LazyLock::new(Mutex::default);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    fn entries(&self) -> Entries {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    fn set(&self, entries: Vec<Arc<Entry>>) {
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
+    }
+    fn reset(&self) {
+        let mut history = lock(&self.history);
+        self.set(vec![]);
+        *history = History::default();
+        lock(&self.remarks).clear();
+        *lock(&self.segments) = None;
+        self.warned.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Makes a function compiled. It may take and give tensors, numbers, and tuples, lists, arrays and options of these; what else it reads, such as weights
+/// of an [`nn`](crate::nn) module, may change between calls only if it is a [`Parameter`](crate::nn::Parameter). It may give a `Result`.
+///
+/// ```
+/// use kiln::Tensor;
+/// let scaled = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).relu()).name("scaled");
+/// let (x, y) = (Tensor::of(&[3], &[1.0f32, -2.0, 3.0])?, Tensor::scalar(1.0f32)?);
+/// assert_eq!(scaled.call((&x, &y))?.to_vec::<f32>()?, [3.0, 0.0, 7.0]);
+/// # Ok::<(), kiln::Error>(())
+/// ```
+pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
+    let (settings, wrong) = match Settings::new() {
+        Ok(settings) => (settings, None),
+        Err(e) => (Settings::plain(), Some(e.to_string())),
+    };
+    let state = Arc::new(State::default());
+    let mut all = lock(&FUNCTIONS);
+    all.retain(|s| s.strong_count() > 0);
+    all.push(Arc::downgrade(&state));
+    Compiled { function, settings, backend: Some(backend::kiln()), wrong, state, _arguments: PhantomData }
+}
+
+/// Forgets all programs of all functions, and all ops that have run at once.
+pub fn reset() {
+    let all: Vec<Arc<State>> = lock(&FUNCTIONS).iter().filter_map(Weak::upgrade).collect();
+    all.iter().for_each(|s| s.reset());
+    crate::tensor::reset();
+}
+
+/// How a function is compiled. What is wrong with a setting is the error of [`Compiled::check`], and of every call.
+impl<F: Function<A>, A: Arguments> Compiled<F, A> {
+    fn with(mut self, set: impl FnOnce(&mut Compiled<F, A>) -> Result<(), Error>) -> Self {
+        if let Err(e) = set(&mut self) {
+            self.wrong.get_or_insert(e.to_string());
+        }
+        self
+    }
+    /// A mode of [`list_mode_options`].
+    #[track_caller]
+    pub fn mode(self, mode: &str) -> Self {
+        let at = Location::caller();
+        self.with(|c| {
+            c.settings.set_mode(mode)?.into_iter().for_each(|r| c.remark(Topic::Options, at, r));
+            Ok(())
+        })
+    }
+    /// Whether sizes are symbols: none (as it is if not called) for those that have changed between calls, `true` for all from the first call on, `false`
+    /// for none.
+    pub fn dynamic(mut self, dynamic: impl Into<Option<bool>>) -> Self {
+        self.settings.dynamic = dynamic.into();
+        self
+    }
+    /// Whether a graph break is an error.
+    pub fn fullgraph(mut self, fullgraph: bool) -> Self {
+        self.settings.fullgraph = fullgraph;
+        self
+    }
+    /// A backend of [`list_backends`](crate::list_backends).
+    pub fn backend(self, name: &str) -> Self {
+        self.with(|c| {
+            c.backend = backend::find(name)?;
+            c.settings.backend = name.into();
+            Ok(())
+        })
+    }
+    /// Where programs run: `cpu`, `cuda`, `cuda:<number>`.
+    pub fn device(self, device: &str) -> Self {
+        self.with(|c| {
+            c.settings.machine.device = Place::parse(device).map_err(Error::Setting)?;
+            Ok(())
+        })
+    }
+    /// Options of [`list_options`] by name.
+    #[track_caller]
+    pub fn options<'a>(self, options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let at = Location::caller();
+        self.with(|c| {
+            for (name, value) in options {
+                c.settings.set(name, value)?.into_iter().for_each(|r| c.remark(Topic::Options, at, r));
+            }
+            Ok(())
+        })
+    }
+    /// Whether nothing is compiled: the function is called as it is.
+    pub fn disable(mut self, disable: bool) -> Self {
+        self.settings.disable = disable;
+        self
+    }
+    /// Whether weights become part of the program, to be packed and folded. A weight that is changed afterwards makes a new program.
+    pub fn freeze(mut self, freeze: bool) -> Self {
+        self.settings.freeze = freeze;
+        self
+    }
+    /// What remarks call it.
+    pub fn name(mut self, name: &str) -> Self {
+        self.settings.name = name.into();
+        self
+    }
+    /// Err: what is wrong with the settings.
+    pub fn check(&self) -> Result<(), Error> {
+        self.wrong.as_ref().map_or(Ok(()), |e| Err(Error::Setting(e.clone())))
+    }
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The guards of each program, in the order in which calls ask them.
+    pub fn guards(&self) -> Vec<Guards> {
+        self.state.entries().iter().map(|e| e.guards.clone()).collect()
+    }
+    /// What it has had to say, oldest first.
+    pub fn remarks(&self) -> Vec<Remark> {
+        lock(&self.state.remarks).clone()
+    }
+    /// How many programs it has.
+    pub fn programs(&self) -> usize {
+        self.state.entries().len()
+    }
+    /// Forgets its programs, and what it knows of sizes that change.
+    pub fn reset(&self) {
+        self.state.reset();
+    }
+
+    fn remark(&self, topic: Topic, at: &Location<'_>, message: String) {
+        self.remark_at(topic, remark::place(at), message);
+    }
+    fn remark_at(&self, topic: Topic, place: String, message: String) {
+        let remark = Remark { topic, function: self.settings.name.clone(), message, place };
+        remark.tell();
+        let mut all = lock(&self.state.remarks);
+        if all.len() < REMARKS {
+            all.push(remark);
+        }
+    }
+}
+
+/// What a call gives.
+type Out<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
+
+/// Calls.
+impl<F: Function<A>, A: Arguments> Compiled<F, A> {
+    /// Calls the function, with a program that is right for these arguments; one is made if there is none. Within a trace, or within another compiled
+    /// function, it becomes a part of that. Err: an op that cannot be, with its place; what compiling or running met.
+    #[track_caller]
+    pub fn call(&self, arguments: impl Pack<A>) -> Result<Out<F, A>, Error> {
+        let place = Location::caller();
+        self.check()?;
+        let arguments = arguments.pack();
+        let all = leaves(&arguments);
+        if traced(&all) || self.settings.disable {
+            return Ok(self.function.invoke(arguments).into_tree()?);
+        }
+        let Some(backend) = &self.backend else { return self.eager(arguments) };
+        let given = plan::given(&all)?;
+        if let Some(entry) = self.find(&given) {
+            return self.run(&entry, &all, arguments, place);
+        }
+        let entry = self.make(&**backend, &all, &given, &arguments, place)?;
+        match entry {
+            Some(entry) => self.run(&entry, &all, arguments, place),
+            None => self.eager(arguments),
+        }
+    }
+
+    fn find(&self, given: &[Given]) -> Option<Arc<Entry>> {
+        self.state.entries().iter().find(|e| e.guards.check(given) && e.is_current()).cloned()
+    }
+
+    fn run(&self, entry: &Entry, all: &[Leaf], arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
+        entry.count();
+        let graph = match &entry.code {
+            Code::Segments => return self.in_segments(arguments),
+            Code::Graph(graph) => graph,
+        };
+        match graph.run(all) {
+            Ok(results) => rebuild(results).map_err(Error::Backend),
+            // Sizes that the guards allow and the program does not take: op by op the answer, or the reason, is exact.
+            Err(Error::Call(e)) if !entry.guards.symbols.is_empty() => {
+                self.remark(Topic::Dynamic, place, format!("this call runs op by op, since the program does not take its sizes: {e}"));
+                self.eager(arguments)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Every op at once.
+    fn eager(&self, arguments: A) -> Result<Out<F, A>, Error> {
+        self.state.eager.fetch_add(1, Ordering::Relaxed);
+        let tree = at_once(|| self.function.invoke(arguments).into_tree())?;
+        for leaf in leaves(&tree) {
+            if let Leaf::Tensor(t) = leaf {
+                t.check()?;
+            }
+        }
+        Ok(tree)
+    }
+
+    /// What is noted between reads of values as programs.
+    fn in_segments(&self, arguments: A) -> Result<Out<F, A>, Error> {
+        let segments = self.segments();
+        let results = in_segments(segments.clone(), || Ok(leaves(&self.function.invoke(arguments).into_tree()?)))?;
+        if lock(&segments.made).len() >= segments.limit && !self.state.warned.swap(true, Ordering::Relaxed) {
+            let (n, place) = (segments.limit, lock(&segments.reads).first().cloned().unwrap_or_default());
+            let message = format!(
+                "{n} programs have been made between reads of values, which is the limit (8 times cache_size_limit); further ones run op by op. \
+                 Their sizes are numbers: read values outside of the function if these change"
+            );
+            self.remark_at(Topic::CacheLimit, place, message);
+        }
+        let plain = |leaf: Leaf| match leaf {
+            Leaf::Tensor(t) => Ok(Leaf::Tensor(t.array()?.into())),
+            Leaf::Scalar(s) => Ok(Leaf::Scalar(s)),
+        };
+        let results = results.into_iter().map(plain).collect::<Result<Vec<_>, TraceError>>()?;
+        rebuild(results).map_err(Error::Backend)
+    }
+    fn segments(&self) -> Arc<Segments> {
+        let mut settings = self.settings.clone();
+        settings.settle();
+        let make = || {
+            Arc::new(Segments {
+                name: settings.name.clone(),
+                backend: self.backend.clone().unwrap_or_else(backend::kiln),
+                options: settings.machine.clone(),
+                limit: settings.cache_size_limit.saturating_mul(8),
+                made: Mutex::default(),
+                reads: Mutex::default(),
+            })
+        };
+        lock(&self.state.segments).get_or_insert_with(make).clone()
+    }
+
+    /// Makes a program for a call; none if there may be no more.
+    fn make(
+        &self,
+        backend: &dyn Backend,
+        all: &[Leaf],
+        given: &[Given],
+        arguments: &A,
+        place: &'static Location<'static>,
+    ) -> Result<Option<Arc<Entry>>, Error> {
+        let mut history = lock(&self.state.history);
+        // Another thread may have made it.
+        if let Some(entry) = self.find(given) {
+            return Ok(Some(entry));
+        }
+        let start = Instant::now();
+        let before = self.state.entries();
+        let kept: Vec<Arc<Entry>> = before.iter().filter(|e| e.is_current()).cloned().collect();
+        let names = arguments.leaf_names();
+        if kept.len() >= self.settings.cache_size_limit {
+            if !self.state.warned.swap(true, Ordering::Relaxed) {
+                self.remark(Topic::CacheLimit, place, self.limit(&kept, given));
+            }
+            return Ok(None);
+        }
+        if let Some(why) = self.recompiled(&before, given) {
+            self.remark(Topic::Recompiles, place, why);
+        }
+        history.learn(all);
+        let plan = history.plan(all, self.settings.dynamic);
+        let mut settings = self.settings.clone();
+        settings.settle().into_iter().for_each(|r| self.remark(Topic::Options, place, r));
+        let maker = Maker {
+            name: &self.settings.name,
+            settings: &settings,
+            backend,
+            place,
+            names: &names,
+            function: &|leaves| self.traced(leaves),
+            remark: &|topic, message| self.remark(topic, place, message),
+        };
+        let entry = match maker.make(&plan) {
+            Ok((entry, pinned)) => {
+                pinned.into_iter().for_each(|(leaf, dim)| history.pin(leaf, dim));
+                entry
+            }
+            Err(Failed::Error(e)) => return Err(e),
+            Err(Failed::Read(read)) if self.settings.fullgraph => return Err(whole(read)),
+            Err(Failed::Read(read)) => {
+                let at = format!("{}:{}:{}", read.file, read.line, read.column);
+                let message = "the graph ends here, since a value is read; what lies between such reads has programs of its own, and the function \
+                               is called each time. fullgraph(true) makes this an error";
+                self.remark_at(Topic::GraphBreaks, at, message.into());
+                Entry::in_segments(plan.guards(names, true), start.elapsed())
+            }
+        };
+        let entry = Arc::new(entry);
+        self.state.set(kept.into_iter().chain([entry.clone()]).collect());
+        Ok(Some(entry))
+    }
+
+    /// The function on traced leaves.
+    fn traced(&self, leaves: Vec<Leaf>) -> Result<Vec<Leaf>, TraceError> {
+        let arguments = rebuild(leaves).map_err(TraceError::Module)?;
+        Ok(function::leaves(&self.function.invoke(arguments).into_tree()?))
+    }
+
+    /// Why there is no program for a call; none if there was none at all.
+    fn recompiled(&self, entries: &[Arc<Entry>], given: &[Given]) -> Option<String> {
+        let last = entries.last()?;
+        let Some(m) = last.guards.mismatch(given) else {
+            let weight = last.stale().unwrap_or("a weight");
+            return Some(format!(
+                "compiled again, since {weight} was changed, which is part of the program; without freeze(true) it need not be"
+            ));
+        };
+        let remedy = match (m.input.and_then(|i| last.guards.inputs.get(i)), m.dim) {
+            (Some(InputGuard::Tensor(_)), Some(d)) if self.settings.dynamic == Some(false) => {
+                format!("sizes are numbers, since dynamic is false; without that dimension {d} becomes a symbol")
+            }
+            (Some(InputGuard::Tensor(_)), Some(d)) => {
+                format!("mark_dynamic on dimension {d} makes one program for all sizes at the first call")
+            }
+            (Some(InputGuard::Scalar(_)), _) => {
+                "a number is a part of the program; one that changes is better given as a tensor without dimensions".into()
+            }
+            _ => "calls with other types have programs of their own".into(),
+        };
+        Some(format!("compiled again, since {m}; {remedy}"))
+    }
+
+    fn limit(&self, entries: &[Arc<Entry>], given: &[Given]) -> String {
+        let n = entries.len();
+        let why = entries.last().and_then(|e| e.guards.mismatch(given)).map_or("guards fail".into(), |m| m.to_string());
+        format!(
+            "{n} programs have been made, which is the limit; calls that none is right for run op by op from now on. What changes: {why}. \
+             Pass it in another way, or raise the option cache_size_limit"
+        )
+    }
+}
+
+/// The error of a read in a function that has to be one graph.
+fn whole(mut read: OpError) -> Error {
+    read.reason += ", and fullgraph wants one graph: keep the choice in the graph (where_ takes both sides), return the tensor and read it outside, or \
+                    let the graph break (fullgraph(false))";
+    Error::Trace(TraceError::Read(read))
+}
+
+impl Settings {
+    /// Without the environment.
+    fn plain() -> Settings {
+        Settings {
+            name: "function".into(),
+            mode: "default".into(),
+            dynamic: None,
+            fullgraph: false,
+            freeze: false,
+            disable: false,
+            backend: "kiln".into(),
+            cache_size_limit: 8,
+            keep_graphs: false,
+            machine: crate::Options::default(),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Which sizes of a call's arguments are numbers of the program and which are symbols.
+//!
+//! As in torch.compile: first all are numbers; a dimension that has had a second size gets a symbol, that dimension only; 0 and 1 stay numbers; sizes
+//! that are equal in this call share a symbol, which is a guard. A dimension whose symbol the function contradicts is a number for good.
+use super::tree::Leaf;
+use crate::{
+    Error,
+    runtime::{
+        guards::{Given, Guards, InputGuard, Layout, OPEN, Same, Scalar, TensorGuard, dtype_word},
+        program::Symbol,
+    },
+    tensor::{Array, Mark, Repr},
+};
+use std::sync::Arc;
+
+/// What is known of one dimension from earlier calls.
+#[derive(Clone, Copy, Debug, Default)]
+struct DimHistory {
+    last: Option<usize>,
+    /// It has had several sizes.
+    changed: bool,
+    /// A symbol was contradicted.
+    pinned: bool,
+}
+
+/// What is known of the leaves from earlier calls.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    leaves: Vec<Vec<DimHistory>>,
+}
+
+/// A size of an argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum PlanDim {
+    Static(usize),
+    /// The number of a symbol.
+    Symbol(usize),
+}
+
+/// One leaf.
+#[derive(Clone, Debug)]
+pub(super) enum PlanLeaf {
+    Tensor(Arc<Array>, Vec<PlanDim>),
+    Scalar(Scalar),
+}
+
+/// What a program is made for.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub leaves: Vec<PlanLeaf>,
+    /// Name, value in this call, and range; `input` and `dim` are where it is read.
+    pub symbols: Vec<(Symbol, usize)>,
+}
+
+/// The elements of a leaf that is a tensor.
+pub(super) fn array(leaf: &Leaf) -> Option<&Arc<Array>> {
+    match leaf {
+        Leaf::Tensor(t) => {
+            if let Repr::Array(a) = &t.0 {
+                Some(a)
+            } else {
+                None
+            }
+        }
+        Leaf::Scalar(_) => None,
+    }
+}
+
+/// The leaves as guards see them. Err: a tensor without elements.
+pub(super) fn given(leaves: &[Leaf]) -> Result<Vec<Given<'_>>, Error> {
+    let one = |leaf| match leaf {
+        &Leaf::Scalar(s) => Ok(Given::Scalar(s)),
+        Leaf::Tensor(t) => match &t.0 {
+            Repr::Array(a) => Ok(Given::Tensor(a.view()?)),
+            _ => Err(Error::Trace(t.error())),
+        },
+    };
+    leaves.iter().map(one).collect()
+}
+
+impl History {
+    /// Takes in a call that no program is right for.
+    pub fn learn(&mut self, leaves: &[Leaf]) {
+        self.leaves.resize_with(leaves.len(), Vec::new);
+        for (known, leaf) in self.leaves.iter_mut().zip(leaves) {
+            let shape = array(leaf).map_or(&[][..], |a| a.shape());
+            if known.len() != shape.len() {
+                *known = vec![DimHistory::default(); shape.len()];
+            }
+            for (d, n) in known.iter_mut().zip(shape) {
+                d.changed |= d.last.is_some_and(|last| last != *n);
+                d.last = Some(*n);
+            }
+        }
+    }
+    /// Forbids a symbol at a place.
+    pub fn pin(&mut self, leaf: usize, dim: usize) {
+        if let Some(d) = self.leaves.get_mut(leaf).and_then(|l| l.get_mut(dim)) {
+            d.pinned = true;
+        }
+    }
+    /// What to make a program for.
+    pub fn plan(&self, leaves: &[Leaf], dynamic: Option<bool>) -> Plan {
+        let mut plan = Plan { leaves: vec![], symbols: vec![] };
+        for (i, leaf) in leaves.iter().enumerate() {
+            let planned = match (leaf, array(leaf)) {
+                (_, Some(a)) => {
+                    let dims = (0..a.shape().len()).map(|d| self.dim(&mut plan, a, i, d, dynamic)).collect();
+                    PlanLeaf::Tensor(a.clone(), dims)
+                }
+                (Leaf::Scalar(s), None) => PlanLeaf::Scalar(*s),
+                // Those without elements were refused.
+                (Leaf::Tensor(_), None) => continue,
+            };
+            plan.leaves.push(planned);
+        }
+        plan
+    }
+    fn dim(&self, plan: &mut Plan, array: &Array, leaf: usize, dim: usize, dynamic: Option<bool>) -> PlanDim {
+        let n = array.shape()[dim];
+        let known = self.leaves.get(leaf).and_then(|l| l.get(dim)).copied().unwrap_or_default();
+        let mark = array.mark(dim);
+        let wanted = match (dynamic, &mark) {
+            (Some(false), _) | (_, Some(Mark::Static)) => false,
+            (_, Some(Mark::Dynamic(..))) | (Some(true), _) => true,
+            (None, None) => known.changed,
+        };
+        if n < 2 || known.pinned || !wanted {
+            return PlanDim::Static(n);
+        }
+        let (min, max) = match mark {
+            Some(Mark::Dynamic(min, max)) => (min.max(2), max),
+            _ => (2, None),
+        };
+        // One that is marked has a range of its own.
+        let same = |(s, value): &(Symbol, usize)| *value == n && (s.min, s.max) == (min, max);
+        let at = plan.symbols.iter().position(same).unwrap_or_else(|| {
+            let name = format!("s{}", plan.symbols.len());
+            plan.symbols.push((Symbol { name, min, max, divisor: 1, input: leaf, dim }, n));
+            plan.symbols.len() - 1
+        });
+        PlanDim::Symbol(at)
+    }
+}
+
+impl Plan {
+    /// The same with a symbol's sizes as numbers; symbols keep their places.
+    pub fn without(&self, symbol: usize) -> Plan {
+        let mut plan = self.clone();
+        let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
+        for leaf in &mut plan.leaves {
+            let PlanLeaf::Tensor(_, dims) = leaf else { continue };
+            dims.iter_mut().filter(|d| **d == PlanDim::Symbol(symbol)).for_each(|d| *d = PlanDim::Static(n));
+        }
+        plan
+    }
+    /// Where a symbol stands: leaves and dimensions.
+    pub fn places(&self, symbol: usize) -> Vec<(usize, usize)> {
+        let mut all = vec![];
+        for (i, leaf) in self.leaves.iter().enumerate() {
+            let PlanLeaf::Tensor(_, dims) = leaf else { continue };
+            all.extend(dims.iter().enumerate().filter(|(_, d)| **d == PlanDim::Symbol(symbol)).map(|(d, _)| (i, d)));
+        }
+        all
+    }
+    /// The numbers of the symbols that stand somewhere.
+    pub fn used(&self) -> Vec<usize> {
+        (0..self.symbols.len()).filter(|s| !self.places(*s).is_empty()).collect()
+    }
+    /// The guards that follow from it. Where `open`, any sizes will do.
+    pub fn guards(&self, names: Vec<String>, open: bool) -> Guards {
+        let mut guards = Guards { names, ..Default::default() };
+        for leaf in &self.leaves {
+            let (array, dims) = match leaf {
+                PlanLeaf::Scalar(s) => {
+                    guards.inputs.push(InputGuard::Scalar(*s));
+                    continue;
+                }
+                PlanLeaf::Tensor(array, dims) => (array, dims),
+            };
+            let (first, rank) = (guards.sizes.len(), dims.len());
+            let dtype = dtype_word(array.dtype().name());
+            guards.inputs.push(InputGuard::Tensor(TensorGuard { dtype, rank, first, gpu: None, layout: Layout::Rows, align: 1 }));
+            let size = |d: &PlanDim| if let (PlanDim::Static(n), false) = (d, open) { *n as i64 } else { OPEN };
+            guards.sizes.extend(dims.iter().map(size));
+        }
+        if open {
+            return guards;
+        }
+        for s in self.used() {
+            let places = self.places(s);
+            let Some((input, dim)) = places.first().copied() else { continue };
+            let symbol = guards.symbols.len();
+            guards.symbols.push(Symbol { input, dim, ..self.symbols[s].0.clone() });
+            guards.same.extend(places.into_iter().skip(1).map(|(input, dim)| Same { input, dim, symbol }));
+        }
+        guards
+    }
+}

@@ -1,0 +1,161 @@
+//! What functions take and give: tensors, numbers, and structures of them, as a list of leaves from which they can be made again.
+use crate::{
+    runtime::guards::Scalar,
+    tensor::{Tensor, TraceError},
+};
+
+/// A part of an argument or of a result.
+#[derive(Clone, Debug)]
+pub enum Leaf {
+    /// A tensor.
+    Tensor(Tensor),
+    /// A number, or how many elements a list has.
+    Scalar(Scalar),
+}
+
+/// The leaves that are left.
+pub type Leaves = std::vec::IntoIter<Leaf>;
+
+/// A structure of tensors and numbers.
+pub trait Tree: Sized {
+    /// Its parts, in order. How many elements a list has, and whether an option is there, are parts of their own.
+    fn leaves(&self, out: &mut Vec<Leaf>);
+    /// The structure of such parts. Err: they are not its own.
+    fn rebuild(leaves: &mut Leaves) -> Result<Self, String>;
+    /// What people call each part of a value that they call `path`.
+    fn names(&self, path: &str, out: &mut Vec<String>);
+}
+
+fn next(leaves: &mut Leaves) -> Result<Leaf, String> {
+    leaves.next().ok_or_else(|| "a structure has fewer parts than it had".to_string())
+}
+
+impl Tree for Tensor {
+    fn leaves(&self, out: &mut Vec<Leaf>) {
+        out.push(Leaf::Tensor(self.clone()));
+    }
+    fn rebuild(leaves: &mut Leaves) -> Result<Tensor, String> {
+        match next(leaves)? {
+            Leaf::Tensor(t) => Ok(t),
+            Leaf::Scalar(s) => Err(format!("{s} stands where a tensor was")),
+        }
+    }
+    fn names(&self, path: &str, out: &mut Vec<String>) {
+        out.push(path.into());
+    }
+}
+
+macro_rules! scalars {
+    ($($t:ty: $kind:ident, $from:expr, $to:expr;)*) => { $(
+        impl Tree for $t {
+            fn leaves(&self, out: &mut Vec<Leaf>) {
+                out.push(Leaf::Scalar(Scalar::$kind($from(*self))));
+            }
+            fn rebuild(leaves: &mut Leaves) -> Result<$t, String> {
+                match next(leaves)? {
+                    Leaf::Scalar(Scalar::$kind(x)) => Ok($to(x)),
+                    _ => Err(concat!("another leaf stands where a ", stringify!($t), " was").into()),
+                }
+            }
+            fn names(&self, path: &str, out: &mut Vec<String>) {
+                out.push(path.into());
+            }
+        }
+    )* };
+}
+scalars! {
+    i64: Int, |x: i64| x, |x: i64| x;
+    i32: Int, i64::from, |x: i64| x as i32;
+    usize: Int, |x: usize| x as i64, |x: i64| x as usize;
+    f64: Float, |x: f64| x, |x: f64| x;
+    f32: Float, f64::from, |x: f64| x as f32;
+    bool: Bool, |x: bool| x, |x: bool| x;
+}
+
+fn count(leaves: &mut Leaves) -> Result<usize, String> {
+    match next(leaves)? {
+        Leaf::Scalar(Scalar::Count(n)) => Ok(n),
+        _ => Err("another leaf stands where the length of a list was".into()),
+    }
+}
+
+impl<T: Tree> Tree for Vec<T> {
+    fn leaves(&self, out: &mut Vec<Leaf>) {
+        out.push(Leaf::Scalar(Scalar::Count(self.len())));
+        self.iter().for_each(|x| x.leaves(out));
+    }
+    fn rebuild(leaves: &mut Leaves) -> Result<Vec<T>, String> {
+        (0..count(leaves)?).map(|_| T::rebuild(leaves)).collect()
+    }
+    fn names(&self, path: &str, out: &mut Vec<String>) {
+        out.push(format!("{path}.len()"));
+        self.iter().enumerate().for_each(|(i, x)| x.names(&format!("{path}[{i}]"), out));
+    }
+}
+
+impl<T: Tree> Tree for Option<T> {
+    fn leaves(&self, out: &mut Vec<Leaf>) {
+        out.push(Leaf::Scalar(Scalar::Count(usize::from(self.is_some()))));
+        self.iter().for_each(|x| x.leaves(out));
+    }
+    fn rebuild(leaves: &mut Leaves) -> Result<Option<T>, String> {
+        (count(leaves)? > 0).then(|| T::rebuild(leaves)).transpose()
+    }
+    fn names(&self, path: &str, out: &mut Vec<String>) {
+        out.push(format!("{path}.is_some()"));
+        self.iter().for_each(|x| x.names(path, out));
+    }
+}
+
+impl<T: Tree, const N: usize> Tree for [T; N] {
+    fn leaves(&self, out: &mut Vec<Leaf>) {
+        self.iter().for_each(|x| x.leaves(out));
+    }
+    fn rebuild(leaves: &mut Leaves) -> Result<[T; N], String> {
+        let all = (0..N).map(|_| T::rebuild(leaves)).collect::<Result<Vec<T>, String>>()?;
+        all.try_into().map_err(|_| "an array of another length".to_string())
+    }
+    fn names(&self, path: &str, out: &mut Vec<String>) {
+        self.iter().enumerate().for_each(|(i, x)| x.names(&format!("{path}[{i}]"), out));
+    }
+}
+
+macro_rules! tuples {
+    ($(($($t:ident $i:tt)*))*) => { $(
+        impl<$($t: Tree),*> Tree for ($($t,)*) {
+            #[allow(unused_variables)]
+            fn leaves(&self, out: &mut Vec<Leaf>) {
+                $(self.$i.leaves(out);)*
+            }
+            #[allow(unused_variables, clippy::unused_unit)]
+            fn rebuild(leaves: &mut Leaves) -> Result<Self, String> {
+                Ok(($($t::rebuild(leaves)?,)*))
+            }
+            #[allow(unused_variables)]
+            fn names(&self, path: &str, out: &mut Vec<String>) {
+                $(self.$i.names(&format!("{path}.{}", $i), out);)*
+            }
+        }
+    )* };
+}
+tuples!(()(A 0)(A 0 B 1)(A 0 B 1 C 2)(A 0 B 1 C 2 D 3)(A 0 B 1 C 2 D 3 E 4)(A 0 B 1 C 2 D 3 E 4 G 5));
+
+/// What a function gives: a structure, or a `Result` of one, whose error becomes that of the call.
+pub trait Returns {
+    /// The structure.
+    type Tree: Tree;
+    /// The structure, or why there is none.
+    fn into_tree(self) -> Result<Self::Tree, TraceError>;
+}
+impl<T: Tree> Returns for T {
+    type Tree = T;
+    fn into_tree(self) -> Result<T, TraceError> {
+        Ok(self)
+    }
+}
+impl<T: Tree> Returns for Result<T, TraceError> {
+    type Tree = T;
+    fn into_tree(self) -> Result<T, TraceError> {
+        self
+    }
+}

@@ -1,0 +1,125 @@
+//! Ops that run at once: each is a program of one op, made for the dtypes and sizes of its operands and kept.
+use super::{Array, Graph, Tensor, TraceError, arg::Arg, graph::Place, run::Slot, run::record, session::Session};
+use crate::{
+    backend::{self, Backend, GraphModule, Runnable},
+    model::Options,
+};
+use indexmap::IndexMap;
+use kiln_dialects::ir::Context;
+use std::{
+    cell::RefCell,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+/// How many programs are kept; then the one goes that was made first.
+const KEPT: usize = 4096;
+
+/// An op for dtypes and sizes.
+struct OneOp {
+    /// None if no result needs computing.
+    program: Option<Arc<dyn Runnable>>,
+    slots: Vec<Slot>,
+}
+
+static PROGRAMS: LazyLock<Mutex<IndexMap<String, Arc<OneOp>>>> = LazyLock::new(Mutex::default);
+/// What the environment says, read once.
+static OPTIONS: LazyLock<Result<Options, String>> = LazyLock::new(Options::from_env);
+
+thread_local! {
+    static BACKEND: RefCell<Option<Arc<dyn Backend>>> = const { RefCell::new(None) };
+}
+
+fn programs() -> MutexGuard<'static, IndexMap<String, Arc<OneOp>>> {
+    PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets all programs of one op.
+pub(crate) fn reset() {
+    programs().clear();
+}
+
+/// Runs something whose ops run at once on a backend of that name, such as `interpreter`; without this it is `kiln`. Err: there is no such backend.
+pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate::Error> {
+    struct Restore(Option<Arc<dyn Backend>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            BACKEND.set(self.0.take());
+        }
+    }
+    let backend = backend::find(name)?;
+    let _restore = Restore(BACKEND.replace(backend));
+    Ok(body())
+}
+
+/// The results of a row whose tensors have elements. Err: a reason.
+pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
+    let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
+    let arrays = operands.iter().map(|t| t.array().map_err(|e| e.to_string())).collect::<Result<Vec<_>, _>>()?;
+    let backend = match BACKEND.with_borrow(Option::clone) {
+        Some(backend) => backend,
+        None => backend::kiln(),
+    };
+    let key = format!("{} {target} {args:?}", backend.name());
+    let known = programs().get(&key).cloned();
+    let made = match known {
+        Some(made) => made,
+        None => {
+            let made = Arc::new(make(place, op, target, args, &arrays, &*backend)?);
+            let mut all = programs();
+            if all.len() >= KEPT {
+                all.shift_remove_index(0);
+            }
+            all.insert(key, made.clone());
+            made
+        }
+    };
+    let results = match &made.program {
+        Some(program) => {
+            let views = arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+            program.run(&views).map_err(|e| e.to_string())?.into_iter().map(Arc::new).collect()
+        }
+        None => vec![],
+    };
+    made.slots.iter().map(|slot| pick(slot, &results, &arrays).map(Tensor::from)).collect()
+}
+
+/// What a result is.
+pub(crate) fn pick(slot: &Slot, results: &[Arc<Array>], inputs: &[Arc<Array>]) -> Result<Arc<Array>, String> {
+    let found = match slot {
+        Slot::Result(i) => results.get(*i),
+        Slot::Input(i) => inputs.get(*i),
+        Slot::Constant(array) => Some(array),
+    };
+    found.cloned().ok_or_else(|| "the program has fewer results than the function".to_string())
+}
+
+/// Why a trace of one op has failed.
+pub(super) fn reason(e: TraceError) -> String {
+    match e {
+        TraceError::Ops(all) => all.into_iter().next().map_or_else(String::new, |e| e.reason),
+        e => e.to_string(),
+    }
+}
+
+fn make(
+    place: Place,
+    op: &'static str,
+    target: &'static str,
+    args: Vec<(&'static str, Arg)>,
+    arrays: &[Arc<Array>],
+    backend: &dyn Backend,
+) -> Result<OneOp, String> {
+    let options = OPTIONS.as_ref().map_err(String::clone)?;
+    let context = Context::new();
+    let recorded = record(context.ctx(), place, Session::default(), |graph: &Graph| {
+        let inputs: Vec<Tensor> = arrays.iter().enumerate().map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape())).collect();
+        let mut next = inputs.into_iter();
+        let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
+        Ok(graph.row(place, op, target, args))
+    });
+    let recorded = recorded.map_err(reason)?;
+    let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
+    let graph = GraphModule::new(op, &recorded.captured);
+    let program = if computed { Some(backend.compile(&graph, options).map_err(|e| e.to_string())?) } else { None };
+    Ok(OneOp { program, slots: recorded.slots })
+}

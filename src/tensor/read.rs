@@ -1,0 +1,115 @@
+//! Reading elements, which ends a graph, and making tensors of elements.
+use super::{Array, Graph, Number, OpError, Tensor, TraceError, array::item, handle::Repr};
+use crate::runtime::interop::Element;
+use kiln_dialects::value::{self, DType};
+use std::{panic::Location, sync::Arc};
+
+impl Tensor {
+    /// A copy of numbers in row-major order, in the dtype of their type. Err: another number of them than the shape says.
+    pub fn of<T: Element>(shape: &[usize], values: &[T]) -> Result<Tensor, TraceError> {
+        Array::of(shape, values).map(Tensor::from).map_err(|e| TraceError::User(e.into()))
+    }
+    /// One number, without dimensions.
+    pub fn scalar<T: Element>(value: T) -> Result<Tensor, TraceError> {
+        Tensor::of(&[], &[value])
+    }
+    /// A copy of the bytes of elements in row-major order. Err: another number of bytes than the shape says.
+    pub fn of_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, TraceError> {
+        Array::of_bytes(dtype, shape, bytes).map(Tensor::from).map_err(|e| TraceError::User(e.into()))
+    }
+    /// Its elements. Err: it is poisoned, or traced: a trace has no values.
+    #[track_caller]
+    pub fn array(&self) -> Result<Arc<Array>, TraceError> {
+        match &self.0 {
+            Repr::Array(array) => Ok(array.clone()),
+            Repr::Failed(_) => Err(self.error()),
+            Repr::Lazy(node) => {
+                if let Some(array) = node.value.get() {
+                    return Ok(array.clone());
+                }
+                Graph::by_id(node.graph).ok_or_else(|| self.error())?.flush(Some(Location::caller()))?;
+                node.value.get().cloned().ok_or_else(|| self.error())
+            }
+            Repr::Node(node) if node.alias.is_none() => Err(self.error()),
+            Repr::Node(_) => Err(self.unread(Location::caller())),
+        }
+    }
+    /// Its elements, row-major. Err: as for [`Tensor::array`], or the dtype is not that of `T`.
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TraceError> {
+        self.array()?.to_vec().map_err(|e| TraceError::User(e.into()))
+    }
+    /// Its one element, as `f64`, `i64` or `bool`. Err: as for [`Tensor::array`], or it has another number of elements.
+    #[track_caller]
+    pub fn item<T: Number>(&self) -> Result<T, TraceError> {
+        item(&*self.array()?)
+    }
+    /// Its elements as a value of the interpreter. Err: as for [`Tensor::array`].
+    #[track_caller]
+    pub fn value(&self) -> Result<value::Tensor, TraceError> {
+        self.array()?.value().map_err(|e| TraceError::User(e.into()))
+    }
+
+    /// The error of a read of a traced tensor. In a function that is compiled it is what ends the graph.
+    fn unread(&self, place: &'static Location<'static>) -> TraceError {
+        let graph = self.graph();
+        let reason = "a value is read of a tensor that is traced and has none".to_string();
+        let error = OpError::new(graph.place(place), "read", reason, vec![self.type_name()]);
+        if let Ok(mut state) = graph.state()
+            && let Some(session) = &mut state.session
+        {
+            session.read.get_or_insert_with(|| error.clone());
+        }
+        TraceError::Read(error)
+    }
+}
+
+/// The elements if it has any, row by row; else its type, as `f32[batch, 64]`. In a function that is compiled, printing reads the value.
+impl std::fmt::Display for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Repr::Array(_) | Repr::Lazy(_) => match self.value() {
+                Ok(value) => print(&value, 0, 0, f).map(|_| ()),
+                Err(_) => f.write_str(&self.type_name()),
+            },
+            Repr::Failed(e) => write!(f, "{e}"),
+            Repr::Node(_) => {
+                let compiled = self.traced().is_some_and(|(graph, _)| graph.state().is_ok_and(|s| s.session.is_some()));
+                if compiled {
+                    // What is written here is not used: the function is run again without a graph.
+                    self.unread(Location::caller());
+                }
+                f.write_str(&self.type_name())
+            }
+        }
+    }
+}
+
+/// From which number of elements along a dimension only the first and the last three are printed.
+const MANY: usize = 12;
+
+/// Prints the part of a tensor that starts at an element, from a dimension on.
+fn print(t: &value::Tensor, axis: usize, start: usize, f: &mut std::fmt::Formatter<'_>) -> Result<(), std::fmt::Error> {
+    let Some(n) = t.shape().get(axis).copied() else {
+        return match t.data() {
+            value::Data::F(all) => all.get(start).map_or(Ok(()), |x| write!(f, "{x}")),
+            value::Data::I(all) => all.get(start).map_or(Ok(()), |n| write!(f, "{n}")),
+        };
+    };
+    let stride = t.strides().get(axis).copied().unwrap_or(1);
+    let last = axis + 1 == t.rank();
+    f.write_str("[")?;
+    for i in 0..n {
+        if n > MANY && i == 3 {
+            f.write_str(if last { ", …" } else { ",\n…" })?;
+        }
+        if n > MANY && (3..n - 3).contains(&i) {
+            continue;
+        }
+        if i > 0 {
+            f.write_str(if last { ", " } else { ",\n" })?;
+        }
+        print(t, axis + 1, start + i * stride, f)?;
+    }
+    f.write_str("]")
+}

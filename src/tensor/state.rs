@@ -1,0 +1,223 @@
+//! What a graph consists of while it is being traced: its names, inputs, weights, symbols, errors.
+use super::{Array, OpError, graph::Place, session::Session};
+use crate::{
+    capture::{
+        aten::Cx,
+        storage::Alias,
+        weight::{Weight, contiguous},
+    },
+    passes::refine_shapes::Facts,
+};
+use indexmap::IndexMap;
+use kiln_dialects::{
+    ir::*,
+    ops::{BindShape, Constant, GetGlobal, Global, Sym},
+    rules::CONSTANT_LIMIT,
+    sym,
+    value::{self, DType},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// What a name of a value stands for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Named {
+    Input,
+    Result,
+}
+
+pub(super) struct State {
+    pub cx: Cx,
+    /// Where globals go.
+    top: Builder,
+    pub facts: Facts,
+    /// The last op that `facts` knows.
+    pub last: Option<Op>,
+    /// Names of inputs and results, in order.
+    pub names: IndexMap<String, Named>,
+    /// The name of a value.
+    pub name_of: HashMap<Alias, String>,
+    /// Weights by name, and whether they are frozen.
+    globals: IndexMap<String, (Alias, bool)>,
+    /// Symbols by name: what they may be, and themselves.
+    symbols: IndexMap<String, (Sym, Value)>,
+    /// Expressions that handles name, with a value.
+    pub expressions: Vec<(sym::Dim, Value)>,
+    /// A value of each expression that has one.
+    pub sizes: HashMap<sym::Dim, Value>,
+    stored: BTreeMap<String, Weight>,
+    types: Vec<Type>,
+    layouts: Vec<Attr>,
+    pub errors: Vec<OpError>,
+    /// Tensors with elements that ops have taken, by address; held, so that an address is not used again.
+    arrays: HashMap<usize, (Arc<Array>, Alias)>,
+    /// What is known of the call that is being compiled.
+    pub session: Option<Session>,
+}
+
+/// What a finished graph leaves behind.
+pub(super) struct Parts {
+    pub inputs: Vec<String>,
+    pub types: Vec<Type>,
+    pub layouts: Vec<Attr>,
+    pub weights: BTreeMap<String, Weight>,
+    pub session: Option<Session>,
+}
+
+impl State {
+    pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> State {
+        State {
+            cx: Cx::new(b),
+            top,
+            facts: Facts::default(),
+            last: None,
+            names: IndexMap::new(),
+            name_of: HashMap::new(),
+            globals: IndexMap::new(),
+            symbols: IndexMap::new(),
+            expressions: vec![],
+            sizes: HashMap::new(),
+            stored: BTreeMap::new(),
+            types: vec![],
+            layouts: vec![],
+            errors: vec![],
+            arrays: HashMap::new(),
+            session,
+        }
+    }
+    pub(super) fn parts(&mut self) -> Parts {
+        let inputs = self.names.iter().filter(|(_, named)| **named == Named::Input).map(|(name, _)| name.clone()).collect();
+        Parts {
+            inputs,
+            types: std::mem::take(&mut self.types),
+            layouts: std::mem::take(&mut self.layouts),
+            weights: std::mem::take(&mut self.stored),
+            session: self.session.take(),
+        }
+    }
+    /// The location of an op that is made now.
+    pub(super) fn loc(&self, place: Place) -> Loc {
+        Loc::file(self.cx.b.ctx, place.file(), place.line(), place.column())
+    }
+    /// `base`, or with a number behind it if that is the name of a value or of a weight.
+    pub(super) fn free(&self, base: &str) -> String {
+        let mut name = base.to_string();
+        for i in 1.. {
+            if !self.names.contains_key(&name) && !self.globals.contains_key(&name) {
+                break;
+            }
+            name = format!("{base}_{i}");
+        }
+        name
+    }
+    /// The same as a name of a value from now on.
+    pub(super) fn unique(&mut self, base: &str, named: Named) -> String {
+        let name = self.free(base);
+        self.names.insert(name.clone(), named);
+        name
+    }
+    /// Takes what was made since the last call into the facts.
+    pub(super) fn advance(&mut self) -> Result<(), String> {
+        let first = |s: &State| s.cx.b.block().first();
+        let mut next = self.last.map_or_else(|| first(self), Op::next);
+        while let Some(op) = next {
+            self.last = Some(op);
+            let (known, equal) = sym::assumptions(|| self.facts.extend(op));
+            known.map_err(|e| format!("'{}' op {e}", op.name()))?;
+            if let Some(session) = &mut self.session {
+                session.assume(equal, op)?;
+            }
+            next = op.next();
+        }
+        Ok(())
+    }
+    pub(super) fn symbol(&mut self, want: Sym) -> Result<Value, String> {
+        if let Some((have, value)) = self.symbols.get(&want.name) {
+            let same = (have.min, have.max, have.divisor) == (want.min, want.max, want.divisor);
+            return if same { Ok(*value) } else { Err(format!("@{} is already a size with another range", want.name)) };
+        }
+        if want.min < 0 || want.max.is_some_and(|max| max < want.min) || want.divisor < 1 {
+            return Err(format!("@{} has no size that it could be", want.name));
+        }
+        let value = self.cx.b.create_with(&want, &[Type::index(self.cx.b.ctx)], &mut [])?.result(0);
+        self.advance()?;
+        self.symbols.insert(want.name.clone(), (want, value));
+        Ok(value)
+    }
+    pub(super) fn input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias, String> {
+        if self.names.contains_key(name) {
+            return Err(format!("there is already a tensor {name}"));
+        }
+        if let Some(n) = sizes.iter().filter_map(|s| s.known()).find(|n| *n < 0) {
+            return Err(format!("has size {n}, which is negative"));
+        }
+        let (b, dims) = (self.cx.b, sizes.iter().map(|s| s.known().map_or(sym::Dim::Unknown, sym::Dim::Known)).collect::<Vec<_>>());
+        let ty = Type::tensor(b.ctx, dtype, &dims);
+        let value = b.argument(ty, b.loc);
+        self.facts.argument(value);
+        let known: Option<Vec<usize>> = sizes.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect();
+        // What has no layout is contiguous.
+        let layout = known.map(|shape| ("kiln.layout", Attr::layout(b.ctx, &contiguous(&shape), 0, 0)));
+        self.layouts.push(Attr::dictionary(b.ctx, layout.as_slice()));
+        self.types.push(ty);
+        if sizes.iter().any(|s| s.known().is_none()) {
+            b.create_with(&BindShape { value, sizes: sizes.to_vec() }, &[], &mut [])?;
+        }
+        self.advance()?;
+        let alias = self.cx.store.fresh(value);
+        self.names.insert(name.into(), Named::Input);
+        self.name_of.insert(alias, name.into());
+        Ok(alias)
+    }
+    pub(super) fn global(&mut self, name: &str, weight: Weight, source: String, frozen: bool) -> Result<Alias, String> {
+        let dims: Vec<sym::Dim> = weight.shape.iter().map(|n| sym::Dim::Known(*n as i64)).collect();
+        let ty = Type::tensor(self.cx.b.ctx, weight.dtype, &dims);
+        if let Some((alias, as_frozen)) = self.globals.get(name).copied() {
+            let same = self.cx.get(alias)?.ty() == ty && as_frozen == frozen;
+            return if same { Ok(alias) } else { Err(format!("there is already another weight {name}")) };
+        }
+        let global = Global {
+            sym_name: name.into(),
+            sym_visibility: Some("private".into()),
+            is_mutable: !frozen,
+            r#type: ty,
+            source: Some(source),
+            value: None,
+        };
+        self.top.at(self.cx.b.loc).create_with(&global, &[], &mut [])?;
+        let get = GetGlobal { is_mutable: !frozen, global: name.into() };
+        let value = self.cx.b.create_with(&get, &[ty], &mut [])?.result(0);
+        self.advance()?;
+        let alias = self.cx.store.fresh(value);
+        self.globals.insert(name.into(), (alias, frozen));
+        self.stored.insert(name.into(), weight);
+        self.name_of.insert(alias, name.into());
+        Ok(alias)
+    }
+    /// Literal values: in the program up to 4 KiB, beyond that a frozen weight.
+    pub(super) fn constant(&mut self, name: &str, weight: Weight) -> Result<Alias, String> {
+        if weight.bytes().len() > CONSTANT_LIMIT {
+            return self.global(name, weight, format!("#{name}"), true);
+        }
+        let value: value::Tensor = weight.read()?;
+        let value = Attr::dense(self.cx.b.ctx, &value)?;
+        let v = self.cx.b.create_with(&Constant { value }, &[value.type_of()], &mut [])?.result(0);
+        self.advance()?;
+        let alias = self.cx.store.fresh(v);
+        self.name_of.insert(alias, name.into());
+        Ok(alias)
+    }
+    /// A tensor with elements as a constant, once.
+    pub(super) fn array(&mut self, array: &Arc<Array>) -> Result<Alias, String> {
+        let key = Arc::as_ptr(array) as usize;
+        if let Some((_, alias)) = self.arrays.get(&key) {
+            return Ok(*alias);
+        }
+        let name = self.unique("constant", Named::Result);
+        let alias = self.constant(&name, Weight::of_array(array))?;
+        self.arrays.insert(key, (array.clone(), alias));
+        Ok(alias)
+    }
+}

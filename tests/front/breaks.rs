@@ -1,0 +1,124 @@
+//! Functions that read values: the graph ends there, what lies between has programs, and every way through the function is right.
+use super::*;
+use kiln::{compile::Topic, tensor::TraceError};
+
+/// Two ways, by the sum; both go on with what was made before the read.
+fn by_sum(x: Tensor) -> Result<Tensor, TraceError> {
+    let y = &x * 2 + 1;
+    let sum = y.sum(.., false);
+    Ok(if sum.item::<f64>()? > 0.0 { (y - 1).relu() } else { y.abs() * &sum })
+}
+
+#[test]
+fn alternating_ways_do_not_recompile() {
+    crate::watchdog::arm();
+    let f = kiln::compile(by_sum).name("by_sum");
+    let (up, down) = (counting(&[3]), counting(&[3]) - 5);
+    for i in 0..6 {
+        let x = if i % 2 == 0 { &up } else { &down };
+        let (have, want) = (f.call(x).expect("a result"), by_sum(x.clone()).expect("a result"));
+        assert_eq!(numbers(&have), numbers(&want), "call {i}");
+    }
+    let explained = f.explain();
+    // What comes before the read, and two ways behind it.
+    assert_eq!(explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(), [6, 3, 3], "{explained}");
+    assert!(explained.graphs.iter().all(|g| !g.kernels.is_empty()) && explained.eager_calls == 0, "{explained}");
+    let line = include_str!("breaks.rs").lines().position(|l| l.contains("sum.item::<f64>")).expect("a line") + 1;
+    assert!(explained.breaks.len() == 1 && explained.breaks[0].place.contains(&format!("breaks.rs:{line}:")), "{explained}");
+    let remarks = f.remarks();
+    assert!(remarks.len() == 1 && remarks[0].topic == Topic::GraphBreaks && remarks[0].place.contains(&format!("{line}:")), "{remarks:?}");
+}
+
+#[test]
+fn a_loop_until_a_value_is_small_is_two_programs() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|mut x: Tensor| -> Result<(Tensor, i64), TraceError> {
+        let mut n = 0;
+        while x.abs().sum(.., false).item::<f64>()? > 1.0 {
+            x = x / 2;
+            n += 1;
+        }
+        Ok((x, n))
+    });
+    for (first, steps) in [(8.0f32, 3), (1000.0, 10), (0.5, 0)] {
+        let (x, n) = f.call(Tensor::of(&[1], &[first]).expect("a tensor")).expect("a result");
+        assert_eq!((numbers(&x)[0], n), (f64::from(first) / f64::powi(2.0, steps), i64::from(steps)));
+    }
+    // The first test; and a step with the test behind it.
+    assert_eq!(f.explain().graphs.len(), 2, "{}", f.explain());
+}
+
+#[test]
+fn what_nobody_holds_is_not_kept_and_what_is_held_is_not_computed_again() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|x: Tensor| -> Result<(Tensor, f64, Tensor), TraceError> {
+        let kept = x.exp();
+        let dropped = x.sin() + 1;
+        let sum = (&kept + dropped).sum(.., false);
+        // Printing reads.
+        let text = format!("{sum}");
+        Ok((kept, text.parse().unwrap_or(f64::NAN), x))
+    });
+    let x = Tensor::of(&[2], &[0.0f32; 2]).expect("a tensor");
+    for _ in 0..2 {
+        let (kept, text, same) = f.call(&x).expect("a result");
+        assert_eq!((numbers(&kept), text, numbers(&same)), (vec![1.0, 1.0], 4.0, vec![0.0, 0.0]));
+    }
+    let explained = f.explain();
+    assert_eq!(explained.graphs.len(), 1, "{explained}");
+}
+
+#[test]
+fn fullgraph_makes_a_break_an_error_with_the_line_and_the_way_out() {
+    crate::watchdog::arm();
+    let f = kiln::compile(by_sum).fullgraph(true);
+    let text = message(f.call(counting(&[3])));
+    assert!(text.contains("breaks.rs:") && text.contains("read") && text.contains("where_") && text.contains("fullgraph(false)"), "{text}");
+    assert_eq!(f.programs(), 0);
+    // A function that swallows the error is not taken for one without a break.
+    let swallows = kiln::compile(|x: Tensor| if x.item::<f64>().is_ok_and(|v| v > 0.0) { &x + 1 } else { x });
+    let one = Tensor::of(&[1], &[1.0f32]).expect("a tensor");
+    (0..2).for_each(|_| assert_eq!(numbers(&swallows.call(&one).expect("a result")), [2.0]));
+}
+
+#[test]
+fn errors_behind_a_break_have_their_place_and_limits_hold() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+        x.array()?;
+        Ok((&x + 1).matmul(&x))
+    });
+    let text = message(f.call(counting(&[2, 3])));
+    assert!(text.contains("breaks.rs:") && text.contains("matmul"), "{text}");
+    let g = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+        x.array()?;
+        Ok(x * 2)
+    })
+    .options([("cache_size_limit", "1")])
+    .backend("interpreter");
+    for n in 1..12 {
+        assert_eq!(numbers(&g.call(counting(&[n])).expect("a result")).len(), n);
+    }
+    assert_eq!(g.explain().graphs.len(), 8);
+    assert_eq!(g.remarks().iter().filter(|r| r.topic == Topic::CacheLimit).count(), 1);
+}
+
+#[test]
+fn weights_behind_a_break_are_those_of_now() {
+    use kiln::nn::{Linear, Module, Scope};
+    crate::watchdog::arm();
+    let layer = Linear::without_bias(&Scope::root(), 2, 1);
+    let set = |w: f64| {
+        let value = kiln::dialects::value::Tensor::floats(kiln::dialects::value::DType::F32, vec![1, 2], vec![w; 2]).expect("a tensor");
+        layer.parameters()[0].set(&value).expect("it fits");
+    };
+    let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+        x.array()?;
+        Ok(layer.forward(&x))
+    });
+    for w in [1.0, 3.0] {
+        set(w);
+        assert_eq!(numbers(&f.call(counting(&[1, 2])).expect("a result")), [w]);
+    }
+    assert_eq!(f.explain().graphs.len(), 1);
+}

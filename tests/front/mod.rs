@@ -1,0 +1,29 @@
+//! The front door: `compile()`, guards, dynamic sizes, ops that run at once, backends, options.
+mod breaks;
+mod call;
+mod dynamic;
+mod examples;
+mod options;
+mod suite;
+
+use kiln::{Error, Tensor};
+
+/// The numbers of a tensor, of any float dtype.
+fn numbers(t: &Tensor) -> Vec<f64> {
+    let value = t.value().unwrap_or_else(|e| panic!("{e}"));
+    value.as_f().map_or_else(|_| value.as_i().expect("integers").iter().map(|n| *n as f64).collect(), <[f64]>::to_vec)
+}
+
+/// 0, 1, 2, … as f32.
+fn counting(shape: &[usize]) -> Tensor {
+    let all: Vec<f32> = (0..shape.iter().product()).map(|i: usize| i as f32).collect();
+    Tensor::of(shape, &all).expect("a tensor")
+}
+
+/// The message of an error.
+fn message<T>(r: Result<T, Error>) -> String {
+    match r {
+        Ok(_) => panic!("it went well"),
+        Err(e) => e.to_string(),
+    }
+}

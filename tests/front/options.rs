@@ -1,0 +1,183 @@
+//! Options, modes, backends, ops that run at once.
+use super::*;
+use kiln::{
+    backend::{self, Backend, GraphModule, Runnable},
+    compile::Topic,
+    tensor::{Array, with_backend},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+fn relu(x: Tensor) -> Tensor {
+    x.relu()
+}
+
+#[test]
+fn unknown_names_are_errors_with_the_nearest_one() {
+    let x = counting(&[2]);
+    for (text, want) in [
+        (
+            message(kiln::compile(relu).options([("cache_size_limt", "3")]).call(&x)),
+            "no option 'cache_size_limt'; did you mean 'cache_size_limit'?",
+        ),
+        (message(kiln::compile(relu).options([("threads", "none")]).check()), "option threads is 'none', not a number"),
+        (message(kiln::compile(relu).mode("max-autotun").call(&x)), "no mode 'max-autotun'; did you mean 'max-autotune'?"),
+        (message(kiln::compile(relu).backend("interpreted").call(&x)), "did you mean 'interpreter'?"),
+        (message(kiln::compile(relu).device("gpu").call(&x)), "'gpu' is no device"),
+    ] {
+        assert!(text.contains(want), "{text}");
+    }
+}
+
+#[test]
+fn an_option_that_does_nothing_says_so() {
+    let f = kiln::compile(relu).options([
+        ("max_autotune", "true"),
+        ("epilogue_fusion", "true"),
+        ("triton.cudagraphs", "false"),
+        ("fallback_random", "true"),
+    ]);
+    let said: Vec<_> = f.remarks().into_iter().filter(|r| r.topic == Topic::Options).map(|r| r.message).collect();
+    assert!(
+        said.len() == 2 && said[0].starts_with("option max_autotune=true changes nothing") && said[1].contains("fallback_random"),
+        "{said:?}"
+    );
+    let f = kiln::compile(relu).mode("reduce-overhead").backend("interpreter");
+    f.call(counting(&[2])).expect("a result");
+    assert!(f.remarks().iter().any(|r| r.message.contains("on the host")), "{:?}", f.remarks());
+}
+
+#[test]
+fn every_option_is_listed_and_every_mode_is_made_of_options() {
+    let all = kiln::list_options();
+    for name in
+        ["epilogue_fusion", "max_autotune", "shape_padding", "triton.cudagraphs", "trace.enabled", "trace.graph_diagram", "fallback_random"]
+    {
+        assert!(all.iter().any(|o| o.name == name || o.torch == Some(name)), "{name}");
+    }
+    assert!(all.iter().all(|o| o.summary.len() > 10 && o.variable.is_none_or(|v| v.starts_with("KILN_"))));
+    let modes = kiln::list_mode_options();
+    assert_eq!(
+        modes.iter().map(|(m, _)| *m).collect::<Vec<_>>(),
+        ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+    );
+    assert!(modes.iter().flat_map(|(_, o)| *o).all(|(name, _)| all.iter().any(|o| o.name == *name)));
+}
+
+/// Counts graphs, and gives its inputs back.
+struct Echo(AtomicUsize);
+struct Echoed;
+impl Backend for Echo {
+    fn name(&self) -> &str {
+        "echo"
+    }
+    fn summary(&self) -> &str {
+        "gives the inputs back"
+    }
+    fn compile(&self, graph: &GraphModule, _: &kiln::Options) -> Result<Arc<dyn Runnable>, Error> {
+        assert!(graph.text().contains("kiln.max") && graph.inputs() == ["arg0"], "{}", graph.text());
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Echoed))
+    }
+}
+impl Runnable for Echoed {
+    fn run(&self, inputs: &[kiln::runtime::View]) -> Result<Vec<Array>, Error> {
+        let one = |v: &kiln::runtime::View| {
+            let dtype = kiln::dialects::value::DType::from_name(v.dtype()).expect("a dtype");
+            Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes()).expect("an array")
+        };
+        Ok(inputs.iter().map(one).collect())
+    }
+}
+
+#[test]
+fn backends_are_chosen_by_name_and_may_be_ones_own() {
+    crate::watchdog::arm();
+    let names = || kiln::list_backends().into_iter().map(|b| b.name).collect::<Vec<_>>();
+    assert_eq!(names()[..3], ["kiln", "eager", "interpreter"]);
+    let echo = Arc::new(Echo(AtomicUsize::new(0)));
+    backend::register(echo.clone()).expect("a new name");
+    assert!(message(backend::register(echo.clone())).contains("already") && names().contains(&"echo".to_string()));
+    let x = counting(&[3]) - 1;
+    let f = |name: &str| kiln::compile(relu).backend(name);
+    let own = f("echo");
+    (0..2).for_each(|_| assert_eq!(numbers(&own.call(&x).expect("a result")), [-1.0, 0.0, 1.0]));
+    assert_eq!(echo.0.load(Ordering::Relaxed), 1);
+    for name in ["kiln", "eager", "interpreter"] {
+        let f = f(name);
+        assert_eq!(numbers(&f.call(&x).expect("a result")), [0.0, 0.0, 1.0], "{name}");
+        assert_eq!(f.programs(), usize::from(name != "eager"));
+    }
+}
+
+#[test]
+fn ops_run_at_once_outside_of_a_trace() {
+    crate::watchdog::arm();
+    let x = counting(&[2, 3]);
+    for name in ["interpreter", "kiln"] {
+        let run = || {
+            let y = (&x * 2 + 1).reshape((3, 2)).transpose(0, 1);
+            let (values, at) = y.max_dim(0, false);
+            (y, values, at, x.sum(.., false).item::<f64>().expect("a number"), x.to_string())
+        };
+        let (y, values, at, sum, text) = with_backend(name, run).expect("a backend");
+        assert_eq!(y.to_vec::<f32>().expect("f32"), [1.0, 5.0, 9.0, 3.0, 7.0, 11.0]);
+        assert_eq!((numbers(&values), at.to_vec::<i64>().expect("i64")), (vec![3.0, 7.0, 11.0], vec![1, 1, 1]));
+        assert_eq!(
+            (sum, text.as_str(), y.type_name().as_str()),
+            (15.0, "[[0, 1, 2],\n[3, 4, 5]]", "f32[3, 2]".replace("3, 2", "2, 3").as_str())
+        );
+    }
+    assert!(y_is_refused(&x).contains("is f32, not f64"));
+    assert!(x.item::<f64>().is_err() && Tensor::of(&[3], &[1.0f32]).is_err());
+}
+
+fn y_is_refused(x: &Tensor) -> String {
+    x.to_vec::<f64>().expect_err("another dtype").to_string()
+}
+
+#[test]
+fn arrays_come_from_bytes_numbers_values_and_weights() {
+    use kiln::{capture::weight::Weight, dialects::value::DType, tensor::Graph};
+    let bytes = [1.0f32, -2.5].map(f32::to_le_bytes).concat();
+    let a = Tensor::of_bytes(DType::F32, &[2], &bytes).expect("a tensor");
+    let value = a.value().expect("a value");
+    for array in
+        [a.array().expect("elements"), Array::of_value(&value).into(), Array::of_weight(&Weight::of(&value)).expect("a weight").into()]
+    {
+        assert_eq!((array.bytes(), array.shape(), array.dtype()), (&bytes[..], &[2usize][..], DType::F32));
+    }
+    assert!(Tensor::of_bytes(DType::F32, &[3], &bytes).is_err() && Tensor::of_bytes(DType::I1, &[1], &[2]).is_err());
+    assert_eq!(Tensor::of(&[2], &[true, false]).expect("a tensor").to_vec::<bool>().expect("truth values"), [true, false]);
+    assert!(Graph::current().is_eager());
+    kiln::trace(|g| {
+        assert!(!Graph::current().is_eager() && !g.is_eager());
+        // One with elements is a constant of a trace.
+        Ok(g.input("x", DType::F32, (2,)) + &a)
+    })
+    .expect("a program");
+    // A handle of a trace that is over is an error, not a crash.
+    let mut late = None;
+    kiln::trace(|g| {
+        let x = g.input("x", DType::F32, (2,));
+        late = Some(x.clone());
+        Ok(x)
+    })
+    .expect("a program");
+    let late = late.expect("a handle");
+    assert!((&late + 1).to_vec::<f32>().is_err() && late.dtype().is_err() && kiln::compile(relu).call(&late).is_err());
+}
+
+#[test]
+fn backends_conform() {
+    crate::watchdog::arm();
+    for name in ["kiln", "eager", "interpreter"] {
+        let all = backend::conformance(name).expect("a backend");
+        let wrong: Vec<_> = all.iter().filter(|o| o.wrong.is_some()).collect();
+        assert!(wrong.is_empty() && all.len() > 20, "{name}: {wrong:?}");
+    }
+    // One that gives its inputs back does not.
+    assert!(backend::conformance("none").is_err());
+}
