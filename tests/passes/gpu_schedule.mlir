@@ -929,3 +929,26 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
   }
 }
 }
+
+// -----
+// A window along one dimension of four: the others are one loop, and none of them is a height or a width by itself.
+// CASE: a_pool_along_one_dimension
+// NO-RUN: the interpreter runs kiln ops
+// CHECK-NOT: depthwise
+module attributes {kiln.level = "linalg"} {
+module @k attributes {kiln.kernel = {}} {
+func.func @k(%x: tensor<2x3x8x16xf32> {kiln.sizes = array<i64: 2, 3, 8, 16>}) -> tensor<2x3x4x16xf32> {
+  %0 = tensor.empty() : tensor<2x3x4x16xf32>
+  %low = arith.constant 0xFF800000 : f32
+  %1 = linalg.fill ins(%low : f32) outs(%0 : tensor<2x3x4x16xf32>) -> tensor<2x3x4x16xf32>
+  %window = tensor.empty() : tensor<2xi8>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, c, k) -> (n, h, w * 2 + k, c)>, affine_map<(n, h, w, c, k) -> (k)>, affine_map<(n, h, w, c, k) -> (n, h, w, c)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%x, %window : tensor<2x3x8x16xf32>, tensor<2xi8>) outs(%1 : tensor<2x3x4x16xf32>) {
+  ^bb0(%a: f32, %i: i8, %o: f32):
+    %m = arith.maximumf %o, %a : f32
+    linalg.yield %m : f32
+  } -> tensor<2x3x4x16xf32>
+  return %r : tensor<2x3x4x16xf32>
+}
+}
+}

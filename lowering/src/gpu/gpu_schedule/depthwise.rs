@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     host::schedule::Schedule,
-    kernel::{Body, Kernel, Lin, Place, Plan, Role},
+    kernel::{Body, Kernel, Lin, Place, Plan, Poly, Role},
 };
 
 /// A direction in which the window moves: height or width.
@@ -110,6 +110,11 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Depthwise> {
         };
         let along = [direction(0, steps_h)?, direction(1, steps_w)?];
         let dims = [loops(own[0])?, loops(own[1])?, loops(own[2])?, Some(loops(own[3])??)];
+        // Loops that were put together are none of the result's own.
+        let own_size = |(dim, size): (&Option<usize>, &Poly)| dim.map_or(size.known() == Some(1), |d| nest.extents.get(d) == Some(size));
+        if !dims.iter().zip(of_result).all(own_size) {
+            return None;
+        }
         let used = dims.iter().chain(along.iter().map(|a| &a.dim)).flatten().count();
         // The weight is the same for all pixels.
         let free = dims[..3].iter().flatten().all(|d| !s.inputs[weight].at.uses(*d));
