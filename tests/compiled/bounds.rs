@@ -29,3 +29,19 @@ fn what_reads_beside_its_operand_is_an_error_of_the_call() {
         assert_eq!(rows(least).expect("enough rows")[0].shape(), [2, 300]);
     }
 }
+
+#[test]
+fn sizes_that_an_op_takes_as_equal_are_compared_before_a_call() {
+    let text = "func.func @f(%x: tensor<?x300xf32>, %y: tensor<?x300xf32>) -> tensor<?x300xf32> {\n\
+        %m = kiln.sym @m\n%n = kiln.sym @n\nkiln.bind_shape %x, [%m, 300] : tensor<?x300xf32>\nkiln.bind_shape %y, [%n, 300] : tensor<?x300xf32>\n\
+        %0 = kiln.add %x, %y : tensor<?x300xf32>\nreturn %0 : tensor<?x300xf32>\n}";
+    let c = Context::new();
+    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "in.mlir").unwrap_or_else(|e| panic!("{e}"));
+    let program = native(&module, "f", &|_| Err("has no weights".into())).unwrap_or_else(|e| panic!("{e}"));
+    let rows = |n: usize| Tensor::floats(DType::F32, vec![n, 300], vec![1.5; n * 300]).expect("rows");
+    for (m, n) in [(5, 4), (4, 5)] {
+        let refused = call(&program, &[rows(m), rows(n)], 1).expect_err("two sizes");
+        assert!(refused.contains("kiln.add takes sizes that have to be equal"), "{refused}");
+    }
+    assert_eq!(call(&program, &[rows(4), rows(4)], 1).expect("one size")[0].shape(), [4, 300]);
+}

@@ -40,3 +40,24 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
   %0 = kiln.reduce_window max %x window = [3] strides = [1] pad = [0] x [0] dilation = [1] : tensor<?xf32>
   return %0 : tensor<?xf32>
 }
+
+// -----
+// What is added, and what a product sums, has one size; of equal symbols nobody needs to ask.
+// CASE: two_symbols_that_are_one_size
+// NO-RUN: each symbol is given a size of its own
+// CHECK: "kiln.add takes sizes that have to be equal"
+// CHECK: "kiln.dot_general takes sizes that have to be equal"
+// CHECK-NOT: kiln.mul takes
+func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>, %a: tensor<3x?xf32>, %b: tensor<?x4xf32>) -> (tensor<?xf32>, tensor<?xf32>, tensor<3x4xf32>) {
+  %s = kiln.sym @s
+  %t = kiln.sym @t
+  %u = kiln.sym @u
+  kiln.bind_shape %x, [%s] : tensor<?xf32>
+  kiln.bind_shape %y, [%t] : tensor<?xf32>
+  kiln.bind_shape %a, [3, %s] : tensor<3x?xf32>
+  kiln.bind_shape %b, [%u, 4] : tensor<?x4xf32>
+  %0 = kiln.add %x, %y : tensor<?xf32>
+  %1 = kiln.mul %x, %x : tensor<?xf32>
+  %2 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [0] : tensor<3x?xf32>, tensor<?x4xf32>
+  return %0, %1, %2 : tensor<?xf32>, tensor<?xf32>, tensor<3x4xf32>
+}

@@ -1,7 +1,7 @@
 //! `kiln-require-bounds`: states the conditions on sizes under which no op reads or writes beside its operand.
 //!
 //! Why: a compiled gather keeps an index inside of its dimension, which has to have an inside; a slice of dynamic size has to fit; a window has to
-//! find a place. Kernels do not ask, since sizes are known before a call: what no fact decides here, the caller of the program is asked. Behind the
+//! find a place; what is added has to have one size. Kernels do not ask, since sizes are known before a call: what no fact decides here, the caller of the program is asked. Behind the
 //! passes that drop what nobody reads, before sizes are taken apart by kernels.
 //!
 //! Numerics: exact.
@@ -40,7 +40,7 @@ impl Pass for RequireBounds {
             let facts = Facts::of(func, self.rounds)?;
             let mut found: Vec<(Op, Condition)> = vec![];
             for op in block.ops() {
-                for c in conditions(&facts, op) {
+                for c in conditions(&facts, op).into_iter().chain(equal(&facts, op)) {
                     let new = !decided(&facts, &c) && found.iter().all(|(_, f)| (&f.less, &f.more) != (&c.less, &c.more));
                     if new {
                         found.push((op, c));
@@ -103,6 +103,16 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
         }
         _ => vec![],
     }
+}
+
+/// What an op takes as equal.
+fn equal(facts: &Facts, op: Op) -> Vec<Condition> {
+    let one = |less: &Dim, more: &Dim| Condition {
+        less: less.clone(),
+        more: more.clone(),
+        words: format!("{} takes sizes that have to be equal", op.name()),
+    };
+    facts.assumed(op).iter().flat_map(|(a, b)| [one(a, b), one(b, a)]).collect()
 }
 
 /// Whether it holds for all sizes.

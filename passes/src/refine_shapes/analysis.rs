@@ -4,7 +4,7 @@ use kiln_dialects::{
     ir::*,
     ops::{self, Family, OpKind, SymKind},
     rules::{Sizes, TensorType, infer, tensor_type},
-    sym::{Atom, Bounds, Dim},
+    sym::{Atom, Bounds, Dim, assumptions},
 };
 use std::collections::HashMap;
 
@@ -43,6 +43,11 @@ impl Facts {
     pub fn extend(&mut self, op: Op) -> Result<(), String> {
         op.results().into_iter().for_each(|v| self.start(v));
         self.visit(op)
+    }
+    /// Pairs of sizes that an op takes as equal, though the facts do not say that they are.
+    pub fn assumed(&self, op: Op) -> Vec<(Dim, Dim)> {
+        let Some(view) = op.kind().filter(|k| k.is_inferred()).and_then(|_| View::of(op)) else { return vec![] };
+        assumptions(|| infer(&view, self)).1
     }
     /// Takes in an argument of a block.
     pub fn argument(&mut self, v: Value) {
