@@ -367,3 +367,14 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>, %r: tensor<8x64xf32>) 
   %3 = kiln.reduce sum %2 dims = [1] : tensor<8x64xf32>
   return %1, %3 : tensor<8x64xf32>, tensor<8xf32>
 }
+
+// -----
+// Half of the bytes of what it is made of: the product stores it.
+// CASE: a_narrow_value_in_front_of_a_sum
+// CHECK: kiln.launch @dot_general_convert
+func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>) -> tensor<8xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x64xf32>, tensor<64x64xf32>
+  %1 = kiln.convert %0 : tensor<8x64xf32> to bf16
+  %2 = kiln.reduce sum %1 dims = [1] : tensor<8x64xbf16>
+  return %2 : tensor<8xbf16>
+}

@@ -256,7 +256,7 @@ impl Decide<'_> {
             user.results().iter().any(|v| self.graph.node_of.get(v).is_some_and(|m| self.graph.nodes[*m].class == Class::Reduce))
         };
         let users = node.value.uses();
-        let size = |v: Value| v.ty().dtype().map_or(0, |d| d.byte_size());
+        let size = |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size());
         let of_it = node.leaves.iter().map(|l| self.graph.base(l.value)).filter(|v| self.home(*v) == Some(g));
         let bytes: usize = of_it.collect::<std::collections::HashSet<_>>().into_iter().map(size).sum();
         node.class == Class::Pointwise && !users.is_empty() && users.iter().all(|(user, _)| reduces(*user)) && bytes <= size(node.value)
