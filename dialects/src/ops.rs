@@ -5,6 +5,17 @@ include!(concat!(env!("OUT_DIR"), "/kinds.rs"));
 include!(concat!(env!("OUT_DIR"), "/nodes.rs"));
 include!(concat!(env!("OUT_DIR"), "/upstream.rs"));
 
+impl OpKind {
+    /// Whether each element of the result is made of the operands' elements at its place.
+    pub fn is_elementwise(self) -> bool {
+        matches!(self.family(), Family::Unary | Family::Binary | Family::Elementwise)
+    }
+    /// The same of numbers: a bitcast sees their bits.
+    pub fn is_arithmetic(self) -> bool {
+        self.is_elementwise() && self != OpKind::Bitcast
+    }
+}
+
 impl ReduceKind {
     /// What a step of the reduction does with the result so far and the next element.
     pub fn step(self) -> BinaryKind {

@@ -86,13 +86,13 @@ impl FoldIndices {
             (OpKind::Concat, Some([first, rest @ ..])) if rest.iter().all(|t| same(first, t)) => {
                 return Some(Known::Uniform(Rc::clone(first)));
             }
-            (kind, Some(scalars)) if elementwise(kind) => {
+            (kind, Some(scalars)) if kind.is_arithmetic() => {
                 let scalars: Vec<_> = scalars.iter().map(|t| Some(Rc::clone(t))).collect();
                 return interp::evaluate(op, &scalars).ok()?.pop().map(|t| Known::Uniform(Rc::new(t)));
             }
             _ => {}
         }
-        let cheap = elementwise(kind) || MOVES.contains(&kind) || matches!(kind, OpKind::Iota | OpKind::Cumulative | OpKind::Reduce);
+        let cheap = kind.is_arithmetic() || MOVES.contains(&kind) || matches!(kind, OpKind::Iota | OpKind::Cumulative | OpKind::Reduce);
         if !cheap || !self.fits(op.result(0)) {
             return None;
         }
@@ -125,11 +125,6 @@ const MOVES: [OpKind; 8] = [
     OpKind::Pad,
     OpKind::Gather,
 ];
-
-fn elementwise(kind: OpKind) -> bool {
-    let one_type = UnaryKind::from_op(kind).is_some() || BinaryKind::from_op(kind).is_some();
-    one_type || matches!(kind, OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert)
-}
 
 /// Sizes, where all are static.
 fn sizes(v: Value) -> Option<Vec<usize>> {

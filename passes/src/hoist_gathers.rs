@@ -53,7 +53,8 @@ impl Pass for HoistGathers {
 impl HoistGathers {
     /// Whether single elements are picked, few of a computed value.
     fn pays(&self, g: &Gather) -> bool {
-        let computed = g.input.def().is_some_and(|o| elementwise(o) || o.kind() == Some(OpKind::BroadcastInDim));
+        let computed =
+            g.input.def().is_some_and(|o| o.kind().is_some_and(OpKind::is_arithmetic) || o.kind() == Some(OpKind::BroadcastInDim));
         let count = |v: Value| v.ty().dims().iter().map(Dim::known).try_fold(1i64, |n, d| n.checked_mul(d?));
         let few = match (count(g.input), g.indices.first().copied().and_then(count)) {
             (Some(all), Some(some)) => some.saturating_mul(self.least) <= all,
@@ -62,11 +63,6 @@ impl HoistGathers {
         };
         computed && few && g.dims.len() == g.input.ty().dims().len()
     }
-}
-
-fn elementwise(op: Op) -> bool {
-    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise))
-        && op.kind() != Some(OpKind::Bitcast)
 }
 
 /// The elements of a value at these positions, one tensor of them for each dimension.
@@ -95,7 +91,7 @@ fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -> Result<Va
             None => leaf(v),
         };
     }
-    if !elementwise(op) || *left == 0 {
+    if !op.kind().is_some_and(OpKind::is_arithmetic) || *left == 0 {
         return leaf(v);
     }
     *left -= 1;

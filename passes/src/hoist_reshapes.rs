@@ -60,13 +60,8 @@ impl HoistReshapes {
             let rank = dot.lhs.ty().dims().len();
             return stored && dot.lhs_batch.is_empty() && rank == dot.lhs_contract.len() + 1;
         }
-        elementwise(op) && op.operands().into_iter().any(|o| self.reaches_matmul(o, depth - 1))
+        op.kind().is_some_and(OpKind::is_arithmetic) && op.operands().into_iter().any(|o| self.reaches_matmul(o, depth - 1))
     }
-}
-
-fn elementwise(op: Op) -> bool {
-    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise))
-        && op.kind() != Some(OpKind::Bitcast)
 }
 
 /// A view; a flattening that is undone is nothing. With one open size at most, equal types are equal sizes.
@@ -120,7 +115,7 @@ impl Split {
             o.sizes = self.sizes.clone();
             return b.add(&o);
         }
-        if !elementwise(op) || v.uses().len() > 1 {
+        if !op.kind().is_some_and(OpKind::is_arithmetic) || v.uses().len() > 1 {
             return self.view(b, v);
         }
         let operands = op.operands().into_iter().map(|o| self.apply(b, o)).collect::<Result<Vec<_>, _>>()?;

@@ -66,7 +66,11 @@ const REACH: usize = 16;
 
 /// Whether a value is repeated to these sizes, at once or behind elementwise ops.
 fn spreads(v: Value, sizes: &[Dim], reach: usize) -> bool {
-    let next = |op: Op| reach > 0 && (elementwise(op) || op.kind() == Some(OpKind::Reshape)) && spreads(op.result(0), sizes, reach - 1);
+    let next = |op: Op| {
+        reach > 0
+            && (op.kind().is_some_and(OpKind::is_arithmetic) || op.kind() == Some(OpKind::Reshape))
+            && spreads(op.result(0), sizes, reach - 1)
+    };
     v.uses().into_iter().any(|(op, _)| (op.kind() == Some(OpKind::BroadcastInDim) && op.result(0).ty().dims() == sizes) || next(op))
 }
 
@@ -133,17 +137,12 @@ fn element(v: Value) -> Result<DType, String> {
     v.ty().element().ok_or("is no tensor")?.dtype()
 }
 
-fn elementwise(op: Op) -> bool {
-    op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise))
-        && op.kind() != Some(OpKind::Bitcast)
-}
-
 /// The elementwise values that only the reduction needs, each behind those that read it.
 fn chain(input: Value, reduction: Op) -> Vec<Value> {
     let mut all: Vec<Value> = vec![];
     let mut next = vec![input];
     while let Some(v) = next.pop() {
-        let Some(op) = v.def().filter(|o| elementwise(*o) && !all.contains(&v)) else { continue };
+        let Some(op) = v.def().filter(|o| o.kind().is_some_and(OpKind::is_arithmetic) && !all.contains(&v)) else { continue };
         let only = v.uses().iter().all(|(user, _)| *user == reduction || all.iter().any(|a| a.def() == Some(*user)));
         if only {
             all.push(v);
@@ -208,7 +207,9 @@ fn drop_dead(v: Value) {
     let mut next = vec![v];
     while let Some(v) = next.pop() {
         let dead = v.uses().is_empty();
-        let Some(op) = v.def().filter(|o| dead && (elementwise(*o) || o.kind() == Some(OpKind::Splat))) else { continue };
+        let Some(op) = v.def().filter(|o| dead && (o.kind().is_some_and(OpKind::is_arithmetic) || o.kind() == Some(OpKind::Splat))) else {
+            continue;
+        };
         // An operand may be there twice, and must not be looked at when it is gone.
         for o in op.operands() {
             if !next.contains(&o) {

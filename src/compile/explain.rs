@@ -78,7 +78,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             for segment in lock(&segments.made).values() {
                 let calls = segment.calls.load(Ordering::Relaxed);
                 let mut info = GraphInfo { guards: "a segment between reads of values".into(), calls, ..Default::default() };
-                info.describe(segment.program.as_deref());
+                info.describe(segment.prepared.program.as_deref());
                 graphs.push(info);
             }
             let reason = "a value is read";

@@ -20,7 +20,7 @@ use crate::{
     backend::{self, Backend},
     model::Place,
     runtime::guards::{Given, Guards, InputGuard},
-    tensor::{OpError, Segments, TraceError, at_once, in_segments},
+    tensor::{OpError, Segments, TraceError, at_once, in_segments, lock},
 };
 use function::{leaves, rebuild};
 use plan::History;
@@ -29,7 +29,7 @@ use std::{
     marker::PhantomData,
     panic::Location,
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+        Arc, LazyLock, Mutex, PoisonError, RwLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
@@ -68,10 +68,6 @@ struct State {
 const REMARKS: usize = 1000;
 
 static FUNCTIONS: LazyLock<Mutex<Vec<Weak<State>>>> = LazyLock::new(Mutex::default);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl State {
     fn entries(&self) -> Entries {

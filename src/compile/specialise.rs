@@ -23,7 +23,7 @@ use crate::{
         guards::Scalar,
         program::{Dim, Expr},
     },
-    tensor::{Array, Graph, OpError, Recorded, Session, Slot, Tensor, TraceError, pick, record},
+    tensor::{Array, Graph, OpError, Recorded, Session, Slot, Tensor, TraceError, computed, pick, record},
 };
 use std::{
     collections::HashMap,
@@ -105,13 +105,7 @@ impl Graphed {
         for w in &self.lifted {
             arrays.push(w.array().ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name)))?);
         }
-        let results: Vec<Arc<Array>> = match &self.program {
-            Some(program) => {
-                let views = arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>()?;
-                program.run(&views)?.into_iter().map(Arc::new).collect()
-            }
-            None => vec![],
-        };
+        let results = computed(self.program.as_deref(), &arrays)?;
         let leaf = |r: &ResultLeaf| match r {
             ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
             ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, &arrays).map_err(Error::Backend)?.into())),

@@ -1,14 +1,11 @@
 //! Elements in memory.
-use super::{Tensor, TraceError};
+use super::{Tensor, TraceError, lock};
 use crate::{
     capture::weight::Weight,
     runtime::{Buffer, Bytes, View, interop::Element},
 };
 use kiln_dialects::value::{self, DType, count};
-use std::{
-    ops::RangeInclusive,
-    sync::{Mutex, PoisonError},
-};
+use std::{ops::RangeInclusive, sync::Mutex};
 
 /// Elements of a tensor in the host's memory, in row-major order; an `i1` is a byte. Nothing changes them.
 pub struct Array {
@@ -96,11 +93,11 @@ impl Array {
     }
     /// What was said of a dimension.
     pub(crate) fn mark(&self, dim: usize) -> Option<Mark> {
-        let all = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.marks);
         all.iter().rfind(|(d, _)| *d == dim).map(|(_, mark)| *mark)
     }
     fn add_mark(&self, dim: usize, mark: Mark) {
-        let mut all = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.marks);
         all.retain(|(d, _)| *d != dim);
         all.push((dim, mark));
     }

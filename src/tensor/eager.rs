@@ -1,5 +1,11 @@
 //! Ops that run at once: each is a program of one op, made for the dtypes and sizes of its operands and kept.
-use super::{Array, Graph, Tensor, TraceError, arg::Arg, graph::Place, run::Slot, run::record, session::Session};
+use super::{
+    Array, Graph, Tensor, TraceError,
+    arg::Arg,
+    graph::Place,
+    run::{Recorded, Slot, record},
+    session::Session,
+};
 use crate::{
     backend::{self, Backend, GraphModule, Runnable},
     model::Options,
@@ -14,14 +20,41 @@ use std::{
 /// How many programs are kept; then the one goes that was made first.
 const KEPT: usize = 4096;
 
-/// An op for dtypes and sizes.
-struct OneOp {
+/// A program, and where its function's results come from.
+pub(crate) struct Prepared {
     /// None if no result needs computing.
-    program: Option<Arc<dyn Runnable>>,
+    pub program: Option<Arc<dyn Runnable>>,
     slots: Vec<Slot>,
 }
 
-static PROGRAMS: LazyLock<Mutex<IndexMap<String, Arc<OneOp>>>> = LazyLock::new(Mutex::default);
+impl Prepared {
+    /// Err: why the backend refuses it.
+    pub fn new(name: &str, recorded: Recorded, backend: &dyn Backend, options: &Options) -> Result<Prepared, String> {
+        let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
+        let graph = GraphModule::new(name, &recorded.captured);
+        let program = if computed { Some(backend.compile(&graph, options).map_err(|e| e.to_string())?) } else { None };
+        Ok(Prepared { program, slots: recorded.slots })
+    }
+    /// The function's results.
+    pub fn run(&self, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, String> {
+        let computed = computed(self.program.as_deref(), inputs).map_err(|e| e.to_string())?;
+        self.slots.iter().map(|slot| pick(slot, &computed, inputs)).collect()
+    }
+}
+
+/// What a program computes; nothing without one.
+pub(crate) fn computed(program: Option<&dyn Runnable>, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, crate::Error> {
+    let Some(program) = program else { return Ok(vec![]) };
+    let views = inputs.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>()?;
+    Ok(program.run(&views)?.into_iter().map(Arc::new).collect())
+}
+
+/// What a mutex holds, whoever has panicked meanwhile.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static PROGRAMS: LazyLock<Mutex<IndexMap<String, Arc<Prepared>>>> = LazyLock::new(Mutex::default);
 /// What the environment says, read once.
 static OPTIONS: LazyLock<Result<Options, String>> = LazyLock::new(Options::from_env);
 
@@ -29,13 +62,9 @@ thread_local! {
     static BACKEND: RefCell<Option<Arc<dyn Backend>>> = const { RefCell::new(None) };
 }
 
-fn programs() -> MutexGuard<'static, IndexMap<String, Arc<OneOp>>> {
-    PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Forgets all programs of one op.
 pub(crate) fn reset() {
-    programs().clear();
+    lock(&PROGRAMS).clear();
 }
 
 /// Runs something whose ops run at once on a backend of that name, such as `interpreter`; without this it is `kiln`. Err: there is no such backend.
@@ -60,12 +89,12 @@ pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Ve
         None => backend::kiln(),
     };
     let key = format!("{} {target} {args:?}", backend.name());
-    let known = programs().get(&key).cloned();
+    let known = lock(&PROGRAMS).get(&key).cloned();
     let made = match known {
         Some(made) => made,
         None => {
             let made = Arc::new(make(place, op, target, args, &arrays, &*backend)?);
-            let mut all = programs();
+            let mut all = lock(&PROGRAMS);
             if all.len() >= KEPT {
                 all.shift_remove_index(0);
             }
@@ -73,14 +102,7 @@ pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Ve
             made
         }
     };
-    let results = match &made.program {
-        Some(program) => {
-            let views = arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-            program.run(&views).map_err(|e| e.to_string())?.into_iter().map(Arc::new).collect()
-        }
-        None => vec![],
-    };
-    made.slots.iter().map(|slot| pick(slot, &results, &arrays).map(Tensor::from)).collect()
+    Ok(made.run(&arrays)?.into_iter().map(Tensor::from).collect())
 }
 
 /// What a result is.
@@ -108,7 +130,7 @@ fn make(
     args: Vec<(&'static str, Arg)>,
     arrays: &[Arc<Array>],
     backend: &dyn Backend,
-) -> Result<OneOp, String> {
+) -> Result<Prepared, String> {
     let options = OPTIONS.as_ref().map_err(String::clone)?;
     let context = Context::new();
     let recorded = record(context.ctx(), place, Session::default(), |graph: &Graph| {
@@ -117,9 +139,5 @@ fn make(
         let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(place, op, target, args))
     });
-    let recorded = recorded.map_err(reason)?;
-    let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
-    let graph = GraphModule::new(op, &recorded.captured);
-    let program = if computed { Some(backend.compile(&graph, options).map_err(|e| e.to_string())?) } else { None };
-    Ok(OneOp { program, slots: recorded.slots })
+    Prepared::new(op, recorded.map_err(reason)?, backend, options)
 }

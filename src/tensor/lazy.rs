@@ -6,20 +6,17 @@
 use super::{
     Array, Graph, OpError, Repr, Session, Slot, Tensor, TraceError,
     arg::Arg,
-    eager::{self, pick},
+    eager::{self, Prepared, lock},
     graph::Place,
     run::record,
 };
-use crate::{
-    backend::{Backend, GraphModule, Runnable},
-    model::Options,
-};
+use crate::{backend::Backend, model::Options};
 use indexmap::IndexMap;
 use kiln_dialects::{ir::Context, value::DType};
 use std::{
     fmt::Write,
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, LazyLock, Mutex, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -65,8 +62,7 @@ pub(super) struct Lazy {
 
 /// A program of a segment.
 pub(crate) struct Segment {
-    pub program: Option<Arc<dyn Runnable>>,
-    slots: Vec<Slot>,
+    pub prepared: Prepared,
     /// How often it has run.
     pub calls: AtomicU64,
 }
@@ -92,10 +88,6 @@ struct Known {
 /// How many ops' types are kept.
 const KEPT: usize = 4096;
 static KNOWN: LazyLock<Mutex<IndexMap<String, Arc<Known>>>> = LazyLock::new(Mutex::default);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Lazy {
     pub fn new(segments: Arc<Segments>) -> Lazy {
@@ -173,14 +165,7 @@ impl Lazy {
         let results = match self.segment(&key, &ops, &inputs, &held)? {
             Some(segment) => {
                 segment.calls.fetch_add(1, Ordering::Relaxed);
-                let computed: Vec<Arc<Array>> = match &segment.program {
-                    Some(program) => {
-                        let views = inputs.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>().map_err(|e| user(&e))?;
-                        program.run(&views).map_err(|e| user(&e))?.into_iter().map(Arc::new).collect()
-                    }
-                    None => vec![],
-                };
-                segment.slots.iter().map(|slot| pick(slot, &computed, &inputs)).collect::<Result<Vec<_>, _>>().map_err(|e| user(&e))?
+                segment.prepared.run(&inputs).map_err(user)?
             }
             None => one_by_one(ops, &inputs, &held)?,
         };
@@ -207,17 +192,14 @@ impl Lazy {
             let all = again(graph, ops, &inputs);
             Ok(held.iter().filter_map(|n| all.get(n.at.0)?.get(n.at.1).cloned()).collect())
         });
-        let recorded = recorded?;
-        let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
-        let graph = GraphModule::new(&s.name, &recorded.captured);
-        let program = if computed { Some(s.backend.compile(&graph, &s.options).map_err(|e| user(&e))?) } else { None };
-        let segment = Arc::new(Segment { program, slots: recorded.slots, calls: AtomicU64::new(0) });
+        let prepared = Prepared::new(&s.name, recorded?, &*s.backend, &s.options).map_err(user)?;
+        let segment = Arc::new(Segment { prepared, calls: AtomicU64::new(0) });
         Ok(Some(lock(&s.made).entry(key.to_string()).or_insert(segment).clone()))
     }
 }
 
-fn user(e: &impl ToString) -> TraceError {
-    TraceError::User(e.to_string().into())
+fn user(reason: String) -> TraceError {
+    TraceError::User(reason.into())
 }
 
 /// What stands for an operand.

@@ -56,7 +56,7 @@ pub use product::Attention;
 pub use run::{Traced, trace, trace_all, trace_into};
 pub(crate) use {
     array::Mark,
-    eager::{pick, reset},
+    eager::{computed, lock, pick, reset},
     graph::{at_once, in_segments},
     handle::Repr,
     lazy::Segments,

@@ -49,7 +49,7 @@ fn is_leaf(op: Op, kind: OpKind) -> bool {
 }
 
 fn is_pure(kind: OpKind) -> bool {
-    let elementwise = matches!(kind.family(), Family::Unary | Family::Binary | Family::Elementwise);
+    let elementwise = kind.is_elementwise();
     elementwise || is_movement(kind) || dear(kind)
 }
 

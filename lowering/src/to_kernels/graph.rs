@@ -201,7 +201,7 @@ impl Graph<'_> {
             Convolution => Role::Compute(if contracts(op) { Class::Contract } else { Class::Single }),
             Pad | Concat | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
             _ if is_library(kind) => Role::Library,
-            _ if matches!(kind.family(), Family::Unary | Family::Binary | Family::Elementwise) => Role::Compute(Class::Pointwise),
+            _ if kind.is_elementwise() => Role::Compute(Class::Pointwise),
             _ => return Err("has no compiled form yet".into()),
         })
     }

@@ -224,7 +224,7 @@ impl Turn {
                 let new = b.add(&Concat { inputs, axis: place(o.axis) })?;
                 self.is(op, new);
             }
-            _ if matches!(kind.family(), Family::Unary | Family::Binary | Family::Elementwise) => {
+            _ if kind.is_elementwise() => {
                 let operands = op.operands().into_iter().map(|v| Ok((v, self.last(&b, v)?))).collect::<Result<HashMap<_, _>, String>>()?;
                 let t = tensor_type(op.result(0).ty())?;
                 let new = b.clone_op(op, &|v| operands.get(&v).copied().unwrap_or(v))?.result(0);

@@ -41,7 +41,7 @@ fn by_element(op: Op) -> bool {
     match op.kind() {
         Some(OpKind::Gather) => Gather::of(op).is_some_and(|o| o.indices.iter().all(single)) && single(&op.result(0)),
         Some(OpKind::Splat | OpKind::Constant | OpKind::Yield) => true,
-        Some(k) => matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise) && op.results().iter().all(single),
+        Some(k) => k.is_elementwise() && op.results().iter().all(single),
         None => false,
     }
 }

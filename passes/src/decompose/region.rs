@@ -75,7 +75,7 @@ impl<'a> Batch<'a> {
         let b = self.m.b.at(op.loc());
         let moved = |dims: &[i64]| (0..n).chain(dims.iter().map(|d| d + n)).collect::<Vec<i64>>();
         match op.kind() {
-            Some(kind) if matches!(kind.family(), Family::Unary | Family::Binary | Family::Elementwise) => {
+            Some(kind) if kind.is_elementwise() => {
                 let mut operands = op.operands().iter().map(|v| self.each(*v, now)).collect::<Result<Vec<_>, _>>()?;
                 if self.clamp && matches!(kind, OpKind::Div | OpKind::Rem | OpKind::FloorDiv) && dtype(operands[1])?.is_int() {
                     // Nor does anyone take a quotient by 0.

@@ -115,7 +115,7 @@ impl Math<'_> {
             } else if let Some(o) = Reduce::of(op) {
                 axis = others(rank(o.input), &o.dims)[axis] as usize;
                 v = o.input;
-            } else if op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise)) {
+            } else if op.kind().is_some_and(|k| k.is_elementwise()) {
                 v = op.operand(0);
             } else {
                 return self.b.size_of(v, axis);

@@ -2,7 +2,7 @@
 use crate::pass::Failure;
 use kiln_dialects::{
     ir::*,
-    ops::{self, Family, OpKind, SymKind},
+    ops::{self, OpKind, SymKind},
     rules::{Sizes, TensorType, infer, tensor_type},
     sym::{Atom, Bounds, Dim, assumptions},
 };
@@ -166,7 +166,7 @@ impl Facts {
                 for (v, t) in op.results().into_iter().zip(&types) {
                     self.tell(v, &t.dims)?;
                 }
-                if matches!(kind.family(), Family::Unary | Family::Binary | Family::Elementwise) {
+                if kind.is_elementwise() {
                     // One shape in and out: what the result knows, the operands know too.
                     let dims = self.dims(op.result(0)).to_vec();
                     op.operands().into_iter().try_for_each(|v| self.tell(v, &dims))?;

@@ -3,7 +3,7 @@ use super::analysis::Facts;
 use crate::pass::Failure;
 use kiln_dialects::{
     ir::*,
-    ops::{self, Family, OpKind},
+    ops::{self, OpKind},
     rules::infer_types,
     sym::Dim,
 };
@@ -168,7 +168,7 @@ impl Apply<'_> {
 
     /// Elementwise ops want equal operand types; facts make them equal up to sizes that only some operand's type states.
     fn one_type(&mut self, op: Op) -> Result<(), String> {
-        let elementwise = op.kind().is_some_and(|k| matches!(k.family(), Family::Unary | Family::Binary | Family::Elementwise));
+        let elementwise = op.kind().is_some_and(|k| k.is_elementwise());
         if !elementwise || op.operand_count() < 2 {
             return Ok(());
         }

@@ -21,12 +21,12 @@ impl Decide<'_> {
     /// The kernel of another product that is computed with this one.
     pub(super) fn partner(&self, n: usize) -> Option<usize> {
         let mine = self.product(n).filter(|_| self.pairs)?;
+        let sources = self.sources(n);
         let fits = |g: &usize| {
             let group = &self.groups[*g];
             let [other] = self.products(*g)[..] else { return false };
             let Some(dot) = self.product(other) else { return false };
             let same = dot.lhs == mine.lhs && dot.rhs.ty() == mine.rhs.ty() && dot.rhs_contract == mine.rhs_contract;
-            let sources = self.sources(n);
             group.kind == Kind::Contract
                 && !group.gone
                 && group.nodes.len() <= MOST
