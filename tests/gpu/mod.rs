@@ -1,5 +1,7 @@
 //! Programs for NVIDIA GPUs, as far as a machine without one can tell: PTX of every model and of every small kernel, assembled where `ptxas` is, and what
 //! is said where a driver or a form is missing. Results are compared on a GPU by `benches/gpu/check.sh`.
+mod card;
+
 use kiln::{
     Error, Exit, Options, load,
     model::CachePolicy,
@@ -18,7 +20,7 @@ fn options(chip: &str) -> Options {
 }
 
 fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
+    crate::support::repository().join("tests/models")
 }
 
 fn build(path: &Path, chip: &str) -> Result<Package, Error> {
