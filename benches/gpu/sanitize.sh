@@ -3,8 +3,8 @@
 #
 #     sanitize.sh TEST_BINARY [LOGS]
 #
-# TEST_BINARY is what `cargo test --release --no-run --test all` makes. SANITIZER is the tool if it is not on the PATH; PyPI has it as
-# nvidia-cuda-sanitizer-api-cu12. RUNS are lines of TOOL SUITE ITEMS: which of a suite's items, as FIRST..END or FIRST..END/STEP, those behind the last are
+# TEST_BINARY is what `cargo test --release --no-run --test all` makes. SANITIZER is the tool if it is neither on the PATH nor in
+# /usr/local/cuda/bin. RUNS are lines of TOOL SUITE ITEMS: which of a suite's items, as FIRST..END or FIRST..END/STEP, those behind the last are
 # left out. JOBS processes share them out, each for at most LIMIT seconds. Prints a table and the first lines of what is reported; the exit code is 0 if
 # nothing is, every result is right, and all is done. LOGS keeps all that was said.
 set -u
@@ -24,8 +24,12 @@ mkdir -p "$logs"
 bad=0
 one() { # tool, suite, first, step, end, number
   local log=$logs/$1.$2.$6
-  seq "$3" "$4" "$5" | KILN_CARD_SUITE=$2 KILN_CACHE_DIR=$logs/cache timeout "$limit" "$sanitizer" --tool "$1" --print-limit 20 --error-exitcode 99 \
-    --base-port $((49152 + 16 * $6)) --target-processes application-only \
+  # A report ends the kernel, not the process; memory has a border on each side.
+  local how=(--show-backtrace device --destroy-on-device-error kernel --require-cuda-init no)
+  [ "$1" = memcheck ] && how+=(--padding 64)
+  [ "$1" = racecheck ] && how+=(--racecheck-num-workers 1)
+  seq "$3" "$4" "$5" | KILN_CARD_SUITE=$2 KILN_CACHE_DIR=$logs/cache timeout "$limit" "$sanitizer" --tool "$1" "${how[@]}" --print-limit 20 \
+    --error-exitcode 99 --port $((49152 + 16 * $6)) --target-processes application-only \
     "$binary" gpu::card::worker --exact --ignored --nocapture --test-threads=1 >"$log" 2>&1
   echo "exit $?" >>"$log"
 }
