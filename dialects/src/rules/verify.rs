@@ -229,7 +229,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
-        "kiln.resident" | "kiln.persistent" => {
+        "kiln.resident" | "kiln.persistent" | "kiln.cluster" => {
             want(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || format!("needs 1 to 32 blocks as {name}, has {value}"))?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
