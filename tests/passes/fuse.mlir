@@ -383,7 +383,7 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>) -> tensor<8xbf16> {
 // Each convolution's kernel writes into its piece, one after the other on the same tensor; the last one copies what no kernel computes.
 // CASE: each_kernel_writes_its_piece
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: outs(%1#1 : tensor<1x9x4x4xf32>)
+// CHECK: outs(%2#1 : tensor<1x9x4x4xf32>)
 // CHECK: pieces = [array<i64: 1, 1, 4, 4, 4>]
 // CHECK: pieces = [array<i64: 0, 1, 2, 4, 4>, array<i64: 0, 1, 3, 4, 4>]
 // CHECK-NOT: ops = ["exp"]

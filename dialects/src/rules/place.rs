@@ -2,7 +2,7 @@
 use super::shape::{Sizes, TensorType, want};
 use crate::{
     ir::{Node as _, Op, Value},
-    ops::Place,
+    ops::{OpKind, Place},
     sym::Dim,
 };
 
@@ -45,7 +45,9 @@ pub fn verify(op: Op) -> Result<(), String> {
     let own = bounds(&o);
     let mut at: Option<Value> = o.whole;
     while let Some(whole) = at {
-        want(whole.uses().len() == 1, || "writes on a tensor that is read elsewhere".into())?;
+        // A fact about its sizes reads nothing of it.
+        let readers = whole.uses().into_iter().filter(|(user, _)| user.kind() != Some(OpKind::BindShape)).count();
+        want(readers == 1, || "writes on a tensor that is read elsewhere".into())?;
         let Some(maker) = whole.def() else {
             // A kernel is given it: what launches the kernel hands it on.
             let kernel = op.parent().and_then(Op::parent).is_some_and(|m| m.attr("kiln.kernel").is_some());

@@ -170,7 +170,6 @@ impl Decide<'_> {
         };
         let whole = node.value.def().and_then(|o| turns(o).unwrap_or(o).attr(NOT_FUSED)).and_then(Attr::as_string);
         let group = &mut self.groups[g];
-        group.reasons.extend(whole);
         group.nodes.push(n);
         group.before.extend(sources.iter().copied().filter(|s| *s != g));
         self.group_of.push(g);
@@ -182,6 +181,7 @@ impl Decide<'_> {
         if !copies || sources.first().is_some_and(|s| !self.groups[*s].gone) {
             self.groups[g].reasons.extend(reasons);
         }
+        self.groups[g].reasons.extend(whole);
     }
 
     /// The reduced loops of a node, counted without loops of one step.

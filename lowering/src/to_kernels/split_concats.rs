@@ -100,6 +100,7 @@ fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<(), Str
         }
         offset = match (offset, values.size(*v, axis)?) {
             (Size::Static(a), Size::Static(n)) => Size::Static(a + n),
+            (Size::Static(0), n) => n,
             (a, n) => {
                 let ssa = |s: Size| match s {
                     Size::Static(n) => b.index(n),

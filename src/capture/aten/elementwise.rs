@@ -1,5 +1,5 @@
 //! Elementwise overloads.
-use super::{Args, Cx, Outcome, Row, Val, promote::result_type, tools::*};
+use super::{Args, Cx, Outcome, Row, promote::result_type, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// A row whose float function takes integers as the default float.
