@@ -80,6 +80,7 @@ pub fn verify(op: Op) -> Result<(), String> {
         unary!() | binary!() => Ok(()),
         OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => Ok(()),
         OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose | OpKind::Slice => Ok(()),
+        OpKind::Place => super::place::verify(op),
         OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather | OpKind::Scatter => Ok(()),
         OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Reduce | OpKind::ArgMax | OpKind::ArgMin => Ok(()),
         OpKind::Cumulative | OpKind::Sort | OpKind::TopK | OpKind::DotGeneral | OpKind::Convolution | OpKind::ReduceWindow => Ok(()),
