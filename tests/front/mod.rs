@@ -1,6 +1,7 @@
 //! The front door: `compile()`, guards, dynamic sizes, ops that run at once, backends, options.
 mod breaks;
 mod call;
+mod control;
 mod dynamic;
 mod examples;
 mod options;

@@ -195,7 +195,7 @@ impl Outline<'_> {
         }
         inputs.iter().for_each(|v| needed.extend(self.dims(*v)));
         self.carry_symbols(&needed, &mut inputs);
-        let loc = ops.first().unwrap_or(&weights[0]).loc();
+        let loc = ops.first().or(weights.first()).map_or(end.loc(), |o| o.loc());
         let name = self.fresh();
         self.function(&name, &ops, &weights, &inputs, &outputs, loc).map_err(|e| Failure::at(end, e))?;
         let at = |e: String| Failure::at(end, e);

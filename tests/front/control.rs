@@ -1,0 +1,208 @@
+//! Control flow in graphs: the same functions op by op, interpreted, and compiled for sizes and for symbols.
+use super::*;
+use kiln::{
+    cond, map, scan, scan_reverse,
+    dialects::value::DType::*,
+    tensor::{Graph, TraceError},
+    while_loop,
+};
+
+type Results = Result<Vec<Tensor>, TraceError>;
+type Body = fn(Vec<Tensor>) -> Results;
+
+/// Runs a function in every way and compares with what it gives op by op.
+fn agree(name: &str, f: Body, calls: &[Vec<Tensor>]) {
+    crate::watchdog::arm();
+    for (how, backend, dynamic) in [
+        ("interpreted", "interpreter", None),
+        ("static", "kiln", Some(false)),
+        ("symbolic", "kiln", Some(true)),
+        ("interpreted with symbols", "interpreter", Some(true)),
+        ("eager", "eager", None),
+    ] {
+        let g = kiln::compile(f).backend(backend).dynamic(dynamic).fullgraph(true);
+        for (i, x) in calls.iter().enumerate() {
+            let want = f(x.clone()).unwrap_or_else(|e| panic!("{name}, op by op: {e}"));
+            // Twice, since the second call finds buffers that have been used.
+            for _ in 0..2 {
+                let have = g.call(x.clone()).unwrap_or_else(|e| panic!("{name}, {how}, call {i}: {e}"));
+                assert_eq!(have.len(), want.len());
+                for (h, w) in have.iter().zip(&want) {
+                    assert_eq!(h.dims().expect("sizes").len(), w.dims().expect("sizes").len());
+                    let (h, w) = (numbers(h), numbers(w));
+                    let near = h.len() == w.len() && h.iter().zip(&w).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
+                    assert!(near, "{name}, {how}, call {i}: {h:?}, op by op {w:?}");
+                }
+            }
+        }
+    }
+}
+
+fn floats(all: &[f32]) -> Tensor {
+    Tensor::of(&[all.len()], all).expect("a tensor")
+}
+
+#[test]
+fn one_of_two_functions() {
+    let f: Body = |x| {
+        let y = &x[0] * 2;
+        let c = y.sum(.., false).gt(3);
+        let z = cond(&c, |v: Tensor| (v + 1).exp().sum(.., false), |v: Tensor| (&v - &y).sum(.., false), x[0].clone())?;
+        Ok(vec![z, y])
+    };
+    agree("cond", f, &[vec![counting(&[3])], vec![counting(&[3]) - 4], vec![counting(&[5])]]);
+}
+
+#[test]
+fn a_branch_gives_what_it_is_given() {
+    let f: Body = |x| {
+        let (a, b) = (x[0].clone(), x[1].clone());
+        let c = a.select(0, 0).lt(b.select(0, 0));
+        let (p, q) = cond(&c, |(a, b): (Tensor, Tensor)| (a, b), |(a, b): (Tensor, Tensor)| (b, a), (a.clone(), b))?;
+        let constant = cond(&c, |()| Graph::current().full((2,), 7.0, F32), |()| Graph::current().zeros((2,), F32), ())?;
+        Ok(vec![p, q + a, constant])
+    };
+    agree("swap", f, &[vec![floats(&[1.0, 5.0]), floats(&[2.0, 3.0])], vec![floats(&[4.0, 5.0]), floats(&[2.0, 3.0])]]);
+}
+
+#[test]
+fn a_function_as_long_as_a_condition_holds() {
+    // Fibonacci: values swap places, so that no buffer may be written while it is still read.
+    let f: Body = |x| {
+        let (a, b, n) = while_loop(
+            |(_, b, _): (Tensor, Tensor, Tensor)| b.amax(.., false).lt(1000),
+            |(a, b, n): (Tensor, Tensor, Tensor)| (b.clone(), a + b, n + 1),
+            (x[0].clone(), x[0].ones_like(), Graph::current().full((), 0, I64)),
+        )?;
+        Ok(vec![a, b, n])
+    };
+    agree("fibonacci", f, &[vec![counting(&[3])], vec![counting(&[4]) * 600], vec![counting(&[2])]]);
+}
+
+#[test]
+fn loops_and_branches_nest() {
+    let f: Body = |x| {
+        let w = x[1].clone();
+        let out = while_loop(
+            |(v, i): (Tensor, Tensor)| i.lt(6).logical_and(v.amax(.., false).lt(50)),
+            |(v, i): (Tensor, Tensor)| -> Result<(Tensor, Tensor), TraceError> {
+                let even = (&i % 2).eq(0);
+                let v = cond(even, |v: Tensor| v.matmul(&w).relu(), |v: Tensor| Ok::<_, TraceError>(cond(v.sum(.., false).gt(0), |v: Tensor| v + 1, |v: Tensor| -v, v)?), v)?;
+                let (_, rows) = scan(|c: Tensor, r: Tensor| (&c + &r, c * 0.5 + r), w.select(0, 0), v)?;
+                Ok((rows, i + 1))
+            },
+            (x[0].clone(), Graph::current().full((), 0, I64)),
+        )?;
+        Ok(vec![out.0, out.1])
+    };
+    let w = Tensor::of(&[2, 2], &[0.5f32, -1.0, 0.25, 1.5]).expect("a tensor");
+    agree("nested", f, &[vec![counting(&[3, 2]), w.clone()], vec![counting(&[4, 2]) - 3, w]]);
+}
+
+#[test]
+fn a_function_for_each_slice() {
+    let forwards: Body = |x| {
+        let (last, (sums, squares)) = scan(|c: Tensor, (r, s): (Tensor, Tensor)| (&c + &r, (&c + r, s * 2)), x[0].select(0, 0) * 0, (x[0].clone(), x[1].clone()))?;
+        Ok(vec![last, sums, squares])
+    };
+    let calls = |n: usize| vec![counting(&[n, 3]), counting(&[n])];
+    agree("scan", forwards, &[calls(4), calls(2), calls(7)]);
+    let backwards: Body = |x| {
+        let (last, all) = scan_reverse(|c: Tensor, r: Tensor| (&c * 2 + &r, c + r), x[0].select(0, 0), x[0].clone())?;
+        Ok(vec![last, all])
+    };
+    agree("scan_reverse", backwards, &[vec![counting(&[4, 3])], vec![counting(&[3, 3])]]);
+    let mapped: Body = |x| {
+        let w = x[1].clone();
+        let (a, b) = map(|r: Tensor| (r.matmul(&w).softmax(-1), r.sum(.., false)), x[0].clone())?;
+        Ok(vec![a, b])
+    };
+    agree("map", mapped, &[vec![counting(&[3, 2, 4]), counting(&[4, 5])], vec![counting(&[2, 2, 4]), counting(&[4, 5])]]);
+}
+
+#[test]
+fn no_slices_leave_what_is_carried() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|c: Tensor, x: Tensor| scan(|c: Tensor, r: Tensor| (&c + &r, r * 2), c, x));
+    let (last, all) = f.call((floats(&[1.0, 2.0]), counting(&[0, 2]))).expect("a result");
+    assert_eq!((numbers(&last), numbers(&all)), (vec![1.0, 2.0], vec![]));
+    assert_eq!(all.dims().expect("sizes"), [0, 2]);
+}
+
+#[test]
+fn sizes_that_no_operand_has() {
+    let f: Body = |x| {
+        let n = x[0].size(0);
+        let c = x[1].gt(0);
+        let y = cond(c, |()| Graph::current().arange(0, n, 1), |()| Graph::current().full((n,), 3, I64), ())?;
+        Ok(vec![y])
+    };
+    let scalar = |x: f32| Tensor::scalar(x).expect("a tensor");
+    agree("sizes", f, &[vec![counting(&[3]), scalar(1.0)], vec![counting(&[5]), scalar(-1.0)]]);
+}
+
+#[test]
+fn kernels_of_equal_bodies_are_one() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+        let step = |x: Tensor| map(|r: Tensor| (r * 3 + 1).tanh(), x);
+        step(step(x)?)
+    })
+    .backend("kiln");
+    f.call(counting(&[5, 8])).expect("a result");
+    let explained = f.explain();
+    let kernels: Vec<_> = explained.graphs[0].kernels.iter().map(|k| &k.1).collect();
+    assert!(kernels.len() == 2 && kernels[0] == kernels[1], "{explained}");
+    let times = explained.graphs[0].times.iter().map(|t| t.0.as_str()).collect::<Vec<_>>();
+    assert!(times.contains(&"kernels"), "{times:?}");
+}
+
+#[test]
+fn a_break_in_a_loop_runs_it_step_by_step() {
+    crate::watchdog::arm();
+    let f = |x: Tensor| while_loop(|x: Tensor| x.sum(.., false).lt(100), |x: Tensor| -> Result<Tensor, TraceError> { Ok(&x * x.amax(.., false).item::<f64>()?.max(2.0)) }, x);
+    let g = kiln::compile(f);
+    for start in [2.0, 3.0] {
+        let x = floats(&[1.0, start]);
+        assert_eq!(numbers(&g.call(&x).expect("a result")), numbers(&f(x).expect("a result")));
+    }
+    assert!(g.explain().breaks.len() == 1 || g.explain().breaks.len() == 2, "{}", g.explain());
+}
+
+#[test]
+fn what_does_not_fit_is_said_with_its_line() {
+    crate::watchdog::arm();
+    let line = |text: &str| format!("control.rs:{}:", include_str!("control.rs").lines().position(|l| l.contains(text)).expect("a line") + 1);
+    let wrong = kiln::compile(|x: Tensor| {
+        cond(x.sum(.., false).gt(0), |x: Tensor| x.clone(), |x: Tensor| x.sum(.., true), x) // other sizes
+    });
+    let e = message(wrong.call(counting(&[3])));
+    assert!(e.contains(&line("// other sizes")) && e.contains("gives (f32[1]) where (f32[3]) is needed"), "{e}");
+    let e = message(kiln::compile(|x: Tensor| cond(&x, |x: Tensor| x.clone(), |x: Tensor| x, x.clone())).call(counting(&[3])));
+    assert!(e.contains("has a condition of f32[3], which is no truth value"), "{e}");
+    let e = message(kiln::compile(|x: Tensor| while_loop(|x: Tensor| x.sum(.., false).lt(3), |x: Tensor| x.to(I64), x)).call(counting(&[3])));
+    assert!(e.contains("gives (i64[3]) where (f32[3]) is needed"), "{e}");
+    let e = message(kiln::compile(|x: Tensor| cond(x.sum(.., false).lt(3), |x: Tensor| (x, 1i64), |x: Tensor| (x, 2i64), x).map(|r| r.0)).call(counting(&[3])));
+    assert!(e.contains("in a graph only tensors can"), "{e}");
+    let e = message(kiln::compile(|x: Tensor| map(|r: Tensor| &r + "no".len() as i64, x)).call(Tensor::scalar(1.0f32).expect("a tensor")));
+    assert!(e.contains("takes tensors with a first dimension"), "{e}");
+}
+
+#[test]
+fn values_of_a_region_end_with_it() {
+    crate::watchdog::arm();
+    let e = message(
+        kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+            let kept = std::cell::RefCell::new(None);
+            let keep = |x: Tensor| {
+                let y = x.exp();
+                *kept.borrow_mut() = Some(y.clone());
+                y
+            };
+            let y = cond(x.sum(.., false).gt(0), keep, |x: Tensor| x, x.clone())?;
+            Ok(y + kept.into_inner().unwrap_or(x))
+        })
+        .call(counting(&[3])),
+    );
+    assert!(e.contains("the traced graph is wrong") && e.contains("dominate"), "{e}");
+}
