@@ -311,6 +311,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 name: settings.name.clone(),
                 backend: self.backend.clone().unwrap_or_else(backend::kiln),
                 options: settings.machine.clone(),
+                each_op: settings.each_op,
                 limit: settings.cache_size_limit.saturating_mul(8),
                 made: Mutex::default(),
                 reads: Mutex::default(),
@@ -359,7 +360,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             function: &|leaves| self.traced(leaves),
             remark: &|topic, message| self.remark(topic, place, message),
         };
-        let entry = match maker.make(&plan) {
+        let made = match settings.each_op && !settings.fullgraph {
+            true => Ok((Entry::in_segments(plan.guards(names.clone(), true), start.elapsed()), vec![])),
+            false => maker.make(&plan),
+        };
+        let entry = match made {
             Ok((entry, pinned)) => {
                 pinned.into_iter().for_each(|(leaf, dim)| history.pin(leaf, dim));
                 entry
@@ -438,6 +443,7 @@ impl Settings {
             disable: false,
             backend: "kiln".into(),
             cache_size_limit: 8,
+            each_op: false,
             keep_graphs: false,
             machine: crate::Options::default(),
         }

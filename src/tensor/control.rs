@@ -58,7 +58,7 @@ impl Parts {
 }
 
 /// The graph that ops on these tensors go into, if it is one that is traced.
-fn tracing(tensors: &[&[Tensor]]) -> Option<Graph> {
+pub(super) fn tracing(tensors: &[&[Tensor]]) -> Option<Graph> {
     Some(emit::graph_of(&tensors.concat())).filter(|g| !g.is_eager())
 }
 

@@ -1,4 +1,4 @@
-//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at two sizes, and with a value read in between; all have to
+//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at two sizes, with a value read in between, and with a break behind each op; all have to
 //! agree with the interpreter.
 use super::*;
 use crate::support::Random;
@@ -248,6 +248,7 @@ fn check((name, specs, f): &Case) -> Vec<String> {
     let mut found = vec![];
     let fixed = kiln::compile(move |x: Vec<Tensor>| f(&x)).dynamic(false);
     let open = kiln::compile(move |x: Vec<Tensor>| f(&x)).dynamic(true);
+    let each = kiln::compile(move |x: Vec<Tensor>| f(&x)).options([("break_each_op", "true"), ("cache_size_limit", "1000")]);
     let broken = kiln::compile(move |x: Vec<Tensor>| -> Result<Tensor, TraceError> {
         x[0].array()?;
         let y = f(&x);
@@ -262,6 +263,7 @@ fn check((name, specs, f): &Case) -> Vec<String> {
         if n == 3 {
             found.extend(wrong("static", fixed.call(x.clone()), &want));
             found.extend(wrong("with breaks", broken.call(x.clone()), &want));
+            found.extend(wrong("with a break behind each op", each.call(x.clone()), &want));
         }
     }
     found.into_iter().map(|e| format!("{name}: {e}")).collect()
