@@ -9,6 +9,7 @@ pub mod call;
 pub mod control;
 pub mod cuda;
 pub mod custom;
+pub mod entries;
 pub mod guards;
 pub mod interop;
 pub mod library;

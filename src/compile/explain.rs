@@ -60,7 +60,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// What has become of the function in the calls so far.
     pub fn explain(&self) -> Explanation {
         let (mut graphs, mut breaks) = (vec![], vec![]);
-        for entry in self.state.entries().iter() {
+        for entry in self.state.entries.all().iter() {
             let Code::Graph(graph) = &entry.code else { continue };
             let mut info = GraphInfo {
                 guards: entry.guards.to_string(),

@@ -269,3 +269,53 @@ fn custom_ops_that_fail_say_so() {
     let e = kiln::custom_op("test::nothing").register().err().expect("an error").to_string();
     assert!(e.contains("has neither a function of the host nor a body"), "{e}");
 }
+
+/// A loop over a weight-free body, as a module.
+fn looping() -> kiln::tensor::Traced {
+    kiln::trace(|g| {
+        let x = g.input("x", F32, (g.dim("rows", 1..=64), 3));
+        while_loop(|x: Tensor| x.amax(.., false).lt(100), |x: Tensor| x * 2 + 1, x)
+    })
+    .expect("a module")
+}
+
+#[test]
+fn a_package_holds_all_programs() {
+    use kiln::{Model, Options, runtime::View, runtime::ViewMut};
+    crate::watchdog::arm();
+    let traced = looping();
+    let model = Model::of_module(traced.module(), std::path::Path::new(""));
+    let exe = model.compile(&Options { threads: 1, ..Default::default() }).expect("compiles");
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("loop.kpkg");
+    std::fs::write(&path, exe.package().to_bytes().expect("bytes")).expect("written");
+    let loaded = kiln::load(&path).expect("a package").compile(&Options { threads: 1, ..Default::default() }).expect("links");
+    // Columns first: what a loop starts with is copied where it does not lie in rows.
+    let x = [1.0f32, 5.0, 2.0, 6.0, 3.0, 7.0];
+    // SAFETY: 2 x 3 elements.
+    let columns = unsafe { View::strided("f32", &[2, 3], &[1, 2], x.as_ptr().cast()) };
+    let rows = [1.0f32, 2.0, 3.0, 5.0, 6.0, 7.0];
+    for exe in [&exe, &loaded] {
+        for view in [columns, View::of(&[2, 3], &rows).expect("a view")] {
+            let mut y = [0.0f32; 6];
+            exe.call(&[view], &mut [ViewMut::of(&[2, 3], &mut y).expect("a view")]).expect("a call");
+            // 7, 15, 31, 63, 127.
+            assert_eq!(y, [31.0, 47.0, 63.0, 95.0, 111.0, 127.0]);
+        }
+        let mut y = [0.0f32; 3];
+        let long = vec![0.0f32; 65 * 3];
+        let e = exe.call(&[View::of(&[65, 3], &long).expect("a view")], &mut [ViewMut::of(&[1, 3], &mut y).expect("a view")]);
+        assert!(e.err().expect("an error").to_string().contains("size rows (dimension 0 of input 'x') is 65; the program takes 1 to 64"));
+    }
+}
+
+#[test]
+fn a_gpu_refuses_control_flow_with_its_place() {
+    use kiln::{Model, Options};
+    crate::watchdog::arm();
+    let traced = looping();
+    let model = Model::of_module(traced.module(), std::path::Path::new(""));
+    let e = model.build(&Options { target: Some("cuda:sm_90a".into()), ..Default::default() }, &|_, _| ()).err().expect("refused");
+    assert!(e.to_string().contains("'kiln.while' has no compiled form yet for GPUs") && e.to_string().contains("control.rs"), "{e}");
+    assert_eq!(e.exit(), kiln::Exit::Unsupported);
+}

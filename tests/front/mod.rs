@@ -6,6 +6,7 @@ mod dynamic;
 mod examples;
 mod options;
 mod suite;
+mod threads;
 
 use kiln::{Error, Tensor};
 
