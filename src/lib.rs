@@ -6,6 +6,7 @@ pub mod tolerance;
 pub use exit::Exit;
 pub use kiln_dialects as dialects;
 pub use kiln_lowering as lowering;
+pub use kiln_macros::compile;
 pub use kiln_passes as passes;
 pub use kiln_runtime as runtime;
 pub use model::{Error, Executable, Model, Options, load};
@@ -23,4 +24,4 @@ pub mod walkthrough;
 
 pub use backend::{Backend, Runnable, list_backends};
 pub use compile::{Compiled, compile, explain, list_mode_options, list_options, reset};
-pub use tensor::{Tensor, mark_dynamic, mark_static, trace, trace_all};
+pub use tensor::{Tensor, cond, custom_op, map, mark_dynamic, mark_static, scan, scan_reverse, trace, trace_all, while_loop};

@@ -3,6 +3,7 @@ use crate::{
     PassError, RunOptions, Target,
     gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
     host::{
+        control::each,
         interface::{describe, entry_symbol},
         llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES, version},
     },
@@ -120,6 +121,12 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         let message = format!("a module on level {} no longer says what it takes and gives; graph to program are compiled", level.name());
         return Err(CompileError::Module(message));
     }
+    if options.target.chip().is_some() {
+        let missing = support::control(module.op());
+        if !missing.is_empty() {
+            return Err(CompileError::Unsupported(missing));
+        }
+    }
     if level < Level::Linalg {
         let text = pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?;
         report.diagnostics.extend(run_pipeline(module, &text, &run, &|_, _, _| ())?.diagnostics);
@@ -151,9 +158,8 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
     });
     report.host = elapsed;
     let (mut program, object) = host?;
-    program.amx = jobs.iter().any(|j| j.amx);
-    let tiles = program.amx;
-    program.prepare.iter_mut().for_each(|p| p.amx = tiles);
+    let tiles = jobs.iter().any(|j| j.amx);
+    each(&mut program, &mut |p| p.amx = tiles);
     let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
@@ -256,10 +262,8 @@ fn host(
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     let target = match &options.target {
         Target::Cuda(chip) => {
-            program.target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
-            if let Some(prepare) = &mut program.prepare {
-                prepare.target = program.target.clone();
-            }
+            let target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
+            each(&mut program, &mut |p| p.target = target.clone());
             return Ok((program, None));
         }
         Target::Host(target) => target,

@@ -83,6 +83,12 @@ pub const STEPS: &[Step] = &[
     step(Level::Graph, On::Module, "cse", "expansions of neighbours share scalars and broadcasts"),
     step(Level::Graph, On::Module, "symbol-dce", "globals that nothing reads any more need no memory"),
     step(Level::Graph, On::Module, "kiln-verify-level", "a composite that was left behind is found here"),
+    step(
+        Level::Prims,
+        On::Module,
+        "kiln-outline-control",
+        "behind what sees through control flow; everything below sees functions that run from the first op to the last",
+    ),
     step(Level::Prims, On::Module, "kiln-argument-order", "before the passes that move transposes and layouts about"),
     step(
         Level::Prims,

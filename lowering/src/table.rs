@@ -19,6 +19,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<host::in_place::InPlace>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),
     PassRow::of::<to_kernels::layout::Layout>(),
+    PassRow::of::<to_kernels::outline_control::OutlineControl>(),
     PassRow::of::<to_kernels::pack::Pack>(),
     PassRow::of::<host::plan::Plan>(),
     PassRow::of::<to_kernels::require_bounds::RequireBounds>(),

@@ -17,7 +17,7 @@ use crate::pass::{Failure, Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
-    rules::{GRAPH_LEVELS, Level, tensor_type},
+    rules::{GRAPH_LEVELS, Level, is_driver, tensor_type},
 };
 
 crate::pass_options! {
@@ -32,7 +32,7 @@ impl Pass for ArgumentOrder {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for func in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func")) {
+        for func in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func") && !is_driver(*o)) {
             function(func).map_err(|e| Failure::at(func, e))?;
         }
         Ok(())

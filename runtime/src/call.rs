@@ -222,6 +222,9 @@ impl Loaded {
         if globals.len() != program.globals.len() {
             return Err(CallError::Count { what: "globals", want: program.globals.len(), have: globals.len() });
         }
+        if program.control.is_some() {
+            return Err(tensor_error("program", &program.name, "is control flow between programs, which control::Driver runs".into()));
+        }
         for t in &program.inputs {
             let rank = t.dims.len();
             if !t.order.is_empty() && (t.order.len() != rank || (0..rank).any(|d| !t.order.contains(&d))) {

@@ -54,6 +54,38 @@ impl<'a> ViewMut<'a> {
     }
 }
 
+/// Whether elements of a type may be read here.
+fn fits<T: Element>(what: &'static str, dtype: &str, data: *const u8, dense: bool, place: crate::Place) -> Result<(), CallError> {
+    crate::view::check_place(what, "", place, crate::Place::Host)?;
+    let wrong = |e: String| Err(crate::call::tensor_error(what, "", e));
+    match () {
+        () if dtype != T::DTYPE => wrong(format!("is {dtype}, not {}", T::DTYPE)),
+        () if !dense => wrong("is not in row-major order".into()),
+        () if !data.cast::<T>().is_aligned() => wrong(format!("does not lie at a multiple of {} bytes", align_of::<T>())),
+        () => Ok(()),
+    }
+}
+
+impl<'a> View<'a> {
+    /// The elements, in row-major order. Err: they are of another type, or lie otherwise.
+    pub fn elements<T: Element>(&self) -> Result<&'a [T], CallError> {
+        fits::<T>("input", self.dtype(), self.data, self.lies(&[]), self.place())?;
+        let n = self.shape.iter().product();
+        // SAFETY: that many elements of the type, which the maker of the view promised.
+        Ok(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data.cast(), n) } })
+    }
+}
+
+impl ViewMut<'_> {
+    /// The elements, to be written in row-major order. Err: they are of another type, or lie otherwise.
+    pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], CallError> {
+        fits::<T>("output", self.dtype(), self.data, self.check_order("").is_ok(), self.place())?;
+        let n = self.shape.iter().product();
+        // SAFETY: as above, and borrowed mutably.
+        Ok(if n == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data.cast(), n) } })
+    }
+}
+
 #[cfg(feature = "ndarray")]
 mod arrays {
     use super::{CallError, Element, View, ViewMut};

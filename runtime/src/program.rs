@@ -1,8 +1,9 @@
 //! What was compiled, as plain data: what a caller passes, what it gets, and how to run the objects.
+use crate::control::Control;
 use serde::{Deserialize, Serialize};
 
 /// Changes when an older reader would misread a program.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,9 @@ pub struct Program {
     /// What runs once when the program is loaded: its result `n` is the global with role [`Role::Packed`] and a source that ends in `#n`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<Box<Program>>,
+    /// What it does, if it is control flow between programs; it has no kernels and no entry of its own then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Box<Control>>,
 }
 
 /// A processor.
@@ -390,6 +394,13 @@ impl Target {
 }
 
 impl Program {
+    /// Itself, or if it is control flow the programs that it calls, in order.
+    pub fn parts(&self) -> Vec<&Program> {
+        match &self.control {
+            Some(control) => control.parts.iter().flat_map(Program::parts).collect(),
+            None => vec![self],
+        }
+    }
     /// The values of all expressions, given those of the symbols.
     pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
         values(&self.exprs, symbols)

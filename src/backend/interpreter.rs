@@ -10,7 +10,7 @@ use crate::{
     },
     model::Options,
     runtime::View,
-    tensor::Array,
+    tensor::{Array, register_in},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -39,7 +39,8 @@ impl Runnable for Interpreted {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), &self.bytecode, "graph")?;
         let weights = |name: &str, _: &str| self.weights.get(name).ok_or_else(|| format!("has no weight @{name}"))?.read();
-        let interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Rounded) };
+        let mut interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Rounded) };
+        register_in(module.op(), &mut interpreter);
         let values = inputs.iter().map(value).collect::<Result<Vec<_>, _>>()?;
         let results = interpreter.run(module.op(), "main", &values).map_err(|e| Error::Backend(e.to_string()))?;
         Ok(results.iter().map(Array::of_value).collect())

@@ -2,7 +2,7 @@
 use super::{
     CaptureError, Captured, Output, Unsupported,
     aten::{self, Args, Cx, Outcome, Val},
-    guards, layout,
+    control, guards, layout,
     pt2::Weight,
     schema::*,
     srepr::{Expr, Symbols},
@@ -100,8 +100,17 @@ pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<St
 /// All overloads without a row, with counts and the first place of each.
 fn unsupported(program: &Program) -> Result<(), CaptureError> {
     let mut all: Vec<Unsupported> = vec![];
-    for node in &program.graph_module.graph.nodes {
+    missing(&program.graph_module.graph, &mut all);
+    if all.is_empty() { Ok(()) } else { Err(CaptureError::Unsupported(all)) }
+}
+
+fn missing(graph: &Graph, all: &mut Vec<Unsupported>) {
+    for node in &graph.nodes {
         let target = aten::short(&node.target);
+        if control::is_control(target) {
+            control::graphs(node).iter().for_each(|g| missing(g, all));
+            continue;
+        }
         if aten::find(target).is_some() {
             continue;
         }
@@ -110,7 +119,6 @@ fn unsupported(program: &Program) -> Result<(), CaptureError> {
             None => all.push(Unsupported { target: target.into(), count: 1, place: place(node) }),
         }
     }
-    if all.is_empty() { Ok(()) } else { Err(CaptureError::Unsupported(all)) }
 }
 
 /// Frames of the node's stack trace, outermost first.
@@ -125,7 +133,7 @@ fn frames(node: &GraphNode) -> Vec<(String, u32)> {
     trace.lines().filter_map(frame).collect()
 }
 
-fn place(node: &GraphNode) -> String {
+pub(super) fn place(node: &GraphNode) -> String {
     frames(node).first().map_or("an unknown place".into(), |(f, l)| format!("{f}:{l}"))
 }
 
@@ -189,26 +197,37 @@ fn body(
         let value = b.at(b.loc.named(name)).create_with(&node, &[*ty], &mut []).map_err(plain)?.result(0);
         cx.bind(name, value);
     }
-    for node in &program.graph_module.graph.nodes {
+    nodes(&mut cx, &mut symbols, &program.graph_module.graph)?;
+    results(program, &mut cx)
+}
+
+/// Emits the nodes of a graph.
+pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result<(), CaptureError> {
+    for node in &graph.nodes {
         let target = aten::short(&node.target);
         let names = outputs(node);
         let op_error = |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
-        cx.b.loc = location(b.ctx, node, names.first().map_or(target, String::as_str));
+        cx.b.loc = location(cx.b.ctx, node, names.first().map_or(target, String::as_str));
         cx.place = place(node);
+        if control::is_control(target) {
+            let all = control::emit(cx, symbols, graph, node, target)?;
+            cx.names.extend(names.into_iter().zip(all));
+            continue;
+        }
         let row = aten::find(target).ok_or_else(|| op_error("has no row in the ATen table".into()))?;
         let mut values = HashMap::new();
         for input in &node.inputs {
             values.insert(input.name.as_str(), cx.argument(&input.arg).map_err(|e| op_error(format!("argument {}: {e}", input.name)))?);
         }
         let args = Args { values };
-        let outcome = (row.build)(&mut cx, &args).map_err(op_error)?;
-        let outcome = if layout::copies(&program.graph_module.graph, node) { cx.copied(outcome).map_err(op_error)? } else { outcome };
+        let outcome = (row.build)(cx, &args).map_err(op_error)?;
+        let outcome = if layout::copies(graph, node) { cx.copied(outcome).map_err(op_error)? } else { outcome };
         let results = if aten::is_in_place(target) { cx.write_back(&args, outcome).map_err(op_error)? } else { flatten(outcome) };
         for (name, result) in names.iter().zip(results) {
             cx.names.insert(name.clone(), result);
         }
     }
-    results(program, &mut cx)
+    Ok(())
 }
 
 fn flatten(outcome: Outcome) -> Vec<Val> {
@@ -219,7 +238,7 @@ fn flatten(outcome: Outcome) -> Vec<Val> {
 }
 
 /// Names of a node's results, in order; a list counts as its elements.
-fn outputs(node: &GraphNode) -> Vec<String> {
+pub(super) fn outputs(node: &GraphNode) -> Vec<String> {
     let name = |j: &Json| j["name"].as_str().or_else(|| j["as_name"].as_str()).unwrap_or("").to_string();
     let each = |j: &Json| match tag(j) {
         Some(("as_tensors", Json::Array(all))) => all.iter().map(name).collect(),

@@ -1,5 +1,6 @@
 //! Capture: from a framework's graph to the `graph` level.
 pub mod aten;
+mod control;
 pub mod graph;
 mod guards;
 mod layout;

@@ -30,6 +30,11 @@ pub struct GraphModule {
 }
 #[derive(Deserialize)]
 pub struct Graph {
+    /// Of a graph that is an argument; the whole one's are in its signature.
+    #[serde(default)]
+    pub inputs: Vec<Json>,
+    #[serde(default)]
+    pub outputs: Vec<Json>,
     pub nodes: Vec<GraphNode>,
     pub tensor_values: BTreeMap<String, TensorMeta>,
 }

@@ -104,6 +104,14 @@ impl Store {
     pub fn written(&self, alias: Alias) -> bool {
         self.views.get(alias).and_then(|v| self.storages.get(v.storage)).is_some_and(|s| s.version > 0)
     }
+    /// The values of all tensors so far, to come back to behind a region that may have made others.
+    pub fn values(&self) -> Vec<(usize, Value)> {
+        self.views.iter().map(|v| v.cached).collect()
+    }
+    /// Gives the tensors the values that they had.
+    pub fn restore(&mut self, values: Vec<(usize, Value)>) {
+        self.views.iter_mut().zip(values).for_each(|(view, value)| view.cached = value);
+    }
     /// Gives the tensor, and so every tensor that shares its storage, a new value of the same type.
     pub fn write(&mut self, b: &Builder, alias: Alias, new: Value) -> Result<(), String> {
         let (storage, chain) = (self.views[alias].storage, self.views[alias].chain.clone());

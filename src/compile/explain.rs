@@ -60,7 +60,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// What has become of the function in the calls so far.
     pub fn explain(&self) -> Explanation {
         let (mut graphs, mut breaks) = (vec![], vec![]);
-        for entry in self.state.entries().iter() {
+        for entry in self.state.entries.all().iter() {
             let Code::Graph(graph) = &entry.code else { continue };
             let mut info = GraphInfo {
                 guards: entry.guards.to_string(),
@@ -95,7 +95,7 @@ impl GraphInfo {
     fn describe(&mut self, made: Option<&dyn Runnable>) {
         if let Some(program) = made.and_then(|p| p.program()) {
             self.arena = program.arena.value(&[], &[]).ok();
-            for k in &program.kernels {
+            for k in program.parts().into_iter().flat_map(|p| &p.kernels) {
                 self.kernels.push((k.name.clone(), k.ops.clone()));
                 self.not_fused.extend(k.not_fused.iter().map(|why| (k.name.clone(), why.clone())));
             }

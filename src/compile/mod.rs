@@ -19,7 +19,10 @@ use crate::{
     Error,
     backend::{self, Backend},
     model::Place,
-    runtime::guards::{Given, Guards, InputGuard},
+    runtime::{
+        entries::Entries,
+        guards::{Given, Guards, InputGuard},
+    },
     tensor::{OpError, Segments, TraceError, at_once, in_segments, lock},
 };
 use function::{leaves, rebuild};
@@ -29,7 +32,7 @@ use std::{
     marker::PhantomData,
     panic::Location,
     sync::{
-        Arc, LazyLock, Mutex, PoisonError, RwLock, Weak,
+        Arc, LazyLock, Mutex, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
@@ -47,14 +50,10 @@ pub struct Compiled<F, A> {
     _arguments: PhantomData<fn(A)>,
 }
 
-type Entries = Arc<Vec<Arc<Entry>>>;
-
 /// What is learned from calls.
 #[derive(Default)]
 struct State {
-    entries: RwLock<Entries>,
-    /// Held while a program is made.
-    history: Mutex<History>,
+    entries: Entries<Entry, History>,
     remarks: Mutex<Vec<Remark>>,
     /// Whether the limit has been told.
     warned: AtomicBool,
@@ -70,16 +69,8 @@ const REMARKS: usize = 1000;
 static FUNCTIONS: LazyLock<Mutex<Vec<Weak<State>>>> = LazyLock::new(Mutex::default);
 
 impl State {
-    fn entries(&self) -> Entries {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-    fn set(&self, entries: Vec<Arc<Entry>>) {
-        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
-    }
     fn reset(&self) {
-        let mut history = lock(&self.history);
-        self.set(vec![]);
-        *history = History::default();
+        self.entries.reset();
         lock(&self.remarks).clear();
         *lock(&self.segments) = None;
         self.warned.store(false, Ordering::Relaxed);
@@ -195,7 +186,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 
     /// The guards of each program, in the order in which calls ask them.
     pub fn guards(&self) -> Vec<Guards> {
-        self.state.entries().iter().map(|e| e.guards.clone()).collect()
+        self.state.entries.all().iter().map(|e| e.guards.clone()).collect()
     }
     /// What it has had to say, oldest first.
     pub fn remarks(&self) -> Vec<Remark> {
@@ -203,7 +194,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
     /// How many programs it has.
     pub fn programs(&self) -> usize {
-        self.state.entries().len()
+        self.state.entries.all().len()
     }
     /// Forgets its programs, and what it knows of sizes that change.
     pub fn reset(&self) {
@@ -252,7 +243,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     fn find(&self, given: &[Given]) -> Option<Arc<Entry>> {
-        self.state.entries().iter().find(|e| e.guards.check(given) && e.is_current()).cloned()
+        self.state.entries.find(|e| e.guards.check(given) && e.is_current())
     }
 
     fn run(&self, entry: &Entry, all: &[Leaf], arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
@@ -311,6 +302,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 name: settings.name.clone(),
                 backend: self.backend.clone().unwrap_or_else(backend::kiln),
                 options: settings.machine.clone(),
+                each_op: settings.each_op,
                 limit: settings.cache_size_limit.saturating_mul(8),
                 made: Mutex::default(),
                 reads: Mutex::default(),
@@ -328,13 +320,23 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         arguments: &A,
         place: &'static Location<'static>,
     ) -> Result<Option<Arc<Entry>>, Error> {
-        let mut history = lock(&self.state.history);
-        // Another thread may have made it.
-        if let Some(entry) = self.find(given) {
-            return Ok(Some(entry));
-        }
+        let fits = |e: &Entry| e.guards.check(given) && e.is_current();
+        self.state.entries.find_or_make(fits, |history, before| self.made(backend, all, given, arguments, place, history, before))
+    }
+
+    /// The entries that stay, and a new one.
+    #[allow(clippy::too_many_arguments)]
+    fn made(
+        &self,
+        backend: &dyn Backend,
+        all: &[Leaf],
+        given: &[Given],
+        arguments: &A,
+        place: &'static Location<'static>,
+        history: &mut History,
+        before: &[Arc<Entry>],
+    ) -> Result<Option<(Vec<Arc<Entry>>, Entry)>, Error> {
         let start = Instant::now();
-        let before = self.state.entries();
         let kept: Vec<Arc<Entry>> = before.iter().filter(|e| e.is_current()).cloned().collect();
         let names = arguments.leaf_names();
         if kept.len() >= self.settings.cache_size_limit {
@@ -343,7 +345,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             }
             return Ok(None);
         }
-        if let Some(why) = self.recompiled(&before, given) {
+        if let Some(why) = self.recompiled(before, given) {
             self.remark(Topic::Recompiles, place, why);
         }
         history.learn(all);
@@ -359,7 +361,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             function: &|leaves| self.traced(leaves),
             remark: &|topic, message| self.remark(topic, place, message),
         };
-        let entry = match maker.make(&plan) {
+        let made = match settings.each_op && !settings.fullgraph {
+            true => Ok((Entry::in_segments(plan.guards(names.clone(), true), start.elapsed()), vec![])),
+            false => maker.make(&plan),
+        };
+        let entry = match made {
             Ok((entry, pinned)) => {
                 pinned.into_iter().for_each(|(leaf, dim)| history.pin(leaf, dim));
                 entry
@@ -374,9 +380,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 Entry::in_segments(plan.guards(names, true), start.elapsed())
             }
         };
-        let entry = Arc::new(entry);
-        self.state.set(kept.into_iter().chain([entry.clone()]).collect());
-        Ok(Some(entry))
+        Ok(Some((kept, entry)))
     }
 
     /// The function on traced leaves.
@@ -438,6 +442,7 @@ impl Settings {
             disable: false,
             backend: "kiln".into(),
             cache_size_limit: 8,
+            each_op: false,
             keep_graphs: false,
             machine: crate::Options::default(),
         }

@@ -1,6 +1,7 @@
 //! Options of a compiled function: one table, from which come the API, the environment variables, and the lists that people read.
 use crate::{
     Error,
+    dialects::rules::Level,
     model::{CachePolicy, Options},
     passes::names::hint,
     runtime::{Place, cache, cuda, pool::MAX_THREADS},
@@ -26,6 +27,8 @@ pub struct Settings {
     pub backend: String,
     /// How many programs a function has at most; then it runs op by op.
     pub cache_size_limit: usize,
+    /// Whether ops that are noted between reads run one by one, and all functions so.
+    pub each_op: bool,
     /// Whether captured graphs are kept as text, for [`explain`](super::Compiled::explain).
     pub keep_graphs: bool,
     /// What the backend is told.
@@ -88,6 +91,20 @@ fn only(text: &str, usual: bool, why: &'static str) -> Result<Effect, &'static s
 }
 
 const COUNT: &str = "a number from 1 on";
+const PASSES: &str = "a level (graph to linalg), a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
+
+/// Levels with what runs on them.
+fn passes(text: &str) -> Option<Vec<(Level, String)>> {
+    let one = |part: &str| {
+        let (level, passes) = part.split_once(':')?;
+        let level = Level::from_name(level.trim()).filter(|l| *l <= Level::Linalg)?;
+        Some((level, passes.trim().to_string()))
+    };
+    let mut all = text.split(';').filter(|p| !p.trim().is_empty()).map(one).collect::<Option<Vec<_>>>()?;
+    all.sort_by_key(|(level, _)| *level);
+    Some(all)
+}
+
 const THREADS: &str = "a number from 1 to 64";
 
 const ROWS: &[Row] = &[
@@ -211,6 +228,30 @@ const ROWS: &[Row] = &[
         variable: Some("KILN_GRAPH_DIAGRAM"),
         set: |s, t| {
             s.keep_graphs = flag(t)?;
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "break_each_op",
+        torch: None,
+        kind: BOOL,
+        default: "false",
+        summary: "ends the graph behind every op, so that each has a program of its own: where results change with it, fusion has changed them",
+        variable: Some("KILN_BREAK_EACH_OP"),
+        set: |s, t| {
+            s.each_op = flag(t)?;
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "passes",
+        torch: Some("post_grad_custom_pre_pass"),
+        kind: PASSES,
+        default: "none",
+        summary: "passes, such as one's own, that run as soon as a graph is on a level",
+        variable: Some("KILN_PASSES"),
+        set: |s, t| {
+            s.machine.passes = passes(t).ok_or(PASSES)?;
             Ok(Effect::Done)
         },
     },

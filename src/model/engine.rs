@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     lowering::host::llvm::{Jit, library_symbols},
-    runtime::{self, Bytes, CallError, Loaded, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
+    runtime::{self, Bytes, CallError, Loaded, control::Driver, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
 };
 use std::{
     ffi::c_void,
@@ -17,6 +17,8 @@ use std::{
 pub enum Engine {
     /// On this machine's processors.
     Host(Box<Loaded>),
+    /// There too: several programs, and control flow between them.
+    Driver(Box<Driver>),
     /// On a GPU.
     Cuda(Box<cuda::Loaded>),
 }
@@ -41,18 +43,29 @@ impl Engine {
         let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
         let jit = Jit::new(&symbols)?;
         package.objects.values().try_for_each(|o| jit.add_object(o))?;
-        jit.lookup(&package.program.entry.main)?;
+        let parts = package.program.control.as_ref().map(|c| &c.parts);
+        let first = parts.map_or(Some(&package.program), |parts| parts.first());
+        first.map_or(Ok(()), |p| jit.lookup(&p.entry.main).map(|_| ()))?;
         times.link = linking.elapsed();
         let finding = Instant::now();
         let jit = Arc::new(jit);
         Pool::configure(options.threads);
-        let packed = match &package.program.prepare {
-            Some(prepare) => prepared(prepare, sources, &jit, options.threads)?,
-            None => vec![],
+        let one = |p: &Program| -> Result<Loaded, Error> {
+            let packed = match &p.prepare {
+                Some(prepare) => prepared(prepare, sources, &jit, options.threads)?,
+                None => vec![],
+            };
+            join(p, &jit, weights::load(p, &packed, sources)?)
         };
-        let globals = weights::load(&package.program, &packed, sources)?;
+        let engine = match parts {
+            Some(parts) => {
+                let parts = parts.iter().map(one).collect::<Result<_, _>>()?;
+                Engine::Driver(Box::new(Driver::new(package.program.clone(), parts)?))
+            }
+            None => Engine::Host(Box::new(one(&package.program)?)),
+        };
         times.weights = finding.elapsed();
-        Ok(Engine::Host(Box::new(join(&package.program, &jit, globals)?)))
+        Ok(engine)
     }
 
     fn on_gpu(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
@@ -87,6 +100,7 @@ impl Engine {
     pub fn program(&self) -> &Program {
         match self {
             Engine::Host(l) => l.program(),
+            Engine::Driver(d) => d.program(),
             Engine::Cuda(l) => l.program(),
         }
     }
@@ -94,6 +108,7 @@ impl Engine {
     pub fn arena_bytes(&self) -> usize {
         match self {
             Engine::Host(l) => l.arena_bytes(),
+            Engine::Driver(d) => d.arena_bytes(),
             Engine::Cuda(l) => l.arena_bytes(),
         }
     }
@@ -105,6 +120,8 @@ impl Engine {
     pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
         match self {
             Engine::Host(l) => l.profile(inputs, outputs, threads),
+            // Its kernels are those of its programs, of which it has none itself.
+            Engine::Driver(d) => d.call(inputs, outputs, threads).map(|()| Profile::new(0)),
             Engine::Cuda(l) => l.profile(inputs, outputs),
         }
     }
@@ -112,6 +129,7 @@ impl Engine {
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
         match self {
             Engine::Host(l) => l.call(inputs, outputs, threads),
+            Engine::Driver(d) => d.call(inputs, outputs, threads),
             Engine::Cuda(l) => l.call(inputs, outputs),
         }
     }
@@ -123,13 +141,13 @@ impl Engine {
         threads: usize,
         (rounds, calls): (usize, usize),
     ) -> Result<Vec<Duration>, CallError> {
-        let mut one = |l: &Loaded| -> Result<Duration, CallError> {
+        let one = |_| -> Result<Duration, CallError> {
             let start = Instant::now();
-            l.call(inputs, outputs, threads)?;
+            self.call(inputs, outputs, threads)?;
             Ok(start.elapsed())
         };
         match self {
-            Engine::Host(l) => (0..rounds).map(|_| one(l)).collect(),
+            Engine::Host(_) | Engine::Driver(_) => (0..rounds).map(one).collect(),
             Engine::Cuda(l) => l.measure(inputs, outputs, rounds, calls),
         }
     }

@@ -14,14 +14,17 @@ pub use options::{CachePolicy, Options};
 use crate::{
     capture::{pt2, weight::Weight},
     dialects::{
-        ir::{Context, Diagnostic, Module},
+        ir::{Attr, Context, Diagnostic, Module},
+        rules::Level,
         value::{DType, Tensor},
     },
     lowering::{
-        Chip, Target,
-        compile::{CompileOptions, CompileReport, compile},
+        Chip, RunOptions, Target,
+        compile::{CompileError, CompileOptions, CompileReport, compile},
         host::llvm::version,
+        pipeline_text_for, run_pipeline,
     },
+    passes::pass::level_of,
     runtime::{self, CallError, Package, Program, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
 };
 use engine::Engine;
@@ -152,6 +155,7 @@ impl Model {
         let (module, diagnostics) = self.module(&context)?;
         order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
+        own_passes(&module, options, &target)?;
         let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
@@ -175,7 +179,7 @@ impl Model {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
-        sha.update(format!("{:?}", options.orders));
+        sha.update(format!("{:?} {:?}", options.orders, options.passes));
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
@@ -184,6 +188,21 @@ impl Model {
 
 /// Names the compiler's own sources (`build.rs`), so that a cache never mixes compilers.
 const BUILD: &str = env!("KILN_BUILD");
+
+/// Runs the passes that the options ask for, each on its level.
+fn own_passes(module: &Module, options: &Options, target: &Target) -> Result<(), Error> {
+    let how = RunOptions { skip_verifier: !options.verify, ..Default::default() };
+    let run = |text: &str| run_pipeline(module, text, &how, &|_, _, _| ()).map(|_| ()).map_err(|e| Error::from(CompileError::Pass(e)));
+    for (level, passes) in &options.passes {
+        let now = level_of(module.op()).unwrap_or(Level::Graph);
+        if now < *level {
+            run(&pipeline_text_for(now, *level, target).map_err(CompileError::Module)?)?;
+            module.op().set_attr("kiln.level", Attr::string(module.op().ctx(), level.name()));
+        }
+        run(&format!("builtin.module({passes})"))?;
+    }
+    Ok(())
+}
 
 /// What is compiled for: what the options say, or what the device is.
 fn target(options: &Options) -> Result<Target, Error> {

@@ -1,5 +1,8 @@
 //! Options of the library; environment variables are read here and nowhere else.
-use crate::runtime::{self, Place, cuda::Mode};
+use crate::{
+    dialects::rules::Level,
+    runtime::{self, Place, cuda::Mode},
+};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// How to compile and run.
@@ -28,6 +31,8 @@ pub struct Options {
     /// How arguments lie in memory, if not as the file says: the dimensions of the argument of that number, the outermost first, such as `[0, 2, 3, 1]`
     /// for channels last. Those that lie so are not copied; others still are right.
     pub orders: BTreeMap<usize, Vec<usize>>,
+    /// Passes that run as soon as a graph is on a level, in the order of levels.
+    pub passes: Vec<(Level, String)>,
 }
 
 /// Whether compiled code is kept between processes.
@@ -56,6 +61,7 @@ impl Default for Options {
             nvtx: false,
             verify,
             orders: BTreeMap::new(),
+            passes: vec![],
         }
     }
 }

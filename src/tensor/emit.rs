@@ -17,7 +17,7 @@ pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Ve
 }
 
 /// The graph of the first operand that is traced, else the thread's.
-fn graph_of(operands: &[Tensor]) -> Graph {
+pub(super) fn graph_of(operands: &[Tensor]) -> Graph {
     operands.iter().find(|t| t.is_traced() || matches!(t.0, Repr::Node(_))).map_or_else(Graph::current, Tensor::graph)
 }
 

@@ -72,6 +72,8 @@ pub(crate) struct Segments {
     pub name: String,
     pub backend: Arc<dyn Backend>,
     pub options: Options,
+    /// Whether every op is a segment.
+    pub each_op: bool,
     /// How many programs there are at most; further segments run op by op.
     pub limit: usize,
     pub made: Mutex<IndexMap<String, Arc<Segment>>>,
@@ -128,6 +130,9 @@ impl Lazy {
         // Writing to a string cannot fail.
         let _ = writeln!(self.key, "{key} {sources:?}");
         self.ops.push(Noted { place, op, target, args, operands: sources, results });
+        if self.segments.each_op {
+            self.flush(None).map_err(|e| e.to_string())?;
+        }
         Ok(all)
     }
     fn source(&mut self, graph: u64, t: &Tensor) -> Result<Source, String> {

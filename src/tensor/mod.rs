@@ -21,7 +21,9 @@
 mod arg;
 mod array;
 mod axes;
+mod control;
 mod create;
+mod custom;
 mod dim;
 mod eager;
 mod elementwise;
@@ -38,6 +40,7 @@ mod operators;
 mod product;
 mod read;
 mod reduce;
+mod region;
 mod run;
 mod session;
 mod state;
@@ -45,6 +48,8 @@ mod state;
 pub use arg::Operand;
 pub use array::{Array, Number, mark_dynamic, mark_static};
 pub use axes::Axes;
+pub use control::{cond, map, scan, scan_reverse, while_loop};
+pub use custom::{CustomBuilder, CustomOp, TensorType, custom_op};
 pub use dim::{Dim, Shape};
 pub use eager::with_backend;
 pub use error::{OpError, TraceError};
@@ -56,6 +61,7 @@ pub use product::Attention;
 pub use run::{Traced, trace, trace_all, trace_into};
 pub(crate) use {
     array::Mark,
+    custom::{has_effects, register_in},
     eager::{computed, lock, pick, reset},
     graph::{at_once, in_segments},
     handle::Repr,

@@ -55,6 +55,14 @@ pub(super) struct State {
     arrays: HashMap<usize, (Arc<Array>, Alias)>,
     /// What is known of the call that is being compiled.
     pub session: Option<Session>,
+    /// Where ops went in front of each region that is open, the outermost first, and the last op there that `facts` knows.
+    outer: Vec<(Builder, Option<Op>)>,
+}
+
+/// What a region leaves when it is over.
+pub(super) struct Region {
+    sizes: HashMap<sym::Dim, Value>,
+    values: Vec<(usize, Value)>,
 }
 
 /// What a finished graph leaves behind.
@@ -85,7 +93,33 @@ impl State {
             errors: vec![],
             arrays: HashMap::new(),
             session,
+            outer: vec![],
         }
+    }
+    /// Ops go into a region from now on, whose arguments these are.
+    pub(super) fn open(&mut self, b: Builder, args: &[Value]) -> Region {
+        self.outer.push((self.cx.b, self.last.take()));
+        self.cx.b = b;
+        args.iter().for_each(|v| self.facts.argument(*v));
+        Region { sizes: self.sizes.clone(), values: self.cx.store.values() }
+    }
+    /// Ops go to where they went before; what was made of older values in the region is forgotten.
+    pub(super) fn close(&mut self, region: Region) {
+        if let Some((b, last)) = self.outer.pop() {
+            (self.cx.b, self.last) = (b, last);
+        }
+        self.sizes = region.sizes;
+        self.cx.store.restore(region.values);
+    }
+    /// Makes something in the function's own block, where every region sees it.
+    fn outside<X>(&mut self, make: impl FnOnce(&mut State) -> Result<X, String>) -> Result<X, String> {
+        let Some((b, last)) = self.outer.first().copied() else { return make(self) };
+        let inner = (self.cx.b, self.last);
+        (self.cx.b, self.last) = (b.at(inner.0.loc), last);
+        let made = make(self);
+        self.outer[0].1 = self.last;
+        (self.cx.b, self.last) = inner;
+        made
     }
     pub(super) fn parts(&mut self) -> Parts {
         let inputs = self.names.iter().filter(|(_, named)| **named == Named::Input).map(|(name, _)| name.clone()).collect();
@@ -118,6 +152,10 @@ impl State {
         self.names.insert(name.clone(), named);
         name
     }
+    /// The value of a symbol.
+    pub(super) fn symbol_value(&self, name: &str) -> Option<Value> {
+        self.symbols.get(name).map(|(_, value)| *value)
+    }
     /// Takes what was made since the last call into the facts.
     pub(super) fn advance(&mut self) -> Result<(), String> {
         let first = |s: &State| s.cx.b.block().first();
@@ -134,6 +172,9 @@ impl State {
         Ok(())
     }
     pub(super) fn symbol(&mut self, want: Sym) -> Result<Value, String> {
+        self.outside(|s| s.own_symbol(want))
+    }
+    fn own_symbol(&mut self, want: Sym) -> Result<Value, String> {
         if let Some((have, value)) = self.symbols.get(&want.name) {
             let same = (have.min, have.max, have.divisor) == (want.min, want.max, want.divisor);
             return if same { Ok(*value) } else { Err(format!("@{} is already a size with another range", want.name)) };
@@ -147,6 +188,9 @@ impl State {
         Ok(value)
     }
     pub(super) fn input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias, String> {
+        self.outside(|s| s.own_input(name, dtype, sizes))
+    }
+    fn own_input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias, String> {
         if self.names.contains_key(name) {
             return Err(format!("there is already a tensor {name}"));
         }
@@ -172,6 +216,9 @@ impl State {
         Ok(alias)
     }
     pub(super) fn global(&mut self, name: &str, weight: Weight, source: String, frozen: bool) -> Result<Alias, String> {
+        self.outside(|s| s.own_global(name, weight, source, frozen))
+    }
+    fn own_global(&mut self, name: &str, weight: Weight, source: String, frozen: bool) -> Result<Alias, String> {
         let dims: Vec<sym::Dim> = weight.shape.iter().map(|n| sym::Dim::Known(*n as i64)).collect();
         let ty = Type::tensor(self.cx.b.ctx, weight.dtype, &dims);
         if let Some((alias, as_frozen)) = self.globals.get(name).copied() {
@@ -198,6 +245,9 @@ impl State {
     }
     /// Literal values: in the program up to 4 KiB, beyond that a frozen weight.
     pub(super) fn constant(&mut self, name: &str, weight: Weight) -> Result<Alias, String> {
+        self.outside(|s| s.own_constant(name, weight))
+    }
+    fn own_constant(&mut self, name: &str, weight: Weight) -> Result<Alias, String> {
         if weight.bytes().len() > CONSTANT_LIMIT {
             return self.global(name, weight, format!("#{name}"), true);
         }

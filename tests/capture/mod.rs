@@ -1,6 +1,7 @@
 //! Capture of exported PyTorch programs: every row of the ATen table and whole models against PyTorch's numbers, writes through views, broken files.
 mod aten;
 mod conditions;
+mod control;
 mod errors;
 mod models;
 mod mutation;

@@ -1,10 +1,22 @@
 //! The examples, as `cargo run --example` runs them.
 #[allow(dead_code)]
+#[path = "../../examples/attribute.rs"]
+mod attribute;
+#[allow(dead_code)]
 #[path = "../../examples/custom_backend.rs"]
 mod custom_backend;
 #[allow(dead_code)]
+#[path = "../../examples/custom_op.rs"]
+mod custom_op;
+#[allow(dead_code)]
+#[path = "../../examples/custom_pass.rs"]
+mod custom_pass;
+#[allow(dead_code)]
 #[path = "../../examples/dynamic.rs"]
 mod dynamic;
+#[allow(dead_code)]
+#[path = "../../examples/embed_in_framework.rs"]
+mod embed_in_framework;
 #[allow(dead_code)]
 #[path = "../../examples/graph_break.rs"]
 mod graph_break;
@@ -54,4 +66,33 @@ fn a_backend_of_ones_own() {
 fn serving_makes_one_program() {
     crate::watchdog::arm();
     assert_eq!(serve::run(8, 50).expect("a text"), "400 requests by 1 program");
+}
+
+#[test]
+fn an_attribute_compiles_a_function() {
+    crate::watchdog::arm();
+    assert_eq!(attribute::run().expect("a text"), "[100, 200, 300]\n[400, 1000]");
+}
+
+#[test]
+fn an_op_of_ones_own() {
+    crate::watchdog::arm();
+    let text = custom_op::run().expect("a text");
+    // Counts 2, 3, 2 and 0, less 2.
+    assert!(text.starts_with("[0, 0.731") && text.contains("\nkernels: rem select; convert sub neg exp"), "{text}");
+}
+
+#[test]
+fn a_pass_of_ones_own() {
+    crate::watchdog::arm();
+    let text = custom_pass::run().expect("a text");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("div") && lines[1].contains("mul") && !lines[1].contains("div"), "{text}");
+    assert!(lines.iter().all(|l| l.contains("[0.3333, 0.9061]")), "{text}");
+}
+
+#[test]
+fn a_framework_builds_ir() {
+    crate::watchdog::arm();
+    assert_eq!(embed_in_framework::run().expect("a text"), "[0.0, 0.0]\n[0.0, 0.0, 3.5, 1.5]");
 }

@@ -1,4 +1,4 @@
-//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at two sizes, and with a value read in between; all have to
+//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at two sizes, with a value read in between, and with a break behind each op; all have to
 //! agree with the interpreter.
 use super::*;
 use crate::support::Random;
@@ -257,6 +257,7 @@ pub fn check_on((name, specs, f): &Case, device: &str) -> Vec<String> {
     let mut found = vec![];
     let fixed = kiln::compile(move |x: Vec<Tensor>| f(&x)).dynamic(false).device(device);
     let open = kiln::compile(move |x: Vec<Tensor>| f(&x)).dynamic(true).device(device);
+    let each = kiln::compile(move |x: Vec<Tensor>| f(&x)).options([("break_each_op", "true"), ("cache_size_limit", "1000")]);
     let broken = kiln::compile(move |x: Vec<Tensor>| -> Result<Tensor, TraceError> {
         x[0].array()?;
         let y = f(&x);
@@ -274,6 +275,9 @@ pub fn check_on((name, specs, f): &Case, device: &str) -> Vec<String> {
         if n == 3 {
             found.extend(wrong("static", fixed.call(x.clone()), &want));
             found.extend(wrong("with breaks", broken.call(x.clone()), &want));
+            if device == "cpu" {
+                found.extend(wrong("with a break behind each op", each.call(x.clone()), &want));
+            }
         }
     }
     found.into_iter().map(|e| format!("{name}: {e}")).collect()

@@ -96,6 +96,18 @@ impl Builder {
         attrs: &[(&str, Attr)],
         regions: &mut [RegionBody<'_>],
     ) -> Result<Op, String> {
+        self.generic_late(name, operands, attrs, regions, &mut || Ok(types.to_vec()))
+    }
+
+    /// As [`Builder::generic`], with result types that are asked for when the regions are full.
+    pub fn generic_late(
+        &self,
+        name: &str,
+        operands: &[Value],
+        attrs: &[(&str, Attr)],
+        regions: &mut [RegionBody<'_>],
+        types: &mut dyn FnMut() -> Result<Vec<Type>, String>,
+    ) -> Result<Op, String> {
         let mut raw_regions = vec![];
         for (args, body) in regions.iter_mut() {
             unsafe {
@@ -112,7 +124,13 @@ impl Builder {
                 }
             }
         }
-        self.create(name, operands, types, attrs, raw_regions)
+        match types() {
+            Ok(types) => self.create(name, operands, &types, attrs, raw_regions),
+            Err(e) => {
+                raw_regions.into_iter().for_each(|r| unsafe { mlirRegionDestroy(r) });
+                Err(e)
+            }
+        }
     }
 
     fn create(

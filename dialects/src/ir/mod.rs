@@ -19,7 +19,7 @@ mod walk;
 
 pub use affine::Affine;
 pub use attrs::Attr;
-pub use builder::{Builder, State};
+pub use builder::{Builder, RegionFill, State};
 pub use context::{Context, Ctx};
 pub use diagnostics::{Diagnostic, Severity, collect};
 pub use loc::Loc;

@@ -108,6 +108,14 @@ impl Level {
     }
 }
 
+/// Marks a function that only calls others, chooses between them and repeats them.
+pub const CONTROL: &str = "kiln.control";
+
+/// Whether a function has that mark.
+pub fn is_driver(func: Op) -> bool {
+    func.attr(CONTROL).is_some()
+}
+
 /// Whether the op's module is for a GPU.
 fn for_gpu(op: Op) -> bool {
     let mut at = Some(op);
@@ -126,13 +134,17 @@ impl OpKind {
         use OpKind::*;
         matches!(self, Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy)
     }
+    /// Whether the op chooses, repeats or calls: what the runtime does between programs.
+    pub fn is_control(self) -> bool {
+        matches!(self, OpKind::If | OpKind::While | OpKind::Scan | OpKind::CustomCall)
+    }
     /// Whether the op runs a kernel or plans memory for one.
     pub fn is_launch(self) -> bool {
         matches!(self, OpKind::Launch | OpKind::Arena | OpKind::ArenaSize | OpKind::Output)
     }
-    /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views and launches.
+    /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views, launches, and control flow between programs.
     pub fn is_host_structure(self) -> bool {
         use OpKind::*;
-        matches!(self, Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Reshape) || self.is_launch()
+        matches!(self, Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Reshape | Yield) || self.is_launch() || self.is_control()
     }
 }

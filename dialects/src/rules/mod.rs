@@ -16,7 +16,7 @@ mod verify;
 
 pub use canonical::CANONICAL;
 pub use fold::{Fold, fold};
-pub use level::{GRAPH_LEVELS, LEVELS, Level};
+pub use level::{CONTROL, GRAPH_LEVELS, LEVELS, Level, is_driver};
 pub use numerics::numerics;
 pub use shape::{Sizes, TensorType, infer, infer_types, tensor_type, unify};
 pub use verify::{CONSTANT_LIMIT, verify, verify_arg_attr, verify_op_attr, verify_regions, verify_symbol};

@@ -259,6 +259,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             want(value.as_string().is_some(), || "needs a string as kiln.memory_format".into())?;
             return want(op.is("func.func"), || "has kiln.memory_format, which belongs on a function".into());
         }
+        "kiln.control" => return want(value.is_unit() && op.is("func.func"), || "has a kiln.control that is no mark of a function".into()),
         "kiln.in_place" => {
             want(value.as_i64s().is_some(), || format!("needs array<i64: …> as kiln.in_place, has {value}"))?;
             return want(op.is("func.func"), || "has kiln.in_place, which belongs on a kernel's function".into());

@@ -1,8 +1,8 @@
-//! What of a module on level `linalg` a GPU has no form for, all at once.
+//! What of a module a GPU has no form for, all at once.
 use crate::host::library::Library;
-use kiln_dialects::ir::*;
+use kiln_dialects::{ir::*, ops::OpKind};
 
-/// A sentence with a place for each op that has no compiled form for GPUs.
+/// A sentence with a place for each op of a module on level `linalg` that has no compiled form for GPUs.
 pub fn missing(module: Op) -> Vec<String> {
     let mut all = vec![];
     for op in walk(module) {
@@ -17,4 +17,10 @@ pub fn missing(module: Op) -> Vec<String> {
         }
     }
     all
+}
+
+/// As [`missing`], of control flow and custom calls, on any level.
+pub fn control(module: Op) -> Vec<String> {
+    let found = walk(module).into_iter().filter(|o| o.kind().is_some_and(OpKind::is_control));
+    found.map(|o| format!("{}: '{}' has no compiled form yet for GPUs", o.loc(), o.name())).collect()
 }

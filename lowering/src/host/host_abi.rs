@@ -23,7 +23,7 @@ use super::{
 use kiln_dialects::{
     ir::*,
     ops::{Arena, Launch, OpKind},
-    rules::{Level, tensor_type},
+    rules::{Level, is_driver, tensor_type},
     sym::Dim as SymDim,
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
@@ -68,6 +68,9 @@ impl Pass for HostAbi {
             host.apply(root, &mut declared).map_err(|e| Failure::at(func, e))?;
         }
         declarations.into_iter().for_each(Op::erase);
+        // The runtime runs it from plain data.
+        let drivers = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
+        drivers.collect::<Vec<_>>().into_iter().for_each(Op::erase);
         let globals = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.kind() == Some(OpKind::Global));
         globals.collect::<Vec<_>>().into_iter().for_each(Op::erase);
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Target.name()));

@@ -1,14 +1,14 @@
 //! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
 use crate::{
     gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
-    host::plan::host_functions,
+    host::{control::control, plan::host_functions},
     sizes::MakeSize,
     to_kernels::PIECES,
 };
 use kiln_dialects::{
     ir::*,
     ops::{self, ArenaSize, BindShape, GetGlobal, Launch, OpKind, SymKind},
-    rules::tensor_type,
+    rules::{is_driver, tensor_type},
     sym::{Atom, Dim as SymDim},
     value::DType,
 };
@@ -151,7 +151,8 @@ pub fn facts(func: Op) -> Result<Facts, Failure> {
 
 /// The program of a module on level `program`, without its objects.
 pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
-    let func = host_functions(module).into_iter().find(|f| f.symbol().as_deref() == Some(function));
+    let drivers = blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
+    let func = host_functions(module).into_iter().chain(drivers).find(|f| f.symbol().as_deref() == Some(function));
     let func = func.ok_or_else(|| Failure::at(module, format!("has no function @{function}")))?;
     let slots = Slots::of(func)?;
     let facts = facts(func)?;
@@ -238,6 +239,9 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
             kernel.launch = launch(module, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
             program.kernels.push(kernel);
         }
+    }
+    if is_driver(func) {
+        program.control = Some(Box::new(control(module, func, &mut sizes, &facts)?));
     }
     program.exprs = sizes.exprs;
     program.entry.main = entry_symbol(function);

@@ -1,4 +1,5 @@
 //! Host code: from kernels on memrefs to objects, and objects into this process.
+pub mod control;
 pub mod expand_math;
 pub mod host_abi;
 pub mod in_place;

@@ -19,7 +19,7 @@ use crate::{sizes::SizeValues, to_kernels::PIECES};
 use kiln_dialects::{
     ir::*,
     ops::{Arena, ArenaSize, BindShape, Launch, OpKind, Output},
-    rules::{Level, tensor_type},
+    rules::{Level, is_driver, tensor_type},
     sym::{Atom, Dim as SymDim},
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
@@ -55,9 +55,10 @@ impl Pass for Plan {
     }
 }
 
-/// The functions of a module that are no kernels.
+/// The functions of a module that are no kernels and launch some.
 pub fn host_functions(root: Op) -> Vec<Op> {
-    blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func") && root.attr("kiln.kernel").is_none()).collect()
+    let host = |o: &Op| o.is("func.func") && root.attr("kiln.kernel").is_none() && !is_driver(*o);
+    blocks(root).into_iter().flat_map(|b| b.ops()).filter(host).collect()
 }
 
 /// `kiln.kernel` of each kernel.

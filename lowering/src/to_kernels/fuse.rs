@@ -14,7 +14,7 @@ use super::{graph::Graph, group, outline};
 use crate::sizes::ask_arguments_only;
 use kiln_dialects::{
     ir::{Attr, Op, walk},
-    rules::Level,
+    rules::{Level, is_driver},
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
 
@@ -40,7 +40,7 @@ impl Pass for Fuse {
     const DIALECTS: &'static [&'static str] = &["tensor"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
+        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
         let mut kernels = outline::Kernels::of(root)?;
         for func in functions {
             let mut facts = Facts::of(func, self.rounds)?;

@@ -8,6 +8,7 @@ pub(crate) mod graph;
 mod group;
 pub mod layout;
 mod outline;
+pub mod outline_control;
 pub(crate) use outline::PIECES;
 pub mod pack;
 pub mod require_bounds;

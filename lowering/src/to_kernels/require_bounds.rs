@@ -14,7 +14,7 @@ use crate::sizes::SizeValues;
 use kiln_dialects::{
     ir::*,
     ops::{self, BindShape, CompareKind, DynamicSlice, DynamicUpdateSlice, Gather, OpKind, Require, SymKind},
-    rules::{Level, Sizes},
+    rules::{Level, Sizes, is_driver},
     sym::Dim,
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
@@ -34,7 +34,7 @@ impl Pass for RequireBounds {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
+        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
         for func in functions {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let facts = Facts::of(func, self.rounds)?;

@@ -1,0 +1,111 @@
+//! `#[kiln::compile]`: a function that is compiled when it is called. `kiln` exports it.
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+use quote::quote;
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Lit, LitBool, Pat, Result, ReturnType, Token, Type, parse::Parse, parse::ParseStream, parse_macro_input};
+
+/// Makes a function compiled, as `kiln::compile` makes a closure: it gives a `Result` of what it gave, and has one set of programs for all of its callers.
+///
+/// Arguments: `mode`, `backend`, `device`, `name` with a string; `dynamic`, `fullgraph`, `freeze`, `disable` alone or with a truth value; `options("name" = "value", …)`.
+#[proc_macro_attribute]
+pub fn compile(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    let arguments = parse_macro_input!(arguments as Settings);
+    let function = parse_macro_input!(function as ItemFn);
+    expand(&arguments, function).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Calls of the builder's methods.
+struct Settings {
+    calls: Vec<Tokens>,
+    named: bool,
+}
+
+const STRINGS: &[&str] = &["mode", "backend", "device", "name"];
+const FLAGS: &[&str] = &["dynamic", "fullgraph", "freeze", "disable"];
+
+impl Parse for Settings {
+    fn parse(input: ParseStream) -> Result<Settings> {
+        let mut settings = Settings { calls: vec![], named: false };
+        while !input.is_empty() {
+            let name: Ident = input.parse()?;
+            let text = name.to_string();
+            let call = if STRINGS.contains(&text.as_str()) {
+                input.parse::<Token![=]>()?;
+                let value: Expr = input.parse()?;
+                settings.named |= text == "name";
+                quote!(.#name(#value))
+            } else if FLAGS.contains(&text.as_str()) {
+                let value = if input.peek(Token![=]) {
+                    input.parse::<Token![=]>()?;
+                    input.parse()?
+                } else {
+                    LitBool::new(true, name.span())
+                };
+                quote!(.#name(#value))
+            } else if text == "options" {
+                let inner;
+                syn::parenthesized!(inner in input);
+                let pairs = inner.parse_terminated(pair, Token![,])?;
+                let pairs = pairs.iter().map(|(name, value)| quote!((#name, #value)));
+                quote!(.options([#(#pairs),*]))
+            } else {
+                let all = [STRINGS, FLAGS, &["options"]].concat().join(", ");
+                return Err(Error::new(name.span(), format!("kiln::compile has no argument '{text}'; it has {all}")));
+            };
+            settings.calls.push(call);
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// `"name" = "value"`.
+fn pair(input: ParseStream) -> Result<(Lit, Lit)> {
+    let name = input.parse()?;
+    input.parse::<Token![=]>()?;
+    Ok((name, input.parse()?))
+}
+
+fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
+    let signature = &function.sig;
+    let refuse = |tokens: &dyn quote::ToTokens, why: &str| Err(Error::new_spanned(tokens, format!("kiln::compile is for plain functions: {why}")));
+    if !signature.generics.params.is_empty() {
+        return refuse(&signature.generics, "a generic one has no programs of its own; compile a closure for each type instead");
+    }
+    if let Some(token) = &signature.asyncness {
+        return refuse(token, "an async one is not called when it is traced");
+    }
+    if let Some(token) = &signature.unsafety {
+        return refuse(token, "an unsafe one is called by nobody who could keep its promise");
+    }
+    let (mut names, mut types) = (vec![], vec![]);
+    for argument in &signature.inputs {
+        let FnArg::Typed(argument) = argument else { return refuse(argument, "a method reads self; compile a closure, or a module with Module::compile") };
+        let Pat::Ident(name) = &*argument.pat else { return refuse(&argument.pat, "its arguments have names") };
+        if let Type::Reference(_) = &*argument.ty {
+            return refuse(&argument.ty, "its arguments are values, such as Tensor, which is cheap to clone");
+        }
+        names.push(&name.ident);
+        types.push(&argument.ty);
+    }
+    let output = match &signature.output {
+        ReturnType::Default => quote!(()),
+        ReturnType::Type(_, ty) => quote!(#ty),
+    };
+    let (attributes, visibility, ident, body) = (&function.attrs, &function.vis, &signature.ident, &function.block);
+    let (inputs, calls) = (&signature.inputs, &settings.calls);
+    let name = ident.to_string();
+    let named = (!settings.named).then(|| quote!(.name(#name)));
+    Ok(quote! {
+        #(#attributes)*
+        #[track_caller]
+        #visibility fn #ident(#(#names: #types),*) -> ::std::result::Result<<#output as ::kiln::compile::Returns>::Tree, ::kiln::Error> {
+            fn body(#inputs) -> #output #body
+            static COMPILED: ::std::sync::LazyLock<::kiln::Compiled<fn(#(#types),*) -> #output, (#(#types,)*)>> =
+                ::std::sync::LazyLock::new(|| ::kiln::compile(body as fn(#(#types),*) -> #output) #named #(#calls)*);
+            COMPILED.call((#(#names,)*))
+        }
+    })
+}

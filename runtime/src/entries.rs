@@ -1,0 +1,145 @@
+//! What a function has been compiled to: a list that many threads read, and that one at a time makes longer.
+//!
+//! A reader holds a lock for as long as it copies a pointer, also while another thread makes an entry, which takes seconds. Of threads that need the same entry one makes
+//! it and the others wait; those that find theirs never wait. The tests run every order of the steps of a few threads.
+#[cfg(test)]
+use shuttle::sync::{Arc, Mutex, RwLock};
+#[cfg(not(test))]
+use std::sync::{Arc, Mutex, RwLock};
+use std::sync::PoisonError;
+
+/// The list, and what whoever makes an entry has for itself meanwhile.
+pub struct Entries<E, H> {
+    all: RwLock<Arc<Vec<Arc<E>>>>,
+    making: Mutex<H>,
+}
+
+impl<E, H: Default> Default for Entries<E, H> {
+    fn default() -> Self {
+        Entries { all: RwLock::new(Arc::new(vec![])), making: Mutex::new(H::default()) }
+    }
+}
+
+impl<E, H: Default> Entries<E, H> {
+    /// The list as it is now.
+    pub fn all(&self) -> Arc<Vec<Arc<E>>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// The first entry that fits.
+    pub fn find(&self, fits: impl Fn(&E) -> bool) -> Option<Arc<E>> {
+        self.all().iter().find(|e| fits(e)).cloned()
+    }
+    /// The first entry that fits. If none does even when nobody else makes one, `make` says which entries stay and which one comes behind them, or that none comes.
+    /// Err: that of `make`; the list stays as it was.
+    pub fn find_or_make<X>(
+        &self,
+        fits: impl Fn(&E) -> bool,
+        make: impl FnOnce(&mut H, &[Arc<E>]) -> Result<Option<(Vec<Arc<E>>, E)>, X>,
+    ) -> Result<Option<Arc<E>>, X> {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have made it.
+        let before = self.all();
+        if let Some(found) = before.iter().find(|e| fits(e)) {
+            return Ok(Some(found.clone()));
+        }
+        let Some((mut kept, new)) = make(&mut making, &before)? else { return Ok(None) };
+        let new = Arc::new(new);
+        kept.push(new.clone());
+        self.set(kept);
+        Ok(Some(new))
+    }
+    /// Forgets all entries, behind one that is being made.
+    pub fn reset(&self) {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        self.set(vec![]);
+        *making = H::default();
+    }
+    fn set(&self, all: Vec<Arc<E>>) {
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shuttle::{check_dfs, check_random, thread};
+
+    type Made = Entries<u32, Vec<u32>>;
+
+    /// An entry for a number, and what was made in the history.
+    fn get(e: &Made, n: u32) -> Arc<u32> {
+        let fits = |have: &u32| *have == n;
+        let made = e.find(fits).map_or_else(
+            || {
+                let make = |history: &mut Vec<u32>, before: &[Arc<u32>]| {
+                    history.push(n);
+                    thread::yield_now();
+                    Ok::<_, ()>(Some((before.to_vec(), n)))
+                };
+                e.find_or_make(fits, make)
+            },
+            |found| Ok(Some(found)),
+        );
+        made.expect("no error").expect("an entry")
+    }
+
+    fn threads(numbers: &'static [u32]) -> impl Fn() + Send + Sync {
+        move || {
+            let e = Arc::new(Made::default());
+            let all: Vec<_> = numbers
+                .iter()
+                .map(|n| {
+                    let e = e.clone();
+                    thread::spawn(move || get(&e, *n))
+                })
+                .collect();
+            let got: Vec<Arc<u32>> = all.into_iter().map(|t| t.join().expect("no panic")).collect();
+            for (have, want) in got.iter().zip(numbers) {
+                assert_eq!(**have, *want);
+                assert!(e.find(|n| n == want).is_some_and(|found| Arc::ptr_eq(&found, have)), "two entries of {want}");
+            }
+            let mut distinct: Vec<u32> = numbers.to_vec();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert_eq!(e.all().len(), distinct.len(), "each entry is made once");
+        }
+    }
+
+    #[test]
+    fn two_threads_make_one_entry_in_every_order() {
+        check_dfs(threads(&[7, 7]), None);
+    }
+
+    #[test]
+    fn many_threads_make_each_entry_once() {
+        check_random(threads(&[1, 2, 1, 3, 2, 1]), 2000);
+    }
+
+    #[test]
+    fn a_reset_leaves_nothing_half_made() {
+        let run = || {
+            let e = Arc::new(Made::default());
+            let (a, b) = (e.clone(), e.clone());
+            let makes = thread::spawn(move || get(&a, 1));
+            let resets = thread::spawn(move || b.reset());
+            assert_eq!(*makes.join().expect("no panic"), 1);
+            resets.join().expect("no panic");
+            let history = e.making.lock().expect("a lock").clone();
+            // What the list has, the history knows.
+            assert_eq!(e.all().iter().map(|n| **n).collect::<Vec<_>>(), history);
+        };
+        check_dfs(run, None);
+    }
+
+    #[test]
+    fn an_error_changes_nothing() {
+        let run = || {
+            let e = Made::default();
+            get(&e, 1);
+            assert_eq!(e.find_or_make(|n| *n == 2, |_, _| Err::<Option<(Vec<_>, u32)>, &str>("no")).err(), Some("no"));
+            assert_eq!(e.find_or_make(|n| *n == 2, |_, _| Ok::<_, ()>(None)), Ok(None));
+            assert_eq!(e.all().len(), 1);
+        };
+        check_random(run, 1);
+    }
+}

@@ -1,0 +1,191 @@
+//! `torch.cond`, `while_loop`, `scan` and `map` of an exported program: ops with regions, whose graphs stand in the nodes' arguments.
+use super::{
+    CaptureError,
+    aten::{Cx, Val},
+    graph::{nodes, outputs, place},
+    schema::*,
+    srepr::{Expr, Symbols},
+};
+use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
+use serde_json::Value as Json;
+
+/// The ops, without `torch.ops.`.
+const TARGETS: &[&str] = &["higher_order.cond", "higher_order.while_loop", "higher_order.scan", "higher_order.map_impl"];
+
+/// Whether a target is one of them.
+pub(super) fn is_control(target: &str) -> bool {
+    TARGETS.contains(&target)
+}
+
+/// The graphs among a node's arguments.
+pub(super) fn graphs(node: &GraphNode) -> Vec<Graph> {
+    node.inputs.iter().filter_map(|i| graph(&i.arg).ok()).collect()
+}
+
+fn graph(arg: &Json) -> Result<Graph, String> {
+    let json = arg.get("as_graph").and_then(|g| g.get("graph")).ok_or("has no graph where one belongs")?;
+    serde_json::from_value(json.clone()).map_err(|e| e.to_string())
+}
+
+/// Emits a node; its results.
+pub(super) fn emit(cx: &mut Cx, symbols: &mut Symbols, around: &Graph, node: &GraphNode, target: &str) -> Result<Vec<Val>, CaptureError> {
+    let op_error = |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
+    let arg = |i: usize| node.inputs.get(i).map(|n| &n.arg).ok_or_else(|| op_error(format!("has no argument {i}")));
+    let sub = |i: usize| arg(i).and_then(|a| graph(a).map_err(op_error));
+    let b = cx.b;
+    let mut run = Regions { cx, symbols, error: None };
+    let list = |run: &mut Regions, i: usize| -> Result<Vec<Val>, CaptureError> {
+        let Some(named) = node.inputs.get(i) else { return Ok(vec![]) };
+        match run.cx.argument(&named.arg).map_err(op_error)? {
+            Val::List(all) => Ok(all),
+            Val::None => Ok(vec![]),
+            one => Ok(vec![one]),
+        }
+    };
+    let made = match target {
+        "higher_order.cond" => {
+            let condition = list(&mut run, 0)?;
+            let condition = run.values(&condition).map_err(op_error)?;
+            let (then, otherwise, operands) = (sub(1)?, sub(2)?, list(&mut run, 3)?);
+            run.op(b, OpKind::If, &condition, &[], &[(&then, 0, vec![]), (&otherwise, 0, vec![])], &operands, &|yields| yields.to_vec())
+        }
+        "higher_order.while_loop" => {
+            let (condition, body, carried, more) = (sub(0)?, sub(1)?, list(&mut run, 2)?, list(&mut run, 3)?);
+            let inits = run.values(&carried).map_err(op_error)?;
+            let types: Vec<Type> = inits.iter().map(|v| v.ty()).collect();
+            let bodies = [(&condition, inits.len(), types.clone()), (&body, inits.len(), types.clone())];
+            run.op(b, OpKind::While, &inits, &[], &bodies, &more, &|_| types.clone())
+        }
+        _ => {
+            let map = target == "higher_order.map_impl";
+            let f = sub(0)?;
+            let carried = if map { vec![] } else { list(&mut run, 1)? };
+            let (xs, more) = (list(&mut run, if map { 1 } else { 2 })?, list(&mut run, if map { 2 } else { 3 })?);
+            let (inits, inputs) = (run.values(&carried).map_err(op_error)?, run.values(&xs).map_err(op_error)?);
+            let length = inputs.first().and_then(|v| v.ty().dims().first().cloned()).ok_or_else(|| op_error("takes tensors with a first dimension".into()))?;
+            let row = |v: &Value| Ok(Type::tensor(b.ctx, v.ty().dtype()?, &v.ty().dims()[1..]));
+            let rows = inputs.iter().map(row).collect::<Result<Vec<Type>, String>>().map_err(op_error)?;
+            let types = inits.iter().map(|v| v.ty()).chain(rows).collect();
+            let segments = Attr::i32s(b.ctx, &[inits.len() as i32, inputs.len() as i32]);
+            let stack = |t: &Type| Type::tensor(b.ctx, t.dtype().unwrap_or(DType::F32), &[std::slice::from_ref(&length), &t.dims()].concat());
+            let results = |all: &[Type]| all.iter().enumerate().map(|(i, t)| if i < inits.len() { *t } else { stack(t) }).collect();
+            let operands = [inits.clone(), inputs.clone()].concat();
+            run.op(b, OpKind::Scan, &operands, &[("operandSegmentSizes", segments)], &[(&f, operands.len(), types)], &more, &results)
+        }
+    };
+    let made = match (made, run.error.take()) {
+        (_, Some(e)) => return Err(e),
+        (Err(e), None) => return Err(op_error(e)),
+        (Ok(op), None) => op,
+    };
+    let mut all = vec![];
+    for (value, name) in made.results().into_iter().zip(outputs(node)) {
+        bind(cx, symbols, value, around.tensor_values.get(&name)).map_err(op_error)?;
+        all.push(Val::Tensor(cx.store.fresh(value)));
+    }
+    Ok(all)
+}
+
+/// States the sizes of a value as the export does, where they are not in its type.
+fn bind(cx: &Cx, symbols: &mut Symbols, value: Value, meta: Option<&TensorMeta>) -> Result<(), String> {
+    if value.ty().dims().iter().all(|d| *d != Dim::Unknown) {
+        return Ok(());
+    }
+    let size = |s: &Json| match s["as_int"].as_i64() {
+        Some(n) => Ok(Size::Static(n)),
+        None => symbols.size(&cx.b, &Expr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?),
+    };
+    let sizes = meta.ok_or("has a value without a type")?.sizes.iter().map(size).collect::<Result<_, String>>()?;
+    cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())
+}
+
+/// A graph, how many of its inputs are arguments of its region, and their types; further inputs are tensors from outside.
+type Sub<'a> = (&'a Graph, usize, Vec<Type>);
+
+struct Regions<'a, 'b> {
+    cx: &'a mut Cx,
+    symbols: &'b mut Symbols,
+    error: Option<CaptureError>,
+}
+
+impl Regions<'_, '_> {
+    fn values(&mut self, all: &[Val]) -> Result<Vec<Value>, String> {
+        let one = |v: &Val| match v {
+            Val::Tensor(alias) => self.cx.store.get(&self.cx.b, *alias),
+            _ => Err("takes what is no tensor".into()),
+        };
+        all.iter().map(one).collect()
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn op(
+        &mut self,
+        b: Builder,
+        kind: OpKind,
+        operands: &[Value],
+        attrs: &[(&str, Attr)],
+        bodies: &[Sub],
+        outside: &[Val],
+        results: &dyn Fn(&[Type]) -> Vec<Type>,
+    ) -> Result<Op, String> {
+        let yields = std::cell::RefCell::new(None);
+        let this = std::cell::RefCell::new(self);
+        let mut fills: Vec<_> = bodies
+            .iter()
+            .map(|(graph, count, _)| {
+                |inner: Builder, args: Vec<Value>| {
+                    let run = &mut *this.borrow_mut();
+                    match run.body(inner, graph, *count, args, outside) {
+                        Ok(types) => {
+                            *yields.borrow_mut() = Some(types);
+                            Ok(())
+                        }
+                        Err(e) => {
+                            run.error.get_or_insert(e);
+                            Err("has a graph that cannot be".to_string())
+                        }
+                    }
+                }
+            })
+            .collect();
+        let mut regions: Vec<(&[Type], &mut RegionFill)> = bodies.iter().zip(&mut fills).map(|((_, _, types), f)| (&types[..], f as &mut RegionFill)).collect();
+        b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || Ok(results(&yields.borrow_mut().take().unwrap_or_default())))
+    }
+
+    /// The types of what a graph gives.
+    fn body(&mut self, inner: Builder, graph: &Graph, count: usize, args: Vec<Value>, outside: &[Val]) -> Result<Vec<Type>, CaptureError> {
+        let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
+        let name = |j: &Json| j["as_tensor"]["name"].as_str().map(str::to_string);
+        let (names, values, known) = (self.cx.names.clone(), self.cx.store.values(), self.symbols.values.clone());
+        let b = std::mem::replace(&mut self.cx.b, inner);
+        if graph.inputs.len() != count + outside.len() {
+            return Err(plain(format!("a graph of {} inputs is given {}", graph.inputs.len(), count + outside.len())));
+        }
+        for (input, value) in graph.inputs.iter().zip(&args) {
+            let name = name(input).ok_or_else(|| plain("a graph takes what is no tensor".into()))?;
+            bind(self.cx, self.symbols, *value, graph.tensor_values.get(&name)).map_err(plain)?;
+            let alias = self.cx.store.fresh(*value);
+            self.cx.names.insert(name, Val::Tensor(alias));
+        }
+        // Names of outer graphs may be names here as well.
+        for (input, value) in graph.inputs.iter().skip(count).zip(outside) {
+            if let Some(name) = name(input).or_else(|| input["as_sym_int"]["as_name"].as_str().map(str::to_string)) {
+                self.cx.names.insert(name, value.clone());
+            }
+        }
+        nodes(self.cx, self.symbols, graph)?;
+        let mut given = vec![];
+        for output in &graph.outputs {
+            let found = name(output).and_then(|n| self.cx.names.get(&n).cloned());
+            given.push(found.ok_or_else(|| plain("a graph gives what is no tensor".into()))?);
+        }
+        let given = self.values(&given).map_err(plain)?;
+        let types = given.iter().map(|v| v.ty()).collect();
+        self.cx.b.create_with(&Yield { values: given }, &[], &mut []).map_err(plain)?;
+        self.cx.b = b;
+        self.cx.names = names;
+        self.cx.store.restore(values);
+        self.symbols.values = known;
+        Ok(types)
+    }
+}

@@ -1,0 +1,202 @@
+//! Ops of one's own: a name, a rule of types, and a function of the host that computes it, or a function of tensors that stands for it.
+use super::{Array, Dim, Graph, Tensor, TraceError, control::tracing, region::{RegionOp, Spec}};
+use crate::runtime::{Buffer, Bytes, CallError, View, ViewMut, custom};
+use kiln_dialects::{
+    interp::Interpreter,
+    ir::{Attr, Node, Op, walk},
+    ops::{self, OpKind},
+    value::{self, DType},
+};
+use std::{
+    collections::HashMap,
+    panic::Location,
+    rc::Rc,
+    sync::{Arc, LazyLock, PoisonError, RwLock},
+};
+
+/// A dtype and sizes, outermost first.
+pub type TensorType = (DType, Vec<Dim>);
+type Shape = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>, String> + Send + Sync;
+type Body = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>, TraceError> + Send + Sync;
+
+/// An op that is described before it is [registered](CustomBuilder::register).
+pub struct CustomBuilder {
+    name: String,
+    shape: Option<Arc<Shape>>,
+    host: Option<Arc<custom::CustomFn>>,
+    body: Option<Arc<Body>>,
+    effect: bool,
+}
+
+/// An op of one's own. Cheap to clone.
+#[derive(Clone)]
+pub struct CustomOp(Arc<Custom>);
+
+struct Custom {
+    name: String,
+    /// Without one the op is its body.
+    host: Option<(Arc<Shape>, Arc<custom::CustomFn>)>,
+    body: Option<Arc<Body>>,
+    effect: bool,
+}
+
+static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::default);
+
+/// Begins an op of that name, such as `mine::norm`. It needs a rule of types and a function of the host, or a body.
+///
+/// ```
+/// use kiln::{Tensor, tensor::Dim};
+/// let twice = kiln::custom_op("doc::twice")
+///     .shape(|x| Ok(vec![x[0].clone()]))
+///     .host(|x, y| {
+///         let x = x[0].elements::<f32>().map_err(|e| e.to_string())?;
+///         let y = y[0].elements_mut::<f32>().map_err(|e| e.to_string())?;
+///         y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
+///         Ok(())
+///     })
+///     .register()?;
+/// let f = kiln::compile(move |x: Tensor| twice.one(&[x + 1]));
+/// assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 1.0])?)?.to_vec::<f32>()?, [2.0, 4.0]);
+/// # Ok::<(), kiln::Error>(())
+/// ```
+pub fn custom_op(name: &str) -> CustomBuilder {
+    CustomBuilder { name: name.into(), shape: None, host: None, body: None, effect: false }
+}
+
+impl CustomBuilder {
+    /// Dtypes and sizes of the results, from those of the inputs; sizes may be symbols. Err: why the op cannot be.
+    pub fn shape(mut self, rule: impl Fn(&[TensorType]) -> Result<Vec<TensorType>, String> + Send + Sync + 'static) -> Self {
+        self.shape = Some(Arc::new(rule));
+        self
+    }
+    /// What computes it: it reads the inputs and writes all of the results, in row-major order. It may run on many threads at once.
+    pub fn host(mut self, f: impl Fn(&[View], &mut [ViewMut]) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.host = Some(Arc::new(f));
+        self
+    }
+    /// Ops that stand for it in graphs, where they become part of kernels; then the function of the host, if there is one, is for ops that run at once.
+    pub fn body(mut self, f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>, TraceError> + Send + Sync + 'static) -> Self {
+        self.body = Some(Arc::new(f));
+        self
+    }
+    /// Whether it does more than to compute its results: then it runs in order, and also if nobody reads them. False if this is not called.
+    pub fn effect(mut self, effect: bool) -> Self {
+        self.effect = effect;
+        self
+    }
+    /// Makes it known in this process. Err: there is one of that name, or a part is missing.
+    pub fn register(self) -> Result<CustomOp, TraceError> {
+        let wrong = |e: &str| Err(TraceError::User(format!("custom op '{}' {e}", self.name).into()));
+        let host = match (self.shape, self.host) {
+            (Some(shape), Some(host)) => Some((shape, host)),
+            (None, None) => None,
+            (Some(_), None) => return wrong("has a rule of types and no function of the host"),
+            (None, Some(_)) => return wrong("has a function of the host and no rule of types"),
+        };
+        if host.is_none() && self.body.is_none() {
+            return wrong("has neither a function of the host nor a body");
+        }
+        if self.effect && host.is_none() {
+            return wrong("has an effect and no function of the host that has it");
+        }
+        let op = CustomOp(Arc::new(Custom { name: self.name, host, body: self.body, effect: self.effect }));
+        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+        if all.contains_key(&op.0.name) {
+            return Err(TraceError::User(format!("there is already a custom op '{}'", op.0.name).into()));
+        }
+        if let Some((_, host)) = &op.0.host {
+            custom::register(&op.0.name, host.clone()).map_err(|e| TraceError::User(e.into()))?;
+        }
+        all.insert(op.0.name.clone(), op.clone());
+        Ok(op)
+    }
+}
+
+impl CustomOp {
+    /// Its results. Err: what the rule of types, the function of the host or the body gave up for.
+    #[track_caller]
+    pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, TraceError> {
+        let place = Location::caller();
+        let traced = tracing(&[inputs]);
+        let (Some((shape, host)), body) = (&self.0.host, &self.0.body) else { return self.by_body(inputs, place) };
+        let Some(graph) = traced else { return self.at_once(shape, host, inputs, place) };
+        if body.is_some() && !self.0.effect {
+            return self.by_body(inputs, place);
+        }
+        let (mut values, mut types) = (vec![], vec![]);
+        for t in inputs {
+            values.push(graph.taken(t)?.0);
+            types.push((t.dtype()?, t.dims()?));
+        }
+        let refuse = |reason: String| graph.refuse(place, "custom_op", format!("'{}' {reason}", self.0.name), inputs).error();
+        let specs: Vec<Spec> = shape(&types).map_err(refuse)?.into_iter().map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect())).collect();
+        let ctx = graph.state().map_err(TraceError::Module)?.cx.b.ctx;
+        let mut attrs = vec![("callee", Attr::string(ctx, &self.0.name))];
+        if self.0.effect {
+            attrs.push(("effect", Attr::unit(ctx)));
+        }
+        let op = RegionOp { kind: OpKind::CustomCall, operands: values, attrs, bodies: vec![] };
+        graph.region_op(place, "custom_op", op, &|_| Ok(specs.clone()))
+    }
+    /// Its first result; poisoned if there is none.
+    #[track_caller]
+    pub fn one(&self, inputs: &[Tensor]) -> Tensor {
+        let place = Location::caller();
+        let failed = |e: String| Graph::current().refuse(place, "custom_op", format!("'{}': {e}", self.0.name), inputs);
+        match self.call(inputs) {
+            Ok(all) => all.into_iter().next().unwrap_or_else(|| failed("has no result".into())),
+            Err(e) => failed(e.to_string()),
+        }
+    }
+
+    fn by_body(&self, inputs: &[Tensor], place: &'static Location<'static>) -> Result<Vec<Tensor>, TraceError> {
+        let _frame = Graph::current().frame(place);
+        self.0.body.as_ref().map_or_else(|| Err(TraceError::Module("a custom op without a body".into())), |f| f(inputs))
+    }
+
+    fn at_once(&self, shape: &Arc<Shape>, host: &Arc<custom::CustomFn>, inputs: &[Tensor], place: &'static Location<'static>) -> Result<Vec<Tensor>, TraceError> {
+        let arrays = inputs.iter().map(Tensor::array).collect::<Result<Vec<_>, _>>()?;
+        let run = || -> Result<Vec<Array>, String> {
+            let types: Vec<TensorType> = arrays.iter().map(|a| (a.dtype(), a.shape().iter().map(|n| Dim::from(*n)).collect())).collect();
+            let mut made = vec![];
+            for (dtype, dims) in shape(&types)? {
+                let sizes = dims.iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok())).collect::<Option<Vec<usize>>>();
+                let sizes = sizes.ok_or("gives sizes that are no numbers")?;
+                let bytes = sizes.iter().try_fold(dtype.byte_size(), |n, d| n.checked_mul(*d)).ok_or("gives sizes that are too large")?;
+                made.push((dtype, sizes, Buffer::zeroed(bytes).map_err(|e| e.to_string())?));
+            }
+            let text = |e: CallError| e.to_string();
+            let views = arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>().map_err(text)?;
+            let mut outs = vec![];
+            for (dtype, sizes, buffer) in &mut made {
+                outs.push(ViewMut::new(dtype.name(), sizes, buffer.bytes_mut()).map_err(text)?);
+            }
+            host(&views, &mut outs)?;
+            drop(outs);
+            made.into_iter().map(|(dtype, sizes, buffer)| Array::new(dtype, &sizes, Bytes::owned(buffer))).collect()
+        };
+        let graph = Graph::current();
+        let made = run().map_err(|e| graph.refuse(place, "custom_op", format!("'{}' {e}", self.0.name), inputs).error())?;
+        Ok(made.into_iter().map(Tensor::from).collect())
+    }
+}
+
+/// Gives an interpreter the custom ops of a module that are registered.
+pub(crate) fn register_in(module: Op, interpreter: &mut Interpreter) {
+    for call in walk(module).into_iter().filter_map(ops::CustomCall::of) {
+        let found = ALL.read().unwrap_or_else(PoisonError::into_inner).get(&call.callee).cloned();
+        let Some(op) = found else { continue };
+        let run = move |inputs: &[Rc<value::Tensor>], _: Option<Attr>| -> Result<Vec<value::Tensor>, String> {
+            let (shape, host) = op.0.host.as_ref().ok_or("has no function of the host")?;
+            let inputs: Vec<Tensor> = inputs.iter().map(|t| Tensor::from(&**t)).collect();
+            let made = super::graph::at_once(|| op.at_once(shape, host, &inputs, Location::caller())).map_err(|e| e.to_string())?;
+            made.iter().map(|t| t.value().map_err(|e| e.to_string())).collect()
+        };
+        interpreter.custom_calls.insert(call.callee, Box::new(run));
+    }
+}
+
+/// Whether a module does more than to compute its results.
+pub(crate) fn has_effects(module: Op) -> bool {
+    walk(module).into_iter().filter_map(ops::CustomCall::of).any(|call| call.effect)
+}

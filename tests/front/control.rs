@@ -1,0 +1,327 @@
+//! Control flow in graphs: the same functions op by op, interpreted, and compiled for sizes and for symbols.
+use super::*;
+use kiln::{
+    cond, map, scan, scan_reverse,
+    dialects::value::DType::*,
+    tensor::{Graph, TraceError},
+    while_loop,
+};
+
+type Results = Result<Vec<Tensor>, TraceError>;
+type Body = fn(Vec<Tensor>) -> Results;
+
+/// Runs a function in every way and compares with what it gives op by op.
+fn agree(name: &str, f: Body, calls: &[Vec<Tensor>]) {
+    crate::watchdog::arm();
+    for (how, backend, dynamic) in [
+        ("interpreted", "interpreter", None),
+        ("static", "kiln", Some(false)),
+        ("symbolic", "kiln", Some(true)),
+        ("interpreted with symbols", "interpreter", Some(true)),
+        ("eager", "eager", None),
+    ] {
+        let g = kiln::compile(f).backend(backend).dynamic(dynamic).fullgraph(true);
+        for (i, x) in calls.iter().enumerate() {
+            let want = f(x.clone()).unwrap_or_else(|e| panic!("{name}, op by op: {e}"));
+            // Twice, since the second call finds buffers that have been used.
+            for _ in 0..2 {
+                let have = g.call(x.clone()).unwrap_or_else(|e| panic!("{name}, {how}, call {i}: {e}"));
+                assert_eq!(have.len(), want.len());
+                for (h, w) in have.iter().zip(&want) {
+                    assert_eq!(h.dims().expect("sizes").len(), w.dims().expect("sizes").len());
+                    let (h, w) = (numbers(h), numbers(w));
+                    let near = h.len() == w.len() && h.iter().zip(&w).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
+                    assert!(near, "{name}, {how}, call {i}: {h:?}, op by op {w:?}");
+                }
+            }
+        }
+    }
+}
+
+fn floats(all: &[f32]) -> Tensor {
+    Tensor::of(&[all.len()], all).expect("a tensor")
+}
+
+#[test]
+fn one_of_two_functions() {
+    let f: Body = |x| {
+        let y = &x[0] * 2;
+        let c = y.sum(.., false).gt(3);
+        let z = cond(&c, |v: Tensor| (v + 1).exp().sum(.., false), |v: Tensor| (&v - &y).sum(.., false), x[0].clone())?;
+        Ok(vec![z, y])
+    };
+    agree("cond", f, &[vec![counting(&[3])], vec![counting(&[3]) - 4], vec![counting(&[5])]]);
+}
+
+#[test]
+fn a_branch_gives_what_it_is_given() {
+    let f: Body = |x| {
+        let (a, b) = (x[0].clone(), x[1].clone());
+        let c = a.select(0, 0).lt(b.select(0, 0));
+        let (p, q) = cond(&c, |(a, b): (Tensor, Tensor)| (a, b), |(a, b): (Tensor, Tensor)| (b, a), (a.clone(), b))?;
+        let constant = cond(&c, |()| Graph::current().full((2,), 7.0, F32), |()| Graph::current().zeros((2,), F32), ())?;
+        Ok(vec![p, q + a, constant])
+    };
+    agree("swap", f, &[vec![floats(&[1.0, 5.0]), floats(&[2.0, 3.0])], vec![floats(&[4.0, 5.0]), floats(&[2.0, 3.0])]]);
+}
+
+#[test]
+fn a_function_as_long_as_a_condition_holds() {
+    // Fibonacci: values swap places, so that no buffer may be written while it is still read.
+    let f: Body = |x| {
+        let (a, b, n) = while_loop(
+            |(_, b, _): (Tensor, Tensor, Tensor)| b.amax(.., false).lt(1000),
+            |(a, b, n): (Tensor, Tensor, Tensor)| (b.clone(), a + b, n + 1),
+            (x[0].clone(), x[0].ones_like(), Graph::current().full((), 0, I64)),
+        )?;
+        Ok(vec![a, b, n])
+    };
+    agree("fibonacci", f, &[vec![counting(&[3])], vec![counting(&[4]) * 600], vec![counting(&[2])]]);
+}
+
+#[test]
+fn loops_and_branches_nest() {
+    let f: Body = |x| {
+        let w = x[1].clone();
+        let out = while_loop(
+            |(v, i): (Tensor, Tensor)| i.lt(6).logical_and(v.amax(.., false).lt(50)),
+            |(v, i): (Tensor, Tensor)| -> Result<(Tensor, Tensor), TraceError> {
+                let even = (&i % 2).eq(0);
+                let v = cond(even, |v: Tensor| v.matmul(&w).relu(), |v: Tensor| Ok::<_, TraceError>(cond(v.sum(.., false).gt(0), |v: Tensor| v + 1, |v: Tensor| -v, v)?), v)?;
+                let (_, rows) = scan(|c: Tensor, r: Tensor| (&c + &r, c * 0.5 + r), w.select(0, 0), v)?;
+                Ok((rows, i + 1))
+            },
+            (x[0].clone(), Graph::current().full((), 0, I64)),
+        )?;
+        Ok(vec![out.0, out.1])
+    };
+    let w = Tensor::of(&[2, 2], &[0.5f32, -1.0, 0.25, 1.5]).expect("a tensor");
+    agree("nested", f, &[vec![counting(&[3, 2]), w.clone()], vec![counting(&[4, 2]) - 3, w]]);
+}
+
+#[test]
+fn a_function_for_each_slice() {
+    let forwards: Body = |x| {
+        let (last, (sums, squares)) = scan(|c: Tensor, (r, s): (Tensor, Tensor)| (&c + &r, (&c + r, s * 2)), x[0].select(0, 0) * 0, (x[0].clone(), x[1].clone()))?;
+        Ok(vec![last, sums, squares])
+    };
+    let calls = |n: usize| vec![counting(&[n, 3]), counting(&[n])];
+    agree("scan", forwards, &[calls(4), calls(2), calls(7)]);
+    let backwards: Body = |x| {
+        let (last, all) = scan_reverse(|c: Tensor, r: Tensor| (&c * 2 + &r, c + r), x[0].select(0, 0), x[0].clone())?;
+        Ok(vec![last, all])
+    };
+    agree("scan_reverse", backwards, &[vec![counting(&[4, 3])], vec![counting(&[3, 3])]]);
+    let mapped: Body = |x| {
+        let w = x[1].clone();
+        let (a, b) = map(|r: Tensor| (r.matmul(&w).softmax(-1), r.sum(.., false)), x[0].clone())?;
+        Ok(vec![a, b])
+    };
+    agree("map", mapped, &[vec![counting(&[3, 2, 4]), counting(&[4, 5])], vec![counting(&[2, 2, 4]), counting(&[4, 5])]]);
+}
+
+#[test]
+fn no_slices_leave_what_is_carried() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|c: Tensor, x: Tensor| scan(|c: Tensor, r: Tensor| (&c + &r, r * 2), c, x));
+    let (last, all) = f.call((floats(&[1.0, 2.0]), counting(&[0, 2]))).expect("a result");
+    assert_eq!((numbers(&last), numbers(&all)), (vec![1.0, 2.0], vec![]));
+    assert_eq!(all.dims().expect("sizes"), [0, 2]);
+}
+
+#[test]
+fn sizes_that_no_operand_has() {
+    let f: Body = |x| {
+        let n = x[0].size(0);
+        let c = x[1].gt(0);
+        let y = cond(c, |()| Graph::current().arange(0, n, 1), |()| Graph::current().full((n,), 3, I64), ())?;
+        Ok(vec![y])
+    };
+    let scalar = |x: f32| Tensor::scalar(x).expect("a tensor");
+    agree("sizes", f, &[vec![counting(&[3]), scalar(1.0)], vec![counting(&[5]), scalar(-1.0)]]);
+}
+
+#[test]
+fn kernels_of_equal_bodies_are_one() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+        let step = |x: Tensor| map(|r: Tensor| (r * 3 + 1).tanh(), x);
+        step(step(x)?)
+    })
+    .backend("kiln");
+    f.call(counting(&[5, 8])).expect("a result");
+    let explained = f.explain();
+    let kernels: Vec<_> = explained.graphs[0].kernels.iter().map(|k| &k.1).collect();
+    assert!(kernels.len() == 2 && kernels[0] == kernels[1], "{explained}");
+    let traced = kiln::trace(|g| {
+        let step = |x: Tensor| map(|r: Tensor| (r * 3 + 1).tanh(), x);
+        step(step(g.input("x", F32, (5, 8)))?)
+    });
+    let traced = traced.expect("a module");
+    let exe = kiln::Model::of_module(traced.module(), std::path::Path::new("")).compile(&kiln::Options::default()).expect("compiles");
+    let made = exe.times().compile.as_ref().map(|c| c.kernel_count);
+    assert_eq!((exe.program().parts().len(), made), (2, Some(1)), "two programs of one kernel");
+}
+
+#[test]
+fn a_break_in_a_loop_runs_it_step_by_step() {
+    crate::watchdog::arm();
+    let f = |x: Tensor| while_loop(|x: Tensor| x.sum(.., false).lt(100), |x: Tensor| -> Result<Tensor, TraceError> { Ok(&x * x.amax(.., false).item::<f64>()?.max(2.0)) }, x);
+    let g = kiln::compile(f);
+    for start in [2.0, 3.0] {
+        let x = floats(&[1.0, start]);
+        assert_eq!(numbers(&g.call(&x).expect("a result")), numbers(&f(x).expect("a result")));
+    }
+    assert!(g.explain().breaks.len() == 1 || g.explain().breaks.len() == 2, "{}", g.explain());
+}
+
+#[test]
+fn what_does_not_fit_is_said_with_its_line() {
+    crate::watchdog::arm();
+    let line = |text: &str| format!("control.rs:{}:", include_str!("control.rs").lines().position(|l| l.contains(text)).expect("a line") + 1);
+    let wrong = kiln::compile(|x: Tensor| {
+        cond(x.sum(.., false).gt(0), |x: Tensor| x.clone(), |x: Tensor| x.sum(.., true), x) // other sizes
+    });
+    let e = message(wrong.call(counting(&[3])));
+    assert!(e.contains(&line("// other sizes")) && e.contains("gives (f32[1]) where (f32[3]) is needed"), "{e}");
+    let e = message(kiln::compile(|x: Tensor| cond(&x, |x: Tensor| x.clone(), |x: Tensor| x, x.clone())).call(counting(&[3])));
+    assert!(e.contains("has a condition of f32[3], which is no truth value"), "{e}");
+    let e = message(kiln::compile(|x: Tensor| while_loop(|x: Tensor| x.sum(.., false).lt(3), |x: Tensor| x.to(I64), x)).call(counting(&[3])));
+    assert!(e.contains("gives (i64[3]) where (f32[3]) is needed"), "{e}");
+    let e = message(kiln::compile(|x: Tensor| cond(x.sum(.., false).lt(3), |x: Tensor| (x, 1i64), |x: Tensor| (x, 2i64), x).map(|r| r.0)).call(counting(&[3])));
+    assert!(e.contains("in a graph only tensors can"), "{e}");
+    let e = message(kiln::compile(|x: Tensor| map(|r: Tensor| &r + "no".len() as i64, x)).call(Tensor::scalar(1.0f32).expect("a tensor")));
+    assert!(e.contains("takes tensors with a first dimension"), "{e}");
+}
+
+#[test]
+fn values_of_a_region_end_with_it() {
+    crate::watchdog::arm();
+    let e = message(
+        kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+            let kept = std::cell::RefCell::new(None);
+            let keep = |x: Tensor| {
+                let y = x.exp();
+                *kept.borrow_mut() = Some(y.clone());
+                y
+            };
+            let y = cond(x.sum(.., false).gt(0), keep, |x: Tensor| x, x.clone())?;
+            Ok(y + kept.into_inner().unwrap_or(x))
+        })
+        .call(counting(&[3])),
+    );
+    assert!(e.contains("the traced graph is wrong") && e.contains("dominate"), "{e}");
+}
+
+/// Adds one, and counts how often it runs.
+fn counted(name: &str, effect: bool) -> (kiln::tensor::CustomOp, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let seen = calls.clone();
+    let op = kiln::custom_op(name)
+        .shape(|x| if x.len() == 1 { Ok(vec![x[0].clone()]) } else { Err(format!("takes 1 tensor, not {}", x.len())) })
+        .host(move |x, y| {
+            seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let (x, y) = (x[0].elements::<f32>().map_err(|e| e.to_string())?, y[0].elements_mut::<f32>().map_err(|e| e.to_string())?);
+            if x.first() == Some(&13.0) {
+                return Err("does not take 13".into());
+            }
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = x + 1.0);
+            Ok(())
+        })
+        .effect(effect)
+        .register()
+        .expect("registered");
+    (op, calls)
+}
+
+#[test]
+fn custom_ops_run_in_every_way() {
+    use std::sync::{OnceLock, atomic::Ordering};
+    static OP: OnceLock<kiln::tensor::CustomOp> = OnceLock::new();
+    OP.get_or_init(|| counted("test::add_one", false).0);
+    let f: Body = |x| {
+        let op = OP.get().expect("an op");
+        let y = op.one(&[&x[0] * 2]) * 3;
+        let (_, all) = scan(|c: Tensor, r: Tensor| (op.one(&[&c + &r]), r.exp()), y.select(0, 0), y.clone())?;
+        Ok(vec![all, op.one(&[y.t()]).t() + 0])
+    };
+    agree("custom_op", f, &[vec![counting(&[3, 2]) / 10], vec![counting(&[2, 2]) / 10]]);
+    let (effect, calls) = counted("test::effect", true);
+    let g = kiln::compile(move |x: Tensor| effect.call(&[x.clone()]).map(|_| x));
+    for n in 1..4 {
+        assert_eq!(numbers(&g.call(counting(&[2])).expect("a result")), [0.0, 1.0]);
+        assert_eq!(calls.load(Ordering::Relaxed), n, "an op with an effect runs though nobody reads it");
+    }
+    let (pure, calls) = counted("test::pure", false);
+    let g = kiln::compile(move |x: Tensor| pure.call(&[x.clone()]).map(|_| x + 1));
+    g.call(counting(&[2])).expect("a result");
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "a pure op that nobody reads does not run");
+}
+
+#[test]
+fn custom_ops_that_fail_say_so() {
+    crate::watchdog::arm();
+    let (op, _) = counted("test::fails", false);
+    let thirteen = floats(&[13.0]);
+    let again = op.clone();
+    let e = message(kiln::compile(move |x: Tensor| again.one(&[x + 0])).call(&thirteen));
+    assert!(e.contains("test::fails") && e.contains("does not take 13"), "{e}");
+    let e = op.one(std::slice::from_ref(&thirteen)).check().expect_err("an error").to_string();
+    assert!(e.contains("does not take 13") && e.contains("control.rs"), "{e}");
+    let e = message(kiln::compile(move |x: Tensor| op.one(&[x.clone(), x])).call(&thirteen));
+    assert!(e.contains("takes 1 tensor, not 2") && e.contains("control.rs"), "{e}");
+    let e = kiln::custom_op("test::fails").body(|x| Ok(x.to_vec())).register().err().expect("an error").to_string();
+    assert!(e.contains("there is already a custom op 'test::fails'"), "{e}");
+    let e = kiln::custom_op("test::nothing").register().err().expect("an error").to_string();
+    assert!(e.contains("has neither a function of the host nor a body"), "{e}");
+}
+
+/// A loop over a weight-free body, as a module.
+fn looping() -> kiln::tensor::Traced {
+    kiln::trace(|g| {
+        let x = g.input("x", F32, (g.dim("rows", 1..=64), 3));
+        while_loop(|x: Tensor| x.amax(.., false).lt(100), |x: Tensor| x * 2 + 1, x)
+    })
+    .expect("a module")
+}
+
+#[test]
+fn a_package_holds_all_programs() {
+    use kiln::{Model, Options, runtime::View, runtime::ViewMut};
+    crate::watchdog::arm();
+    let traced = looping();
+    let model = Model::of_module(traced.module(), std::path::Path::new(""));
+    let exe = model.compile(&Options { threads: 1, ..Default::default() }).expect("compiles");
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("loop.kpkg");
+    std::fs::write(&path, exe.package().to_bytes().expect("bytes")).expect("written");
+    let loaded = kiln::load(&path).expect("a package").compile(&Options { threads: 1, ..Default::default() }).expect("links");
+    // Columns first: what a loop starts with is copied where it does not lie in rows.
+    let x = [1.0f32, 5.0, 2.0, 6.0, 3.0, 7.0];
+    // SAFETY: 2 x 3 elements.
+    let columns = unsafe { View::strided("f32", &[2, 3], &[1, 2], x.as_ptr().cast()) };
+    let rows = [1.0f32, 2.0, 3.0, 5.0, 6.0, 7.0];
+    for exe in [&exe, &loaded] {
+        for view in [columns, View::of(&[2, 3], &rows).expect("a view")] {
+            let mut y = [0.0f32; 6];
+            exe.call(&[view], &mut [ViewMut::of(&[2, 3], &mut y).expect("a view")]).expect("a call");
+            // 7, 15, 31, 63, 127.
+            assert_eq!(y, [31.0, 47.0, 63.0, 95.0, 111.0, 127.0]);
+        }
+        let mut y = [0.0f32; 3];
+        let long = vec![0.0f32; 65 * 3];
+        let e = exe.call(&[View::of(&[65, 3], &long).expect("a view")], &mut [ViewMut::of(&[1, 3], &mut y).expect("a view")]);
+        assert!(e.err().expect("an error").to_string().contains("size rows (dimension 0 of input 'x') is 65; the program takes 1 to 64"));
+    }
+}
+
+#[test]
+fn a_gpu_refuses_control_flow_with_its_place() {
+    use kiln::{Model, Options};
+    crate::watchdog::arm();
+    let traced = looping();
+    let model = Model::of_module(traced.module(), std::path::Path::new(""));
+    let e = model.build(&Options { target: Some("cuda:sm_90a".into()), ..Default::default() }, &|_, _| ()).err().expect("refused");
+    assert!(e.to_string().contains("'kiln.while' has no compiled form yet for GPUs") && e.to_string().contains("control.rs"), "{e}");
+    assert_eq!(e.exit(), kiln::Exit::Unsupported);
+}

@@ -1,0 +1,85 @@
+// RUN: kiln-outline-control
+
+// What comes before a branch is a function, and so is what each way computes; a way that computes nothing has none.
+// CASE: a_branch
+// CHECK: func.func @f_0(
+// CHECK: func.func @f_1(
+// CHECK-NOT: func.func @f_2(
+// CHECK: attributes {kiln.control}
+func.func @f(%c: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = kiln.exp %x : tensor<4xf32>
+  %1 = kiln.mul %0, %x : tensor<4xf32>
+  %2 = kiln.if %c : tensor<i1> -> tensor<4xf32> {
+    kiln.yield %x : tensor<4xf32>
+  } else {
+    %3 = kiln.add %1, %0 : tensor<4xf32>
+    kiln.yield %3 : tensor<4xf32>
+  }
+  return %2 : tensor<4xf32>
+}
+
+// -----
+// Weights are read where they are needed. One that a loop starts with is the result of a function.
+// CASE: weights_are_not_passed
+// CHECK: call @f_0() : () -> tensor<2xf32>
+// CHECK: func.func @f_2(%arg0: tensor<2xf32>) -> tensor<2xf32>
+module {
+  kiln.global "private" @w : tensor<2xf32> = dense<[1.0, 2.0]> : tensor<2xf32>
+  func.func @f(%limit: tensor<f32>) -> tensor<2xf32> {
+    %w = kiln.get_global @w : tensor<2xf32>
+    %0 = kiln.while(%w) : (tensor<2xf32>) -> tensor<2xf32> {
+    ^bb0(%a: tensor<2xf32>):
+      %s = kiln.reduce sum %a dims = [0] : tensor<2xf32>
+      %t = kiln.compare lt %s, %limit : tensor<f32>
+      kiln.yield %t : tensor<i1>
+    } do {
+    ^bb0(%a: tensor<2xf32>):
+      %n = kiln.add %a, %w : tensor<2xf32>
+      kiln.yield %n : tensor<2xf32>
+    }
+    return %0 : tensor<2xf32>
+  }
+}
+
+// -----
+// Sizes are made again of symbols; a function whose arguments have not the symbol takes one of the program's that has.
+// CASE: sizes_are_made_again
+// CHECK: func.func @f_1(%arg0: tensor<?xf32>)
+// CHECK: kiln.bind_shape
+func.func @f(%c: tensor<i1>, %x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = kiln.sym @n {max = 100 : i64, min = 2 : i64}
+  kiln.bind_shape %x, [%n] : tensor<?xf32>
+  %two = arith.constant 2 : index
+  %m = kiln.sym_expr mul %n, %two
+  %0 = kiln.concat %x, %x axis = 0 : tensor<?xf32>, tensor<?xf32>
+  %1 = kiln.if %c : tensor<i1> -> tensor<?xf32> {
+    %2 = kiln.splat [%m], 1.0 : f32
+    kiln.yield %2 : tensor<?xf32>
+  } else {
+    kiln.yield %0 : tensor<?xf32>
+  }
+  kiln.bind_shape %1, [%m] : tensor<?xf32>
+  return %1 : tensor<?xf32>
+}
+
+// -----
+// A custom call stands between programs; what it is given and what is made of its result are theirs.
+// CASE: a_custom_call
+// NO-RUN: it is not registered
+// CHECK: call @f_0
+// CHECK: kiln.custom_call "norm"
+// CHECK: call @f_1
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = kiln.neg %x : tensor<4xf32>
+  %1 = kiln.custom_call "norm"(%0) : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = kiln.exp %1 : tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// -----
+// CASE: nothing_to_do
+// CHECK-NOT: call @
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = kiln.neg %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
