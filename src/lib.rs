@@ -15,6 +15,7 @@ pub mod capture;
 pub mod cli;
 pub mod compile;
 pub mod docs;
+pub mod logs;
 pub mod model;
 pub mod nn;
 pub mod tensor;

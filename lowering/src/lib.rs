@@ -1,4 +1,5 @@
 //! What takes IR from level to level. One table makes the pipelines of the library, of `kiln-opt`, of the dumper and of the tests.
+pub mod alone;
 pub mod compile;
 pub mod emit;
 pub mod gpu;

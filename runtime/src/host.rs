@@ -5,7 +5,11 @@ use crate::{
     link::{Code, LinkError, library_symbols},
     program::{Global, Role},
 };
-use std::{ffi::c_void, sync::Arc};
+use std::{
+    ffi::c_void,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Why a package was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -44,13 +48,12 @@ impl Package {
         owned(bytes)
     }
     /// The memory of a program's globals, in its order: what it holds itself, what was prepared, and what `find` finds.
-    pub(crate) fn globals(program: &Program, prepared: &[Bytes], find: &mut Find) -> Result<Vec<Bytes>, OpenError> {
-        let one = |g: &Global| match (&g.data, g.role) {
+    pub fn globals(program: &Program, prepared: &[Bytes], find: &mut Find) -> Result<Vec<Bytes>, OpenError> {
+        let mut one = |g: &Global| match (&g.data, g.role) {
             (Some(data), _) => owned(data),
             (None, Role::Packed) => g.result().and_then(|n| prepared.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string()),
             (None, _) => find(g),
         };
-        let mut one = one;
         program.globals.iter().map(|g| one(g).map_err(|reason| OpenError::Weight { name: g.name.clone(), reason })).collect()
     }
 }
@@ -61,12 +64,29 @@ fn owned(bytes: &[u8]) -> Result<Bytes, String> {
     Ok(Bytes::owned(own))
 }
 
+/// An opened package.
+pub struct Opened {
+    /// What is called.
+    pub program: Loaded,
+    /// What linking took; the rest were weights.
+    pub link: Duration,
+}
+
 impl Loaded {
     /// Links a package for the host, finds its weights, and runs what is computed once from them on at most `threads` threads.
     pub fn open(package: &Package, find: &mut Find, threads: usize) -> Result<Loaded, OpenError> {
+        Ok(Opened::new(package, find, threads)?.program)
+    }
+}
+
+impl Opened {
+    /// As [`Loaded::open`].
+    pub fn new(package: &Package, find: &mut Find, threads: usize) -> Result<Opened, OpenError> {
+        let start = Instant::now();
         let program = &package.program;
         runs_here(program)?;
         let code = Arc::new(Code::link(package.objects.iter().map(|(n, o)| (n.as_str(), o.as_slice())), &symbols())?);
+        let link = start.elapsed();
         Pool::configure(threads);
         let join = |p: &Program, globals: Vec<Bytes>| -> Result<Loaded, OpenError> {
             let entry = code.address(&p.entry.main)?;
@@ -78,7 +98,7 @@ impl Loaded {
             None => vec![],
         };
         let globals = Package::globals(program, &prepared, find)?;
-        join(program, globals)
+        Ok(Opened { program: join(program, globals)?, link })
     }
 }
 

@@ -6,6 +6,8 @@ pub mod amx;
 pub mod buffer;
 pub mod cache;
 pub mod call;
+#[cfg(feature = "capi")]
+pub mod capi;
 pub mod cuda;
 pub mod guards;
 pub mod host;

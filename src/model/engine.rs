@@ -3,12 +3,8 @@ use super::{
     Error, Options, Place, Times,
     weights::{self, Sources},
 };
-use crate::{
-    lowering::host::llvm::{Jit, library_symbols},
-    runtime::{self, Bytes, CallError, Loaded, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
-};
+use crate::runtime::{Bytes, CallError, Loaded, Pool, Program, Store, View, ViewMut, cuda, host::Opened, profile::Profile};
 use std::{
-    ffi::c_void,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,23 +32,11 @@ impl Engine {
     }
 
     fn on_host(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
-        let package = sources.package;
-        let linking = Instant::now();
-        let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
-        let jit = Jit::new(&symbols)?;
-        package.objects.values().try_for_each(|o| jit.add_object(o))?;
-        jit.lookup(&package.program.entry.main)?;
-        times.link = linking.elapsed();
-        let finding = Instant::now();
-        let jit = Arc::new(jit);
-        Pool::configure(options.threads);
-        let packed = match &package.program.prepare {
-            Some(prepare) => prepared(prepare, sources, &jit, options.threads)?,
-            None => vec![],
-        };
-        let globals = weights::load(&package.program, &packed, sources)?;
-        times.weights = finding.elapsed();
-        Ok(Engine::Host(Box::new(join(&package.program, &jit, globals)?)))
+        let (start, mut finder) = (Instant::now(), sources.finder());
+        let opened = Opened::new(sources.package, &mut |g| finder.find(g), options.threads)?;
+        times.link = opened.link;
+        times.weights = start.elapsed().saturating_sub(opened.link);
+        Ok(Engine::Host(Box::new(opened.program)))
     }
 
     fn on_gpu(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
@@ -133,20 +117,4 @@ impl Engine {
             Engine::Cuda(l) => l.measure(inputs, outputs, rounds, calls),
         }
     }
-}
-
-/// A program with its linked code.
-fn join(program: &Program, jit: &Arc<Jit>, globals: Vec<Bytes>) -> Result<Loaded, Error> {
-    let entry = jit.lookup(&program.entry.main)?;
-    // SAFETY: the entry's signature is the host ABI's; the linker goes into the loaded program, so that the code lives as long as it does.
-    Ok(unsafe {
-        let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
-        Loaded::new(program.clone(), entry, Box::new(jit.clone()), globals)?
-    })
-}
-
-/// Runs what is computed once from the weights. Files that only this reads are closed behind it.
-fn prepared(program: &Program, sources: &Sources, jit: &Arc<Jit>, threads: usize) -> Result<Vec<Bytes>, Error> {
-    let loaded = join(program, jit, weights::load(program, &[], sources)?)?;
-    Ok(loaded.results(threads)?)
 }

@@ -10,6 +10,7 @@ pub use crate::runtime::Place;
 pub use data::Data;
 pub use error::Error;
 pub use options::{CachePolicy, Options};
+pub use weights::Finder;
 
 use crate::{
     capture::{pt2, weight::Weight},
@@ -19,10 +20,10 @@ use crate::{
     },
     lowering::{
         Chip, Target,
-        compile::{CompileOptions, CompileReport, compile},
+        compile::{CompileOptions, CompileReport, Debug, compile},
         host::llvm::version,
     },
-    runtime::{self, CallError, Package, Program, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
+    runtime::{self, CallError, Package, Program, Remark, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
 };
 use engine::Engine;
 use sha2::{Digest, Sha256};
@@ -73,6 +74,8 @@ pub struct Times {
     pub link: Duration,
     /// Finding the weights, and copying those that do not lie in memory as the program reads them.
     pub weights: Duration,
+    /// What the cache had to say of the whole program.
+    pub remarks: Vec<Remark>,
     /// All of it.
     pub total: Duration,
 }
@@ -131,6 +134,25 @@ impl Model {
         Ok((package, times))
     }
 
+    /// Puts the weights that a program reads into its package, so that it needs no other file.
+    pub fn hold_weights(&self, package: &mut Package) -> Result<(), Error> {
+        let mut weights = BTreeMap::new();
+        let mut finder = self.finder(package);
+        let programs = [Some(&package.program), package.program.prepare.as_deref()];
+        for g in programs.into_iter().flatten().flat_map(|p| &p.globals) {
+            if g.data.is_none() && g.role != runtime::program::Role::Packed && !weights.contains_key(&g.name) {
+                let bytes = finder.find(g).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name)))?;
+                weights.insert(g.name.clone(), bytes.bytes().to_vec());
+            }
+        }
+        package.weights.extend(weights);
+        Ok(())
+    }
+    /// What finds the weights of a package that was made of this model.
+    pub fn finder<'a>(&'a self, package: &'a Package) -> Finder<'a> {
+        weights::Sources { package, folder: self.path.parent().unwrap_or(Path::new("")), held: &self.held }.finder()
+    }
+
     fn package(
         &self,
         options: &Options,
@@ -141,23 +163,33 @@ impl Model {
     ) -> Result<Package, Error> {
         let start = Instant::now();
         let key = self.key(options, &target)?;
-        if let Some(Ok(Some(bytes))) = store.map(|s| s.get(&key)) {
+        match store.map(|s| (s, s.get(&key))) {
             // What cannot be read is compiled again.
-            if let Ok(package) = Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
-                times.capture = start.elapsed();
-                return Ok(package);
-            }
+            Some((s, Ok(Some(bytes)))) => match Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
+                Ok(package) => {
+                    tracing::debug!(target: "kiln::cache", program = package.program.name, %key, "hit");
+                    times.capture = start.elapsed();
+                    return Ok(package);
+                }
+                Err(e) => times.remarks.push(Remark::unreadable(&s.path(&key), e)),
+            },
+            Some((_, Err(remark))) => times.remarks.push(remark),
+            Some((_, Ok(None))) => tracing::debug!(target: "kiln::cache", %key, "miss"),
+            None => {}
         }
         let context = Context::new();
         let (module, diagnostics) = self.module(&context)?;
         order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
-        let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD };
+        let debug = Debug { disable: &options.disable, dump: None };
+        let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD, debug };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
         let kept = store.zip(package.to_bytes().ok()).map(|(store, bytes)| store.put(&key, &bytes));
         made.report.remarks.extend(kept.and_then(Result::err));
+        made.report.remarks.extend(store.and_then(|s| s.trim(options.cache_bytes).err()));
+        tell(&package.program);
         times.compile = Some(made.report);
         Ok(package)
     }
@@ -175,10 +207,20 @@ impl Model {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
-        sha.update(format!("{:?}", options.orders));
+        sha.update(format!("{:?} {:?}", options.orders, options.disable));
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
+    }
+}
+
+/// Tells `tracing` what became of the ops.
+fn tell(p: &Program) {
+    for k in &p.kernels {
+        tracing::info!(target: "kiln::fusion", program = p.name, "{}: {}", k.name, k.ops.join(" "));
+        k.not_fused.iter().for_each(|why| tracing::info!(target: "kiln::fusion", program = p.name, "{} not fused: {why}", k.name));
+        let grid = k.launch.as_ref().map_or(String::new(), |l| format!(", {} blocks of {} threads", p.size_text(l.grid), l.threads));
+        tracing::info!(target: "kiln::schedule", program = p.name, "{}: {}{grid}", k.name, k.kind);
     }
 }
 

@@ -13,6 +13,10 @@ pub struct Options {
     pub workers: usize,
     /// Where compiled code is kept.
     pub cache: CachePolicy,
+    /// How many bytes of it at most: what was not used for longest goes.
+    pub cache_bytes: u64,
+    /// Flags of optional passes that do not run; `kiln ablate` and `kiln bisect` use it.
+    pub disable: Vec<String>,
     /// What to compile for, such as `x86_64:haswell` or `cuda:sm_90a`; what the device is if not given.
     pub target: Option<String>,
     /// Where programs run.
@@ -49,6 +53,8 @@ impl Default for Options {
             threads: processors,
             workers: processors,
             cache: CachePolicy::Off,
+            cache_bytes: runtime::cache::DEFAULT_BYTES,
+            disable: vec![],
             target: None,
             device: Place::Host,
             blocking: false,
@@ -61,7 +67,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise),
+    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise),
     /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers).
     pub fn from_env() -> Result<Options, String> {
         let mut options = Options::default();
@@ -77,6 +83,11 @@ impl Options {
         let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
         if dir.as_deref() != Some(std::path::Path::new("off")) {
             options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);
+        }
+        if let Some(text) = std::env::var_os("KILN_CACHE_SIZE") {
+            let text = text.to_string_lossy();
+            let bytes = runtime::cache::parse_bytes(&text);
+            options.cache_bytes = bytes.ok_or_else(|| format!("KILN_CACHE_SIZE is '{text}', not a number of bytes such as 500M or 4G"))?;
         }
         Ok(options)
     }

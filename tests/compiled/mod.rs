@@ -13,11 +13,9 @@ use kiln::{
     lowering::{
         PassError, Target,
         compile::{CompileError, CompileOptions, compile},
-        host::llvm::{Jit, library_symbols},
     },
-    runtime::{self, Buffer, Bytes, Loaded, Pool, Program, View, ViewMut},
+    runtime::{Loaded, Package, Pool, View, ViewMut},
 };
-use std::ffi::c_void;
 
 /// Compiles a function of a module, which is used up. `weight` gives the globals that have no value in the IR.
 pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Loaded, String> {
@@ -31,7 +29,7 @@ pub fn native_for(
     weight: &dyn Fn(&str) -> Result<Tensor, String>,
     target: Target,
 ) -> Result<Loaded, String> {
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
+    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| (), debug: Default::default() };
     native_with(module, function, weight, &options)
 }
 
@@ -56,37 +54,9 @@ pub fn native_with(
         }
         other => other.to_string(),
     })?;
-    let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
-    let jit = Jit::new(&symbols).map_err(|e| e.to_string())?;
-    for (_, object) in &made.objects {
-        jit.add_object(object).map_err(|e| e.to_string())?;
-    }
-    let bytes = |b: &[u8]| -> Result<Bytes, String> {
-        let mut buffer = Buffer::zeroed(b.len()).map_err(|e| e.to_string())?;
-        buffer.bytes_mut().copy_from_slice(b);
-        Ok(Bytes::owned(buffer))
-    };
-    let jit = std::sync::Arc::new(jit);
-    let join = |program: Program, packed: &[Bytes]| -> Result<Loaded, String> {
-        let memory = program.globals.iter().map(|g| match (&g.data, g.result(), globals.get(&g.name)) {
-            (Some(data), ..) => bytes(data),
-            (None, Some(n), _) => packed.get(n).cloned().ok_or_else(|| format!("@{} is not prepared", g.name)),
-            (None, None, Some(t)) => bytes(&t.dtype().encode(t)),
-            (None, None, None) => Err(format!("@{} has no value", g.name)),
-        });
-        let memory = memory.collect::<Result<Vec<_>, _>>()?;
-        let entry = jit.lookup(&program.entry.main).map_err(|e| e.to_string())?;
-        // SAFETY: the entry is the program's own, and the linker that holds its code goes with it.
-        unsafe {
-            let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
-            Loaded::new(program, entry, Box::new(jit.clone()), memory).map_err(|e| e.to_string())
-        }
-    };
-    let packed = match &made.program.prepare {
-        Some(prepare) => join(Program::clone(prepare), &[])?.results(2).map_err(|e| e.to_string())?,
-        None => vec![],
-    };
-    join(made.program, &packed)
+    let weights = globals.iter().map(|(name, t)| (name.clone(), t.dtype().encode(t))).collect();
+    let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights };
+    Loaded::open(&package, &mut |g| package.weight(g), 2).map_err(|e| e.to_string())
 }
 
 /// One call. Results start as bytes that show what is not written.

@@ -163,7 +163,7 @@ impl Loaded {
     pub(super) fn remark(&self, text: String) {
         let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.contains(&text) {
-            tracing::info!(target: "kiln::runtime", program = self.program.name, "{text}");
+            tracing::info!(target: "kiln::cudagraphs", program = self.program.name, "{text}");
             all.push(text);
         }
     }

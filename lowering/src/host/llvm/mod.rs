@@ -2,12 +2,10 @@
 mod api;
 mod codegen;
 mod one_lane;
-mod orc;
 mod target;
 
 pub use codegen::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES};
 pub use kiln_runtime::link::library_symbols;
-pub use orc::{Jit, JitError};
 pub use target::Target;
 
 use api::*;
