@@ -29,7 +29,7 @@ pub fn write(module: &Module, dir: &Path) -> Result<(), CompileError> {
         if !seen.insert(launch.kernel.clone()) || crate::host::kernels_of(kernel).is_empty() {
             continue;
         }
-        let own = program(module, op, &launch, kernel).map_err(CompileError::Module)?;
+        let (own, _) = program(module, op, &launch, kernel).map_err(CompileError::Module)?;
         let path = dir.join(format!("{}.mlir", file_name(&launch.kernel)));
         let text = own.print(PrintOptions { names_from_locations: true, ..Default::default() });
         std::fs::write(&path, text).map_err(|e| io(&path, e))?;
@@ -37,8 +37,9 @@ pub fn write(module: &Module, dir: &Path) -> Result<(), CompileError> {
     Ok(())
 }
 
-/// A module with one launch.
-fn program(module: &Module, op: Op, launch: &Launch, kernel: Op) -> Result<Module, String> {
+/// A module with one launch: `@main` takes what it reads, and then a tensor of i8 for each of the symbols that are named beside, which is there for its size. Err: why a launch
+/// cannot stand alone.
+pub fn program(module: &Module, op: Op, launch: &Launch, kernel: Op) -> Result<(Module, Vec<String>), String> {
     let ctx = op.ctx();
     let own = Module::new(op.loc());
     module.op().attrs().iter().filter(|(n, _)| n != "sym_name").for_each(|(n, a)| own.op().set_attr(n, *a));
@@ -82,7 +83,7 @@ fn program(module: &Module, op: Op, launch: &Launch, kernel: Op) -> Result<Modul
         b.ret(&made.results()).map(drop)
     })?;
     top.clone_op(kernel, &|v| v)?;
-    Ok(own)
+    Ok((own, only.iter().filter_map(|v| Some(Sym::of(v.def()?)?.name)).collect()))
 }
 
 /// The sizes of a value, where any is open: as they are bound, or as those of a launch's result.

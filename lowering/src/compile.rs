@@ -7,7 +7,7 @@ use crate::{
         llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES, version},
     },
     part_text,
-    pipeline::On,
+    pipeline::{On, with_inserted},
     pipeline_text_for, run_pipeline,
 };
 use kiln_dialects::{ir::*, rules::Level, value::DType};
@@ -50,6 +50,8 @@ pub struct CompileOptions<'a> {
 pub struct Debug<'a> {
     /// Flags of passes that do not run.
     pub disable: &'a [String],
+    /// Passes that run behind every run of a pass of the pipeline: that one's flag, and a pass with its options.
+    pub insert: &'a [(String, String)],
     /// A folder for IR: `graph/` after every pass on the whole graph, and below `kernels/` each kernel as a program of its own and after every pass.
     pub dump: Option<&'a Path>,
 }
@@ -160,7 +162,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         return Err(CompileError::Module(message));
     }
     if level < Level::Linalg {
-        let text = pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?;
+        let text = with_inserted(&pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?, options.debug.insert);
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
         report.add(&done.passes);
         report.diagnostics.extend(done.diagnostics);
@@ -244,7 +246,7 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
             &version(),
             options.salt,
             level.name(),
-            &options.debug.disable.join(","),
+            &format!("{:?}", (options.debug.disable, options.debug.insert)),
         ] {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
@@ -296,11 +298,12 @@ fn host(
     level: Level,
 ) -> Result<(Program, Option<Vec<u8>>, Vec<PassRun>), CompileError> {
     let ctx = module.op().ctx();
+    let host_text = |from, to| with_inserted(&part_text(On::Host, from, to, &options.target), options.debug.insert);
     let mut passes = vec![];
     // Without bodies nothing is left to do for kernels.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
-        passes.extend(run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, &options.target), run, &|_, _, _| ())?.passes);
+        passes.extend(run_pipeline(module, &host_text(Level::Tiled, Level::Program), run, &|_, _, _| ())?.passes);
     }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     let target = match &options.target {
@@ -314,7 +317,7 @@ fn host(
         Target::Host(target) => target,
     };
     program.target = p::Target { arch: target.arch.clone(), cpu: target.cpu.clone(), features: target.features.clone() };
-    passes.extend(run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, &options.target), run, &|_, _, _| ())?.passes);
+    passes.extend(run_pipeline(module, &host_text(Level::Program, Level::Llvm), run, &|_, _, _| ())?.passes);
     // A module without a body is nothing to LLVM, but the translation does not know it.
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         kernel.erase();
@@ -381,7 +384,7 @@ impl Kernels<'_> {
         let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
         let dump = self.options.debug.dump.map(|d| d.join("kernels").join(alone::file_name(&job.name)));
         let run = RunOptions { skip_verifier: !self.options.verify, disable: self.options.debug.disable.to_vec(), dump, ..Default::default() };
-        let part = |from, to| part_text(On::Kernels, from, to, &self.options.target);
+        let part = |from, to| with_inserted(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.insert);
         let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {

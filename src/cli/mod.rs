@@ -3,6 +3,7 @@ mod bench;
 mod cache;
 mod compile;
 mod data;
+mod debug;
 mod explain;
 mod inspect;
 mod ops;
@@ -38,6 +39,12 @@ enum Command {
     Compile(compile::Compile),
     /// Says what became one kernel, and why the rest did not
     Explain(explain::Explain),
+    /// Finds the pass, the kernel and the op that make results wrong
+    Bisect(debug::Bisect),
+    /// Makes IR that fails smaller, as long as it fails
+    Reduce(debug::Reduce),
+    /// Leaves out each optional pass in turn: kernels, bytes, compile time, run time
+    Ablate(debug::Ablate),
     /// Times calls, alone or taking turns with peers
     Bench(bench::Bench),
     /// Says what the cache of compiled code holds; clears, exports and imports it
@@ -164,6 +171,9 @@ pub fn main() -> Exit {
         Command::Run(c) => c.run(),
         Command::Compile(c) => c.run(),
         Command::Explain(c) => c.run(),
+        Command::Bisect(c) => c.run(),
+        Command::Reduce(c) => c.run(),
+        Command::Ablate(c) => c.run(),
         Command::Bench(c) => c.run(),
         Command::Cache(c) => c.run(),
         Command::Inspect(c) => c.run(),

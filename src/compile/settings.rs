@@ -88,6 +88,7 @@ fn only(text: &str, usual: bool, why: &'static str) -> Result<Effect, &'static s
 }
 
 const COUNT: &str = "a number from 1 on";
+const BYTES: &str = "a number of bytes, such as 500M or 4G";
 const THREADS: &str = "a number from 1 to 64";
 
 const ROWS: &[Row] = &[
@@ -139,6 +140,30 @@ const ROWS: &[Row] = &[
                 "off" => CachePolicy::Off,
                 dir => cache::default_dir(Some(Path::new(dir))).map_or(CachePolicy::Off, CachePolicy::Dir),
             };
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "cache_size",
+        torch: None,
+        kind: BYTES,
+        default: "4G",
+        summary: "how much compiled code is kept: what was not used for longest goes",
+        variable: Some("KILN_CACHE_SIZE"),
+        set: |s, t| {
+            s.machine.cache_bytes = cache::parse_bytes(t).ok_or(BYTES)?;
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "dump",
+        torch: None,
+        kind: "a folder",
+        default: "none",
+        summary: "where each compilation writes its IR, kernels, times, and a page to look at them",
+        variable: Some("KILN_DUMP"),
+        set: |s, t| {
+            s.machine.dump = (!t.is_empty()).then(|| t.into());
             Ok(Effect::Done)
         },
     },
@@ -246,9 +271,12 @@ const ROWS: &[Row] = &[
         torch: None,
         kind: BOOL,
         default: "false",
-        summary: "writes every level of a compilation to a folder",
+        summary: "as dump, with the folder kiln_dump where none is named",
         variable: None,
-        set: |_, t| only(t, false, "levels are not written by compiled functions yet; kiln-opt prints them"),
+        set: |s, t| {
+            s.machine.dump = if flag(t)? { s.machine.dump.take().or_else(|| Some("kiln_dump".into())) } else { None };
+            Ok(Effect::Done)
+        },
     },
     Row {
         name: "fallback_random",

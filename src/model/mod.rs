@@ -2,6 +2,7 @@
 mod data;
 mod engine;
 mod error;
+mod made_up;
 mod options;
 mod order;
 mod weights;
@@ -9,10 +10,12 @@ mod weights;
 pub use crate::runtime::Place;
 pub use data::Data;
 pub use error::Error;
+pub use made_up::made_up;
 pub use options::{CachePolicy, Options};
 pub use weights::Finder;
 
 use crate::{
+    dump,
     capture::{pt2, weight::Weight},
     dialects::{
         ir::{Context, Diagnostic, Module},
@@ -76,6 +79,8 @@ pub struct Times {
     pub weights: Duration,
     /// What the cache had to say of the whole program.
     pub remarks: Vec<Remark>,
+    /// The folder of [`Options::dump`] that this compilation has written.
+    pub dump: Option<PathBuf>,
     /// All of it.
     pub total: Duration,
 }
@@ -116,7 +121,11 @@ impl Model {
         let start = Instant::now();
         let (package, times) = self.build(options, progress)?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        Executable::link(package, folder, &self.held, options, times, start)
+        let exe = Executable::link(package, folder, &self.held, options, times, start)?;
+        if let (Some(dump), Some(report)) = (&exe.times.dump, &exe.times.compile) {
+            dump::finish(dump, exe.program(), report, Some(&exe)).map_err(|e| io_error(dump, e))?;
+        }
+        Ok(exe)
     }
 
     /// The compiled program, or what the cache has of it. It need not be for this machine.
@@ -163,7 +172,8 @@ impl Model {
     ) -> Result<Package, Error> {
         let start = Instant::now();
         let key = self.key(options, &target)?;
-        match store.map(|s| (s, s.get(&key))) {
+        // A dump needs the way down, too.
+        match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
             // What cannot be read is compiled again.
             Some((s, Ok(Some(bytes)))) => match Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
                 Ok(package) => {
@@ -181,7 +191,11 @@ impl Model {
         let (module, diagnostics) = self.module(&context)?;
         order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
-        let debug = Debug { disable: &options.disable, dump: None };
+        times.dump = match &options.dump {
+            None => None,
+            Some(dir) => Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?),
+        };
+        let debug = Debug { disable: &options.disable, insert: &options.insert, dump: times.dump.as_deref() };
         let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD, debug };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
@@ -190,6 +204,9 @@ impl Model {
         made.report.remarks.extend(kept.and_then(Result::err));
         made.report.remarks.extend(store.and_then(|s| s.trim(options.cache_bytes).err()));
         tell(&package.program);
+        if let Some(dump) = &times.dump {
+            dump::finish(dump, &package.program, &made.report, None).map_err(|e| io_error(dump, e))?;
+        }
         times.compile = Some(made.report);
         Ok(package)
     }
@@ -207,11 +224,15 @@ impl Model {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
-        sha.update(format!("{:?} {:?}", options.orders, options.disable));
+        sha.update(format!("{:?} {:?}", options.orders, (&options.disable, &options.insert)));
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
     }
+}
+
+fn io_error(path: &Path, e: std::io::Error) -> Error {
+    Error::File { file: path.display().to_string(), reason: e.to_string() }
 }
 
 /// Tells `tracing` what became of the ops.

@@ -17,6 +17,10 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Flags of optional passes that do not run; `kiln ablate` and `kiln bisect` use it.
     pub disable: Vec<String>,
+    /// Passes that run behind every run of a pass of the pipeline: that one's flag, and a pass with its options, such as one of a crate of one's own.
+    pub insert: Vec<(String, String)>,
+    /// Where each compilation makes a folder with everything about it (`docs/debugging.md`).
+    pub dump: Option<PathBuf>,
     /// What to compile for, such as `x86_64:haswell` or `cuda:sm_90a`; what the device is if not given.
     pub target: Option<String>,
     /// Where programs run.
@@ -55,6 +59,8 @@ impl Default for Options {
             cache: CachePolicy::Off,
             cache_bytes: runtime::cache::DEFAULT_BYTES,
             disable: vec![],
+            insert: vec![],
+            dump: None,
             target: None,
             device: Place::Host,
             blocking: false,
@@ -67,7 +73,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise),
+    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise), `KILN_DUMP` (a folder),
     /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers).
     pub fn from_env() -> Result<Options, String> {
         let mut options = Options::default();
@@ -84,6 +90,7 @@ impl Options {
         if dir.as_deref() != Some(std::path::Path::new("off")) {
             options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);
         }
+        options.dump = std::env::var_os("KILN_DUMP").filter(|d| !d.is_empty()).map(PathBuf::from);
         if let Some(text) = std::env::var_os("KILN_CACHE_SIZE") {
             let text = text.to_string_lossy();
             let bytes = runtime::cache::parse_bytes(&text);

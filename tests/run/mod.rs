@@ -2,6 +2,7 @@
 mod caches;
 mod capi;
 mod command;
+mod debug;
 mod interop;
 mod refused;
 
