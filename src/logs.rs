@@ -1,5 +1,6 @@
 //! `KILN_LOG`: what kiln says, by channel. The library only emits `tracing` events, with targets such as `kiln::guards`; nothing is printed unless a program asks for it.
 use crate::{Error, passes::names::hint};
+use std::io::IsTerminal;
 
 /// The channels, and what each tells.
 pub const CHANNELS: &[(&str, &str)] = &[
@@ -48,7 +49,7 @@ pub fn init_from_env() -> Result<(), Error> {
     let filter = tracing_subscriber::EnvFilter::try_new(directives(&wanted)?);
     let filter = filter.map_err(|e| Error::Setting(format!("KILN_LOG={wanted}: {e}")))?;
     // A second call in one process, as tests make them, keeps the first one's filter.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().try_init();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).without_time().try_init();
     Ok(())
 }
 

@@ -43,6 +43,8 @@ pub struct Ablation {
 /// Compiles a model with all passes and then without each optional one, and times calls for about `time` each. Calls of all programs take turns, so that what else
 /// the machine does falls on each alike. Inputs are made up where none are given.
 pub fn ablate(model: &Model, options: &Options, inputs: Option<&[Data]>, time: Duration) -> Result<Ablation, Error> {
+    // The first compilation of a process also registers passes and starts threads.
+    model.compile(&Options { cache: CachePolicy::Off, dump: None, ..options.clone() })?;
     let all = std::iter::once(None).chain(optional(options)?.into_iter().map(Some));
     let mut made = vec![];
     for without in all {

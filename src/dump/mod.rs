@@ -10,7 +10,10 @@ use crate::{
     Executable,
     lowering::{alone, compile::CompileReport},
     model::made_up,
-    runtime::Program,
+    runtime::{
+        Program,
+        program::{Dim, Kernel, Symbol},
+    },
 };
 use regex::Regex;
 use serde_json::{Value, json};
@@ -38,9 +41,9 @@ pub fn begin(dir: &Path, name: &str) -> io::Result<PathBuf> {
 
 /// Writes what is known after a compilation: times of kernels, too, if the program can be called here.
 pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Option<&Executable>) -> io::Result<()> {
-    let times = exe.and_then(measured).unwrap_or_default();
+    let seen = exe.and_then(measured).unwrap_or_default();
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
-    let kernels: Vec<Value> = program.kernels.iter().enumerate().map(|(i, k)| kernel(folder, program, k, times.get(i))).collect();
+    let kernels: Vec<Value> = program.kernels.iter().enumerate().map(|(i, k)| kernel(folder, program, k, &seen, i)).collect();
     let parts: Vec<Value> = [
         ("passes on the graph", report.graph),
         ("kernels, on the clock", report.kernels),
@@ -66,17 +69,27 @@ pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Opt
     std::fs::write(folder.join("index.html"), include_str!("index.html").replace("/*DATA*/", &data))
 }
 
-fn kernel(folder: &Path, p: &Program, k: &crate::runtime::program::Kernel, time: Option<&Duration>) -> Value {
+fn kernel(folder: &Path, p: &Program, k: &Kernel, seen: &Seen, i: usize) -> Value {
     let file = folder.join("kernels").join(format!("{}.mlir", alone::file_name(&k.name)));
-    let size = |d: Option<crate::runtime::program::Dim>| d.map_or(String::new(), |d| p.size_text(d));
+    // A number where calls were made, else what it depends on.
+    let value = |d: Dim| d.value(&seen.symbols, &seen.exprs).map_or_else(|_| p.size_text(d), |n| n.to_string());
+    let size = |d: Option<Dim>| d.map_or(String::new(), value);
+    let time = seen.times.get(i);
     json!({
         "name": k.name, "kind": k.kind, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads, "bytes": size(k.bytes), "flops": size(k.flops),
         "time_us": time.map(|t| t.as_secs_f64() * 1e6), "file": file.exists().then(|| file.display().to_string()),
     })
 }
 
-/// The least time of each launch over a few calls with made-up inputs.
-fn measured(exe: &Executable) -> Option<Vec<Duration>> {
+/// Calls with made-up inputs: the least time of each launch, and the values of symbols and expressions.
+#[derive(Default)]
+struct Seen {
+    times: Vec<Duration>,
+    symbols: Vec<i64>,
+    exprs: Vec<i64>,
+}
+
+fn measured(exe: &Executable) -> Option<Seen> {
     let inputs = made_up(exe.program()).ok()?;
     let mut outputs = exe.memory(&inputs).ok()?;
     let mut least: Vec<Duration> = vec![];
@@ -84,7 +97,11 @@ fn measured(exe: &Executable) -> Option<Vec<Duration>> {
         let times = exe.profile(&inputs, &mut outputs).ok()?.times().to_vec();
         least = if least.is_empty() { times } else { least.iter().zip(&times).map(|(a, b)| *a.min(b)).collect() };
     }
-    Some(least)
+    let p = exe.program();
+    let size = |s: &Symbol| inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map(|n| *n as i64);
+    let symbols = p.symbols.iter().map(size).collect::<Option<Vec<i64>>>()?;
+    let exprs = p.expr_values(&symbols).ok()?;
+    Some(Seen { times: least, symbols, exprs })
 }
 
 /// Texts, each once.
@@ -109,7 +126,7 @@ fn passes(folder: &Path, texts: &mut Texts) -> io::Result<Vec<Value>> {
     parts.extend(sorted(&folder.join("kernels"))?.into_iter().filter(|p| p.is_dir()).map(|p| (format!("kernel {}", name(&p)), p)));
     parts.push(("host function".into(), folder.join("host")));
     // Places are in the files; here they would make every line differ.
-    let places = Regex::new(r" loc\((#loc\d*|unknown)\)|(?m)^#loc\d* = .*\n?").map_err(io::Error::other)?;
+    let places = Regex::new(r#" loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)|(?m)^#loc\d* = .*\n?"#).map_err(io::Error::other)?;
     let mut out = vec![];
     for (part, folder) in parts {
         let mut before = None;

@@ -126,7 +126,7 @@ int main(int argc, char **argv) {
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, caller, p);
   if (other != NULL) {
-    EXPECT(kiln_program_output(other, 0, &info) == KILN_OK && info.rank == 1 && strcmp(info.dims[0].text, "(n + 1)") == 0);
+    EXPECT(kiln_program_output(other, 0, &info) == KILN_OK && info.rank == 1 && strcmp(info.dims[0].text, "(1 + n)") == 0);
     int64_t a[] = {1, 2, 3, 4}, b[] = {10, 20, 30}, sum[] = {0, 0, 0, 0}, three[] = {3}, four[] = {4};
     DLTensor x = {.data = b, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLInt, 64, 1}, .shape = three}, y = x, z = x;
     y.data = a, y.shape = four, z.data = sum, z.shape = four;

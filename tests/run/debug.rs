@@ -77,7 +77,7 @@ const SOURCE: &str = "module attributes {kiln.level = \"graph\"} {
     %4 = kiln.mul %3, %3 : tensor<8x16xf32>
     %5 = kiln.softmax %3 axis = 1 : tensor<8x16xf32>
     %6 = kiln.reduce sum %4 dims = [1] : tensor<8x16xf32>
-    %7 = kiln.add %5, %z : tensor<8x16xf32>
+    %7 = kiln.add %5, %3 : tensor<8x16xf32>
     return %7, %6, %0 : tensor<8x16xf32>, tensor<8xf32>, tensor<8x32xf32>
   }
 }
