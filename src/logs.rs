@@ -49,7 +49,12 @@ pub fn init_from_env() -> Result<(), Error> {
     let filter = tracing_subscriber::EnvFilter::try_new(directives(&wanted)?);
     let filter = filter.map_err(|e| Error::Setting(format!("KILN_LOG={wanted}: {e}")))?;
     // A second call in one process, as tests make them, keeps the first one's filter.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).without_time().try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .without_time()
+        .try_init();
     Ok(())
 }
 
@@ -59,7 +64,10 @@ mod tests {
 
     #[test]
     fn channels_become_directives() {
-        assert_eq!(directives("guards, +recompiles,-cache").expect("channels"), "kiln::guards=info,kiln::recompiles=debug,kiln::cache=error");
+        assert_eq!(
+            directives("guards, +recompiles,-cache").expect("channels"),
+            "kiln::guards=info,kiln::recompiles=debug,kiln::cache=error"
+        );
         assert_eq!(directives("kiln::passes=debug").expect("a directive"), "kiln::passes=debug");
         assert_eq!(directives("all").expect("channels").split(',').count(), super::CHANNELS.len());
         assert_eq!(directives("").expect("nothing"), "");

@@ -20,7 +20,9 @@ pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), Strin
         return Err(format!("is {} {:?}, not {} {:?}", found.dtype(), found.shape(), exact.dtype(), exact.shape()));
     }
     let floor = of(exact.dtype());
-    for (what, error) in [("by the norm", (|a, b| errors(a, b).0) as fn(&Tensor, &Tensor) -> f64), ("at the greatest", |a, b| errors(a, b).1)] {
+    for (what, error) in
+        [("by the norm", (|a, b| errors(a, b).0) as fn(&Tensor, &Tensor) -> f64), ("at the greatest", |a, b| errors(a, b).1)]
+    {
         let (own, allowed) = (error(found, exact), 2.0 * error(rounded, exact) + floor);
         if allowed.is_finite() && (own.is_nan() || own > allowed) {
             return Err(format!("is off by {own:.3e} {what}, where {allowed:.3e} is allowed"));

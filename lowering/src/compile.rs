@@ -1,6 +1,6 @@
 //! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
 use crate::{
-    PassError, PassRun, RunOptions, Target, alone,
+    PassError, PassRun, RunOptions, Stop, Stopped, Target, alone,
     gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
     host::{
         interface::{describe, entry_symbol},
@@ -37,6 +37,8 @@ pub struct CompileOptions<'a> {
     pub cache: Option<&'a Store>,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
+    /// Ends it early.
+    pub stop: Stop,
     /// For people who look at a compilation.
     pub debug: Debug<'a>,
     /// Names the compiler's build in the keys of the cache.
@@ -120,7 +122,10 @@ impl CompileReport {
 pub enum CompileError {
     /// A pass failed.
     #[error(transparent)]
-    Pass(#[from] PassError),
+    Pass(PassError),
+    /// Somebody wanted it to end.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// LLVM failed.
     #[error("{kernel}: {error}")]
     Code {
@@ -137,6 +142,15 @@ pub enum CompileError {
     Module(String),
 }
 
+impl From<PassError> for CompileError {
+    fn from(e: PassError) -> CompileError {
+        match e {
+            PassError::Stopped(why) => CompileError::Stopped(why),
+            e => CompileError::Pass(e),
+        }
+    }
+}
+
 /// A kernel on its way.
 struct Job {
     name: String,
@@ -151,7 +165,12 @@ struct Job {
 /// Compiles the function of that name.
 pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Result<Compiled, CompileError> {
     let mut report = CompileReport::default();
-    let run = RunOptions { skip_verifier: !options.verify, disable: options.debug.disable.to_vec(), ..Default::default() };
+    let run = RunOptions {
+        skip_verifier: !options.verify,
+        disable: options.debug.disable.to_vec(),
+        stop: options.stop.clone(),
+        ..Default::default()
+    };
     let dumped = |part: &str| RunOptions { dump: options.debug.dump.map(|d| d.join(part)), ..run.clone() };
     let start = Instant::now();
     let level = level_of(module.op()).unwrap_or(Level::Graph);
@@ -162,7 +181,8 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         return Err(CompileError::Module(message));
     }
     if level < Level::Linalg {
-        let text = with_inserted(&pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?, options.debug.insert);
+        let text =
+            with_inserted(&pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?, options.debug.insert);
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
         report.add(&done.passes);
         report.diagnostics.extend(done.diagnostics);
@@ -362,8 +382,8 @@ impl Kernels<'_> {
     }
 
     fn kernel(&self, job: &Job, tools: &mut Option<Tools>) -> Result<Made, CompileError> {
-        let mut made =
-            Made { object: vec![], cached: false, passes: Duration::ZERO, code: Duration::ZERO, runs: vec![], remarks: vec![] };
+        let mut made = Made { object: vec![], cached: false, passes: Duration::ZERO, code: Duration::ZERO, runs: vec![], remarks: vec![] };
+        self.options.stop.check()?;
         // A dump has the IR of every kernel.
         match self.options.cache.filter(|_| self.options.debug.dump.is_none()).map(|c| c.get(&job.symbol)) {
             Some(Ok(Some(object))) => return Ok(Made { object, cached: true, ..made }),
@@ -383,14 +403,20 @@ impl Kernels<'_> {
         let parsed = Module::parse(context.ctx(), &job.bytecode, &job.name);
         let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
         let dump = self.options.debug.dump.map(|d| d.join("kernels").join(alone::file_name(&job.name)));
-        let run = RunOptions { skip_verifier: !self.options.verify, disable: self.options.debug.disable.to_vec(), dump, ..Default::default() };
+        let run = RunOptions {
+            skip_verifier: !self.options.verify,
+            disable: self.options.debug.disable.to_vec(),
+            dump,
+            stop: self.options.stop.clone(),
+            ..Default::default()
+        };
         let part = |from, to| with_inserted(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.insert);
         let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {
                 CompileError::Pass(PassError::Failed { pass: format!("{pass} (kernel {})", job.name), diagnostics, reproducer })
             }
-            other => CompileError::Pass(other),
+            other => other.into(),
         };
         made.runs.extend(run_pipeline(&module, &first, &run, &|_, _, _| ()).map_err(failed)?.passes);
         module.op().set_attr("kiln.level", Attr::string(context.ctx(), Level::Target.name()));

@@ -11,6 +11,7 @@ pub mod pipeline;
 pub mod report;
 pub mod reproducer;
 pub mod sizes;
+pub mod stop;
 pub mod table;
 pub mod target;
 pub mod to_kernels;
@@ -18,5 +19,6 @@ pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use pipeline::{For, On, PassOptions, Step, part_text, pipeline_text, pipeline_text_for, steps};
+pub use stop::{Stop, Stopped};
 pub use table::passes;
 pub use target::{Chip, Target};

@@ -51,7 +51,9 @@ impl Package {
     pub fn globals(program: &Program, prepared: &[Bytes], find: &mut Find) -> Result<Vec<Bytes>, OpenError> {
         let mut one = |g: &Global| match (&g.data, g.role) {
             (Some(data), _) => owned(data),
-            (None, Role::Packed) => g.result().and_then(|n| prepared.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string()),
+            (None, Role::Packed) => {
+                g.result().and_then(|n| prepared.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string())
+            }
             (None, _) => find(g),
         };
         program.globals.iter().map(|g| one(g).map_err(|reason| OpenError::Weight { name: g.name.clone(), reason })).collect()
@@ -124,11 +126,32 @@ fn runs_here(p: &Program) -> Result<(), OpenError> {
     {
         let mut wanted = p.target.features.split(',').filter_map(|f| f.strip_prefix('+'));
         let missing = lacks!(
-            wanted, "avx" = "avx", "avx2" = "avx2", "fma" = "fma", "f16c" = "f16c", "bmi" = "bmi1", "bmi2" = "bmi2", "lzcnt" = "lzcnt", "popcnt" = "popcnt",
-            "sse3" = "sse3", "ssse3" = "ssse3", "sse4.1" = "sse4.1", "sse4.2" = "sse4.2", "avx512f" = "avx512f", "avx512bw" = "avx512bw",
-            "avx512cd" = "avx512cd", "avx512dq" = "avx512dq", "avx512vl" = "avx512vl", "avx512bf16" = "avx512bf16", "avx512vnni" = "avx512vnni",
-            "avx512vbmi" = "avx512vbmi", "avx512ifma" = "avx512ifma", "avx512vbmi2" = "avx512vbmi2", "avx512bitalg" = "avx512bitalg",
-            "avx512vpopcntdq" = "avx512vpopcntdq", "avx512fp16" = "avx512fp16",
+            wanted,
+            "avx" = "avx",
+            "avx2" = "avx2",
+            "fma" = "fma",
+            "f16c" = "f16c",
+            "bmi" = "bmi1",
+            "bmi2" = "bmi2",
+            "lzcnt" = "lzcnt",
+            "popcnt" = "popcnt",
+            "sse3" = "sse3",
+            "ssse3" = "ssse3",
+            "sse4.1" = "sse4.1",
+            "sse4.2" = "sse4.2",
+            "avx512f" = "avx512f",
+            "avx512bw" = "avx512bw",
+            "avx512cd" = "avx512cd",
+            "avx512dq" = "avx512dq",
+            "avx512vl" = "avx512vl",
+            "avx512bf16" = "avx512bf16",
+            "avx512vnni" = "avx512vnni",
+            "avx512vbmi" = "avx512vbmi",
+            "avx512ifma" = "avx512ifma",
+            "avx512vbmi2" = "avx512vbmi2",
+            "avx512bitalg" = "avx512bitalg",
+            "avx512vpopcntdq" = "avx512vpopcntdq",
+            "avx512fp16" = "avx512fp16",
         );
         if let Some(feature) = missing {
             return Err(fail(format!("this processor has no {feature}")));

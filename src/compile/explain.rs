@@ -142,7 +142,10 @@ impl GraphInfo {
         let sum = |p: &Program, packed: bool| p.globals.iter().filter(|g| (g.role == Role::Packed) == packed).map(bytes).sum::<u64>();
         self.weights = (sum(program, false) + program.prepare.as_deref().map_or(0, |p| sum(p, false)), sum(program, true));
         for t in program.inputs.iter().filter(|t| !t.order.is_empty()) {
-            self.copies.push(format!("argument '{}' is read with its dimensions in the order {:?}, the outermost first; in any other it is copied", t.name, t.order));
+            self.copies.push(format!(
+                "argument '{}' is read with its dimensions in the order {:?}, the outermost first; in any other it is copied",
+                t.name, t.order
+            ));
         }
     }
     fn times(&mut self, times: &Times) {
@@ -171,7 +174,11 @@ impl fmt::Display for GraphInfo {
         }
         self.not_fused.iter().try_for_each(|(name, why)| writeln!(f, "  not fused: {name}: {why}"))?;
         if !self.arena.is_empty() {
-            writeln!(f, "  memory between kernels: {} bytes; weights: {} bytes, and {} made of them once", self.arena, self.weights.0, self.weights.1)?;
+            writeln!(
+                f,
+                "  memory between kernels: {} bytes; weights: {} bytes, and {} made of them once",
+                self.arena, self.weights.0, self.weights.1
+            )?;
         }
         self.copies.iter().try_for_each(|c| writeln!(f, "  copy: {c}"))?;
         self.cudagraphs.iter().try_for_each(|c| writeln!(f, "  no CUDA graph, or not all of the call: {c}"))?;

@@ -5,7 +5,7 @@ use crate::{
     passes::names::hint,
     runtime::{Place, cache, cuda, pool::MAX_THREADS},
 };
-use std::{path::Path, sync::LazyLock};
+use std::{path::Path, sync::LazyLock, time::Duration};
 
 /// How a function is compiled and called.
 #[derive(Clone, Debug)]
@@ -89,6 +89,7 @@ fn only(text: &str, usual: bool, why: &'static str) -> Result<Effect, &'static s
 
 const COUNT: &str = "a number from 1 on";
 const BYTES: &str = "a number of bytes, such as 500M or 4G";
+const SECONDS: &str = "a number of seconds above 0";
 const THREADS: &str = "a number from 1 to 64";
 
 const ROWS: &[Row] = &[
@@ -125,6 +126,19 @@ const ROWS: &[Row] = &[
         variable: Some("KILN_COMPILE_THREADS"),
         set: |s, t| {
             s.machine.workers = number(t, 1, 1024, COUNT)?;
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "time_budget",
+        torch: None,
+        kind: SECONDS,
+        default: "none",
+        summary: "what compiling a program may take; a function that needs longer runs op by op from then on, with one warning",
+        variable: Some("KILN_TIME_BUDGET"),
+        set: |s, t| {
+            let seconds = t.parse().ok().filter(|n: &f64| *n > 0.0).ok_or(SECONDS)?;
+            s.machine.time_budget = Some(Duration::try_from_secs_f64(seconds).map_err(|_| SECONDS)?);
             Ok(Effect::Done)
         },
     },

@@ -93,7 +93,11 @@ fn figures(exe: &Executable, inputs: &[Data], compile: Duration, call: Duration)
 
 impl fmt::Display for Ablation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<24} {:>8} {:>8} {:>12} {:>11} {:>11} {:>7}", "without", "launches", "kernels", "bytes", "compile ms", "call us", "times")?;
+        writeln!(
+            f,
+            "{:<24} {:>8} {:>8} {:>12} {:>11} {:>11} {:>7}",
+            "without", "launches", "kernels", "bytes", "compile ms", "call us", "times"
+        )?;
         let whole = self.rows.first().and_then(|r| r.measured.as_ref().ok()).map(|m| m.call.as_secs_f64());
         for r in &self.rows {
             let name = r.without.as_deref().unwrap_or("(nothing)");
@@ -101,7 +105,14 @@ impl fmt::Display for Ablation {
                 Ok(m) => {
                     let (compile, call) = (m.compile.as_secs_f64() * 1e3, m.call.as_secs_f64());
                     let times = call / whole.unwrap_or(call).max(f64::MIN_POSITIVE);
-                    writeln!(f, "{name:<24} {:>8} {:>8} {:>12} {compile:>11.1} {:>11.1} {times:>7.2}", m.launches, m.kernels, m.bytes, call * 1e6)?;
+                    writeln!(
+                        f,
+                        "{name:<24} {:>8} {:>8} {:>12} {compile:>11.1} {:>11.1} {times:>7.2}",
+                        m.launches,
+                        m.kernels,
+                        m.bytes,
+                        call * 1e6
+                    )?;
                 }
                 Err(e) => writeln!(f, "{name:<24} does not compile: {}", e.lines().next().unwrap_or(e))?,
             }

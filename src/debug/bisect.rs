@@ -86,7 +86,8 @@ impl Search<'_> {
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         module.op().set_attr("kiln.level", Attr::string(module.op().ctx(), level.name()));
         let text = pipeline_text_for(level, Level::Kernels.max(level), &target).map_err(Error::Backend)?;
-        let run = RunOptions { disable: self.options.disable.clone(), print_after: Selection::All, skip_verifier: true, ..Default::default() };
+        let run =
+            RunOptions { disable: self.options.disable.clone(), print_after: Selection::All, skip_verifier: true, ..Default::default() };
         let ran = run_pipeline(module, &with_inserted(&text, &self.options.insert), &run, watch);
         ran.map(drop).map_err(|e| Error::Compile(e.into()))
     }
@@ -102,7 +103,8 @@ impl Search<'_> {
             match interpreted(&own, &self.options.function, &self.inputs, Mode::Exact, &|n, s| self.weights.read(n, s)) {
                 Ok(results) => {
                     let wrong = self.wrong(&results);
-                    *found.borrow_mut() = wrong.map(|why| (flag.to_string(), is_optional(flag), format!("the interpreter's results behind it: {why}")));
+                    *found.borrow_mut() =
+                        wrong.map(|why| (flag.to_string(), is_optional(flag), format!("the interpreter's results behind it: {why}")));
                 }
                 Err(e) => drop(refused.borrow_mut().get_or_insert(format!("the interpreter does not run the IR behind {flag}: {e}"))),
             }
@@ -118,7 +120,9 @@ impl Search<'_> {
             let mut options = self.options.clone();
             options.disable.push(flag.clone());
             match self.model.compile(&options).and_then(|exe| exe.call_values(&inputs)) {
-                Ok(found) if self.wrong(&found).is_none() => return Ok(Some((flag, true, "without it the compiled program is right".into()))),
+                Ok(found) if self.wrong(&found).is_none() => {
+                    return Ok(Some((flag, true, "without it the compiled program is right".into())));
+                }
                 Ok(_) => {}
                 Err(e) => notes.push(format!("without {flag} nothing compiles: {}", e.to_string().lines().next().unwrap_or_default())),
             }
@@ -183,7 +187,8 @@ impl Search<'_> {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "kernel")?;
         let none = |name: &str, _: &str| Err(format!("has no weight @{name}"));
-        let (exact, rounded) = (interpreted(&module, "main", inputs, Mode::Exact, &none)?, interpreted(&module, "main", inputs, Mode::Rounded, &none)?);
+        let (exact, rounded) =
+            (interpreted(&module, "main", inputs, Mode::Exact, &none)?, interpreted(&module, "main", inputs, Mode::Rounded, &none)?);
         let options = Options { function: "main".into(), ..self.options.clone() };
         let exe = Model::of_module(&module, Path::new("")).compile(&options)?;
         Ok(first_wrong(&exe.call_values(&inputs.iter().collect::<Vec<_>>())?, &rounded, &exact))

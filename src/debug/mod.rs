@@ -56,7 +56,13 @@ impl<'a> Weights<'a> {
 }
 
 /// The results of a module's function, by the interpreter.
-fn interpreted(module: &Module, function: &str, inputs: &[Tensor], mode: Mode, weights: &dyn Fn(&str, &str) -> Result<Tensor, String>) -> Result<Vec<Tensor>, Error> {
+fn interpreted(
+    module: &Module,
+    function: &str,
+    inputs: &[Tensor],
+    mode: Mode,
+    weights: &dyn Fn(&str, &str) -> Result<Tensor, String>,
+) -> Result<Vec<Tensor>, Error> {
     let interpreter = Interpreter { globals: weights, ..Interpreter::new(mode) };
     interpreter.run(module.op(), function, inputs).map_err(|e| Error::Backend(e.to_string()))
 }
@@ -81,7 +87,8 @@ fn optional(options: &Options) -> Result<Vec<String>, Error> {
     let mut all: Vec<String> = vec![];
     for step in STEPS.iter().filter(|s| s.target.has(target.chip())) {
         let flag = step.pass.split('{').next().unwrap_or_default();
-        let inserted = options.insert.iter().filter(|(behind, _)| behind == flag).map(|(_, pass)| pass.split('{').next().unwrap_or_default());
+        let inserted =
+            options.insert.iter().filter(|(behind, _)| behind == flag).map(|(_, pass)| pass.split('{').next().unwrap_or_default());
         let free = UPSTREAM.contains(&flag) || table::find(flag).is_some_and(|p| !p.required);
         for flag in free.then_some(flag).into_iter().chain(inserted) {
             if !all.iter().any(|f| f == flag) {

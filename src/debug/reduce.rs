@@ -52,7 +52,13 @@ fn clean(text: &str, function: &str, edit: &Edit) -> Result<String, String> {
     if !ok {
         return Err("the change makes it no IR".into());
     }
-    run_pipeline(&module, "builtin.module(canonicalize{max-iterations=1 region-simplify=disabled},symbol-dce)", &RunOptions::default(), &|_, _, _| ()).map_err(|e| e.to_string())?;
+    run_pipeline(
+        &module,
+        "builtin.module(canonicalize{max-iterations=1 region-simplify=disabled},symbol-dce)",
+        &RunOptions::default(),
+        &|_, _, _| (),
+    )
+    .map_err(|e| e.to_string())?;
     unused(func);
     Ok(module.print(PrintOptions { names_from_locations: true, ..Default::default() }))
 }
@@ -259,7 +265,9 @@ pub fn mismatch(text: &str, options: &Options) -> bool {
     }
     let options = Options { cache: CachePolicy::Off, dump: None, ..options.clone() };
     let Ok(exe) = Model::of_module(&module, Path::new("")).compile(&options) else { return false };
-    let Some(inputs) = made_up(exe.program()).ok().and_then(|all| all.iter().map(|d| d.tensor().ok()).collect::<Option<Vec<_>>>()) else { return false };
+    let Some(inputs) = made_up(exe.program()).ok().and_then(|all| all.iter().map(|d| d.tensor().ok()).collect::<Option<Vec<_>>>()) else {
+        return false;
+    };
     let Ok(found) = exe.call_values(&inputs.iter().collect::<Vec<_>>()) else { return false };
     let run = |mode| interpreted(&module, &options.function, &inputs, mode, &|name, _| Err(format!("has no weight @{name}"))).ok();
     matches!((run(Mode::Rounded), run(Mode::Exact)), (Some(rounded), Some(exact)) if first_wrong(&found, &rounded, &exact).is_some())

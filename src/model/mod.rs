@@ -15,15 +15,15 @@ pub use options::{CachePolicy, Options};
 pub use weights::Finder;
 
 use crate::{
-    dump,
     capture::{pt2, weight::Weight},
     dialects::{
         ir::{Context, Diagnostic, Module},
         value::{DType, Tensor},
     },
+    dump,
     lowering::{
         Chip, Target,
-        compile::{CompileOptions, CompileReport, Debug, compile},
+        compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
         host::llvm::version,
     },
     runtime::{self, CallError, Package, Program, Remark, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
@@ -171,6 +171,7 @@ impl Model {
         times: &mut Times,
     ) -> Result<Package, Error> {
         let start = Instant::now();
+        let stop = options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
         let key = self.key(options, &target)?;
         // A dump needs the way down, too.
         match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
@@ -191,12 +192,14 @@ impl Model {
         let (module, diagnostics) = self.module(&context)?;
         order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
+        stop.check().map_err(CompileError::from)?;
         times.dump = match &options.dump {
             None => None,
             Some(dir) => Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?),
         };
         let debug = Debug { disable: &options.disable, insert: &options.insert, dump: times.dump.as_deref() };
-        let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD, debug };
+        let how =
+            CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD, stop, debug };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };

@@ -1,6 +1,9 @@
 //! Options of the library; environment variables are read here and nowhere else.
-use crate::runtime::{self, Place, cuda::Mode};
-use std::{collections::BTreeMap, path::PathBuf};
+use crate::{
+    lowering::Stop,
+    runtime::{self, Place, cuda::Mode},
+};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// How to compile and run.
 #[derive(Clone, Debug)]
@@ -15,6 +18,10 @@ pub struct Options {
     pub cache: CachePolicy,
     /// How many bytes of it at most: what was not used for longest goes.
     pub cache_bytes: u64,
+    /// Ends compilations from another thread.
+    pub stop: Stop,
+    /// What compiling a program may take; one that takes longer is an error, and a compiled function runs op by op then.
+    pub time_budget: Option<Duration>,
     /// Flags of optional passes that do not run; `kiln ablate` and `kiln bisect` use it.
     pub disable: Vec<String>,
     /// Passes that run behind every run of a pass of the pipeline: that one's flag, and a pass with its options, such as one of a crate of one's own.
@@ -58,6 +65,8 @@ impl Default for Options {
             workers: processors,
             cache: CachePolicy::Off,
             cache_bytes: runtime::cache::DEFAULT_BYTES,
+            stop: Stop::new(),
+            time_budget: None,
             disable: vec![],
             insert: vec![],
             dump: None,

@@ -5,10 +5,7 @@ use crate::{
         pt2,
         weight::{self, Weight},
     },
-    runtime::{
-        Buffer, Bytes, Package, Program,
-        program::Global,
-    },
+    runtime::{Buffer, Bytes, Package, Program, program::Global},
 };
 use std::{
     borrow::Cow,

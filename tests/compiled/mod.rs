@@ -29,7 +29,16 @@ pub fn native_for(
     weight: &dyn Fn(&str) -> Result<Tensor, String>,
     target: Target,
 ) -> Result<Loaded, String> {
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| (), debug: Default::default() };
+    let options = CompileOptions {
+        target,
+        workers: 2,
+        cache: None,
+        verify: true,
+        salt: "test",
+        progress: &|_, _| (),
+        stop: Default::default(),
+        debug: Default::default(),
+    };
     native_with(module, function, weight, &options)
 }
 

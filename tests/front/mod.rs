@@ -4,6 +4,7 @@ mod call;
 mod dynamic;
 mod examples;
 mod options;
+mod stop;
 mod suite;
 
 use kiln::{Error, Tensor};

@@ -116,7 +116,11 @@ fn the_log_tells_by_channel() {
     let dir = tempfile::tempdir().unwrap();
     let run = |log: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        command.args(["run", "elementwise.pt2", "--repeat", "1"]).current_dir(models()).env("KILN_CACHE_DIR", dir.path()).env("KILN_LOG", log);
+        command
+            .args(["run", "elementwise.pt2", "--repeat", "1"])
+            .current_dir(models())
+            .env("KILN_CACHE_DIR", dir.path())
+            .env("KILN_LOG", log);
         command.output().expect("it runs")
     };
     let out = run("fusion,schedule,+cache,output_code");

@@ -6,8 +6,8 @@ use kiln::{
         ir::{Context, Module, Op, walk},
         rules::Level,
     },
-    lowering::{RunOptions, run_pipeline},
     load,
+    lowering::{RunOptions, run_pipeline},
     passes::{Failure, Numerics, Pass, pass, pass_options},
 };
 use std::{
@@ -177,7 +177,10 @@ fn a_dump_is_complete() {
     let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
     let data = page.split("<script id=\"data\" type=\"application/json\">").nth(1).and_then(|s| s.split("</script>").next()).expect("data");
     let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
-    assert!(!page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org/2000/svg").count(), "it needs the net");
+    assert!(
+        !page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org/2000/svg").count(),
+        "it needs the net"
+    );
     let passes: Vec<&str> = data["passes"].as_array().unwrap().iter().filter_map(|p| p["pass"].as_str()).collect();
     for flag in ["input", "kiln-simplify", "kiln-fuse", "kiln-to-linalg", "kiln-tile", "kiln-plan", "kiln-host-abi"] {
         assert!(passes.contains(&flag), "no {flag} in {passes:?}");
@@ -191,7 +194,8 @@ fn a_dump_is_complete() {
     assert!(!kernels.is_empty() && kernels.iter().all(|k| k["time_us"].as_f64().is_some_and(|t| t > 0.0)), "{kernels:?}");
     for k in kernels {
         let file = k["file"].as_str().expect("a file");
-        let out = Command::new(env!("CARGO_BIN_EXE_kiln")).args(["bench", file, "--seconds", "0.001", "--no-cache"]).output().expect("it runs");
+        let out =
+            Command::new(env!("CARGO_BIN_EXE_kiln")).args(["bench", file, "--seconds", "0.001", "--no-cache"]).output().expect("it runs");
         assert!(out.status.success(), "{file}: {}", String::from_utf8_lossy(&out.stderr));
     }
 }

@@ -116,7 +116,10 @@ impl Store {
                     return Err(fail("is no name of an entry"));
                 }
                 let mut bytes = vec![];
-                zip.by_name(&format!("entries/{name}"))?.take(size.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| fail(&e.to_string()))?;
+                zip.by_name(&format!("entries/{name}"))?
+                    .take(size.saturating_add(1))
+                    .read_to_end(&mut bytes)
+                    .map_err(|e| fail(&e.to_string()))?;
                 if bytes.len() as u64 != *size || hex(&bytes) != *sum || !bytes.starts_with(MAGIC) {
                     return Err(fail("is damaged: it is not what the manifest says"));
                 }

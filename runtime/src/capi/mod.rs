@@ -260,7 +260,12 @@ fn held(package: &Package, g: &crate::program::Global) -> Result<Bytes, String> 
 /// # Safety
 /// `bytes` has `size` bytes; as `kiln_program_load` beside.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kiln_program_load_bytes(bytes: *const u8, size: usize, options: *const KilnOptions, out: *mut *mut KilnProgram) -> KilnStatus {
+pub unsafe extern "C" fn kiln_program_load_bytes(
+    bytes: *const u8,
+    size: usize,
+    options: *const KilnOptions,
+    out: *mut *mut KilnProgram,
+) -> KilnStatus {
     guarded(|| {
         // SAFETY: the caller's promise.
         unsafe {

@@ -101,7 +101,14 @@ impl Loaded {
     ) -> Result<Loaded, CallError> {
         let code = link(&device, &package.objects, cache, workers)?;
         let prepared = match &package.program.prepare {
-            Some(p) => Loaded::new(device.clone(), Program::clone(p), &code, &Package::globals(p, &[], &mut |g| package.weight(g))?, Settings::default())?.results()?,
+            Some(p) => Loaded::new(
+                device.clone(),
+                Program::clone(p),
+                &code,
+                &Package::globals(p, &[], &mut |g| package.weight(g))?,
+                Settings::default(),
+            )?
+            .results()?,
             None => vec![],
         };
         let globals = Package::globals(&package.program, &prepared, &mut |g| package.weight(g))?;

@@ -41,7 +41,9 @@ impl Memory {
         }
         let bytes = starts[Part::COUNT].max(PAGE);
         // SAFETY: a new mapping.
-        let base = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+        let base = unsafe {
+            libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        };
         if base == libc::MAP_FAILED {
             return Err(LinkError::Memory { bytes, reason: std::io::Error::last_os_error().to_string() });
         }

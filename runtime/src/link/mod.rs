@@ -232,14 +232,18 @@ impl<'a> Input<'a> {
             }
             memory.put(part, at, data);
             for (offset, reference) in section.relocations() {
-                let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) = (reference.flags(), reference.target()) else { continue };
+                let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) = (reference.flags(), reference.target()) else {
+                    continue;
+                };
                 let wide = width(r_type).ok_or_else(|| self.fail(format!("has a reference of type {r_type}")))?;
                 let offset = usize::try_from(offset).ok().filter(|o| o.checked_add(wide).is_some_and(|end| end <= size));
                 let offset = offset.ok_or_else(|| self.fail("has a reference outside of its section"))?;
                 let here = memory.address(part, at + offset);
                 let target = match (self.slots.get(&index.0), through_table(r_type)) {
                     (Some(slot), true) => memory.address(Part::Constants, known.table + slot * SLOT),
-                    (Some(slot), false) if matches!(r_type, R_X86_64_PLT32 | R_X86_64_PC32) => memory.address(Part::Code, known.stubs + slot * STUB),
+                    (Some(slot), false) if matches!(r_type, R_X86_64_PLT32 | R_X86_64_PC32) => {
+                        memory.address(Part::Code, known.stubs + slot * STUB)
+                    }
                     _ => self.address(index, memory, known)?,
                 };
                 let value = target.wrapping_add_signed(reference.addend());
@@ -289,7 +293,10 @@ mod tests {
     fn compiled(source: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::write(dir.path().join("a.c"), source).expect("written");
-        let done = Command::new("cc").args(["-O2", "-fPIC", "-fno-asynchronous-unwind-tables", "-c", "a.c", "-o", "a.o"]).current_dir(dir.path()).status();
+        let done = Command::new("cc")
+            .args(["-O2", "-fPIC", "-fno-asynchronous-unwind-tables", "-c", "a.c", "-o", "a.o"])
+            .current_dir(dir.path())
+            .status();
         assert!(done.expect("a C compiler").success());
         std::fs::read(dir.path().join("a.o")).expect("an object")
     }

@@ -61,7 +61,6 @@ unsafe extern "C" {
     pub fn LLVMGetBufferSize(buffer: Ref) -> usize;
     pub fn LLVMDisposeMemoryBuffer(buffer: Ref);
 
-
     pub fn LLVMGetFirstFunction(module: Ref) -> Ref;
     pub fn LLVMGetNextFunction(function: Ref) -> Ref;
     pub fn LLVMGetFirstBasicBlock(function: Ref) -> Ref;
