@@ -13,6 +13,44 @@ pub const fn of(dtype: DType) -> f64 {
     }
 }
 
+/// Law 5 of the design: a result may be twice as far from the exact one as one with a rounding at each op, plus the dtype's tolerance: by the norm of the difference and by its
+/// greatest element. Where rounding alone overflows or changes an integer there is nothing to hold it to. Err: how far it is off.
+pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), String> {
+    if found.dtype() != exact.dtype() || found.shape() != exact.shape() {
+        return Err(format!("is {} {:?}, not {} {:?}", found.dtype(), found.shape(), exact.dtype(), exact.shape()));
+    }
+    let floor = of(exact.dtype());
+    for (what, error) in
+        [("by the norm", (|a, b| errors(a, b).0) as fn(&Tensor, &Tensor) -> f64), ("at the greatest", |a, b| errors(a, b).1)]
+    {
+        let (own, allowed) = (error(found, exact), 2.0 * error(rounded, exact) + floor);
+        if allowed.is_finite() && (own.is_nan() || own > allowed) {
+            return Err(format!("is off by {own:.3e} {what}, where {allowed:.3e} is allowed"));
+        }
+    }
+    Ok(())
+}
+
+/// ‖a − b‖ / ‖b‖ and max |a − b| / max |b| over finite elements; infinite where integers differ, or NaNs and infinities.
+fn errors(a: &Tensor, b: &Tensor) -> (f64, f64) {
+    let (Data::F(x), Data::F(y)) = (a.data(), b.data()) else {
+        let same = a.data() == b.data();
+        return if same { (0.0, 0.0) } else { (f64::INFINITY, f64::INFINITY) };
+    };
+    let (mut off, mut size, mut max, mut greatest) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
+    for (x, y) in x.iter().zip(y) {
+        if x.is_finite() && y.is_finite() {
+            off += (x - y) * (x - y);
+            size += y * y;
+            max = max.max((x - y).abs());
+            greatest = greatest.max(y.abs());
+        } else if !(x == y || (x.is_nan() && y.is_nan())) {
+            return (f64::INFINITY, f64::INFINITY);
+        }
+    }
+    if off == 0.0 { (0.0, 0.0) } else { ((off / size.max(1e-60)).sqrt(), max / greatest.max(1e-30)) }
+}
+
 /// The distance between two tensors of one dtype and shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {

@@ -73,7 +73,7 @@ const LEVELS: &[(Level, &str, &str, usize)] = &[
     (
         Level::Llvm,
         "kiln_entry_main",
-        "The llvm dialect, from here to LLVM, to an object, and by ORC into the process. Only the beginning is shown.",
+        "The llvm dialect, from here to LLVM, to an object, and by the runtime's linker into the process. Only the beginning is shown.",
         24,
     ),
 ];

@@ -35,6 +35,59 @@ fn the_walkthrough_is_fresh() {
     fresh("docs/walkthrough.md", &kiln::walkthrough::page().expect("every level"));
 }
 
+/// What the C ABI's functions and types are in C.
+fn header() -> String {
+    let dlpack = "\
+#if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#endif
+#endif
+#ifndef DLPACK_DLPACK_H_
+/* DLPack's definitions, where its own header is not at hand. One that is included later would define them again. */
+#define DLPACK_DLPACK_H_
+typedef enum { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3 } DLDeviceType;
+typedef enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLComplex = 5, kDLBool = 6, kDLFloat8_e4m3fn = 10, kDLFloat8_e5m2 = 12 } DLDataTypeCode;
+typedef struct {
+  DLDeviceType device_type;
+  int32_t device_id;
+} DLDevice;
+typedef struct {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+} DLDataType;
+typedef struct {
+  void *data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;
+  int64_t *strides;
+  uint64_t byte_offset;
+} DLTensor;
+#endif";
+    let builder = cbindgen::Builder::new()
+        .with_language(cbindgen::Language::C)
+        .with_style(cbindgen::Style::Both)
+        .with_cpp_compat(true)
+        .with_include_guard("KILN_H")
+        .with_line_length(160)
+        .with_header("/* kiln from C: compiled packages (libkiln_runtime.so), and models (libkiln.so).\n * Generated from runtime/src/capi and capi/full/src; `./x bless` writes it anew. */")
+        .with_after_include(dlpack)
+        .with_src(root().join("runtime/src/capi/mod.rs"))
+        .with_src(root().join("runtime/src/capi/signature.rs"))
+        .with_src(root().join("capi/full/src/lib.rs"));
+    let mut text = vec![];
+    builder.generate().expect("the sources parse").write(&mut text);
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn the_c_header_is_fresh() {
+    fresh("include/kiln.h", &header());
+}
+
 /// Every path in backticks that looks like one of the project's own exists.
 #[test]
 fn pages_name_files_that_exist() {

@@ -1,6 +1,6 @@
 //! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
 use crate::{
-    PassError, RunOptions, Target,
+    PassError, PassRun, RunOptions, Stop, Stopped, Target, alone,
     gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
     host::{
         control::each,
@@ -8,7 +8,7 @@ use crate::{
         llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES, version},
     },
     part_text,
-    pipeline::On,
+    pipeline::{On, with_inserted},
     pipeline_text_for, run_pipeline,
 };
 use kiln_dialects::{ir::*, rules::Level, value::DType};
@@ -20,6 +20,7 @@ use kiln_runtime::{
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -37,10 +38,25 @@ pub struct CompileOptions<'a> {
     pub cache: Option<&'a Store>,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
+    /// Ends it early.
+    pub stop: Stop,
+    /// For people who look at a compilation.
+    pub debug: Debug<'a>,
     /// Names the compiler's build in the keys of the cache.
     pub salt: &'a str,
     /// Told how many of how many kernels are done.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
+}
+
+/// What is skipped, and what is written, for people who look at a compilation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Debug<'a> {
+    /// Flags of passes that do not run.
+    pub disable: &'a [String],
+    /// Passes that run behind every run of a pass of the pipeline: that one's flag, and a pass with its options.
+    pub insert: &'a [(String, String)],
+    /// A folder for IR: `graph/` after every pass on the whole graph, and below `kernels/` each kernel as a program of its own and after every pass.
+    pub dump: Option<&'a Path>,
 }
 
 /// What came out.
@@ -70,10 +86,36 @@ pub struct CompileReport {
     pub kernel_passes: Duration,
     /// See `kernel_passes`.
     pub kernel_code: Duration,
+    /// Every pass by flag, in the order in which each ran first.
+    pub passes: Vec<PassTime>,
     /// What the cache had to say.
     pub remarks: Vec<Remark>,
     /// Warnings and remarks of passes.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What the runs of one pass took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PassTime {
+    /// The flag.
+    pub pass: String,
+    /// How often it ran.
+    pub runs: usize,
+    /// All runs together; those on kernels are summed over threads.
+    pub time: Duration,
+}
+
+impl CompileReport {
+    fn add(&mut self, passes: &[PassRun]) {
+        for run in passes.iter().filter(|r| !r.skipped) {
+            let at = self.passes.iter().position(|p| p.pass == run.pass).unwrap_or_else(|| {
+                self.passes.push(PassTime { pass: run.pass.clone(), ..Default::default() });
+                self.passes.len() - 1
+            });
+            self.passes[at].runs += 1;
+            self.passes[at].time += Duration::from_secs_f64(run.seconds);
+        }
+    }
 }
 
 /// Why nothing came out.
@@ -81,7 +123,10 @@ pub struct CompileReport {
 pub enum CompileError {
     /// A pass failed.
     #[error(transparent)]
-    Pass(#[from] PassError),
+    Pass(PassError),
+    /// Somebody wanted it to end.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// LLVM failed.
     #[error("{kernel}: {error}")]
     Code {
@@ -98,6 +143,15 @@ pub enum CompileError {
     Module(String),
 }
 
+impl From<PassError> for CompileError {
+    fn from(e: PassError) -> CompileError {
+        match e {
+            PassError::Stopped(why) => CompileError::Stopped(why),
+            e => CompileError::Pass(e),
+        }
+    }
+}
+
 /// A kernel on its way.
 struct Job {
     name: String,
@@ -112,7 +166,13 @@ struct Job {
 /// Compiles the function of that name.
 pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Result<Compiled, CompileError> {
     let mut report = CompileReport::default();
-    let run = RunOptions { skip_verifier: !options.verify, ..Default::default() };
+    let run = RunOptions {
+        skip_verifier: !options.verify,
+        disable: options.debug.disable.to_vec(),
+        stop: options.stop.clone(),
+        ..Default::default()
+    };
+    let dumped = |part: &str| RunOptions { dump: options.debug.dump.map(|d| d.join(part)), ..run.clone() };
     let start = Instant::now();
     let level = level_of(module.op()).unwrap_or(Level::Graph);
     let ctx = module.op().ctx();
@@ -128,8 +188,11 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         }
     }
     if level < Level::Linalg {
-        let text = pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?;
-        report.diagnostics.extend(run_pipeline(module, &text, &run, &|_, _, _| ())?.diagnostics);
+        let text =
+            with_inserted(&pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?, options.debug.insert);
+        let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
+        report.add(&done.passes);
+        report.diagnostics.extend(done.diagnostics);
     }
     let mut level = level.max(Level::Linalg);
     if let Some(chip) = options.target.chip() {
@@ -140,8 +203,12 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         if level == Level::Linalg {
             // Here and not beside the kernels' code, since the program says how many blocks a launch has.
             level = Level::Scheduled;
-            run_pipeline(module, &format!("builtin.module(kiln-gpu-schedule{{chip={}}})", chip.name()), &run, &|_, _, _| ())?;
+            let text = format!("builtin.module(kiln-gpu-schedule{{chip={}}})", chip.name());
+            report.add(&run_pipeline(module, &text, &dumped("schedule"), &|_, _, _| ())?.passes);
         }
+    }
+    if let Some(dir) = options.debug.dump {
+        alone::write(module, &dir.join("kernels"))?;
     }
     let jobs = kernels_of(module, options, level).map_err(CompileError::Module)?;
     report.graph = start.elapsed();
@@ -154,10 +221,11 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         }
         // The host function meanwhile, on this thread, since its module lives here.
         let start = Instant::now();
-        (host(module, function, options, &run, level), start.elapsed())
+        (host(module, function, options, &dumped("host"), level), start.elapsed())
     });
     report.host = elapsed;
-    let (mut program, object) = host?;
+    let (mut program, object, passes) = host?;
+    report.add(&passes);
     let tiles = jobs.iter().any(|j| j.amx);
     each(&mut program, &mut |p| p.amx = tiles);
     let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
@@ -171,6 +239,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
                 report.cached += usize::from(kernel.cached);
                 report.kernel_passes += kernel.passes;
                 report.kernel_code += kernel.code;
+                report.add(&kernel.runs);
                 report.remarks.extend(kernel.remarks);
                 objects.push((symbol, kernel.object));
             }
@@ -203,6 +272,7 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
             &version(),
             options.salt,
             level.name(),
+            &format!("{:?}", (options.debug.disable, options.debug.insert)),
         ] {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
@@ -252,31 +322,33 @@ fn host(
     options: &CompileOptions,
     run: &RunOptions,
     level: Level,
-) -> Result<(Program, Option<Vec<u8>>), CompileError> {
+) -> Result<(Program, Option<Vec<u8>>, Vec<PassRun>), CompileError> {
     let ctx = module.op().ctx();
+    let host_text = |from, to| with_inserted(&part_text(On::Host, from, to, &options.target), options.debug.insert);
+    let mut passes = vec![];
     // Without bodies nothing is left to do for kernels.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
-        run_pipeline(module, &part_text(On::Host, Level::Tiled, Level::Program, &options.target), run, &|_, _, _| ())?;
+        passes.extend(run_pipeline(module, &host_text(Level::Tiled, Level::Program), run, &|_, _, _| ())?.passes);
     }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     let target = match &options.target {
         Target::Cuda(chip) => {
             let target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
             each(&mut program, &mut |p| p.target = target.clone());
-            return Ok((program, None));
+            return Ok((program, None, passes));
         }
         Target::Host(target) => target,
     };
     program.target = p::Target { arch: target.arch.clone(), cpu: target.cpu.clone(), features: target.features.clone() };
-    run_pipeline(module, &part_text(On::Host, Level::Program, Level::Llvm, &options.target), run, &|_, _, _| ())?;
+    passes.extend(run_pipeline(module, &host_text(Level::Program, Level::Llvm), run, &|_, _, _| ())?.passes);
     // A module without a body is nothing to LLVM, but the translation does not know it.
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         kernel.erase();
     }
     let code = |error| CompileError::Code { kernel: entry_symbol(function), error };
     let object = CodeGen::quick(target).map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
-    Ok((program, Some(object)))
+    Ok((program, Some(object), passes))
 }
 
 /// A compiled kernel.
@@ -285,6 +357,7 @@ struct Made {
     cached: bool,
     passes: Duration,
     code: Duration,
+    runs: Vec<PassRun>,
     remarks: Vec<Remark>,
 }
 
@@ -313,8 +386,10 @@ impl Kernels<'_> {
     }
 
     fn kernel(&self, job: &Job, tools: &mut Option<Tools>) -> Result<Made, CompileError> {
-        let mut made = Made { object: vec![], cached: false, passes: Duration::ZERO, code: Duration::ZERO, remarks: vec![] };
-        match self.options.cache.map(|c| c.get(&job.symbol)) {
+        let mut made = Made { object: vec![], cached: false, passes: Duration::ZERO, code: Duration::ZERO, runs: vec![], remarks: vec![] };
+        self.options.stop.check()?;
+        // A dump has the IR of every kernel.
+        match self.options.cache.filter(|_| self.options.debug.dump.is_none()).map(|c| c.get(&job.symbol)) {
             Some(Ok(Some(object))) => return Ok(Made { object, cached: true, ..made }),
             Some(Err(remark)) => made.remarks.push(remark),
             Some(Ok(None)) | None => {}
@@ -331,18 +406,25 @@ impl Kernels<'_> {
         let start = Instant::now();
         let parsed = Module::parse(context.ctx(), &job.bytecode, &job.name);
         let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
-        let run = RunOptions { skip_verifier: !self.options.verify, ..Default::default() };
-        let part = |from, to| part_text(On::Kernels, from, to, &self.options.target);
+        let dump = self.options.debug.dump.map(|d| d.join("kernels").join(alone::file_name(&job.name)));
+        let run = RunOptions {
+            skip_verifier: !self.options.verify,
+            disable: self.options.debug.disable.to_vec(),
+            dump,
+            stop: self.options.stop.clone(),
+            ..Default::default()
+        };
+        let part = |from, to| with_inserted(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.insert);
         let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {
                 CompileError::Pass(PassError::Failed { pass: format!("{pass} (kernel {})", job.name), diagnostics, reproducer })
             }
-            other => CompileError::Pass(other),
+            other => other.into(),
         };
-        run_pipeline(&module, &first, &run, &|_, _, _| ()).map_err(failed)?;
+        made.runs.extend(run_pipeline(&module, &first, &run, &|_, _, _| ()).map_err(failed)?.passes);
         module.op().set_attr("kiln.level", Attr::string(context.ctx(), Level::Target.name()));
-        run_pipeline(&module, &rest, &run, &|_, _, _| ()).map_err(failed)?;
+        made.runs.extend(run_pipeline(&module, &rest, &run, &|_, _, _| ()).map_err(failed)?.passes);
         made.passes = start.elapsed();
         let start = Instant::now();
         let passes = if job.contract { KERNEL_PASSES } else { UNROLLING_KERNEL_PASSES };
@@ -352,6 +434,14 @@ impl Kernels<'_> {
             None => ptx::ptx(module.op()).map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?,
         };
         made.code = start.elapsed();
+        if tracing::enabled!(target: "kiln::output_code", tracing::Level::INFO) {
+            // Machine code is no text; the module that it was made of is.
+            let text = match &self.options.target {
+                Target::Host(_) => module.print(PrintOptions::default()),
+                Target::Cuda(_) => String::from_utf8_lossy(&made.object).into_owned(),
+            };
+            tracing::info!(target: "kiln::output_code", kernel = job.name, "\n{text}");
+        }
         if let Some(Err(remark)) = self.options.cache.map(|c| c.put(&job.symbol, &made.object)) {
             made.remarks.push(remark);
         }

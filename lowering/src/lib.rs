@@ -1,4 +1,5 @@
 //! What takes IR from level to level. One table makes the pipelines of the library, of `kiln-opt`, of the dumper and of the tests.
+pub mod alone;
 pub mod compile;
 pub mod emit;
 pub mod gpu;
@@ -10,6 +11,7 @@ pub mod pipeline;
 pub mod report;
 pub mod reproducer;
 pub mod sizes;
+pub mod stop;
 pub mod table;
 pub mod target;
 pub mod to_kernels;
@@ -17,5 +19,6 @@ pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use pipeline::{For, On, PassOptions, Step, part_text, pipeline_text, pipeline_text_for, steps};
+pub use stop::{Stop, Stopped};
 pub use table::passes;
 pub use target::{Chip, Target};

@@ -1,8 +1,11 @@
 //! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can be bisected and disabled, IR is dumped.
-use crate::table;
 pub use crate::{
     report::{PassRun, Report},
     reproducer::{reproducer_of_text, reproducer_text, split_reproducer},
+};
+use crate::{
+    stop::{Stop, Stopped},
+    table,
 };
 use kiln_dialects::{
     ffi::{Event, Events, Verdict, is_registered},
@@ -34,6 +37,8 @@ pub struct RunOptions {
     pub print_after: Selection,
     /// Whether MLIR's verifier runs after every pass.
     pub skip_verifier: bool,
+    /// Asked before every pass.
+    pub stop: Stop,
 }
 
 /// Some passes.
@@ -75,6 +80,9 @@ pub enum PassError {
         /// IR and pipeline, if asked for.
         reproducer: Option<PathBuf>,
     },
+    /// Somebody wanted it to end; the IR is as the last pass left it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// A dump or reproducer could not be written.
     #[error("{path}: {reason}")]
     Io {
@@ -114,13 +122,17 @@ struct State {
     current: Option<String>,
     failed: Option<String>,
     io: Option<(PathBuf, String)>,
+    stopped: Option<Stopped>,
 }
 
 impl Events for Watch<'_> {
     fn enter(&self, flag: &str, op: Op) -> Verdict {
         let mut s = self.state.borrow_mut();
         let nth = s.runs.len();
-        let skipped = self.options.bisect_limit.is_some_and(|n| nth >= n) || self.options.disable.iter().any(|d| d == flag);
+        let now = self.options.stop.check().err();
+        s.stopped = s.stopped.or(now);
+        let skipped =
+            s.stopped.is_some() || self.options.bisect_limit.is_some_and(|n| nth >= n) || self.options.disable.iter().any(|d| d == flag);
         let count = walk(op).len();
         s.runs.push(PassRun { pass: flag.into(), anchor: op.name(), seconds: 0.0, ops_before: count, ops_after: count, skipped });
         if skipped {
@@ -185,6 +197,9 @@ pub fn run_pipeline(module: &Module, pipeline: &str, options: &RunOptions, print
     let (ok, diagnostics) = collect(root.ctx(), || manager.run(root, &watch));
     let seconds = start.elapsed().as_secs_f64();
     let state = watch.state.into_inner();
+    if let Some(stopped) = state.stopped {
+        return Err(stopped.into());
+    }
     if !ok {
         let mut reproducer = None;
         if let (Some(before), Some(path)) = (before, &options.reproducer) {

@@ -131,7 +131,12 @@ pub const STEPS: &[Step] = &[
     ),
     step(Level::Prims, On::Module, "kiln-require-bounds", "what nobody reads is gone, and kernels do not ask"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),
-    step(Level::Prims, On::Module, "kiln-split-concats", "right before fusion: no pass in between has to know of tensors that are written on"),
+    step(
+        Level::Prims,
+        On::Module,
+        "kiln-split-concats",
+        "right before fusion: no pass in between has to know of tensors that are written on",
+    ),
     step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
     step(Level::Prims, On::Module, "symbol-dce", "a weight that was only computed with at compile time is gone"),
     step(Level::Kernels, On::Module, "kiln-to-linalg", "what is computed, without how"),
@@ -223,4 +228,36 @@ pub fn part_text(on: On, from: Level, to: Level, target: &Target) -> String {
     let options = target.pass_options();
     let all: Vec<_> = steps(from, to, target.chip()).iter().filter(|s| s.on == on).map(|s| with(s, &options)).collect();
     format!("builtin.module({})", all.join(","))
+}
+
+/// A pipeline with further passes behind every run of some: a flag, and what runs behind it.
+pub fn with_inserted(pipeline: &str, insert: &[(String, String)]) -> String {
+    let (mut out, mut name, mut nested) = (String::new(), String::new(), 0usize);
+    for c in pipeline.chars() {
+        if matches!(c, ',' | ')') && nested == 0 {
+            let flag = name.split('{').next().unwrap_or_default().trim();
+            insert.iter().filter(|(behind, _)| behind == flag).for_each(|(_, pass)| out += &format!(",{pass}"));
+        }
+        match c {
+            '{' => nested += 1,
+            '}' => nested = nested.saturating_sub(1),
+            _ => {}
+        }
+        out.push(c);
+        if nested == 0 && matches!(c, ',' | '(' | ')') { name.clear() } else { name.push(c) }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_inserted;
+
+    #[test]
+    fn passes_are_inserted_behind_each_run() {
+        let text = "builtin.module(a{x=1,2},b,func.func(a,c),b)";
+        let insert = [("a".to_string(), "new{y=3}".to_string()), ("b".into(), "last".into())];
+        assert_eq!(with_inserted(text, &insert), "builtin.module(a{x=1,2},new{y=3},b,last,func.func(a,new{y=3},c),b,last)");
+        assert_eq!(with_inserted(text, &[]), text);
+    }
 }

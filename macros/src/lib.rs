@@ -2,7 +2,10 @@
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Lit, LitBool, Pat, Result, ReturnType, Token, Type, parse::Parse, parse::ParseStream, parse_macro_input};
+use syn::{
+    Error, Expr, FnArg, Ident, ItemFn, Lit, LitBool, Pat, Result, ReturnType, Token, Type, parse::Parse, parse::ParseStream,
+    parse_macro_input,
+};
 
 /// Makes a function compiled, as `kiln::compile` makes a closure: it gives a `Result` of what it gave, and has one set of programs for all of its callers.
 ///
@@ -70,7 +73,8 @@ fn pair(input: ParseStream) -> Result<(Lit, Lit)> {
 
 fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
     let signature = &function.sig;
-    let refuse = |tokens: &dyn quote::ToTokens, why: &str| Err(Error::new_spanned(tokens, format!("kiln::compile is for plain functions: {why}")));
+    let refuse =
+        |tokens: &dyn quote::ToTokens, why: &str| Err(Error::new_spanned(tokens, format!("kiln::compile is for plain functions: {why}")));
     if !signature.generics.params.is_empty() {
         return refuse(&signature.generics, "a generic one has no programs of its own; compile a closure for each type instead");
     }
@@ -82,7 +86,9 @@ fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
     }
     let (mut names, mut types) = (vec![], vec![]);
     for argument in &signature.inputs {
-        let FnArg::Typed(argument) = argument else { return refuse(argument, "a method reads self; compile a closure, or a module with Module::compile") };
+        let FnArg::Typed(argument) = argument else {
+            return refuse(argument, "a method reads self; compile a closure, or a module with Module::compile");
+        };
         let Pat::Ident(name) = &*argument.pat else { return refuse(&argument.pat, "its arguments have names") };
         if let Type::Reference(_) = &*argument.ty {
             return refuse(&argument.ty, "its arguments are values, such as Tensor, which is cheap to clone");

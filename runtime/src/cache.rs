@@ -3,6 +3,10 @@
 //!
 //! Entries are written to a temporary file and renamed, so processes see all of an entry or nothing of it. A checksum covers key and
 //! contents, which finds damage and confusion, not malice: who may write the folder can run code in the user's name. It is made private.
+mod transfer;
+
+pub use transfer::Count;
+
 use sha2::{Digest, Sha256};
 use std::{
     fs,
@@ -19,6 +23,8 @@ const MAX_ENTRY: u64 = 1 << 32;
 /// A writer that has not renamed its file in this time has died.
 const STALE: std::time::Duration = std::time::Duration::from_secs(3600);
 const SUFFIX: &str = "kiln";
+/// How many bytes a cache has at most, unless the caller says otherwise.
+pub const DEFAULT_BYTES: u64 = 4 << 30;
 
 /// Why the cache did not do what it is for. Never a reason to fail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +37,10 @@ pub struct Remark {
 }
 
 impl Remark {
+    /// Of an entry whose contents are not what they should be, though its checksum is right.
+    pub fn unreadable(path: &Path, reason: impl ToString) -> Remark {
+        Remark::new(path, reason)
+    }
     fn new(path: &Path, reason: impl ToString) -> Remark {
         let remark = Remark { path: path.into(), reason: reason.to_string() };
         tracing::warn!(target: "kiln::cache", "{remark}");
@@ -158,6 +168,21 @@ impl Store {
         }
         Ok(freed)
     }
+}
+
+/// A number of bytes as people write it: `500M`, `4G`, `1048576`; K, M, G and T are powers of 1024. None: it is none.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 fn is_temporary(path: &Path) -> bool {
@@ -308,6 +333,13 @@ mod tests {
         file.set_modified(SystemTime::now() - 2 * STALE).expect("changed");
         assert_eq!((s.trim(2000), old.exists()), (Ok(10), false));
         assert_eq!((s.trim(0), s.path("d").exists()), (Ok(2000), false));
+    }
+
+    #[test]
+    fn numbers_of_bytes() {
+        let all = [("0", 0), ("17", 17), ("2K", 2048), ("3 MiB", 3 << 20), ("4g", 4 << 30), ("1TB", 1 << 40)];
+        assert!(all.iter().all(|(text, n)| parse_bytes(text) == Some(*n)), "{all:?}");
+        assert!(["", "G", "1.5G", "-1", "9999999999999T", "4 parsecs"].iter().all(|text| parse_bytes(text).is_none()));
     }
 
     #[test]

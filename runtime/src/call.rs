@@ -314,7 +314,7 @@ impl Loaded {
                 push(v.data as u64);
             } else {
                 let width = byte_size(v.dtype()).unwrap_or(1);
-                tracing::debug!(target: "kiln::runtime", input = t.name, order = ?t.order, "copied, since it does not lie as the program reads it");
+                tracing::info!(target: "kiln::perf_hints", input = t.name, order = ?t.order, "copied, since it does not lie as the program reads it");
                 let copy = v.gathered(width, &t.order)?;
                 push(copy.as_mut_ptr() as u64);
                 copies.push(copy);

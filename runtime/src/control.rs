@@ -120,11 +120,13 @@ impl Driver {
         let mut driver = Driver { program, control, parts, customs: vec![], idle: Mutex::default() };
         let mut names = vec![];
         driver.check(&driver.control.body, &mut names).map_err(|e| tensor_error("program", &driver.program.name, e))?;
-        if driver.control.body.args.len() != driver.program.inputs.len() || driver.control.body.yields.len() != driver.program.outputs.len() {
+        if driver.control.body.args.len() != driver.program.inputs.len() || driver.control.body.yields.len() != driver.program.outputs.len()
+        {
             return Err(tensor_error("program", &driver.program.name, "has steps for other arguments and results".into()));
         }
         for name in names {
-            let found = custom::find(&name).ok_or_else(|| tensor_error("custom call", &name, "is not registered in this process".into()))?;
+            let found =
+                custom::find(&name).ok_or_else(|| tensor_error("custom call", &name, "is not registered in this process".into()))?;
             driver.customs.push((name, found));
         }
         Ok(driver)
@@ -154,13 +156,17 @@ impl Driver {
                 Step::While { inits, condition, body, results } => {
                     known(inits).and(known(results))?;
                     let n = inits.len();
-                    wants([condition.args.len(), body.args.len(), body.yields.len(), results.len()] == [n; 4] && condition.yields.len() == 1, "a loop")?;
+                    wants(
+                        [condition.args.len(), body.args.len(), body.yields.len(), results.len()] == [n; 4] && condition.yields.len() == 1,
+                        "a loop",
+                    )?;
                     self.check(condition, names).and_then(|()| self.check(body, names))?;
                 }
                 Step::Scan { inits, inputs, body, results, .. } => {
                     known(inits).and(known(inputs)).and(known(results))?;
                     let sliced = |v: &usize| !self.control.values[*v].dims.is_empty();
-                    let fits = body.args.len() == inits.len() + inputs.len() && body.yields.len() == results.len() && results.len() >= inits.len();
+                    let fits =
+                        body.args.len() == inits.len() + inputs.len() && body.yields.len() == results.len() && results.len() >= inits.len();
                     wants(fits && !inputs.is_empty() && inputs.iter().chain(&results[inits.len()..]).all(sliced), "a scan")?;
                     self.check(body, names)?;
                 }

@@ -401,6 +401,29 @@ impl Program {
             None => vec![self],
         }
     }
+    /// A size as text: a number, a symbol's name, or an expression of these.
+    pub fn size_text(&self, d: Dim) -> String {
+        match d {
+            Dim::Known(n) => n.to_string(),
+            Dim::Symbol(i) => self.symbols.get(i).map_or("?".into(), |s| s.name.clone()),
+            // An expression's operands stand before it, so this ends; one that a damaged file made otherwise is cut.
+            Dim::Expr(i) => match self.exprs.get(i) {
+                Some(e) if [e.lhs, e.rhs].iter().all(|d| !matches!(d, Dim::Expr(j) if *j >= i)) => {
+                    let (lhs, rhs) = (self.size_text(e.lhs), self.size_text(e.rhs));
+                    match e.kind {
+                        ExprKind::Add => format!("({lhs} + {rhs})"),
+                        ExprKind::Mul => format!("({lhs} * {rhs})"),
+                        ExprKind::FloorDiv => format!("({lhs} // {rhs})"),
+                        ExprKind::Mod => format!("({lhs} % {rhs})"),
+                        ExprKind::Min => format!("min({lhs}, {rhs})"),
+                        ExprKind::Max => format!("max({lhs}, {rhs})"),
+                        ExprKind::Pow => format!("{lhs}^{rhs}"),
+                    }
+                }
+                _ => "?".into(),
+            },
+        }
+    }
     /// The values of all expressions, given those of the symbols.
     pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
         values(&self.exprs, symbols)

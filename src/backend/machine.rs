@@ -45,6 +45,9 @@ impl Runnable for Executable {
     fn program(&self) -> Option<&Program> {
         Some(Executable::program(self))
     }
+    fn remarks(&self) -> Vec<String> {
+        self.cuda().map(|l| l.remarks()).unwrap_or_default()
+    }
     fn times(&self) -> Option<&Times> {
         Some(Executable::times(self))
     }

@@ -69,6 +69,10 @@ pub trait Runnable: Send + Sync {
     fn program(&self) -> Option<&Program> {
         None
     }
+    /// What hinders CUDA graphs or makes calls copy, as far as calls have shown.
+    fn remarks(&self) -> Vec<String> {
+        vec![]
+    }
     /// Where the time of compiling went, if that is known.
     fn times(&self) -> Option<&Times> {
         None

@@ -62,12 +62,16 @@ pub(super) fn emit(cx: &mut Cx, symbols: &mut Symbols, around: &Graph, node: &Gr
             let carried = if map { vec![] } else { list(&mut run, 1)? };
             let (xs, more) = (list(&mut run, if map { 1 } else { 2 })?, list(&mut run, if map { 2 } else { 3 })?);
             let (inits, inputs) = (run.values(&carried).map_err(op_error)?, run.values(&xs).map_err(op_error)?);
-            let length = inputs.first().and_then(|v| v.ty().dims().first().cloned()).ok_or_else(|| op_error("takes tensors with a first dimension".into()))?;
+            let length = inputs
+                .first()
+                .and_then(|v| v.ty().dims().first().cloned())
+                .ok_or_else(|| op_error("takes tensors with a first dimension".into()))?;
             let row = |v: &Value| Ok(Type::tensor(b.ctx, v.ty().dtype()?, &v.ty().dims()[1..]));
             let rows = inputs.iter().map(row).collect::<Result<Vec<Type>, String>>().map_err(op_error)?;
             let types = inits.iter().map(|v| v.ty()).chain(rows).collect();
             let segments = Attr::i32s(b.ctx, &[inits.len() as i32, inputs.len() as i32]);
-            let stack = |t: &Type| Type::tensor(b.ctx, t.dtype().unwrap_or(DType::F32), &[std::slice::from_ref(&length), &t.dims()].concat());
+            let stack =
+                |t: &Type| Type::tensor(b.ctx, t.dtype().unwrap_or(DType::F32), &[std::slice::from_ref(&length), &t.dims()].concat());
             let results = |all: &[Type]| all.iter().enumerate().map(|(i, t)| if i < inits.len() { *t } else { stack(t) }).collect();
             let operands = [inits.clone(), inputs.clone()].concat();
             run.op(b, OpKind::Scan, &operands, &[("operandSegmentSizes", segments)], &[(&f, operands.len(), types)], &more, &results)
@@ -148,7 +152,8 @@ impl Regions<'_, '_> {
                 }
             })
             .collect();
-        let mut regions: Vec<(&[Type], &mut RegionFill)> = bodies.iter().zip(&mut fills).map(|((_, _, types), f)| (&types[..], f as &mut RegionFill)).collect();
+        let mut regions: Vec<(&[Type], &mut RegionFill)> =
+            bodies.iter().zip(&mut fills).map(|((_, _, types), f)| (&types[..], f as &mut RegionFill)).collect();
         b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || Ok(results(&yields.borrow_mut().take().unwrap_or_default())))
     }
 

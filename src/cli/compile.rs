@@ -9,13 +9,20 @@ pub struct Compile {
     /// The package
     #[arg(short, long, value_name = "F.kpkg")]
     output: File,
+    /// Puts the weights into the package, so that it needs no other file
+    #[arg(long)]
+    with_weights: bool,
     #[command(flatten)]
     common: Common,
 }
 
 impl Compile {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let (package, _) = load(&self.model)?.build(&self.common.options()?, &progress())?;
+        let model = load(&self.model)?;
+        let (mut package, _) = model.build(&self.common.options()?, &progress())?;
+        if self.with_weights {
+            model.hold_weights(&mut package)?;
+        }
         package.save(&self.output).map_err(Error::from)?;
         println!("{}: {} kernels, {} objects", self.output.display(), package.program.kernels.len(), package.objects.len());
         Ok(Exit::Done)

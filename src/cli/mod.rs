@@ -1,7 +1,9 @@
 //! The `kiln` binary: one file per subcommand, and what they share.
 mod bench;
+mod cache;
 mod compile;
 mod data;
+mod debug;
 mod explain;
 mod inspect;
 mod ops;
@@ -37,8 +39,16 @@ enum Command {
     Compile(compile::Compile),
     /// Says what became one kernel, and why the rest did not
     Explain(explain::Explain),
+    /// Finds the pass, the kernel and the op that make results wrong
+    Bisect(debug::Bisect),
+    /// Makes IR that fails smaller, as long as it fails
+    Reduce(debug::Reduce),
+    /// Leaves out each optional pass in turn: kernels, bytes, compile time, run time
+    Ablate(debug::Ablate),
     /// Times calls, alone or taking turns with peers
     Bench(bench::Bench),
+    /// Says what the cache of compiled code holds; clears, exports and imports it
+    Cache(cache::Cache),
     /// Says what a compiled package holds
     Inspect(inspect::Inspect),
     /// Says what kiln finds on this machine
@@ -153,15 +163,19 @@ pub fn main() -> Exit {
             return if e.use_stderr() { Exit::Usage } else { Exit::Done };
         }
     };
-    if let Err(e) = crate::opt::log() {
-        eprintln!("{}", e.message);
-        return e.exit;
+    if let Err(e) = crate::logs::init_from_env() {
+        eprintln!("error: {e}");
+        return e.exit();
     }
     let outcome = match cli.command {
         Command::Run(c) => c.run(),
         Command::Compile(c) => c.run(),
         Command::Explain(c) => c.run(),
+        Command::Bisect(c) => c.run(),
+        Command::Reduce(c) => c.run(),
+        Command::Ablate(c) => c.run(),
         Command::Bench(c) => c.run(),
+        Command::Cache(c) => c.run(),
         Command::Inspect(c) => c.run(),
         Command::Doctor(c) => c.run(),
         Command::Ops(c) => c.run(),

@@ -1,6 +1,16 @@
 //! What became of a function: graphs, breaks, kernels, guards, times.
 use super::{Arguments, Compiled, Function, Pack, Remark, Topic, lock, specialise::Code};
-use crate::{Error, backend::Runnable};
+use crate::{
+    Error,
+    backend::Runnable,
+    lowering::compile::PassTime,
+    model::Times,
+    runtime::{
+        Program,
+        program::{Global, Role},
+        view::byte_size,
+    },
+};
 use std::{fmt, sync::atomic::Ordering, time::Duration};
 
 /// What became of a function. Prints as text.
@@ -29,8 +39,18 @@ pub struct GraphInfo {
     pub kernels: Vec<(String, Vec<String>)>,
     /// Why kernels do not do more: kernel and reason.
     pub not_fused: Vec<(String, String)>,
-    /// Bytes between kernels, where that is no symbol.
-    pub arena: Option<i64>,
+    /// How each kernel is computed, in the same order.
+    pub kinds: Vec<String>,
+    /// Bytes between kernels: a number, or an expression of symbols.
+    pub arena: String,
+    /// Bytes of weights as they come, and of what is computed from them once.
+    pub weights: (u64, u64),
+    /// Arguments that are copied unless they lie as the program reads them, and what calls have copied.
+    pub copies: Vec<String>,
+    /// What hinders a CUDA graph, of a program on a GPU.
+    pub cudagraphs: Vec<String>,
+    /// What the runs of each pass took, if it was compiled in this process; those on kernels are summed over threads.
+    pub passes: Vec<PassTime>,
     /// Calls that it has run.
     pub calls: u64,
     /// What making it took: parts with their times.
@@ -64,12 +84,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             let Code::Graph(graph) = &entry.code else { continue };
             let mut info = GraphInfo {
                 guards: entry.guards.to_string(),
-                kernels: vec![],
-                not_fused: vec![],
-                arena: None,
                 calls: entry.calls.load(Ordering::Relaxed),
                 times: vec![("all".into(), entry.took)],
                 text: graph.text.clone(),
+                ..Default::default()
             };
             info.describe(graph.program.as_deref());
             graphs.push(info);
@@ -91,26 +109,87 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 }
 
 impl GraphInfo {
+    /// What is known of a program that need not have been called.
+    pub fn of(program: &Program, times: Option<&Times>) -> GraphInfo {
+        let mut info = GraphInfo::default();
+        info.program(program);
+        if let Some(times) = times {
+            info.times(times);
+        }
+        info
+    }
     /// Takes in what the backend knows of a program.
     fn describe(&mut self, made: Option<&dyn Runnable>) {
-        if let Some(program) = made.and_then(|p| p.program()) {
-            self.arena = program.arena.value(&[], &[]).ok();
-            for k in program.parts().into_iter().flat_map(|p| &p.kernels) {
-                self.kernels.push((k.name.clone(), k.ops.clone()));
-                self.not_fused.extend(k.not_fused.iter().map(|why| (k.name.clone(), why.clone())));
-            }
+        let Some(made) = made else { return };
+        if let Some(program) = made.program() {
+            self.program(program);
         }
-        if let Some(times) = made.and_then(|p| p.times()) {
-            let mut add = |name: &str, t: Duration| self.times.push((name.into(), t));
-            add("capture", times.capture);
-            if let Some(c) = &times.compile {
-                add("passes on the graph", c.graph);
-                add("kernels", c.kernels);
-                add("host function", c.host);
-            }
-            add("link", times.link);
-            add("weights", times.weights);
+        if let Some(times) = made.times() {
+            self.times(times);
         }
+        let (copies, others): (Vec<String>, Vec<String>) = made.remarks().into_iter().partition(|r| r.contains("copied"));
+        self.copies.extend(copies.clone());
+        self.cudagraphs.extend(copies.into_iter().chain(others));
+    }
+    fn program(&mut self, program: &Program) {
+        self.arena = program.size_text(program.arena);
+        for k in program.parts().into_iter().flat_map(|p| &p.kernels) {
+            self.kernels.push((k.name.clone(), k.ops.clone()));
+            self.kinds.push(k.kind.clone());
+            self.not_fused.extend(k.not_fused.iter().map(|why| (k.name.clone(), why.clone())));
+        }
+        let bytes = |g: &Global| g.shape.iter().product::<u64>() * byte_size(&g.dtype).unwrap_or(1) as u64;
+        let sum = |p: &Program, packed: bool| p.globals.iter().filter(|g| (g.role == Role::Packed) == packed).map(bytes).sum::<u64>();
+        let read = |p: &Program| sum(p, false) + p.prepare.as_deref().map_or(0, |p| sum(p, false));
+        let parts = program.parts();
+        self.weights = (parts.iter().map(|p| read(p)).sum(), parts.iter().map(|p| sum(p, true)).sum());
+        for t in program.inputs.iter().filter(|t| !t.order.is_empty()) {
+            self.copies.push(format!(
+                "argument '{}' is read with its dimensions in the order {:?}, the outermost first; in any other it is copied",
+                t.name, t.order
+            ));
+        }
+    }
+    fn times(&mut self, times: &Times) {
+        let mut add = |name: &str, t: Duration| self.times.push((name.into(), t));
+        add("capture", times.capture);
+        if let Some(c) = &times.compile {
+            add("passes on the graph", c.graph);
+            add("kernels", c.kernels);
+            add("host function", c.host);
+        }
+        add("link", times.link);
+        add("weights", times.weights);
+        self.passes = times.compile.as_ref().map_or(vec![], |c| c.passes.clone());
+        self.passes.sort_by_key(|p| std::cmp::Reverse(p.time));
+    }
+}
+
+/// How many passes are shown.
+const PASSES: usize = 12;
+
+impl fmt::Display for GraphInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.guards.lines().try_for_each(|line| writeln!(f, "  guard {line}"))?;
+        for ((name, ops), kind) in self.kernels.iter().zip(&self.kinds) {
+            writeln!(f, "  kernel {name} ({kind}): {}", ops.join(", "))?;
+        }
+        self.not_fused.iter().try_for_each(|(name, why)| writeln!(f, "  not fused: {name}: {why}"))?;
+        if !self.arena.is_empty() {
+            writeln!(
+                f,
+                "  memory between kernels: {} bytes; weights: {} bytes, and {} made of them once",
+                self.arena, self.weights.0, self.weights.1
+            )?;
+        }
+        self.copies.iter().try_for_each(|c| writeln!(f, "  copy: {c}"))?;
+        self.cudagraphs.iter().try_for_each(|c| writeln!(f, "  no CUDA graph, or not all of the call: {c}"))?;
+        self.times.iter().try_for_each(|(name, t)| writeln!(f, "  time {name}: {:.1} ms", t.as_secs_f64() * 1e3))?;
+        for p in self.passes.iter().take(PASSES) {
+            let runs = if p.runs == 1 { String::new() } else { format!(" in {} runs", p.runs) };
+            writeln!(f, "  time of pass {}: {:.2} ms{runs}", p.pass, p.time.as_secs_f64() * 1e3)?;
+        }
+        self.text.lines().try_for_each(|line| writeln!(f, "  {line}"))
     }
 }
 
@@ -122,16 +201,7 @@ impl fmt::Display for Explanation {
         writeln!(f, "{}: {graphs}, {breaks}, {again}", self.name)?;
         for (i, g) in self.graphs.iter().enumerate() {
             writeln!(f, "graph {i}: {}, {}", plural(g.kernels.len(), "kernel"), plural(g.calls as usize, "call"))?;
-            g.guards.lines().try_for_each(|line| writeln!(f, "  guard {line}"))?;
-            for (name, ops) in &g.kernels {
-                writeln!(f, "  kernel {name}: {}", ops.join(", "))?;
-            }
-            g.not_fused.iter().try_for_each(|(name, why)| writeln!(f, "  not fused: {name}: {why}"))?;
-            if let Some(bytes) = g.arena {
-                writeln!(f, "  memory between kernels: {bytes} bytes")?;
-            }
-            g.times.iter().try_for_each(|(name, t)| writeln!(f, "  time {name}: {:.1} ms", t.as_secs_f64() * 1e3))?;
-            g.text.lines().try_for_each(|line| writeln!(f, "  {line}"))?;
+            write!(f, "{g}")?;
         }
         self.breaks.iter().try_for_each(|b| writeln!(f, "graph break at {}: {}", b.place, b.reason))?;
         if self.eager_calls > 0 {

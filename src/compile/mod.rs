@@ -18,6 +18,7 @@ pub use tree::{Leaf, Leaves, Returns, Tree};
 use crate::{
     Error,
     backend::{self, Backend},
+    lowering::{Stop, compile::CompileError},
     model::Place,
     runtime::{
         entries::Entries,
@@ -57,6 +58,8 @@ struct State {
     remarks: Mutex<Vec<Remark>>,
     /// Whether the limit has been told.
     warned: AtomicBool,
+    /// Whether a compilation was ended early, so that no more are begun.
+    stopped: AtomicBool,
     /// Calls that ran op by op.
     eager: AtomicU64,
     /// Programs of a function that reads values.
@@ -74,6 +77,7 @@ impl State {
         lock(&self.remarks).clear();
         *lock(&self.segments) = None;
         self.warned.store(false, Ordering::Relaxed);
+        self.stopped.store(false, Ordering::Relaxed);
     }
 }
 
@@ -178,6 +182,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// Err: what is wrong with the settings.
     pub fn check(&self) -> Result<(), Error> {
         self.wrong.as_ref().map_or(Ok(()), |e| Err(Error::Setting(e.clone())))
+    }
+    /// What ends its compilations from another thread: after `stop().cancel()` calls that have no program run op by op.
+    pub fn stop(&self) -> Stop {
+        self.settings.machine.stop.clone()
     }
     /// The settings.
     pub fn settings(&self) -> &Settings {
@@ -336,6 +344,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         history: &mut History,
         before: &[Arc<Entry>],
     ) -> Result<Option<(Vec<Arc<Entry>>, Entry)>, Error> {
+        if self.state.stopped.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let start = Instant::now();
         let kept: Vec<Arc<Entry>> = before.iter().filter(|e| e.is_current()).cloned().collect();
         let names = arguments.leaf_names();
@@ -369,6 +380,12 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             Ok((entry, pinned)) => {
                 pinned.into_iter().for_each(|(leaf, dim)| history.pin(leaf, dim));
                 entry
+            }
+            Err(Failed::Error(Error::Compile(CompileError::Stopped(why)))) => {
+                self.state.stopped.store(true, Ordering::Relaxed);
+                let message = format!("{why}; calls that have no program run op by op from now on. reset() begins anew");
+                self.remark(Topic::CacheLimit, place, message);
+                return Ok(None);
             }
             Err(Failed::Error(e)) => return Err(e),
             Err(Failed::Read(read)) if self.settings.fullgraph => return Err(whole(read)),

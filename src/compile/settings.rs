@@ -6,7 +6,7 @@ use crate::{
     passes::names::hint,
     runtime::{Place, cache, cuda, pool::MAX_THREADS},
 };
-use std::{path::Path, sync::LazyLock};
+use std::{path::Path, sync::LazyLock, time::Duration};
 
 /// How a function is compiled and called.
 #[derive(Clone, Debug)]
@@ -91,6 +91,8 @@ fn only(text: &str, usual: bool, why: &'static str) -> Result<Effect, &'static s
 }
 
 const COUNT: &str = "a number from 1 on";
+const BYTES: &str = "a number of bytes, such as 500M or 4G";
+const SECONDS: &str = "a number of seconds above 0";
 const PASSES: &str = "a level (graph to linalg), a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
 
 /// Levels with what runs on them.
@@ -104,7 +106,6 @@ fn passes(text: &str) -> Option<Vec<(Level, String)>> {
     all.sort_by_key(|(level, _)| *level);
     Some(all)
 }
-
 const THREADS: &str = "a number from 1 to 64";
 
 const ROWS: &[Row] = &[
@@ -145,6 +146,19 @@ const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "time_budget",
+        torch: None,
+        kind: SECONDS,
+        default: "none",
+        summary: "what compiling a program may take; a function that needs longer runs op by op from then on, with one warning",
+        variable: Some("KILN_TIME_BUDGET"),
+        set: |s, t| {
+            let seconds = t.parse().ok().filter(|n: &f64| *n > 0.0).ok_or(SECONDS)?;
+            s.machine.time_budget = Some(Duration::try_from_secs_f64(seconds).map_err(|_| SECONDS)?);
+            Ok(Effect::Done)
+        },
+    },
+    Row {
         name: "cache_dir",
         torch: None,
         kind: "a folder, or off",
@@ -156,6 +170,30 @@ const ROWS: &[Row] = &[
                 "off" => CachePolicy::Off,
                 dir => cache::default_dir(Some(Path::new(dir))).map_or(CachePolicy::Off, CachePolicy::Dir),
             };
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "cache_size",
+        torch: None,
+        kind: BYTES,
+        default: "4G",
+        summary: "how much compiled code is kept: what was not used for longest goes",
+        variable: Some("KILN_CACHE_SIZE"),
+        set: |s, t| {
+            s.machine.cache_bytes = cache::parse_bytes(t).ok_or(BYTES)?;
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "dump",
+        torch: None,
+        kind: "a folder",
+        default: "none",
+        summary: "where each compilation writes its IR, kernels, times, and a page to look at them",
+        variable: Some("KILN_DUMP"),
+        set: |s, t| {
+            s.machine.dump = (!t.is_empty()).then(|| t.into());
             Ok(Effect::Done)
         },
     },
@@ -287,9 +325,12 @@ const ROWS: &[Row] = &[
         torch: None,
         kind: BOOL,
         default: "false",
-        summary: "writes every level of a compilation to a folder",
+        summary: "as dump, with the folder kiln_dump where none is named",
         variable: None,
-        set: |_, t| only(t, false, "levels are not written by compiled functions yet; kiln-opt prints them"),
+        set: |s, t| {
+            s.machine.dump = if flag(t)? { s.machine.dump.take().or_else(|| Some("kiln_dump".into())) } else { None };
+            Ok(Effect::Done)
+        },
     },
     Row {
         name: "fallback_random",

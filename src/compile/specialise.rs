@@ -14,6 +14,7 @@ use crate::{
         sym::{Atom, Dim as SymDim},
     },
     lowering::{
+        compile::CompileError,
         host::interface::{expr_kind, relation},
         sizes::MakeSize,
     },
@@ -152,7 +153,8 @@ impl Maker<'_> {
                 // Another answer to the function's own question has a program of its own, in which the size is a symbol again.
                 Ok(Err((symbol, _, true))) => plan = plan.without(symbol),
                 Ok(Err((symbol, why, false))) => self.pin(&mut plan, symbol, &why, &mut pinned),
-                Err(Failed::Error(e)) if !used.is_empty() => {
+                // Time that is over is not the symbols' fault.
+                Err(Failed::Error(e)) if !used.is_empty() && !matches!(e, Error::Compile(CompileError::Stopped(_))) => {
                     let symbol = self.culprit(&plan, &used);
                     let why = e.to_string();
                     match symbol {
@@ -230,7 +232,8 @@ impl Maker<'_> {
         let graph = GraphModule::new(self.name, captured);
         let text = if self.settings.keep_graphs { graph.text() } else { String::new() };
         let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
-        let program = if computed || has_effects(captured.module.op()) { Some(self.backend.compile(&graph, &self.settings.machine)?) } else { None };
+        let program =
+            if computed || has_effects(captured.module.op()) { Some(self.backend.compile(&graph, &self.settings.machine)?) } else { None };
         let (mut frozen, mut lifted) = (vec![], vec![]);
         for (weight, version, _) in &session.weights {
             match version {

@@ -3,12 +3,12 @@ use super::{
     Error, Options, Place, Times,
     weights::{self, Sources},
 };
-use crate::{
-    lowering::host::llvm::{Jit, library_symbols},
-    runtime::{self, Bytes, CallError, Loaded, control::Driver, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
+use crate::runtime::{
+    Bytes, CallError, Pool, Program, Store, View, ViewMut, cuda,
+    host::{Host, Opened},
+    profile::Profile,
 };
 use std::{
-    ffi::c_void,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,9 +16,7 @@ use std::{
 /// A program with its code and its weights.
 pub enum Engine {
     /// On this machine's processors.
-    Host(Box<Loaded>),
-    /// There too: several programs, and control flow between them.
-    Driver(Box<Driver>),
+    Host(Host),
     /// On a GPU.
     Cuda(Box<cuda::Loaded>),
 }
@@ -38,34 +36,11 @@ impl Engine {
     }
 
     fn on_host(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
-        let package = sources.package;
-        let linking = Instant::now();
-        let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
-        let jit = Jit::new(&symbols)?;
-        package.objects.values().try_for_each(|o| jit.add_object(o))?;
-        let parts = package.program.control.as_ref().map(|c| &c.parts);
-        let first = parts.map_or(Some(&package.program), |parts| parts.first());
-        first.map_or(Ok(()), |p| jit.lookup(&p.entry.main).map(|_| ()))?;
-        times.link = linking.elapsed();
-        let finding = Instant::now();
-        let jit = Arc::new(jit);
-        Pool::configure(options.threads);
-        let one = |p: &Program| -> Result<Loaded, Error> {
-            let packed = match &p.prepare {
-                Some(prepare) => prepared(prepare, sources, &jit, options.threads)?,
-                None => vec![],
-            };
-            join(p, &jit, weights::load(p, &packed, sources)?)
-        };
-        let engine = match parts {
-            Some(parts) => {
-                let parts = parts.iter().map(one).collect::<Result<_, _>>()?;
-                Engine::Driver(Box::new(Driver::new(package.program.clone(), parts)?))
-            }
-            None => Engine::Host(Box::new(one(&package.program)?)),
-        };
-        times.weights = finding.elapsed();
-        Ok(engine)
+        let (start, mut finder) = (Instant::now(), sources.finder());
+        let opened = Opened::new(sources.package, &mut |g| finder.find(g), options.threads)?;
+        times.link = opened.link;
+        times.weights = start.elapsed().saturating_sub(opened.link);
+        Ok(Engine::Host(opened.program))
     }
 
     fn on_gpu(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
@@ -100,7 +75,6 @@ impl Engine {
     pub fn program(&self) -> &Program {
         match self {
             Engine::Host(l) => l.program(),
-            Engine::Driver(d) => d.program(),
             Engine::Cuda(l) => l.program(),
         }
     }
@@ -108,7 +82,6 @@ impl Engine {
     pub fn arena_bytes(&self) -> usize {
         match self {
             Engine::Host(l) => l.arena_bytes(),
-            Engine::Driver(d) => d.arena_bytes(),
             Engine::Cuda(l) => l.arena_bytes(),
         }
     }
@@ -120,8 +93,6 @@ impl Engine {
     pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
         match self {
             Engine::Host(l) => l.profile(inputs, outputs, threads),
-            // Its kernels are those of its programs, of which it has none itself.
-            Engine::Driver(d) => d.call(inputs, outputs, threads).map(|()| Profile::new(0)),
             Engine::Cuda(l) => l.profile(inputs, outputs),
         }
     }
@@ -129,7 +100,6 @@ impl Engine {
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
         match self {
             Engine::Host(l) => l.call(inputs, outputs, threads),
-            Engine::Driver(d) => d.call(inputs, outputs, threads),
             Engine::Cuda(l) => l.call(inputs, outputs),
         }
     }
@@ -147,24 +117,8 @@ impl Engine {
             Ok(start.elapsed())
         };
         match self {
-            Engine::Host(_) | Engine::Driver(_) => (0..rounds).map(one).collect(),
+            Engine::Host(_) => (0..rounds).map(one).collect(),
             Engine::Cuda(l) => l.measure(inputs, outputs, rounds, calls),
         }
     }
-}
-
-/// A program with its linked code.
-fn join(program: &Program, jit: &Arc<Jit>, globals: Vec<Bytes>) -> Result<Loaded, Error> {
-    let entry = jit.lookup(&program.entry.main)?;
-    // SAFETY: the entry's signature is the host ABI's; the linker goes into the loaded program, so that the code lives as long as it does.
-    Ok(unsafe {
-        let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
-        Loaded::new(program.clone(), entry, Box::new(jit.clone()), globals)?
-    })
-}
-
-/// Runs what is computed once from the weights. Files that only this reads are closed behind it.
-fn prepared(program: &Program, sources: &Sources, jit: &Arc<Jit>, threads: usize) -> Result<Vec<Bytes>, Error> {
-    let loaded = join(program, jit, weights::load(program, &[], sources)?)?;
-    Ok(loaded.results(threads)?)
 }

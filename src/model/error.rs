@@ -3,8 +3,8 @@ use crate::{
     Exit,
     capture::CaptureError,
     dialects::ir::ParseError,
-    lowering::{PassError, compile::CompileError, host::llvm::JitError},
-    runtime::{CallError, cuda::CudaError, package::PackageError},
+    lowering::{PassError, compile::CompileError},
+    runtime::{CallError, OpenError, cuda::CudaError, link::LinkError, package::PackageError},
 };
 
 /// An error of the library.
@@ -38,7 +38,7 @@ pub enum Error {
     Compile(#[from] CompileError),
     /// The code was not linked.
     #[error(transparent)]
-    Jit(#[from] JitError),
+    Link(#[from] LinkError),
     /// A weight is missing or not what the program takes.
     #[error("{0}")]
     Weight(String),
@@ -59,6 +59,17 @@ pub enum Error {
     Call(#[from] CallError),
 }
 
+impl From<OpenError> for Error {
+    fn from(e: OpenError) -> Error {
+        match e {
+            OpenError::Link(e) => Error::Link(e),
+            OpenError::Call(e) => Error::Call(e),
+            OpenError::Weight { name, reason } => Error::Weight(format!("weight @{name}: {reason}")),
+            e @ OpenError::Target { .. } => Error::Target(e.to_string()),
+        }
+    }
+}
+
 /// A failed pass with what it reported.
 fn compile_text(e: &CompileError) -> String {
     match e {
@@ -77,7 +88,7 @@ impl Error {
             Error::Capture(CaptureError::Unsupported(_)) => Exit::Unsupported,
             Error::Compile(CompileError::Unsupported(_)) => Exit::Unsupported,
             Error::Compile(e) if compile_text(e).contains("has no compiled form yet") => Exit::Unsupported,
-            Error::Compile(_) | Error::Jit(_) => Exit::Failed,
+            Error::Compile(_) | Error::Link(_) => Exit::Failed,
             Error::Call(CallError::Memory(_) | CallError::Cuda(_)) | Error::Cuda(_) => Exit::Device,
             _ => Exit::Usage,
         }

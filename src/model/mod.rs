@@ -2,6 +2,7 @@
 mod data;
 mod engine;
 mod error;
+mod made_up;
 mod options;
 mod order;
 mod weights;
@@ -9,7 +10,9 @@ mod weights;
 pub use crate::runtime::Place;
 pub use data::Data;
 pub use error::Error;
+pub use made_up::made_up;
 pub use options::{CachePolicy, Options};
+pub use weights::Finder;
 
 use crate::{
     capture::{pt2, weight::Weight},
@@ -18,14 +21,15 @@ use crate::{
         rules::Level,
         value::{DType, Tensor},
     },
+    dump,
     lowering::{
         Chip, RunOptions, Target,
-        compile::{CompileError, CompileOptions, CompileReport, compile},
+        compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
         host::llvm::version,
         pipeline_text_for, run_pipeline,
     },
     passes::pass::level_of,
-    runtime::{self, CallError, Package, Program, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
+    runtime::{self, CallError, Package, Program, Remark, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
 };
 use engine::Engine;
 use sha2::{Digest, Sha256};
@@ -76,6 +80,10 @@ pub struct Times {
     pub link: Duration,
     /// Finding the weights, and copying those that do not lie in memory as the program reads them.
     pub weights: Duration,
+    /// What the cache had to say of the whole program.
+    pub remarks: Vec<Remark>,
+    /// The folder of [`Options::dump`] that this compilation has written.
+    pub dump: Option<PathBuf>,
     /// All of it.
     pub total: Duration,
 }
@@ -116,7 +124,11 @@ impl Model {
         let start = Instant::now();
         let (package, times) = self.build(options, progress)?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        Executable::link(package, folder, &self.held, options, times, start)
+        let exe = Executable::link(package, folder, &self.held, options, times, start)?;
+        if let (Some(dump), Some(report)) = (&exe.times.dump, &exe.times.compile) {
+            dump::finish(dump, exe.program(), report, Some(&exe)).map_err(|e| io_error(dump, e))?;
+        }
+        Ok(exe)
     }
 
     /// The compiled program, or what the cache has of it. It need not be for this machine.
@@ -134,6 +146,25 @@ impl Model {
         Ok((package, times))
     }
 
+    /// Puts the weights that a program reads into its package, so that it needs no other file.
+    pub fn hold_weights(&self, package: &mut Package) -> Result<(), Error> {
+        let mut weights = BTreeMap::new();
+        let mut finder = self.finder(package);
+        let programs = [Some(&package.program), package.program.prepare.as_deref()];
+        for g in programs.into_iter().flatten().flat_map(|p| &p.globals) {
+            if g.data.is_none() && g.role != runtime::program::Role::Packed && !weights.contains_key(&g.name) {
+                let bytes = finder.find(g).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name)))?;
+                weights.insert(g.name.clone(), bytes.bytes().to_vec());
+            }
+        }
+        package.weights.extend(weights);
+        Ok(())
+    }
+    /// What finds the weights of a package that was made of this model.
+    pub fn finder<'a>(&'a self, package: &'a Package) -> Finder<'a> {
+        weights::Sources { package, folder: self.path.parent().unwrap_or(Path::new("")), held: &self.held }.finder()
+    }
+
     fn package(
         &self,
         options: &Options,
@@ -143,25 +174,46 @@ impl Model {
         times: &mut Times,
     ) -> Result<Package, Error> {
         let start = Instant::now();
+        let stop = options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
         let key = self.key(options, &target)?;
-        if let Some(Ok(Some(bytes))) = store.map(|s| s.get(&key)) {
+        // A dump needs the way down, too.
+        match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
             // What cannot be read is compiled again.
-            if let Ok(package) = Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
-                times.capture = start.elapsed();
-                return Ok(package);
-            }
+            Some((s, Ok(Some(bytes)))) => match Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
+                Ok(package) => {
+                    tracing::debug!(target: "kiln::cache", program = package.program.name, %key, "hit");
+                    times.capture = start.elapsed();
+                    return Ok(package);
+                }
+                Err(e) => times.remarks.push(Remark::unreadable(&s.path(&key), e)),
+            },
+            Some((_, Err(remark))) => times.remarks.push(remark),
+            Some((_, Ok(None))) => tracing::debug!(target: "kiln::cache", %key, "miss"),
+            None => {}
         }
         let context = Context::new();
         let (module, diagnostics) = self.module(&context)?;
         order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
+        stop.check().map_err(CompileError::from)?;
+        times.dump = match &options.dump {
+            None => None,
+            Some(dir) => Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?),
+        };
         own_passes(&module, options, &target)?;
-        let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD };
+        let debug = Debug { disable: &options.disable, insert: &options.insert, dump: times.dump.as_deref() };
+        let how =
+            CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD, stop, debug };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
         let kept = store.zip(package.to_bytes().ok()).map(|(store, bytes)| store.put(&key, &bytes));
         made.report.remarks.extend(kept.and_then(Result::err));
+        made.report.remarks.extend(store.and_then(|s| s.trim(options.cache_bytes).err()));
+        tell(&package.program);
+        if let Some(dump) = &times.dump {
+            dump::finish(dump, &package.program, &made.report, None).map_err(|e| io_error(dump, e))?;
+        }
         times.compile = Some(made.report);
         Ok(package)
     }
@@ -179,10 +231,24 @@ impl Model {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
-        sha.update(format!("{:?} {:?}", options.orders, options.passes));
+        sha.update(format!("{:?} {:?}", options.orders, (&options.passes, &options.disable, &options.insert)));
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
+    }
+}
+
+fn io_error(path: &Path, e: std::io::Error) -> Error {
+    Error::File { file: path.display().to_string(), reason: e.to_string() }
+}
+
+/// Tells `tracing` what became of the ops.
+fn tell(p: &Program) {
+    for k in &p.kernels {
+        tracing::info!(target: "kiln::fusion", program = p.name, "{}: {}", k.name, k.ops.join(" "));
+        k.not_fused.iter().for_each(|why| tracing::info!(target: "kiln::fusion", program = p.name, "{} not fused: {why}", k.name));
+        let grid = k.launch.as_ref().map_or(String::new(), |l| format!(", {} blocks of {} threads", p.size_text(l.grid), l.threads));
+        tracing::info!(target: "kiln::schedule", program = p.name, "{}: {}{grid}", k.name, k.kind);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Options of the library; environment variables are read here and nowhere else.
 use crate::{
     dialects::rules::Level,
+    lowering::Stop,
     runtime::{self, Place, cuda::Mode},
 };
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// How to compile and run.
 #[derive(Clone, Debug)]
@@ -16,6 +17,18 @@ pub struct Options {
     pub workers: usize,
     /// Where compiled code is kept.
     pub cache: CachePolicy,
+    /// How many bytes of it at most: what was not used for longest goes.
+    pub cache_bytes: u64,
+    /// Ends compilations from another thread.
+    pub stop: Stop,
+    /// What compiling a program may take; one that takes longer is an error, and a compiled function runs op by op then.
+    pub time_budget: Option<Duration>,
+    /// Flags of optional passes that do not run; `kiln ablate` and `kiln bisect` use it.
+    pub disable: Vec<String>,
+    /// Passes that run behind every run of a pass of the pipeline: that one's flag, and a pass with its options, such as one of a crate of one's own.
+    pub insert: Vec<(String, String)>,
+    /// Where each compilation makes a folder with everything about it (`docs/debugging.md`).
+    pub dump: Option<PathBuf>,
     /// What to compile for, such as `x86_64:haswell` or `cuda:sm_90a`; what the device is if not given.
     pub target: Option<String>,
     /// Where programs run.
@@ -54,6 +67,12 @@ impl Default for Options {
             threads: processors,
             workers: processors,
             cache: CachePolicy::Off,
+            cache_bytes: runtime::cache::DEFAULT_BYTES,
+            stop: Stop::new(),
+            time_budget: None,
+            disable: vec![],
+            insert: vec![],
+            dump: None,
             target: None,
             device: Place::Host,
             blocking: false,
@@ -67,7 +86,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise),
+    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise), `KILN_DUMP` (a folder),
     /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers).
     pub fn from_env() -> Result<Options, String> {
         let mut options = Options::default();
@@ -83,6 +102,12 @@ impl Options {
         let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
         if dir.as_deref() != Some(std::path::Path::new("off")) {
             options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);
+        }
+        options.dump = std::env::var_os("KILN_DUMP").filter(|d| !d.is_empty()).map(PathBuf::from);
+        if let Some(text) = std::env::var_os("KILN_CACHE_SIZE") {
+            let text = text.to_string_lossy();
+            let bytes = runtime::cache::parse_bytes(&text);
+            options.cache_bytes = bytes.ok_or_else(|| format!("KILN_CACHE_SIZE is '{text}', not a number of bytes such as 500M or 4G"))?;
         }
         Ok(options)
     }

@@ -5,10 +5,7 @@ use crate::{
         pt2,
         weight::{self, Weight},
     },
-    runtime::{
-        Buffer, Bytes, Package, Program,
-        program::{Global, Role},
-    },
+    runtime::{Buffer, Bytes, Package, Program, program::Global},
 };
 use std::{
     borrow::Cow,
@@ -32,12 +29,28 @@ pub struct Sources<'a> {
 
 /// All globals of one of a package's programs, in the program's order; `packed` is what was prepared.
 pub fn load(program: &Program, packed: &[Bytes], sources: &Sources) -> Result<Vec<Bytes>, Error> {
-    let mut files = Files::default();
-    let mut one = |g: &Global| match g.role {
-        Role::Packed => g.result().and_then(|n| packed.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string()),
-        Role::Frozen | Role::Mutable => global(g, sources, &mut files),
-    };
-    program.globals.iter().map(|g| one(g).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name)))).collect()
+    let mut finder = sources.finder();
+    Ok(Package::globals(program, packed, &mut |g| finder.find(g))?)
+}
+
+/// Finds weights.
+pub struct Finder<'a> {
+    sources: Sources<'a>,
+    files: Files,
+}
+
+impl<'a> Sources<'a> {
+    /// What finds them; it closes files when it is dropped.
+    pub fn finder(&self) -> Finder<'a> {
+        Finder { sources: Sources { ..*self }, files: Files::default() }
+    }
+}
+
+impl Finder<'_> {
+    /// The bytes of a weight, where they lie if they can be read there. Err: where it is missing, or what differs.
+    pub fn find(&mut self, g: &Global) -> Result<Bytes, String> {
+        global(g, &self.sources, &mut self.files)
+    }
 }
 
 fn owned(bytes: &[u8]) -> Result<Bytes, String> {
@@ -47,9 +60,6 @@ fn owned(bytes: &[u8]) -> Result<Bytes, String> {
 }
 
 fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, String> {
-    if let Some(data) = &g.data {
-        return owned(data);
-    }
     if let Some(weight) = sources.held.get(&g.name) {
         return elements(g, weight);
     }

@@ -262,6 +262,7 @@ fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, 
         print_before,
         print_after,
         skip_verifier: !cli.verify_each,
+        ..Default::default()
     };
     let printer = IrPrinter::new(cli, console);
     let watch = |moment: Moment, flag: &str, op| match moment {
@@ -273,7 +274,7 @@ fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, 
         Moment::After => printer.print("After", flag, op),
     };
     let report = run_pipeline(module, pipeline, &options, &watch).map_err(|e| match e {
-        PassError::Pipeline(_) | PassError::Io { .. } => Stop::Error(OptError::usage(e.to_string())),
+        PassError::Pipeline(_) | PassError::Io { .. } | PassError::Stopped(_) => Stop::Error(OptError::usage(e.to_string())),
         PassError::Failed { pass, diagnostics, reproducer } => {
             let path = reproducer
                 .map_or(String::new(), |p| format!("reproducer: {} (replay: kiln-opt --run-reproducer {})\n", p.display(), p.display()));

@@ -89,7 +89,7 @@ fn run(args: Vec<OsString>, console: &mut Console) -> Result<Exit, OptError> {
 /// All of the work on one input, on a stack of its own.
 fn work(cli: &Cli, name: &str, source: &[u8], board: Board, console: &mut Console) -> Result<Exit, OptError> {
     board.enter(Stage::Reading, "");
-    log()?;
+    crate::logs::init_from_env().map_err(|e| OptError::usage(e.to_string()))?;
     std::thread::scope(|scope| {
         let job = || job::run(&job::Job { cli, name, source, board }, console);
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, job);
@@ -99,15 +99,6 @@ fn work(cli: &Cli, name: &str, source: &[u8], board: Board, console: &mut Consol
             Err(OptError { exit: Exit::Failed, message })
         })
     })
-}
-
-/// What `KILN_LOG` asks for, such as `kiln::passes=debug`, goes to standard error.
-pub(crate) fn log() -> Result<(), OptError> {
-    let Ok(wanted) = std::env::var("KILN_LOG") else { return Ok(()) };
-    let filter = tracing_subscriber::EnvFilter::try_new(&wanted).map_err(|e| OptError::usage(format!("KILN_LOG={wanted}: {e}")))?;
-    // A second call in one process, as tests make them, keeps the first one's filter.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().try_init();
-    Ok(())
 }
 
 /// What the options that only print something print.

@@ -67,8 +67,15 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     let rounded = run(module, func, Mode::Rounded, inputs).map_err(|e| e.to_string())?;
     for (turn, have) in call(inputs)?.iter().enumerate() {
         for (i, ((have, exact), rounded)) in have.iter().zip(&exact).zip(&rounded).enumerate() {
-    random_graph::{Material, Recipe, one_graph},
-    support::{cases, functions, greatest_error, inputs, inputs_of_sizes, relative_error, run},
+            // Law 5: as a whole, and for the element that is furthest off in terms of the greatest one.
+            for error in [relative_error, greatest_error] {
+                let allowed = 2.0 * error(rounded, exact) + tolerance::of(exact.dtype());
+                let off = error(have, exact);
+                // Where rounding alone overflows or changes an integer there is nothing to hold the compiler to.
+                if allowed.is_finite() && off > allowed {
+                    let all = format!("have {:?}\nexact {:?}\nrounded {:?}", have.data(), exact.data(), rounded.data());
+                    return Err(format!("result {i}, call {}: off by {off:e}, {allowed:e} is allowed\n{all}", turn + 1));
+                }
             }
         }
     }
@@ -79,7 +86,16 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
 fn cases_as_interpreted() {
     let mut wrong = vec![];
     let target = Target::host().expect("this machine");
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
+    let options = CompileOptions {
+        target,
+        workers: 2,
+        cache: None,
+        verify: true,
+        salt: "test",
+        progress: &|_, _| (),
+        stop: Default::default(),
+        debug: Default::default(),
+    };
     for case in cases(include_str!("ops.mlir")) {
         let c = Context::new();
         let (module, _) = Module::parse(c.ctx(), case.text.as_bytes(), "tests/compiled/ops.mlir").unwrap_or_else(|e| panic!("{e}"));
@@ -121,8 +137,16 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
                 return;
             }
             let verify = number.is_multiple_of(VERIFIED);
-            let options =
-                CompileOptions { target: target.clone(), workers: 1, cache: Some(&store), verify, salt: "test", progress: &|_, _| () };
+            let options = CompileOptions {
+                target: target.clone(),
+                workers: 1,
+                cache: Some(&store),
+                verify,
+                salt: "test",
+                progress: &|_, _| (),
+                stop: Default::default(),
+                debug: Default::default(),
+            };
             let outcome = one_graph(&COMPILED, number, 500, |module, recipe| {
                 let func = functions(module)[0];
                 check(module, &graph_inputs(func, recipe), &options)

@@ -14,14 +14,12 @@ use kiln::{
     lowering::{
         PassError, Target,
         compile::{CompileError, CompileOptions, compile},
-        host::llvm::{Jit, library_symbols},
     },
-    runtime::{self, Buffer, Bytes, Loaded, Pool, Program, View, ViewMut},
+    runtime::{Package, Pool, View, ViewMut, host::Host},
 };
-use std::ffi::c_void;
 
 /// Compiles a function of a module, which is used up. `weight` gives the globals that have no value in the IR.
-pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Loaded, String> {
+pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Host, String> {
     native_for(module, function, weight, Target::host()?)
 }
 
@@ -31,8 +29,17 @@ pub fn native_for(
     function: &str,
     weight: &dyn Fn(&str) -> Result<Tensor, String>,
     target: Target,
-) -> Result<Loaded, String> {
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
+) -> Result<Host, String> {
+    let options = CompileOptions {
+        target,
+        workers: 2,
+        cache: None,
+        verify: true,
+        salt: "test",
+        progress: &|_, _| (),
+        stop: Default::default(),
+        debug: Default::default(),
+    };
     native_with(module, function, weight, &options)
 }
 
@@ -42,7 +49,7 @@ pub fn native_with(
     function: &str,
     weight: &dyn Fn(&str) -> Result<Tensor, String>,
     options: &CompileOptions,
-) -> Result<Loaded, String> {
+) -> Result<Host, String> {
     // Lowering erases globals.
     let mut globals = std::collections::HashMap::new();
     for g in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter_map(Global::of) {
@@ -57,47 +64,19 @@ pub fn native_with(
         }
         other => other.to_string(),
     })?;
-    let symbols: Vec<(&str, *const c_void)> = [runtime::symbols(), library_symbols()].concat();
-    let jit = Jit::new(&symbols).map_err(|e| e.to_string())?;
-    for (_, object) in &made.objects {
-        jit.add_object(object).map_err(|e| e.to_string())?;
-    }
-    let bytes = |b: &[u8]| -> Result<Bytes, String> {
-        let mut buffer = Buffer::zeroed(b.len()).map_err(|e| e.to_string())?;
-        buffer.bytes_mut().copy_from_slice(b);
-        Ok(Bytes::owned(buffer))
-    };
-    let jit = std::sync::Arc::new(jit);
-    let join = |program: Program, packed: &[Bytes]| -> Result<Loaded, String> {
-        let memory = program.globals.iter().map(|g| match (&g.data, g.result(), globals.get(&g.name)) {
-            (Some(data), ..) => bytes(data),
-            (None, Some(n), _) => packed.get(n).cloned().ok_or_else(|| format!("@{} is not prepared", g.name)),
-            (None, None, Some(t)) => bytes(&t.dtype().encode(t)),
-            (None, None, None) => Err(format!("@{} has no value", g.name)),
-        });
-        let memory = memory.collect::<Result<Vec<_>, _>>()?;
-        let entry = jit.lookup(&program.entry.main).map_err(|e| e.to_string())?;
-        // SAFETY: the entry is the program's own, and the linker that holds its code goes with it.
-        unsafe {
-            let entry = std::mem::transmute::<*const c_void, runtime::call::Entry>(entry);
-            Loaded::new(program, entry, Box::new(jit.clone()), memory).map_err(|e| e.to_string())
-        }
-    };
-    let packed = match &made.program.prepare {
-        Some(prepare) => join(Program::clone(prepare), &[])?.results(2).map_err(|e| e.to_string())?,
-        None => vec![],
-    };
-    join(made.program, &packed)
+    let weights = globals.iter().map(|(name, t)| (name.clone(), t.dtype().encode(t))).collect();
+    let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights };
+    Host::open(&package, &mut |g| package.weight(g), 2).map_err(|e| e.to_string())
 }
 
 /// One call. Results start as bytes that show what is not written.
-pub fn call(program: &Loaded, inputs: &[Tensor], threads: usize) -> Result<Vec<Tensor>, String> {
+pub fn call(program: &Host, inputs: &[Tensor], threads: usize) -> Result<Vec<Tensor>, String> {
     Pool::configure(threads);
     let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
     let views = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b));
     let views = views.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
-    let shapes = program.output_shapes(&shapes).map_err(|e| e.to_string())?;
+    let shapes = program.program().output_shapes(&shapes).map_err(|e| e.to_string())?;
     let dtypes: Vec<_> = program.program().outputs.iter().map(|o| kiln::dialects::value::DType::from_name(&o.dtype)).collect();
     let dtypes = dtypes.into_iter().collect::<Option<Vec<_>>>().ok_or("an unknown dtype")?;
     let size = |(shape, d): (&Vec<usize>, &kiln::dialects::value::DType)| shape.iter().product::<usize>() * d.byte_size();

@@ -158,15 +158,15 @@ fn a_program_on_one_and_two_threads() {
 #[test]
 fn what_cannot_be_linked_is_an_error() {
     let main = program(include_str!("program.mlir"));
-    let jit = link(&[&main]);
-    let error = jit.lookup("main").expect_err("scale_rows is missing").to_string();
-    assert!(error.contains("main") && error.contains("scale_rows"), "{error}");
-    let jit = link(&[]);
-    assert!(jit.lookup("main").is_err());
-    assert!(jit.add_object(b"not an object").is_err());
-    let jit = link(&[&main]);
-    assert!(jit.add_object(&main).is_err(), "the same symbols twice");
-    assert!(jit.lookup("getpid").is_err(), "nothing of the process is offered");
+    let error = try_link(&[&main]).expect_err("scale_rows is missing").to_string();
+    assert!(error.contains("scale_rows"), "{error}");
+    let code = link(&[]);
+    assert!(code.address("main").is_err());
+    assert!(code.address("getpid").is_err(), "nothing of the process is offered");
+    assert!(try_link(&[b"not an object"]).is_err());
+    let kernel = kernel(include_str!("scale_rows.mlir"), &host());
+    assert!(try_link(&[&main, &kernel]).is_ok());
+    assert!(try_link(&[&main, &kernel, &main]).is_err(), "the same symbols twice");
 }
 
 #[test]

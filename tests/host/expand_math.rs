@@ -77,11 +77,9 @@ fn expanded_with(text: &str, options: &str, target: &Target) -> Vec<u8> {
 }
 
 /// Nothing but the block functions: a call of the C library does not link.
-fn linked(object: &[u8]) -> Jit {
+fn linked(object: &[u8]) -> Code {
     let symbols: Vec<_> = library_symbols().into_iter().filter(|(n, _)| n.starts_with("mem")).collect();
-    let jit = Jit::new(&symbols).expect("a linker");
-    jit.add_object(object).expect("an object");
-    jit
+    Code::link([("math", object)], &symbols).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// All exponents of both signs with some mantissas each, and what is special.

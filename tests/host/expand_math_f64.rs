@@ -6,8 +6,8 @@ type Binary64 = unsafe extern "C" fn(*const f64, *const f64, *mut f64, i64, i64,
 
 /// All functions, compiled once.
 struct Kernels {
-    unary: Jit,
-    binary: Jit,
+    unary: Code,
+    binary: Code,
 }
 
 impl Kernels {

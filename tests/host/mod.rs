@@ -1,4 +1,4 @@
-//! Host code generation: kernels as text, through the conversions, LLVM and ORC, to calls with numbers.
+//! Host code generation: kernels as text, through the conversions, LLVM and the linker, to calls with numbers.
 mod codegen;
 mod expand_math;
 mod kernel_abi;
@@ -6,9 +6,10 @@ mod kernel_abi;
 use kiln_dialects::ir::*;
 use kiln_lowering::host::{
     KERNEL_TO_LLVM,
-    llvm::{CodeGen, HOST_PASSES, Jit, Target, UNROLLING_KERNEL_PASSES, library_symbols},
+    llvm::{CodeGen, HOST_PASSES, Target, UNROLLING_KERNEL_PASSES},
 };
 use kiln_lowering::{RunOptions, run_pipeline};
+use kiln_runtime::link::{Code, LinkError, library_symbols};
 use std::ffi::c_void;
 
 pub fn parse(c: &Context, text: &str) -> Module {
@@ -35,16 +36,18 @@ pub fn program(text: &str) -> Vec<u8> {
 }
 
 /// Objects, the pool's entry points and the library's functions, linked.
-pub fn link(objects: &[&[u8]]) -> Jit {
-    let jit = Jit::new(&symbols()).expect("a linker");
-    objects.iter().for_each(|o| jit.add_object(o).expect("an object"));
-    jit
+pub fn link(objects: &[&[u8]]) -> Code {
+    try_link(objects).unwrap_or_else(|e| panic!("{e}"))
+}
+
+pub fn try_link(objects: &[&[u8]]) -> Result<Code, LinkError> {
+    Code::link(objects.iter().map(|o| ("test", *o)), &symbols())
 }
 
 pub fn symbols() -> Vec<(&'static str, *const c_void)> {
     [kiln_runtime::symbols(), library_symbols()].concat()
 }
 
-pub fn address(jit: &Jit, name: &str) -> *const c_void {
-    jit.lookup(name).unwrap_or_else(|e| panic!("{e}"))
+pub fn address(code: &Code, name: &str) -> *const c_void {
+    code.address(name).unwrap_or_else(|e| panic!("{e}"))
 }

@@ -1,5 +1,8 @@
 //! Models from a file to a call on the host: results against PyTorch's, the cache, packages, refusals, threads, and the command line.
+mod caches;
+mod capi;
 mod command;
+mod debug;
 mod interop;
 mod refused;
 

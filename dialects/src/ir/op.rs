@@ -255,6 +255,10 @@ impl Block {
     pub fn args(self) -> Vec<Value> {
         unsafe { (0..mlirBlockGetNumArguments(self.raw())).map(|i| Value::of(mlirBlockGetArgument(self.raw(), i))).collect() }
     }
+    /// Takes away an argument that nothing reads.
+    pub fn erase_arg(self, i: usize) {
+        unsafe { mlirBlockEraseArgument(self.raw(), i as u32) }
+    }
     /// Its last op if that is a terminator.
     pub fn terminator(self) -> Option<Op> {
         Op::some(unsafe { mlirBlockGetTerminator(self.raw()) })

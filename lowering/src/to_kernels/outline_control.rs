@@ -61,7 +61,17 @@ fn outline(func: Op, rounds: usize, names: &mut HashSet<String>) -> Result<(), F
     let symbols: HashMap<String, ops::Sym> = walk(func).into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
     let sizes = Sizes { symbols: &symbols, known: HashMap::new(), b: front };
     let name = func.symbol().unwrap_or_default();
-    let mut o = Outline { func, name, facts: &facts, symbols: &symbols, args: block.args(), sizes, named: HashMap::new(), first: HashMap::new(), names };
+    let mut o = Outline {
+        func,
+        name,
+        facts: &facts,
+        symbols: &symbols,
+        args: block.args(),
+        sizes,
+        named: HashMap::new(),
+        first: HashMap::new(),
+        names,
+    };
     o.block(block)?;
     clean(func, mark);
     func.set_attr(CONTROL, Attr::unit(func.ctx()));
@@ -185,7 +195,8 @@ impl Outline<'_> {
                 return Err(Failure::at(op, "calls a function beside control flow, which has no compiled form"));
             }
             for v in op.operands() {
-                let inside = v.def().is_some_and(|d| within(d, block, &own)) || v.block_arg().and_then(|(b, _)| b.parent()).is_some_and(|p| within(p, block, &own));
+                let inside = v.def().is_some_and(|d| within(d, block, &own))
+                    || v.block_arg().and_then(|(b, _)| b.parent()).is_some_and(|p| within(p, block, &own));
                 if v.ty().is_index() {
                     needed.push(self.size_value(v));
                 } else if !inside && !v.def().is_some_and(is_memory) && !inputs.contains(&v) {
@@ -206,7 +217,11 @@ impl Outline<'_> {
             self.first.insert(new, *self.first.get(old).unwrap_or(old));
             if old.def().is_some_and(is_memory) {
                 // Others have their own.
-                (0..end.operand_count()).filter(|i| end.operand(*i) == *old).collect::<Vec<_>>().into_iter().for_each(|i| end.set_operand(i, new));
+                (0..end.operand_count())
+                    .filter(|i| end.operand(*i) == *old)
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|i| end.set_operand(i, new));
                 continue;
             }
             self.state_sizes(*old)?;

@@ -1,9 +1,9 @@
 //! A program on a card: its code, its weights, and what its calls share.
 use super::{CudaError, Device, Mode, Settings, link, memory::Memory, staging::Staging, state::States, words};
 use crate::{
-    Buffer, Bytes, CallError, Package, Program, Store,
+    Bytes, CallError, Package, Program, Store,
     call::tensor_error,
-    program::{Global, Kernel},
+    program::Kernel,
     view::{byte_size, check_bytes},
 };
 use cudarc::driver::{result, sys};
@@ -101,10 +101,17 @@ impl Loaded {
     ) -> Result<Loaded, CallError> {
         let code = link(&device, &package.objects, cache, workers)?;
         let prepared = match &package.program.prepare {
-            Some(p) => Loaded::new(device.clone(), Program::clone(p), &code, &held(p, package, &[])?, Settings::default())?.results()?,
+            Some(p) => Loaded::new(
+                device.clone(),
+                Program::clone(p),
+                &code,
+                &Package::globals(p, &[], &mut |g| package.weight(g))?,
+                Settings::default(),
+            )?
+            .results()?,
             None => vec![],
         };
-        let globals = held(&package.program, package, &prepared)?;
+        let globals = Package::globals(&package.program, &prepared, &mut |g| package.weight(g))?;
         Loaded::new(device, package.program.clone(), &code, &globals, settings)
     }
 
@@ -163,7 +170,7 @@ impl Loaded {
     pub(super) fn remark(&self, text: String) {
         let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.contains(&text) {
-            tracing::info!(target: "kiln::runtime", program = self.program.name, "{text}");
+            tracing::info!(target: "kiln::cudagraphs", program = self.program.name, "{text}");
             all.push(text);
         }
     }
@@ -177,21 +184,6 @@ impl Loaded {
         });
         format!("{weights} bytes of weights{}", call.unwrap_or_default())
     }
-}
-
-/// The globals of a package's program: what it holds, and what was prepared.
-fn held(program: &Program, package: &Package, prepared: &[Bytes]) -> Result<Vec<Bytes>, CallError> {
-    let one = |g: &Global| {
-        if let Some(bytes) = g.result().and_then(|n| prepared.get(n)) {
-            return Ok(bytes.clone());
-        }
-        let data = g.data.as_ref().or_else(|| package.weights.get(&g.name));
-        let data = data.ok_or_else(|| tensor_error("global", &g.name, format!("is not in the package but in '{}'", g.source)))?;
-        let mut own = Buffer::zeroed(data.len())?;
-        own.bytes_mut().copy_from_slice(data);
-        Ok(Bytes::owned(own))
-    };
-    program.globals.iter().map(one).collect()
 }
 
 impl Drop for Loaded {

@@ -300,7 +300,8 @@ impl Split<'_> {
             factors.push(factor);
             weights.push(made);
         }
-        let mut all = old.values.iter().enumerate().map(|(i, x)| two("arith.mulf", *x, factors[i / 2 % halves])).collect::<Made<Vec<_>>>()?;
+        let mut all =
+            old.values.iter().enumerate().map(|(i, x)| two("arith.mulf", *x, factors[i / 2 % halves])).collect::<Made<Vec<_>>>()?;
         for (k, value) in values.iter().enumerate() {
             let pair = |half: usize, eight: usize| match weights.get(half) {
                 Some(w) => p.pair(element, w[4 * k + 2 * eight], w[4 * k + 2 * eight + 1]),

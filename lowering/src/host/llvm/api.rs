@@ -4,7 +4,6 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 /// Every opaque reference of the C API.
 pub type Ref = *mut c_void;
 pub type DiagnosticHandler = extern "C" fn(Ref, *mut c_void);
-pub type ErrorReporter = extern "C" fn(*mut c_void, Ref);
 
 pub const LEVEL_NONE: c_int = 0;
 pub const LEVEL_AGGRESSIVE: c_int = 3;
@@ -14,17 +13,6 @@ pub const FILE_ASSEMBLY: c_int = 0;
 pub const FILE_OBJECT: c_int = 1;
 pub const VERIFY_RETURN_STATUS: c_int = 2;
 pub const SEVERITY_ERROR: c_int = 0;
-pub const SYMBOL_EXPORTED: u8 = 1;
-pub const SYMBOL_CALLABLE: u8 = 4;
-
-/// `LLVMOrcCSymbolMapPair`.
-#[repr(C)]
-pub struct SymbolPair {
-    pub name: Ref,
-    pub address: u64,
-    pub generic_flags: u8,
-    pub target_flags: u8,
-}
 
 unsafe extern "C" {
     pub fn LLVMInitializeX86TargetInfo();
@@ -70,21 +58,9 @@ unsafe extern "C" {
     pub fn LLVMDisposeTargetData(layout: Ref);
     pub fn LLVMTargetMachineEmitToMemoryBuffer(machine: Ref, module: Ref, file: c_int, error: *mut *mut c_char, buffer: *mut Ref) -> c_int;
 
-    pub fn LLVMCreateMemoryBufferWithMemoryRangeCopy(data: *const c_char, len: usize, name: *const c_char) -> Ref;
     pub fn LLVMGetBufferStart(buffer: Ref) -> *const c_char;
     pub fn LLVMGetBufferSize(buffer: Ref) -> usize;
     pub fn LLVMDisposeMemoryBuffer(buffer: Ref);
-
-    pub fn LLVMOrcCreateLLJIT(jit: *mut Ref, builder: Ref) -> Ref;
-    pub fn LLVMOrcDisposeLLJIT(jit: Ref) -> Ref;
-    pub fn LLVMOrcLLJITGetExecutionSession(jit: Ref) -> Ref;
-    pub fn LLVMOrcExecutionSessionSetErrorReporter(session: Ref, report: ErrorReporter, data: *mut c_void);
-    pub fn LLVMOrcLLJITGetMainJITDylib(jit: Ref) -> Ref;
-    pub fn LLVMOrcLLJITAddObjectFile(jit: Ref, dylib: Ref, buffer: Ref) -> Ref;
-    pub fn LLVMOrcLLJITLookup(jit: Ref, address: *mut u64, name: *const c_char) -> Ref;
-    pub fn LLVMOrcLLJITMangleAndIntern(jit: Ref, name: *const c_char) -> Ref;
-    pub fn LLVMOrcAbsoluteSymbols(pairs: *mut SymbolPair, len: usize) -> Ref;
-    pub fn LLVMOrcJITDylibDefine(dylib: Ref, unit: Ref) -> Ref;
 
     pub fn LLVMGetFirstFunction(module: Ref) -> Ref;
     pub fn LLVMGetNextFunction(function: Ref) -> Ref;

@@ -1,14 +1,11 @@
 //! LLVM: from a module of the llvm dialect to object code, and from objects to addresses.
 mod api;
 mod codegen;
-mod library;
 mod one_lane;
-mod orc;
 mod target;
 
 pub use codegen::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES};
-pub use library::library_symbols;
-pub use orc::{Jit, JitError};
+pub use kiln_runtime::link::library_symbols;
 pub use target::Target;
 
 use api::*;

@@ -10,7 +10,8 @@ impl Decide<'_> {
     /// Whether a node does no more than put its operands into a larger tensor.
     pub(super) fn places(&self, n: usize) -> bool {
         let node = &self.graph.nodes[n];
-        node.class == Class::Single && node.value.def().is_some_and(|o| matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::Place)))
+        node.class == Class::Single
+            && node.value.def().is_some_and(|o| matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::Place)))
     }
 
     /// The piece that a node puts into a larger tensor.

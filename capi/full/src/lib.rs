@@ -1,0 +1,50 @@
+//! `libkiln.so`: all functions of `include/kiln.h`; beside those of `libkiln_runtime.so` one that compiles.
+use compiler::{Exit, Options, load};
+pub use runtime::capi::*;
+use std::ffi::c_char;
+
+/// Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target` is
+/// what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's processor. `options` may be null. The program is `*out`, which is
+/// null if this fails, and belongs to the caller.
+///
+/// # Safety
+/// `path` is a string with a zero at its end, `target` and `options` are null or valid, `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_compile(
+    path: *const c_char,
+    target: *const c_char,
+    options: *const KilnOptions,
+    out: *mut *mut KilnProgram,
+) -> KilnStatus {
+    guarded(|| {
+        let made = || -> Result<KilnProgram, Failure> {
+            // SAFETY: the caller's promise.
+            let (path, options) = unsafe { (text(path, "path")?, options.as_ref()) };
+            let target = match target.is_null() {
+                true => None,
+                // SAFETY: the caller's promise.
+                false => Some(unsafe { text(target, "target")? }.to_string()),
+            };
+            let how = Options { target, ..Options::from_env().map_err(|e| Failure(KilnStatus::KILN_ERROR_ARGUMENT, e))? };
+            let model = load(path).map_err(failure)?;
+            let (mut package, _) = model.build(&how, &|_, _| ()).map_err(failure)?;
+            if package.program.target.is_cuda() {
+                model.hold_weights(&mut package).map_err(failure)?;
+            }
+            let mut finder = model.finder(&package);
+            KilnProgram::open(&package, options, &mut |g| finder.find(g))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { give(made(), out) }
+    })
+}
+
+fn failure(e: compiler::Error) -> Failure {
+    let status = match e.exit() {
+        Exit::Unsupported => KilnStatus::KILN_ERROR_UNSUPPORTED,
+        Exit::Device => KilnStatus::KILN_ERROR_DEVICE,
+        Exit::Failed => KilnStatus::KILN_ERROR_COMPILE,
+        _ => KilnStatus::KILN_ERROR_FILE,
+    };
+    Failure(status, e.to_string())
+}

@@ -1,0 +1,412 @@
+//! The functions of `include/kiln.h`, which is generated from this folder. `libkiln_runtime.so` (`capi/`) has them, and `libkiln.so` (`capi/full/`) beside
+//! one that compiles.
+//!
+//! No panic leaves a function: what panics is `KILN_ERROR_INTERNAL`. Pointers are checked for null and not further.
+mod signature;
+
+pub use signature::{KilnDim, KilnTensorInfo};
+
+use crate::{
+    Bytes, CallError, OpenError, OutOfMemory, Package, PackageError, Program, View, ViewMut,
+    cuda::{self, Device},
+    host::{Find, Host},
+    pool::MAX_THREADS,
+};
+use dlpark::ffi::DLTensor;
+use signature::Signature;
+use std::{
+    cell::RefCell,
+    ffi::{CStr, CString, c_char, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    ptr,
+    sync::Arc,
+};
+
+/// What a function answers. `kiln_last_error` has the sentence.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the sentences stand beside the names")]
+#[allow(non_camel_case_types)]
+pub enum KilnStatus {
+    /// Done.
+    KILN_OK = 0,
+    /// A null pointer, a number out of range, text that is no UTF-8.
+    KILN_ERROR_ARGUMENT = 1,
+    /// A file cannot be read, or is damaged or foreign.
+    KILN_ERROR_FILE = 2,
+    /// The program is for another processor, or its code was not linked.
+    KILN_ERROR_TARGET = 3,
+    /// A weight is missing, or not what the program takes.
+    KILN_ERROR_WEIGHT = 4,
+    /// A tensor of a call is not what the program takes; nothing has been written.
+    KILN_ERROR_TENSOR = 5,
+    /// The GPU or its driver. Results may have been written in part.
+    KILN_ERROR_DEVICE = 6,
+    /// Not enough memory.
+    KILN_ERROR_MEMORY = 7,
+    /// An op that kiln does not support. Of `libkiln.so` alone.
+    KILN_ERROR_UNSUPPORTED = 8,
+    /// Compiling failed. Of `libkiln.so` alone.
+    KILN_ERROR_COMPILE = 9,
+    /// A fault of kiln itself.
+    KILN_ERROR_INTERNAL = 10,
+}
+
+/// How a program is loaded. `kiln_default_options` fills it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct KilnOptions {
+    /// Threads of a call on the host; 0 for all processors.
+    pub threads: u32,
+    /// The number of the GPU that a program for GPUs runs on. Others do not read it.
+    pub gpu: u32,
+    /// Whether the kernels of a call on a GPU are launched as a CUDA graph.
+    pub cuda_graphs: bool,
+}
+
+/// A program that can be called, from any thread and from several at once.
+pub struct KilnProgram {
+    engine: Engine,
+    threads: usize,
+    signature: Signature,
+}
+
+enum Engine {
+    Host(Host),
+    Cuda(Box<cuda::Loaded>),
+}
+
+/// A status with its sentence.
+#[derive(Debug)]
+pub struct Failure(pub KilnStatus, pub String);
+
+use KilnStatus::*;
+
+impl From<CallError> for Failure {
+    fn from(e: CallError) -> Failure {
+        let status = match &e {
+            CallError::Memory(_) | CallError::Cuda(cuda::CudaError::Memory { .. }) => KILN_ERROR_MEMORY,
+            CallError::Cuda(_) => KILN_ERROR_DEVICE,
+            CallError::Tiles(_) => KILN_ERROR_TARGET,
+            _ => KILN_ERROR_TENSOR,
+        };
+        Failure(status, e.to_string())
+    }
+}
+impl From<OpenError> for Failure {
+    fn from(e: OpenError) -> Failure {
+        match e {
+            OpenError::Call(e) => e.into(),
+            OpenError::Weight { .. } => Failure(KILN_ERROR_WEIGHT, e.to_string()),
+            OpenError::Target { .. } | OpenError::Link(_) => Failure(KILN_ERROR_TARGET, e.to_string()),
+        }
+    }
+}
+impl From<PackageError> for Failure {
+    fn from(e: PackageError) -> Failure {
+        Failure(KILN_ERROR_FILE, e.to_string())
+    }
+}
+impl From<OutOfMemory> for Failure {
+    fn from(e: OutOfMemory) -> Failure {
+        Failure(KILN_ERROR_MEMORY, e.to_string())
+    }
+}
+
+thread_local! { static LAST: RefCell<CString> = RefCell::default(); }
+
+fn argument(reason: &str) -> Failure {
+    Failure(KILN_ERROR_ARGUMENT, reason.into())
+}
+
+/// Runs a function's body: no panic leaves it, and a failure's sentence is kept for the thread.
+pub fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> KilnStatus {
+    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| s.to_string()).or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(Failure(KILN_ERROR_INTERNAL, format!("kiln itself failed: {}", text.unwrap_or_else(|| "no reason is known".into()))))
+    });
+    match outcome {
+        Ok(()) => KILN_OK,
+        Err(Failure(status, text)) => {
+            let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
+            LAST.with(|last| *last.borrow_mut() = text);
+            status
+        }
+    }
+}
+
+/// The text of a C string. Err: null, or no UTF-8.
+///
+/// # Safety
+/// Null, or a string with a zero at its end.
+pub unsafe fn text<'a>(raw: *const c_char, what: &str) -> Result<&'a str, Failure> {
+    if raw.is_null() {
+        return Err(argument(&format!("{what} is null")));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(raw) }.to_str().map_err(|_| argument(&format!("{what} is no UTF-8")))
+}
+
+/// What a pointer points to. Err: it is null.
+unsafe fn at<'a, T>(raw: *const T, what: &str) -> Result<&'a T, Failure> {
+    // SAFETY: the caller's promise: null, or alive for the call.
+    unsafe { raw.as_ref() }.ok_or_else(|| argument(&format!("{what} is null")))
+}
+
+/// A list of the caller's; null is good for none.
+unsafe fn list<'a, T>(raw: *const T, count: usize, what: &str) -> Result<&'a [T], Failure> {
+    match (raw.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(argument(&format!("{what} is null"))),
+        // SAFETY: the caller's promise: so many elements.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(raw, count) }),
+    }
+}
+
+impl KilnProgram {
+    /// A package ready to be called; `find` finds the weights that it does not hold.
+    pub fn open(package: &Package, options: Option<&KilnOptions>, find: &mut Find) -> Result<KilnProgram, Failure> {
+        let options = options.copied().unwrap_or(kiln_default_options());
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if options.threads == 0 { all } else { options.threads as usize }.min(MAX_THREADS);
+        let signature = Signature::of(&package.program);
+        let engine = if package.program.target.is_cuda() {
+            let device = Device::cuda(options.gpu as usize).map_err(CallError::from)?;
+            let mode = if options.cuda_graphs { cuda::Mode::ReduceOverhead } else { cuda::Mode::Default };
+            let settings = cuda::Settings { mode, ..Default::default() };
+            Engine::Cuda(Box::new(cuda::Loaded::open(Arc::new(device), package, None, threads, settings)?))
+        } else {
+            Engine::Host(Host::open(package, find, threads)?)
+        };
+        Ok(KilnProgram { engine, threads, signature })
+    }
+    fn program(&self) -> &Program {
+        match &self.engine {
+            Engine::Host(l) => l.program(),
+            Engine::Cuda(l) => l.program(),
+        }
+    }
+    fn call(&self, inputs: &[View], outputs: &mut [ViewMut], stream: *mut c_void) -> Result<(), Failure> {
+        match &self.engine {
+            Engine::Host(_) if !stream.is_null() => Err(argument("a program for the host has no stream: pass NULL")),
+            Engine::Host(l) => Ok(l.call(inputs, outputs, self.threads)?),
+            Engine::Cuda(l) if stream.is_null() => Ok(l.call(inputs, outputs)?),
+            // SAFETY: the caller's promise of `kiln_program_call`.
+            Engine::Cuda(l) => Ok(unsafe { l.launch(inputs, outputs, cuda::Stream::from_raw(stream)) }?),
+        }
+    }
+}
+
+/// Hands a program to the caller.
+///
+/// # Safety
+/// `out` is null or can be written.
+pub unsafe fn give(program: Result<KilnProgram, Failure>, out: *mut *mut KilnProgram) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(argument("out is null"));
+    }
+    // SAFETY: not null.
+    unsafe { *out = ptr::null_mut() };
+    let program = program?;
+    // SAFETY: as above.
+    unsafe { *out = Box::into_raw(Box::new(program)) };
+    Ok(())
+}
+
+/// The sentence of this thread's last failure; empty if there was none. It is good until the next function that fails on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn kiln_last_error() -> *const c_char {
+    LAST.with(|last| last.borrow().as_ptr())
+}
+
+/// kiln's version, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn kiln_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// All processors, the first GPU, no CUDA graphs.
+#[unsafe(no_mangle)]
+pub extern "C" fn kiln_default_options() -> KilnOptions {
+    KilnOptions { threads: 0, gpu: 0, cuda_graphs: false }
+}
+
+/// Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or needs none. A package is code: load only what you trust. `options`
+/// may be null. The program is `*out`, which is null if this fails, and belongs to the caller.
+///
+/// # Safety
+/// `path` is a string with a zero at its end, `options` is null or valid, `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_load(path: *const c_char, options: *const KilnOptions, out: *mut *mut KilnProgram) -> KilnStatus {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let made = || -> Result<KilnProgram, Failure> {
+                let package = Package::load(Path::new(text(path, "path")?))?;
+                KilnProgram::open(&package, options.as_ref(), &mut |g| held(&package, g))
+            };
+            give(made(), out)
+        }
+    })
+}
+
+fn held(package: &Package, g: &crate::program::Global) -> Result<Bytes, String> {
+    package.weight(g)
+}
+
+/// As `kiln_program_load`, from the bytes of a package, which may be freed afterwards.
+///
+/// # Safety
+/// `bytes` has `size` bytes; as `kiln_program_load` beside.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_load_bytes(
+    bytes: *const u8,
+    size: usize,
+    options: *const KilnOptions,
+    out: *mut *mut KilnProgram,
+) -> KilnStatus {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let made = || -> Result<KilnProgram, Failure> {
+                let bytes = list(bytes, size, "bytes")?;
+                let package = Package::read(std::io::Cursor::new(bytes), crate::package::MAX_BYTES)?;
+                KilnProgram::open(&package, options.as_ref(), &mut |g| held(&package, g))
+            };
+            give(made(), out)
+        }
+    })
+}
+
+/// Frees a program, after its calls are over. Null is good.
+///
+/// # Safety
+/// Null, or a program that has not been freed and that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_free(program: *mut KilnProgram) {
+    if !program.is_null() {
+        // SAFETY: the caller's promise. What panics while it is freed is lost, and not passed on.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(program) })));
+    }
+}
+
+/// How many tensors a call passes; 0 of null.
+///
+/// # Safety
+/// Null, or a live program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_input_count(program: *const KilnProgram) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { program.as_ref() }.map_or(0, |p| p.signature.inputs())
+}
+
+/// How many tensors a call writes; 0 of null.
+///
+/// # Safety
+/// Null, or a live program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_output_count(program: *const KilnProgram) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { program.as_ref() }.map_or(0, |p| p.signature.outputs())
+}
+
+/// What a program takes as its input of this number.
+///
+/// # Safety
+/// Null, or a live program; `info` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_input(program: *const KilnProgram, index: usize, info: *mut KilnTensorInfo) -> KilnStatus {
+    // SAFETY: the caller's promise.
+    guarded(|| unsafe { put(info, at(program, "program")?.signature.input(index)) })
+}
+
+/// What a program gives as its output of this number.
+///
+/// # Safety
+/// Null, or a live program; `info` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_output(program: *const KilnProgram, index: usize, info: *mut KilnTensorInfo) -> KilnStatus {
+    // SAFETY: the caller's promise.
+    guarded(|| unsafe { put(info, at(program, "program")?.signature.output(index)) })
+}
+
+unsafe fn put(info: *mut KilnTensorInfo, found: Option<KilnTensorInfo>) -> Result<(), Failure> {
+    let found = found.ok_or_else(|| argument("there is no tensor of this number"))?;
+    if info.is_null() {
+        return Err(argument("info is null"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { info.write(found) };
+    Ok(())
+}
+
+/// The sizes of a result for inputs of these sizes. Only the shapes of `inputs` are read. `*rank` is the number of sizes; `shape` gets them if
+/// `capacity` is enough, and may be null if that is 0.
+///
+/// # Safety
+/// `inputs` has `input_count` tensors as DLPack says they have to be, `shape` room for `capacity` numbers; the others are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_output_shape(
+    program: *const KilnProgram,
+    inputs: *const *const DLTensor,
+    input_count: usize,
+    output: usize,
+    shape: *mut i64,
+    capacity: usize,
+    rank: *mut usize,
+) -> KilnStatus {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let program = at(program, "program")?;
+            let views = read(inputs, input_count)?;
+            let shapes: Vec<&[usize]> = views.iter().map(View::shape).collect();
+            let all = program.program().output_shapes(&shapes)?;
+            let sizes = all.get(output).ok_or_else(|| argument("there is no output of this number"))?;
+            if rank.is_null() || (shape.is_null() && capacity > 0) {
+                return Err(argument("rank or shape is null"));
+            }
+            *rank = sizes.len();
+            if capacity >= sizes.len() {
+                sizes.iter().enumerate().for_each(|(i, n)| *shape.add(i) = i64::try_from(*n).unwrap_or(i64::MAX));
+            }
+        }
+        Ok(())
+    })
+}
+
+unsafe fn read<'a>(inputs: *const *const DLTensor, count: usize) -> Result<Vec<View<'a>>, Failure> {
+    // SAFETY: the caller's promise.
+    let all = unsafe { list(inputs, count, "inputs")? };
+    all.iter().map(|t| unsafe { Ok(View::of_dlpack(at(*t, "an input")?)?) }).collect()
+}
+
+/// Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any
+/// strides; results are written, in row-major order, into memory of the caller's. `stream` is a CUstream, in whose order a program for a GPU then runs, and which
+/// the call does not wait for unless a result lies in the host's memory; with null, and on the host, results are there when this returns.
+///
+/// # Safety
+/// Tensors are as DLPack says they have to be, and live until the call is over, on its stream if it has one. Nothing else uses the memory of results meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kiln_program_call(
+    program: *const KilnProgram,
+    inputs: *const *const DLTensor,
+    input_count: usize,
+    outputs: *const *mut DLTensor,
+    output_count: usize,
+    stream: *mut c_void,
+) -> KilnStatus {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let program = at(program, "program")?;
+            let read = read(inputs, input_count)?;
+            let mut written = vec![];
+            for t in list(outputs, output_count, "outputs")? {
+                written.push(ViewMut::of_dlpack(t.as_mut().ok_or_else(|| argument("an output is null"))?)?);
+            }
+            program.call(&read, &mut written, stream)
+        }
+    })
+}

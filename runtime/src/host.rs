@@ -1,0 +1,218 @@
+//! A package for the host, from its bytes to a program that is called: linked, with its weights, and with what is prepared from them.
+use crate::{
+    Buffer, Bytes, CallError, Loaded, Package, Pool, Program, View, ViewMut,
+    call::{Entry, tensor_error},
+    control::Driver,
+    link::{Code, LinkError, library_symbols},
+    profile::Profile,
+    program::{Global, Role},
+};
+use std::{
+    ffi::c_void,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Why a package was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It is for another processor.
+    #[error("the program is for {target}, {reason}")]
+    Target {
+        /// What it was compiled for.
+        target: String,
+        /// Why that is none of this machine.
+        reason: String,
+    },
+    /// Its code was not linked.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A weight is missing or not what the program takes.
+    #[error("weight @{name}: {reason}")]
+    Weight {
+        /// The global.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// What is computed once did not run.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// Finds the bytes of a weight that is no part of the program.
+pub type Find<'a> = dyn FnMut(&Global) -> Result<Bytes, String> + 'a;
+
+impl Package {
+    /// A weight that the package holds, in memory of its own. Err: it holds none of that name.
+    pub fn weight(&self, g: &Global) -> Result<Bytes, String> {
+        let bytes = self.weights.get(&g.name).ok_or_else(|| format!("is not in the package but in '{}'", g.source))?;
+        owned(bytes)
+    }
+    /// The memory of a program's globals, in its order: what it holds itself, what was prepared, and what `find` finds.
+    pub fn globals(program: &Program, prepared: &[Bytes], find: &mut Find) -> Result<Vec<Bytes>, OpenError> {
+        let mut one = |g: &Global| match (&g.data, g.role) {
+            (Some(data), _) => owned(data),
+            (None, Role::Packed) => {
+                g.result().and_then(|n| prepared.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string())
+            }
+            (None, _) => find(g),
+        };
+        program.globals.iter().map(|g| one(g).map_err(|reason| OpenError::Weight { name: g.name.clone(), reason })).collect()
+    }
+}
+
+fn owned(bytes: &[u8]) -> Result<Bytes, String> {
+    let mut own = Buffer::zeroed(bytes.len()).map_err(|e| e.to_string())?;
+    own.bytes_mut().copy_from_slice(bytes);
+    Ok(Bytes::owned(own))
+}
+
+/// What is called.
+pub enum Host {
+    /// A program.
+    One(Box<Loaded>),
+    /// Several programs, and control flow between them.
+    Several(Box<Driver>),
+}
+
+/// An opened package.
+pub struct Opened {
+    /// What is called.
+    pub program: Host,
+    /// What linking took; the rest were weights.
+    pub link: Duration,
+}
+
+impl Host {
+    /// Links a package for the host, finds its weights, and runs what is computed once from them on at most `threads` threads.
+    pub fn open(package: &Package, find: &mut Find, threads: usize) -> Result<Host, OpenError> {
+        Ok(Opened::new(package, find, threads)?.program)
+    }
+    /// What was compiled.
+    pub fn program(&self) -> &Program {
+        match self {
+            Host::One(p) => p.program(),
+            Host::Several(d) => d.program(),
+        }
+    }
+    /// Bytes of memory that calls keep between kernels.
+    pub fn arena_bytes(&self) -> usize {
+        match self {
+            Host::One(p) => p.arena_bytes(),
+            Host::Several(d) => d.arena_bytes(),
+        }
+    }
+    /// Runs the program on at most `threads` threads of the pool.
+    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+        match self {
+            Host::One(p) => p.call(inputs, outputs, threads),
+            Host::Several(d) => d.call(inputs, outputs, threads),
+        }
+    }
+    /// The same with the time of each launch; several programs have none of their own.
+    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+        match self {
+            Host::One(p) => p.profile(inputs, outputs, threads),
+            Host::Several(d) => d.call(inputs, outputs, threads).map(|()| Profile::new(0)),
+        }
+    }
+}
+
+impl Opened {
+    /// As [`Host::open`].
+    pub fn new(package: &Package, find: &mut Find, threads: usize) -> Result<Opened, OpenError> {
+        let start = Instant::now();
+        let program = &package.program;
+        runs_here(program)?;
+        let code = Arc::new(Code::link(package.objects.iter().map(|(n, o)| (n.as_str(), o.as_slice())), &symbols())?);
+        let link = start.elapsed();
+        Pool::configure(threads);
+        let join = |p: &Program, globals: Vec<Bytes>| -> Result<Loaded, OpenError> {
+            let entry = code.address(&p.entry.main)?;
+            // SAFETY: the entry's signature is the host ABI's; the code goes into the loaded program, so that it lives as long as it is called.
+            Ok(unsafe { Loaded::new(p.clone(), std::mem::transmute::<*const c_void, Entry>(entry), Box::new(code.clone()), globals)? })
+        };
+        let mut one = |p: &Program| -> Result<Loaded, OpenError> {
+            let prepared = match &p.prepare {
+                Some(p) => join(p, Package::globals(p, &[], find)?)?.results(threads)?,
+                None => vec![],
+            };
+            join(p, Package::globals(p, &prepared, find)?)
+        };
+        let program = match &program.control {
+            Some(control) => {
+                let parts = control.parts.iter().map(one).collect::<Result<_, _>>()?;
+                Host::Several(Box::new(Driver::new(program.clone(), parts)?))
+            }
+            None => Host::One(Box::new(one(program)?)),
+        };
+        Ok(Opened { program, link })
+    }
+}
+
+/// All that code for the host may call.
+fn symbols() -> Vec<(&'static str, *const c_void)> {
+    [crate::symbols(), library_symbols()].concat()
+}
+
+/// Features that compiled code may use and a processor may lack, in LLVM's names.
+macro_rules! lacks {
+    ($wanted:expr, $($llvm:literal = $here:tt),* $(,)?) => {
+        $wanted.find(|name| match *name { $($llvm => !std::arch::is_x86_feature_detected!($here),)* _ => false })
+    };
+}
+
+/// Err: the program is for another architecture, or its list of features has one that this processor lacks.
+fn runs_here(p: &Program) -> Result<(), OpenError> {
+    let fail = |reason: String| OpenError::Target { target: format!("{} {}", p.target.arch, p.target.cpu), reason };
+    if p.target.arch != std::env::consts::ARCH {
+        return Err(fail(format!("this machine is {}", std::env::consts::ARCH)));
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut wanted = p.target.features.split(',').filter_map(|f| f.strip_prefix('+'));
+        let missing = lacks!(
+            wanted,
+            "avx" = "avx",
+            "avx2" = "avx2",
+            "fma" = "fma",
+            "f16c" = "f16c",
+            "bmi" = "bmi1",
+            "bmi2" = "bmi2",
+            "lzcnt" = "lzcnt",
+            "popcnt" = "popcnt",
+            "sse3" = "sse3",
+            "ssse3" = "ssse3",
+            "sse4.1" = "sse4.1",
+            "sse4.2" = "sse4.2",
+            "avx512f" = "avx512f",
+            "avx512bw" = "avx512bw",
+            "avx512cd" = "avx512cd",
+            "avx512dq" = "avx512dq",
+            "avx512vl" = "avx512vl",
+            "avx512bf16" = "avx512bf16",
+            "avx512vnni" = "avx512vnni",
+            "avx512vbmi" = "avx512vbmi",
+            "avx512ifma" = "avx512ifma",
+            "avx512vbmi2" = "avx512vbmi2",
+            "avx512bitalg" = "avx512bitalg",
+            "avx512vpopcntdq" = "avx512vpopcntdq",
+            "avx512fp16" = "avx512fp16",
+        );
+        if let Some(feature) = missing {
+            return Err(fail(format!("this processor has no {feature}")));
+        }
+    }
+    Ok(())
+}
+
+impl From<OpenError> for CallError {
+    fn from(e: OpenError) -> CallError {
+        match e {
+            OpenError::Call(e) => e,
+            OpenError::Weight { name, reason } => tensor_error("global", &name, reason),
+            e => tensor_error("global", "", e.to_string()),
+        }
+    }
+}

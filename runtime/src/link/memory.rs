@@ -1,0 +1,81 @@
+//! Memory for code: written first, then sealed part by part.
+use super::LinkError;
+use std::ptr;
+
+/// What memory can be protected by.
+pub const PAGE: usize = 4096;
+
+/// A part of the memory, by what may be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Read and executed.
+    Code,
+    /// Read.
+    Constants,
+    /// Read and written.
+    Data,
+}
+
+impl Part {
+    pub const COUNT: usize = 3;
+}
+
+/// One mapping, so that relative references reach everything in it.
+#[derive(Debug)]
+pub struct Memory {
+    base: *mut u8,
+    bytes: usize,
+    /// Where each part starts, and the end.
+    starts: [usize; Part::COUNT + 1],
+}
+// SAFETY: after it is sealed, it is code and data that calls synchronise as they do any other.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub fn new(sizes: [usize; Part::COUNT]) -> Result<Memory, LinkError> {
+        let mut starts = [0; Part::COUNT + 1];
+        for (i, size) in sizes.iter().enumerate() {
+            starts[i + 1] = starts[i] + size.next_multiple_of(PAGE);
+        }
+        let bytes = starts[Part::COUNT].max(PAGE);
+        // SAFETY: a new mapping.
+        let base = unsafe {
+            libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(LinkError::Memory { bytes, reason: std::io::Error::last_os_error().to_string() });
+        }
+        Ok(Memory { base: base.cast(), bytes, starts })
+    }
+    /// The address of an offset in a part.
+    pub fn address(&self, part: Part, offset: usize) -> u64 {
+        self.base.expose_provenance() as u64 + (self.starts[part as usize] + offset) as u64
+    }
+    /// Writes bytes; none beyond the part's end.
+    pub fn put(&mut self, part: Part, offset: usize, bytes: &[u8]) {
+        let (start, end) = (self.starts[part as usize], self.starts[part as usize + 1]);
+        let room = (end - start).saturating_sub(offset);
+        // SAFETY: within the mapping, which can be written until it is sealed.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(start + offset.min(end - start)), bytes.len().min(room)) };
+    }
+    /// From now on code is executed and not written, and constants are read.
+    pub fn seal(&mut self) -> Result<(), LinkError> {
+        for (part, protection) in [(Part::Code, libc::PROT_READ | libc::PROT_EXEC), (Part::Constants, libc::PROT_READ)] {
+            let (start, end) = (self.starts[part as usize], self.starts[part as usize + 1]);
+            // SAFETY: whole pages of this mapping.
+            if end > start && unsafe { libc::mprotect(self.base.add(start).cast(), end - start, protection) } != 0 {
+                return Err(LinkError::Memory { bytes: end - start, reason: std::io::Error::last_os_error().to_string() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,340 @@
+//! Objects of the host in this process: sections side by side in memory of their own, references resolved, and then only the code executable.
+//!
+//! It takes what LLVM's code generator writes for x86-64 with position-independent code in the small model, and refuses anything else. Objects are code: who
+//! can write them decides what runs. A damaged one is an error.
+mod library;
+mod memory;
+
+pub use library::library_symbols;
+
+use memory::{Memory, Part};
+use object::{
+    Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionFlags, SymbolIndex,
+    elf::*,
+    read::elf::{ElfFile64, ElfSection64},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::c_void,
+};
+
+/// Why code could not be linked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The object is damaged, or not what the code generator writes.
+    #[error("object '{object}' {reason}")]
+    Object {
+        /// Its name.
+        object: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A function is missing.
+    #[error("symbol '{symbol}', which object '{object}' needs, is defined nowhere")]
+    Missing {
+        /// The name.
+        symbol: String,
+        /// Who needs it.
+        object: String,
+    },
+    /// The program names a function that its objects do not have.
+    #[error("no object defines '{0}'")]
+    NoEntry(String),
+    /// No memory for code.
+    #[error("no memory for {bytes} bytes of code: {reason}")]
+    Memory {
+        /// How many.
+        bytes: usize,
+        /// The system's words.
+        reason: String,
+    },
+}
+
+/// Linked code. It reaches the symbols that it is given and its own objects', and nothing else of the process. Addresses are good until it is dropped.
+#[derive(Debug)]
+pub struct Code {
+    _memory: Memory,
+    symbols: HashMap<String, u64>,
+}
+
+type File<'a> = ElfFile64<'a, object::LittleEndian>;
+
+/// An object with the places of its sections.
+struct Input<'a> {
+    name: &'a str,
+    file: File<'a>,
+    /// By section: the part of the memory, and the offset there.
+    places: BTreeMap<usize, (Part, usize)>,
+    /// By symbol that is reached through the table of addresses: its slot.
+    slots: BTreeMap<usize, usize>,
+}
+
+/// An address in the table, and behind the code a jump to it for calls that may be too far away.
+const SLOT: usize = 8;
+const STUB: usize = 8;
+
+/// A reference's width in bytes.
+fn width(kind: u32) -> Option<usize> {
+    match kind {
+        R_X86_64_NONE => Some(0),
+        R_X86_64_64 | R_X86_64_PC64 => Some(8),
+        R_X86_64_PC32 | R_X86_64_PLT32 | R_X86_64_32 | R_X86_64_32S => Some(4),
+        R_X86_64_GOTPCREL | R_X86_64_GOTPCRELX | R_X86_64_REX_GOTPCRELX => Some(4),
+        _ => None,
+    }
+}
+
+fn through_table(kind: u32) -> bool {
+    matches!(kind, R_X86_64_GOTPCREL | R_X86_64_GOTPCRELX | R_X86_64_REX_GOTPCRELX)
+}
+
+/// What of an object goes to memory: the part, or nothing. Tables for unwinding do not, since nothing unwinds through kernels.
+fn part(section: &ElfSection64<object::LittleEndian>) -> Option<Part> {
+    let SectionFlags::Elf { sh_flags } = section.flags() else { return None };
+    let has = |flag: u32| sh_flags & u64::from(flag) != 0;
+    match section.name() {
+        _ if !has(SHF_ALLOC) => None,
+        Ok(".eh_frame") => None,
+        _ if has(SHF_EXECINSTR) => Some(Part::Code),
+        _ if has(SHF_WRITE) => Some(Part::Data),
+        _ => Some(Part::Constants),
+    }
+}
+
+impl Code {
+    /// Links objects by name; they may call each other, and these symbols. Of a symbol that is given twice the first counts.
+    pub fn link<'a>(objects: impl IntoIterator<Item = (&'a str, &'a [u8])>, symbols: &[(&str, *const c_void)]) -> Result<Code, LinkError> {
+        let mut inputs = objects.into_iter().map(|(name, bytes)| Input::read(name, bytes)).collect::<Result<Vec<_>, _>>()?;
+        let (mut sizes, mut count) = ([0usize; Part::COUNT], 0);
+        for input in &mut inputs {
+            input.lay_out(&mut sizes, &mut count)?;
+        }
+        // Stubs stand behind the code, the table behind the constants.
+        let (stubs, table) = (sizes[Part::Code as usize].next_multiple_of(STUB), sizes[Part::Constants as usize].next_multiple_of(SLOT));
+        sizes[Part::Code as usize] = stubs + count * STUB;
+        sizes[Part::Constants as usize] = table + count * SLOT;
+        let mut memory = Memory::new(sizes)?;
+        let mut defined = HashMap::new();
+        for input in &inputs {
+            input.define(&memory, &mut defined)?;
+        }
+        let mut given: HashMap<&str, u64> = HashMap::new();
+        for (name, address) in symbols {
+            given.entry(name).or_insert(address.expose_provenance() as u64);
+        }
+        for input in &inputs {
+            input.write(&mut memory, &Known { own: &defined, given: &given, stubs, table })?;
+        }
+        memory.seal()?;
+        Ok(Code { _memory: memory, symbols: defined })
+    }
+    /// The address of a function or of data that an object defines for others.
+    pub fn address(&self, symbol: &str) -> Result<*const c_void, LinkError> {
+        let found = self.symbols.get(symbol).map(|a| std::ptr::with_exposed_provenance(*a as usize));
+        found.ok_or_else(|| LinkError::NoEntry(symbol.into()))
+    }
+}
+
+/// Where names are.
+struct Known<'a> {
+    own: &'a HashMap<String, u64>,
+    given: &'a HashMap<&'a str, u64>,
+    stubs: usize,
+    table: usize,
+}
+
+impl<'a> Input<'a> {
+    fn read(name: &'a str, bytes: &'a [u8]) -> Result<Input<'a>, LinkError> {
+        let fail = |reason: String| LinkError::Object { object: name.into(), reason };
+        let file = File::parse(bytes).map_err(|e| fail(format!("is not read: {e}")))?;
+        let header = file.elf_header();
+        let (kind, machine) = (header.e_type.get(object::LittleEndian), header.e_machine.get(object::LittleEndian));
+        if (kind, machine) != (ET_REL, EM_X86_64) {
+            return Err(fail(format!("has type {kind} and machine {machine}, and is no relocatable one for x86-64")));
+        }
+        Ok(Input { name, file, places: BTreeMap::new(), slots: BTreeMap::new() })
+    }
+    fn fail(&self, reason: impl ToString) -> LinkError {
+        LinkError::Object { object: self.name.into(), reason: reason.to_string() }
+    }
+
+    /// Gives each section an offset, and each symbol that needs one a slot.
+    fn lay_out(&mut self, sizes: &mut [usize; Part::COUNT], slots: &mut usize) -> Result<(), LinkError> {
+        for section in self.file.sections() {
+            let Some(part) = part(&section) else { continue };
+            let (bytes, align) = (usize::try_from(section.size()), usize::try_from(section.align()).unwrap_or(0).max(1));
+            let bytes = bytes.ok().filter(|n| *n < 1 << 30 && align.is_power_of_two() && align <= memory::PAGE);
+            let bytes = bytes.ok_or_else(|| self.fail(format!("has a section of {} bytes aligned to {align}", section.size())))?;
+            let size = &mut sizes[part as usize];
+            let at = size.next_multiple_of(align);
+            *size = at + bytes;
+            if *size >= 1 << 30 {
+                return Err(self.fail("is too large"));
+            }
+            self.places.insert(section.index().0, (part, at));
+            for (_, reference) in section.relocations() {
+                let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) = (reference.flags(), reference.target()) else {
+                    return Err(self.fail("has a reference to no symbol"));
+                };
+                let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
+                if (symbol.is_undefined() || through_table(r_type)) && !self.slots.contains_key(&index.0) {
+                    self.slots.insert(index.0, *slots);
+                    *slots += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of a symbol that this object defines itself.
+    fn local(&self, index: SymbolIndex, memory: &Memory) -> Result<Option<u64>, LinkError> {
+        let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
+        let Some(section) = symbol.section_index() else { return Ok(None) };
+        let place = self.places.get(&section.0).ok_or_else(|| self.fail("refers to a section that is not in memory"))?;
+        let size = self.file.section_by_index(section).map_err(|e| self.fail(e))?.size();
+        if symbol.address() > size {
+            return Err(self.fail("has a symbol outside of its section"));
+        }
+        Ok(Some(memory.address(place.0, place.1) + symbol.address()))
+    }
+
+    fn define(&self, memory: &Memory, defined: &mut HashMap<String, u64>) -> Result<(), LinkError> {
+        for symbol in self.file.symbols().filter(|s| s.is_global()) {
+            // A section that stays out of memory defines nothing that code reaches.
+            if symbol.section_index().is_none_or(|s| !self.places.contains_key(&s.0)) {
+                continue;
+            }
+            let Some(address) = self.local(symbol.index(), memory)? else { continue };
+            let name = symbol.name().map_err(|e| self.fail(e))?;
+            if defined.insert(name.to_string(), address).is_some() {
+                return Err(self.fail(format!("defines '{name}', which another object defines, too")));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, memory: &mut Memory, known: &Known) -> Result<(), LinkError> {
+        for (index, slot) in &self.slots {
+            let address = self.address(SymbolIndex(*index), memory, known)?;
+            let (entry, stub) = (known.table + slot * SLOT, known.stubs + slot * STUB);
+            memory.put(Part::Constants, entry, &address.to_le_bytes());
+            // jmp *[rip + distance], which counts from the end of these six bytes.
+            let distance = memory.address(Part::Constants, entry).wrapping_sub(memory.address(Part::Code, stub) + 6) as i32;
+            memory.put(Part::Code, stub, &[&[0xff, 0x25], &distance.to_le_bytes()[..]].concat());
+        }
+        for section in self.file.sections() {
+            let Some((part, at)) = self.places.get(&section.index().0).copied() else { continue };
+            let data = section.data().map_err(|e| self.fail(e))?;
+            let size = section.size() as usize;
+            // A section of zeros has a size and no bytes.
+            if data.len() > size {
+                return Err(self.fail("has a section that is longer than it says"));
+            }
+            memory.put(part, at, data);
+            for (offset, reference) in section.relocations() {
+                let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) = (reference.flags(), reference.target()) else {
+                    continue;
+                };
+                let wide = width(r_type).ok_or_else(|| self.fail(format!("has a reference of type {r_type}")))?;
+                let offset = usize::try_from(offset).ok().filter(|o| o.checked_add(wide).is_some_and(|end| end <= size));
+                let offset = offset.ok_or_else(|| self.fail("has a reference outside of its section"))?;
+                let here = memory.address(part, at + offset);
+                let target = match (self.slots.get(&index.0), through_table(r_type)) {
+                    (Some(slot), true) => memory.address(Part::Constants, known.table + slot * SLOT),
+                    (Some(slot), false) if matches!(r_type, R_X86_64_PLT32 | R_X86_64_PC32) => {
+                        memory.address(Part::Code, known.stubs + slot * STUB)
+                    }
+                    _ => self.address(index, memory, known)?,
+                };
+                let value = target.wrapping_add_signed(reference.addend());
+                let relative = value.wrapping_sub(here);
+                let far = |_| self.fail("has a reference that does not reach its symbol");
+                match r_type {
+                    R_X86_64_NONE => {}
+                    R_X86_64_64 => memory.put(part, at + offset, &value.to_le_bytes()),
+                    R_X86_64_PC64 => memory.put(part, at + offset, &relative.to_le_bytes()),
+                    R_X86_64_32 => memory.put(part, at + offset, &u32::try_from(value).map_err(far)?.to_le_bytes()),
+                    R_X86_64_32S => memory.put(part, at + offset, &i32::try_from(value as i64).map_err(far)?.to_le_bytes()),
+                    _ => memory.put(part, at + offset, &i32::try_from(relative as i64).map_err(far)?.to_le_bytes()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a symbol is: in this object, in another one, or among those that were given.
+    fn address(&self, index: SymbolIndex, memory: &Memory, known: &Known) -> Result<u64, LinkError> {
+        if let Some(address) = self.local(index, memory)? {
+            return Ok(address);
+        }
+        let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
+        let name = symbol.name().map_err(|e| self.fail(e))?;
+        let found = known.own.get(name).or_else(|| known.given.get(name)).copied();
+        found.ok_or_else(|| LinkError::Missing { symbol: name.into(), object: self.name.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const SOURCE: &str = "
+        extern double cbrt(double);
+        static const double table[4] = {1.0, 2.0, 4.0, 8.0};
+        static long calls;
+        long other(long);
+        double third(long i) { calls += 1; return cbrt(table[i & 3]); }
+        long count(void) { return other(calls); }
+        long pick(long i) { switch (i) { case 0: return 7; case 1: return 11; case 2: return 3; case 3: return 19; case 4: return 2; default: return other(i); } }";
+    const OTHER: &str = "long other(long n) { return n * 10; }";
+
+    /// The object of a C source, as LLVM's code generator writes it.
+    fn compiled(source: &str) -> Vec<u8> {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join("a.c"), source).expect("written");
+        let done = Command::new("cc")
+            .args(["-O2", "-fPIC", "-fno-asynchronous-unwind-tables", "-c", "a.c", "-o", "a.o"])
+            .current_dir(dir.path())
+            .status();
+        assert!(done.expect("a C compiler").success());
+        std::fs::read(dir.path().join("a.o")).expect("an object")
+    }
+
+    #[test]
+    fn objects_call_each_other_and_the_process() {
+        let (a, b) = (compiled(SOURCE), compiled(OTHER));
+        let code = Code::link([("a", &a[..]), ("b", &b[..])], &library_symbols()).expect("linked");
+        let of = |name: &str| code.address(name).expect("defined");
+        // SAFETY: the signatures of the source.
+        unsafe {
+            let third = std::mem::transmute::<*const c_void, extern "C" fn(i64) -> f64>(of("third"));
+            let count = std::mem::transmute::<*const c_void, extern "C" fn() -> i64>(of("count"));
+            let pick = std::mem::transmute::<*const c_void, extern "C" fn(i64) -> i64>(of("pick"));
+            assert_eq!((third(3), third(0)), (2.0, 1.0));
+            assert_eq!((count(), pick(1), pick(4), pick(9)), (20, 11, 2, 90));
+        }
+        assert_eq!(code.address("nothing"), Err(LinkError::NoEntry("nothing".into())));
+    }
+
+    #[test]
+    fn what_is_missing_or_damaged_is_an_error() {
+        let (a, b) = (compiled(SOURCE), compiled(OTHER));
+        let missing = Code::link([("a", &a[..])], &library_symbols()).expect_err("nobody defines other");
+        assert_eq!(missing, LinkError::Missing { symbol: "other".into(), object: "a".into() });
+        let twice = Code::link([("b", &b[..]), ("c", &b[..])], &[]).expect_err("defined twice").to_string();
+        assert!(twice.contains("defines 'other'"), "{twice}");
+        assert!(Code::link([("x", &b"\x7fELF"[..])], &[]).is_err());
+        // Cut anywhere, or with any byte of its tables changed, it links or is refused, and nothing else happens.
+        for n in 0..a.len() {
+            let _ = Code::link([("a", &a[..n]), ("b", &b[..])], &library_symbols());
+        }
+        for at in (0..a.len()).step_by(3) {
+            for bit in [1, 0x80] {
+                let mut bad = a.clone();
+                bad[at] ^= bit;
+                let _ = Code::link([("a", &bad[..]), ("b", &b[..])], &library_symbols());
+            }
+        }
+    }
+}

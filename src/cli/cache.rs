@@ -1,0 +1,61 @@
+//! `kiln cache`: what the cache of compiled code holds, and how it gets to other machines.
+use super::{File, Stop};
+use crate::{
+    Error, Exit,
+    model::{CachePolicy, Options},
+    runtime::{Remark, Store},
+};
+use clap::Subcommand;
+
+#[derive(clap::Args)]
+pub struct Cache {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Says where it is, and how much it holds
+    Stat,
+    /// Deletes all of it
+    Clear,
+    /// Writes all of it to one file
+    Export {
+        /// The file (.kpkg)
+        file: File,
+    },
+    /// Takes in what `export` wrote; it is code, so import only what you trust
+    Import {
+        /// The file (.kpkg)
+        file: File,
+    },
+}
+
+fn stop(r: Remark) -> Stop {
+    Stop::usage(r.to_string())
+}
+
+impl Cache {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let options = Options::from_env().map_err(Stop::usage)?;
+        let CachePolicy::Dir(dir) = &options.cache else {
+            return Err(Stop::usage("there is no cache: KILN_CACHE_DIR is off, or there is no home folder"));
+        };
+        let store = Store::open(dir).map_err(stop)?;
+        match &self.action {
+            Action::Stat => {
+                let (programs, kernels) = store.count().map_err(stop)?;
+                println!("{}, at most {} KiB", dir.display(), options.cache_bytes >> 10);
+                println!("{} programs, {} KiB", programs.entries, programs.bytes >> 10);
+                println!("{} kernels, {} KiB", kernels.entries, kernels.bytes >> 10);
+            }
+            Action::Clear => println!("{} KiB freed", store.trim(0).map_err(stop)? >> 10),
+            Action::Export { file } => println!("{}: {} entries", file.display(), store.export(file).map_err(Error::from)?),
+            Action::Import { file } => {
+                println!("{} new entries", store.import(file).map_err(Error::from)?);
+                store.trim(options.cache_bytes).map_err(stop)?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,123 @@
+//! `kiln bisect`, `kiln reduce`, `kiln ablate`: what is wrong, how little shows it, what each pass gains.
+use super::{Common, File, Stop, data};
+use crate::{
+    Exit, debug,
+    dialects::ir::{Context, PrintOptions},
+    load,
+    model::Data,
+};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+fn inputs(file: &Option<File>) -> Result<Option<Vec<Data>>, Stop> {
+    file.as_deref().map(data::read).transpose()
+}
+
+#[derive(clap::Args)]
+pub struct Bisect {
+    /// A .pt2 archive, or IR (.mlir) on level graph or prims
+    model: File,
+    /// Inputs `input_0`, `input_1`, …; without it they are made up
+    #[arg(long, value_name = "F.safetensors")]
+    inputs: Option<File>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Bisect {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let found = debug::bisect(&load(&self.model)?, &self.common.options()?, inputs(&self.inputs)?.as_deref())?;
+        print!("{found}");
+        Ok(if found.wrong.is_some() { Exit::No } else { Exit::Done })
+    }
+}
+
+#[derive(clap::Args)]
+pub struct Reduce {
+    /// A .pt2 archive, or IR (.mlir) on level graph or prims
+    model: File,
+    /// The smaller IR
+    #[arg(short, long, value_name = "F.mlir")]
+    output: File,
+    /// What tells whether IR still fails: a command, run by sh with the file's name behind it, that ends with 0 if it does. Without it results that are wrong are the
+    /// failure
+    #[arg(long, value_name = "COMMAND", conflicts_with = "crash")]
+    command: Option<String>,
+    /// The failure is that the compiler fails or crashes
+    #[arg(long)]
+    crash: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Reduce {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let options = self.common.options()?;
+        let context = Context::new();
+        let (module, _) = load(&self.model)?.module(&context)?;
+        let text = module.print(PrintOptions { names_from_locations: true, ..Default::default() });
+        let mut asked = 0;
+        let mut fails = |text: &str| {
+            asked += 1;
+            match (&self.command, self.crash) {
+                (None, false) => debug::mismatch(text, &options),
+                // An attempt lies where the result will be.
+                (command, _) if std::fs::write(&self.output, text).is_ok() => match command {
+                    Some(command) => of_command(command, &self.output),
+                    None => self.crashes(),
+                },
+                _ => false,
+            }
+        };
+        let small = debug::reduce(&text, &options.function, &mut fails).map_err(|e| Stop { exit: Exit::No, message: e })?;
+        std::fs::write(&self.output, &small).map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
+        println!("{}: {} lines of {}, {asked} attempts", self.output.display(), small.lines().count(), text.lines().count());
+        Ok(Exit::Done)
+    }
+
+    /// Compiles in a process of its own, which may end as it likes.
+    fn crashes(&self) -> bool {
+        let (Ok(kiln), package) = (std::env::current_exe(), self.output.with_extension("kpkg")) else { return false };
+        let mut command = Command::new(kiln);
+        command.arg("compile").arg(&self.output).args(["--no-cache", "--function", &self.common.function, "-o"]).arg(&package);
+        if let Some(target) = &self.common.target {
+            command.args(["--target", target]);
+        }
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let _ = std::fs::remove_file(package);
+        // A refusal is no crash.
+        status.is_ok_and(|s| s.code().is_none_or(|c| c == i32::from(Exit::Failed.code()) || c > 5))
+    }
+}
+
+fn of_command(command: &str, file: &Path) -> bool {
+    let mut sh = Command::new("sh");
+    sh.arg("-c").arg(format!("{command} \"$1\"")).arg("sh").arg(file).stdout(Stdio::null()).stderr(Stdio::null());
+    sh.status().is_ok_and(|s| s.success())
+}
+
+#[derive(clap::Args)]
+pub struct Ablate {
+    /// A .pt2 archive, or IR (.mlir)
+    model: File,
+    /// Inputs `input_0`, `input_1`, …; without it they are made up
+    #[arg(long, value_name = "F.safetensors")]
+    inputs: Option<File>,
+    /// Seconds to measure each program
+    #[arg(long, default_value_t = 0.2, value_name = "S")]
+    seconds: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Ablate {
+    pub fn run(&self) -> Result<Exit, Stop> {
+        let time = Duration::try_from_secs_f64(self.seconds).map_err(|e| Stop::usage(e.to_string()))?;
+        let found = debug::ablate(&load(&self.model)?, &self.common.options()?, inputs(&self.inputs)?.as_deref(), time)?;
+        print!("{found}");
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,122 @@
+//! Each optional pass off in turn: what it gains, and what it costs.
+use super::optional;
+use crate::{
+    Error, Executable, Model, Options,
+    model::{CachePolicy, Data, made_up},
+};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+/// A compilation without one pass.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What is left out; none in the first row.
+    pub without: Option<String>,
+    /// What came of it. Err: why nothing did.
+    pub measured: Result<Measured, String>,
+}
+
+/// Figures of one program.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Launches of a call.
+    pub launches: usize,
+    /// Different kernels.
+    pub kernels: usize,
+    /// Bytes that the launches of a call move, where that is known.
+    pub bytes: i64,
+    /// What compiling took, without a cache.
+    pub compile: Duration,
+    /// The median of calls.
+    pub call: Duration,
+}
+
+/// A row for each pass. Prints as a table.
+#[derive(Clone, Debug)]
+pub struct Ablation {
+    /// The whole pipeline first.
+    pub rows: Vec<Row>,
+}
+
+/// Compiles a model with all passes and then without each optional one, and times calls for about `time` each. Calls of all programs take turns, so that what else
+/// the machine does falls on each alike. Inputs are made up where none are given.
+pub fn ablate(model: &Model, options: &Options, inputs: Option<&[Data]>, time: Duration) -> Result<Ablation, Error> {
+    // The first compilation of a process also registers passes and starts threads.
+    model.compile(&Options { cache: CachePolicy::Off, dump: None, ..options.clone() })?;
+    let all = std::iter::once(None).chain(optional(options)?.into_iter().map(Some));
+    let mut made = vec![];
+    for without in all {
+        let mut options = Options { cache: CachePolicy::Off, dump: None, ..options.clone() };
+        options.disable.extend(without.clone());
+        let start = Instant::now();
+        let exe = model.compile(&options);
+        made.push((without, exe.map_err(|e| e.to_string()), start.elapsed()));
+    }
+    let first = made[0].1.as_ref().map_err(|e| Error::Backend(e.clone()))?;
+    let inputs = match inputs {
+        Some(inputs) => inputs.to_vec(),
+        None => made_up(first.program()).map_err(Error::Backend)?,
+    };
+    let mut outputs = first.memory(&inputs)?;
+    let mut calls: Vec<Vec<Duration>> = vec![vec![]; made.len()];
+    let whole = time * made.len() as u32;
+    let start = Instant::now();
+    while calls[0].len() < 3 || start.elapsed() < whole {
+        for ((_, exe, _), calls) in made.iter().zip(&mut calls) {
+            if let Ok(exe) = exe {
+                // A program without a refused call is one row of the table; the refusal shows when it is asked for its median.
+                calls.extend(exe.measure(&inputs, &mut outputs, 1, 1)?);
+            }
+        }
+    }
+    let row = |((without, exe, compile), mut calls): ((Option<String>, Result<Executable, String>, Duration), Vec<Duration>)| {
+        calls.sort_unstable();
+        let measured = exe.map(|exe| figures(&exe, &inputs, compile, calls.get(calls.len() / 2).copied().unwrap_or_default()));
+        Row { without, measured }
+    };
+    Ok(Ablation { rows: made.into_iter().zip(calls).map(row).collect() })
+}
+
+fn figures(exe: &Executable, inputs: &[Data], compile: Duration, call: Duration) -> Measured {
+    let p = exe.program();
+    let size = |s: &crate::runtime::program::Symbol| inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64);
+    let symbols: Vec<i64> = p.symbols.iter().map(size).collect();
+    let exprs = p.expr_values(&symbols).unwrap_or_default();
+    let bytes = p.kernels.iter().filter_map(|k| k.bytes?.value(&symbols, &exprs).ok()).sum();
+    let mut names: Vec<&str> = p.kernels.iter().map(|k| k.symbol.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    Measured { launches: p.kernels.len(), kernels: names.len(), bytes, compile, call }
+}
+
+impl fmt::Display for Ablation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<24} {:>8} {:>8} {:>12} {:>11} {:>11} {:>7}",
+            "without", "launches", "kernels", "bytes", "compile ms", "call us", "times"
+        )?;
+        let whole = self.rows.first().and_then(|r| r.measured.as_ref().ok()).map(|m| m.call.as_secs_f64());
+        for r in &self.rows {
+            let name = r.without.as_deref().unwrap_or("(nothing)");
+            match &r.measured {
+                Ok(m) => {
+                    let (compile, call) = (m.compile.as_secs_f64() * 1e3, m.call.as_secs_f64());
+                    let times = call / whole.unwrap_or(call).max(f64::MIN_POSITIVE);
+                    writeln!(
+                        f,
+                        "{name:<24} {:>8} {:>8} {:>12} {compile:>11.1} {:>11.1} {times:>7.2}",
+                        m.launches,
+                        m.kernels,
+                        m.bytes,
+                        call * 1e6
+                    )?;
+                }
+                Err(e) => writeln!(f, "{name:<24} does not compile: {}", e.lines().next().unwrap_or(e))?,
+            }
+        }
+        Ok(())
+    }
+}

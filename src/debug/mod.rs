@@ -1,0 +1,100 @@
+//! What people ask of a compilation that is wrong or slow: which pass, kernel or op it is ([`bisect()`]), how little shows it ([`reduce()`]), what each pass gains
+//! ([`ablate()`]).
+mod ablate;
+mod bisect;
+mod reduce;
+
+pub use ablate::{Ablation, Row, ablate};
+pub use bisect::{Bisection, bisect};
+pub use reduce::{mismatch, reduce};
+
+use crate::{
+    Error, Model, Options,
+    dialects::{
+        interp::{Interpreter, Mode},
+        ir::{Module, Node, walk},
+        ops::Global,
+        rules::tensor_type,
+        value::{DType, Tensor},
+    },
+    lowering::{Target, pipeline::STEPS, table},
+    model::Finder,
+    runtime::{Package, program},
+    tolerance,
+};
+use std::{cell::RefCell, collections::HashMap};
+
+/// The weights of a model as the interpreter reads them.
+struct Weights<'a> {
+    finder: RefCell<Finder<'a>>,
+    types: HashMap<String, (DType, Vec<usize>)>,
+}
+
+impl<'a> Weights<'a> {
+    fn of(model: &'a Model, none: &'a Package, module: &Module) -> Weights<'a> {
+        let mut types = HashMap::new();
+        for op in walk(module.op()) {
+            let Some(g) = Global::of(op) else { continue };
+            let Ok(t) = tensor_type(g.r#type) else { continue };
+            let shape = t.dims.iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok()).unwrap_or(0)).collect();
+            types.insert(g.sym_name, (t.dtype, shape));
+        }
+        Weights { finder: RefCell::new(model.finder(none)), types }
+    }
+    fn read(&self, name: &str, source: &str) -> Result<Tensor, String> {
+        let (dtype, shape) = self.types.get(name).ok_or_else(|| format!("has no weight @{name}"))?;
+        let global = program::Global {
+            name: name.into(),
+            dtype: dtype.name().into(),
+            shape: shape.iter().map(|n| *n as u64).collect(),
+            source: source.into(),
+            data: None,
+            role: Default::default(),
+        };
+        dtype.decode(shape, self.finder.borrow_mut().find(&global)?.bytes())
+    }
+}
+
+/// The results of a module's function, by the interpreter.
+fn interpreted(
+    module: &Module,
+    function: &str,
+    inputs: &[Tensor],
+    mode: Mode,
+    weights: &dyn Fn(&str, &str) -> Result<Tensor, String>,
+) -> Result<Vec<Tensor>, Error> {
+    let interpreter = Interpreter { globals: weights, ..Interpreter::new(mode) };
+    interpreter.run(module.op(), function, inputs).map_err(|e| Error::Backend(e.to_string()))
+}
+
+/// The first result that is further from the exact one than it may be.
+fn first_wrong(found: &[Tensor], rounded: &[Tensor], exact: &[Tensor]) -> Option<String> {
+    if found.len() != exact.len() {
+        return Some(format!("there are {} results, not {}", found.len(), exact.len()));
+    }
+    let all = found.iter().zip(rounded).zip(exact).enumerate();
+    all.filter_map(|(i, ((f, r), e))| tolerance::law(f, r, e).err().map(|why| format!("result {i} {why}"))).next()
+}
+
+/// Flags of the passes of a target's pipeline that may be left out, in the order in which they run first; inserted ones behind theirs.
+fn optional(options: &Options) -> Result<Vec<String>, Error> {
+    let target = match &options.target {
+        Some(text) => Target::parse(text).map_err(Error::Target)?,
+        None => Target::host().map_err(Error::Target)?,
+    };
+    // These of upstream's clean up; what converts is not optional.
+    const UPSTREAM: [&str; 3] = ["canonicalize", "cse", "symbol-dce"];
+    let mut all: Vec<String> = vec![];
+    for step in STEPS.iter().filter(|s| s.target.has(target.chip())) {
+        let flag = step.pass.split('{').next().unwrap_or_default();
+        let inserted =
+            options.insert.iter().filter(|(behind, _)| behind == flag).map(|(_, pass)| pass.split('{').next().unwrap_or_default());
+        let free = UPSTREAM.contains(&flag) || table::find(flag).is_some_and(|p| !p.required);
+        for flag in free.then_some(flag).into_iter().chain(inserted) {
+            if !all.iter().any(|f| f == flag) {
+                all.push(flag.into());
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,77 @@
+//! `KILN_LOG`: what kiln says, by channel. The library only emits `tracing` events, with targets such as `kiln::guards`; nothing is printed unless a program asks for it.
+use crate::{Error, passes::names::hint};
+use std::io::IsTerminal;
+
+/// The channels, and what each tells.
+pub const CHANNELS: &[(&str, &str)] = &[
+    ("guards", "what each program of a compiled function is right for"),
+    ("recompiles", "why a function was compiled again, or is no longer"),
+    ("graph_breaks", "where a graph ends before its function does"),
+    ("dynamic", "sizes that became symbols, or had to stay numbers"),
+    ("fusion", "what became one kernel, and why not more"),
+    ("schedule", "how each kernel is computed"),
+    ("autotune", "schedules that were measured"),
+    ("cudagraphs", "what hinders a CUDA graph"),
+    ("cache", "hits, misses, and what is wrong with the cache of compiled code"),
+    ("perf_hints", "what costs time and could be avoided, such as copies"),
+    ("output_code", "the code of kernels: PTX, or the llvm dialect"),
+];
+
+/// `KILN_LOG`'s text as directives of `tracing`: channels by name, `+name` with details, `-name` with errors only, `all` for every channel, and directives such as
+/// `kiln::passes=debug` as they are. Err: there is no such channel.
+pub fn directives(text: &str) -> Result<String, Error> {
+    let mut out = String::new();
+    for item in text.split(',').map(str::trim).filter(|i| !i.is_empty()) {
+        if item.contains("::") || item.contains('=') {
+            out += &format!("{item},");
+            continue;
+        }
+        let (name, level) = match (item.strip_prefix('+'), item.strip_prefix('-')) {
+            (Some(name), _) => (name, "debug"),
+            (None, Some(name)) => (name, "error"),
+            (None, None) => (item, "info"),
+        };
+        let known = CHANNELS.iter().map(|(n, _)| *n).chain(["all"]);
+        if !known.clone().any(|n| n == name) {
+            let all = known.clone().collect::<Vec<_>>().join(", ");
+            return Err(Error::Setting(format!("KILN_LOG: there is no channel '{name}'{} (channels: {all})", hint(name, known))));
+        }
+        let chosen = CHANNELS.iter().map(|(n, _)| *n).filter(|n| name == "all" || *n == name);
+        out.extend(chosen.map(|n| format!("kiln::{n}={level},")));
+    }
+    Ok(out.trim_end_matches(',').to_string())
+}
+
+/// Prints what `KILN_LOG` asks for on standard error, from now on. A program calls it once at its start; one with a subscriber of its own has no need to, and keeps
+/// that. Err: a channel that is not there, or a directive that is none.
+pub fn init_from_env() -> Result<(), Error> {
+    let Ok(wanted) = std::env::var("KILN_LOG") else { return Ok(()) };
+    let filter = tracing_subscriber::EnvFilter::try_new(directives(&wanted)?);
+    let filter = filter.map_err(|e| Error::Setting(format!("KILN_LOG={wanted}: {e}")))?;
+    // A second call in one process, as tests make them, keeps the first one's filter.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .without_time()
+        .try_init();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::directives;
+
+    #[test]
+    fn channels_become_directives() {
+        assert_eq!(
+            directives("guards, +recompiles,-cache").expect("channels"),
+            "kiln::guards=info,kiln::recompiles=debug,kiln::cache=error"
+        );
+        assert_eq!(directives("kiln::passes=debug").expect("a directive"), "kiln::passes=debug");
+        assert_eq!(directives("all").expect("channels").split(',').count(), super::CHANNELS.len());
+        assert_eq!(directives("").expect("nothing"), "");
+        let e = directives("recompile").expect_err("no channel").to_string();
+        assert!(e.contains("'recompile'") && e.contains("did you mean") && e.contains("recompiles"), "{e}");
+    }
+}

@@ -1,0 +1,211 @@
+//! What people ask of a compilation that is wrong or slow: bisect, reduce, ablate, dumps.
+use super::{agree, file, models, options};
+use kiln::{
+    Options, debug,
+    dialects::{
+        ir::{Context, Module, Op, walk},
+        rules::Level,
+    },
+    load,
+    lowering::{RunOptions, run_pipeline},
+    passes::{Failure, Numerics, Pass, pass, pass_options},
+};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+// A pass that is wrong: it swaps the operands of subtractions.
+pass_options! {
+    /// The pass.
+    pub struct SwapSub {}
+}
+
+impl Pass for SwapSub {
+    const FLAG: &'static str = "test-swap-sub";
+    const SUMMARY: &'static str = "Swaps operands of subtractions, which is wrong";
+    const LEVELS: &'static [Level] = &[Level::Graph, Level::Prims];
+    const NUMERICS: Numerics = Numerics::Exact;
+    fn run(&self, op: Op) -> Result<(), Failure> {
+        for sub in walk(op).into_iter().filter(|o| o.is("kiln.sub")) {
+            let (a, b) = (sub.operand(0), sub.operand(1));
+            sub.set_operand(0, b);
+            sub.set_operand(1, a);
+        }
+        Ok(())
+    }
+}
+
+// Another one, on kernels: where linalg subtracts, it adds.
+pass_options! {
+    /// The pass.
+    pub struct AddForSub {}
+}
+
+impl Pass for AddForSub {
+    const FLAG: &'static str = "test-add-for-sub";
+    const SUMMARY: &'static str = "Adds where a kernel subtracts, which is wrong";
+    const LEVELS: &'static [Level] = &[Level::Linalg, Level::Scheduled];
+    const NUMERICS: Numerics = Numerics::Exact;
+    fn run(&self, op: Op) -> Result<(), Failure> {
+        for sub in walk(op).into_iter().filter(|o| o.is("arith.subf")) {
+            let b = kiln::dialects::ir::Builder::before(sub).ok_or("it is in no block")?;
+            let add = b.generic("arith.addf", &sub.operands(), &[sub.result(0).ty()], &[], &mut [])?;
+            sub.result(0).replace_uses(add.result(0));
+            sub.erase();
+        }
+        Ok(())
+    }
+}
+
+fn registered() {
+    pass::register::<SwapSub>().expect("registered");
+    pass::register::<AddForSub>().expect("registered");
+}
+
+fn inserted(behind: &str, pass: &str) -> Options {
+    registered();
+    Options { insert: vec![(behind.into(), pass.into())], ..options(2) }
+}
+
+const SOURCE: &str = "module attributes {kiln.level = \"graph\"} {
+  func.func @main(%x: tensor<8x32xf32>, %y: tensor<32x16xf32>, %z: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8xf32>, tensor<8x32xf32>) {
+    %0 = kiln.exp %x : tensor<8x32xf32>
+    %1 = kiln.matmul %0, %y : tensor<8x32xf32>, tensor<32x16xf32>
+    %2 = kiln.tanh %1 : tensor<8x16xf32>
+    %3 = kiln.sub %2, %z : tensor<8x16xf32>
+    %4 = kiln.mul %3, %3 : tensor<8x16xf32>
+    %5 = kiln.softmax %3 axis = 1 : tensor<8x16xf32>
+    %6 = kiln.reduce sum %4 dims = [1] : tensor<8x16xf32>
+    %7 = kiln.add %5, %3 : tensor<8x16xf32>
+    return %7, %6, %0 : tensor<8x16xf32>, tensor<8xf32>, tensor<8x32xf32>
+  }
+}
+";
+
+fn source(dir: &Path) -> PathBuf {
+    let path = dir.join("model.mlir");
+    std::fs::write(&path, SOURCE).unwrap();
+    path
+}
+
+#[test]
+fn bisect_finds_nothing_where_all_is_well() {
+    crate::watchdog::arm();
+    let found = debug::bisect(&load(models().join("mlp.pt2")).unwrap(), &options(2), None).unwrap();
+    assert_eq!(found, debug::Bisection::default(), "{found}");
+}
+
+#[test]
+fn bisect_finds_a_wrong_pass_above_the_kernels() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let model = load(source(dir.path())).unwrap();
+    let found = debug::bisect(&model, &inserted("kiln-reciprocals", "test-swap-sub"), None).unwrap();
+    assert!(found.wrong.is_some(), "{found}");
+    assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-swap-sub"), "{found}");
+    // Each kernel computes what the wrong graph says.
+    assert!(found.kernel.is_none(), "{found}");
+}
+
+#[test]
+fn bisect_finds_a_wrong_kernel_and_its_op() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let model = load(source(dir.path())).unwrap();
+    let found = debug::bisect(&model, &inserted("kiln-to-linalg", "test-add-for-sub"), None).unwrap();
+    assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-add-for-sub"), "{found}");
+    assert!(found.kernel.is_some(), "{found}");
+    assert!(found.op.as_ref().is_some_and(|o| o.0.starts_with("kiln.sub")), "{found}");
+}
+
+#[test]
+fn reduce_shrinks_a_graph_that_fails() {
+    crate::watchdog::arm();
+    let wrong = inserted("kiln-to-linalg", "test-add-for-sub");
+    let small = debug::reduce(SOURCE, "main", &mut |text| debug::mismatch(text, &wrong)).unwrap();
+    let context = Context::new();
+    let (module, _) = Module::parse(context.ctx(), small.as_bytes(), "small.mlir").unwrap();
+    let func = module.find("main").expect("a function");
+    let ops = func.regions()[0].first().expect("a body").ops();
+    assert!(ops.len() <= 3 && ops.iter().any(|o| o.is("kiln.sub")), "{small}");
+    assert!(!small.contains("32x"), "sizes stay as they were\n{small}");
+    assert!(debug::mismatch(&small, &wrong) && !debug::mismatch(&small, &options(2)), "{small}");
+    assert!(debug::reduce(SOURCE, "main", &mut |_| false).is_err());
+}
+
+#[test]
+fn reduce_asks_a_command() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let (model, to) = (source(dir.path()), dir.path().join("small.mlir"));
+    let out = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--command", "grep -q kiln.tanh"])
+        .output()
+        .expect("it runs");
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let small = std::fs::read_to_string(&to).unwrap();
+    assert!(small.contains("kiln.tanh") && !small.contains("kiln.matmul") && !small.contains("kiln.exp"), "{small}");
+}
+
+#[test]
+fn ablation_has_a_row_for_each_optional_pass() {
+    crate::watchdog::arm();
+    let model = load(models().join("mlp.pt2")).unwrap();
+    let found = debug::ablate(&model, &options(2), None, std::time::Duration::from_millis(1)).unwrap();
+    let row = |name: &str| found.rows.iter().find(|r| r.without.as_deref() == Some(name)).and_then(|r| r.measured.as_ref().ok());
+    let whole = found.rows[0].measured.as_ref().expect("it compiles");
+    for name in ["kiln-simplify", "canonicalize", "kiln-pack", "kiln-in-place"] {
+        assert!(found.rows.iter().any(|r| r.without.as_deref() == Some(name)), "no row without {name}\n{found}");
+    }
+    assert!(row("kiln-pack").is_some_and(|m| m.launches > 0 && !m.call.is_zero()) && whole.kernels > 0, "{found}");
+    assert!(found.to_string().contains("(nothing)"), "{found}");
+}
+
+/// A dump has every pass, kernels that run alone, times, and a page whose data are whole.
+#[test]
+fn a_dump_is_complete() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let with = Options { dump: Some(dir.path().join("dump")), ..options(2) };
+    for n in 0..2 {
+        let exe = load(models().join("mlp.pt2")).unwrap().compile(&with).unwrap();
+        agree(&exe, &file("mlp"), "with a dump");
+        assert!(dir.path().join(format!("dump/mlp-{n}")).is_dir(), "each compilation has a folder");
+    }
+    let folder = dir.path().join("dump/mlp-0");
+    let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
+    let data = page.split("<script id=\"data\" type=\"application/json\">").nth(1).and_then(|s| s.split("</script>").next()).expect("data");
+    let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    assert!(
+        !page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org/2000/svg").count(),
+        "it needs the net"
+    );
+    let passes: Vec<&str> = data["passes"].as_array().unwrap().iter().filter_map(|p| p["pass"].as_str()).collect();
+    for flag in ["input", "kiln-simplify", "kiln-fuse", "kiln-to-linalg", "kiln-tile", "kiln-plan", "kiln-host-abi"] {
+        assert!(passes.contains(&flag), "no {flag} in {passes:?}");
+    }
+    let texts = data["texts"].as_array().unwrap();
+    assert!(data["passes"].as_array().unwrap().iter().all(|p| p["after"].as_u64().is_some_and(|i| (i as usize) < texts.len())));
+    assert!(texts.iter().all(|t| t.as_str().is_some_and(|t| !t.contains(" loc("))), "places are left out");
+    let timings: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("timings.json")).unwrap()).unwrap();
+    assert!(timings["passes"].as_array().is_some_and(|p| p.len() > 20), "{timings}");
+    let kernels = data["kernels"].as_array().unwrap();
+    assert!(!kernels.is_empty() && kernels.iter().all(|k| k["time_us"].as_f64().is_some_and(|t| t > 0.0)), "{kernels:?}");
+    for k in kernels {
+        let file = k["file"].as_str().expect("a file");
+        let out =
+            Command::new(env!("CARGO_BIN_EXE_kiln")).args(["bench", file, "--seconds", "0.001", "--no-cache"]).output().expect("it runs");
+        assert!(out.status.success(), "{file}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+/// Passes that a pipeline does not name run where they are put.
+#[test]
+fn an_inserted_pass_runs() {
+    registered();
+    let context = Context::new();
+    let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "model.mlir").unwrap();
+    run_pipeline(&module, "builtin.module(test-swap-sub)", &RunOptions::default(), &|_, _, _| ()).unwrap();
+    assert!(module.op().to_string().contains("kiln.sub %arg2, %"), "{}", module.op());
+}
