@@ -158,3 +158,17 @@ func.func @f(%x: tensor<2x8x6x7xf16>, %w: tensor<4x8x3x3xf16>, %v: tensor<4x12x3
   %5 = kiln.concat %x, %0, %2, %4 axis = 1 : tensor<2x8x6x7xf16>, tensor<2x4x6x7xf16>, tensor<2x4x6x7xf16>, tensor<2x4x6x7xf16>
   return %5 : tensor<2x20x6x7xf16>
 }
+
+// -----
+
+// CASE: a chain of windows whose results are all joined, of any batch: each is padded for the next and put in place
+func.func @f(%x: tensor<?x5x9x8xf32>, %w: tensor<8x5x3x3xf32>, %v: tensor<8x8x3x3xf32>, %u: tensor<4x8x3x3xf32>) -> (tensor<?x20x9x8xf32>, tensor<?x8x9x8xf32>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 5, 9, 8] : tensor<?x5x9x8xf32>
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<?x5x9x8xf32>, tensor<8x5x3x3xf32>
+  %1 = kiln.tanh %0 : tensor<?x8x9x8xf32>
+  %2 = kiln.convolution %1, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<?x8x9x8xf32>, tensor<8x8x3x3xf32>
+  %3 = kiln.convolution %2, %u strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<?x8x9x8xf32>, tensor<4x8x3x3xf32>
+  %4 = kiln.concat %3, %1, %2 axis = 1 : tensor<?x4x9x8xf32>, tensor<?x8x9x8xf32>, tensor<?x8x9x8xf32>
+  return %4, %2 : tensor<?x20x9x8xf32>, tensor<?x8x9x8xf32>
+}

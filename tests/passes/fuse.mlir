@@ -421,3 +421,19 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x
   %2 = kiln.concat %0, %1 axis = 1 : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
   return %2, %2 : tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>
 }
+
+// -----
+// One result is a piece of a concatenation and the middle of what the next convolution reads: its kernel writes both, and the border last.
+// CASE: a_piece_that_is_padded_too
+// RUN: kiln-split-concats,kiln-fuse
+// CHECK: ops = ["convolution", "pad", "place"]
+// CHECK-NOT: kiln.launch @place
+// CHECK-NOT: kiln.launch @pad
+func.func @f(%x: tensor<1x2x5x5xf32>, %w: tensor<4x2x2x2xf32>, %v: tensor<3x4x3x3xf32>) -> tensor<1x7x4x4xf32> {
+  %zero = kiln.splat [], 0.0 : f32
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x5x5xf32>, tensor<4x2x2x2xf32>
+  %1 = kiln.pad %0, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1] : tensor<1x4x4x4xf32>, tensor<f32>
+  %2 = kiln.convolution %1, %v strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x4x6x6xf32>, tensor<3x4x3x3xf32>
+  %3 = kiln.concat %0, %2 axis = 1 : tensor<1x4x4x4xf32>, tensor<1x3x4x4xf32>
+  return %3 : tensor<1x7x4x4xf32>
+}

@@ -43,7 +43,7 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x
 // Sizes that change: of the batch, and along the axis, where pieces start at a sum of sizes.
 // CASE: sizes_that_change
 // CHECK: kiln.sym_expr add %0, %0
-// CHECK: offsets = [0, 0, %0] sizes = [2, 3, %3]
+// CHECK: offsets = [0, 0, %0] sizes = [2, 3, %4]
 func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<3x1x1xf32>) -> tensor<2x3x?xf32> {
   %n = kiln.sym @n
   kiln.bind_shape %x, [2, 1, %n] : tensor<2x1x?xf32>

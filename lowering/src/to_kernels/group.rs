@@ -206,9 +206,10 @@ impl Decide<'_> {
             return Err(format!("it has {MOST_NODES} ops already"));
         }
         if self.goes_on(n) == Some(g) {
-            return Ok((group.kind, Form::Full));
+            let pads = group.nodes.iter().any(|m| self.pads(*m));
+            return if pads { Err("its result is padded as well, which comes last".into()) } else { Ok((group.kind, Form::Full)) };
         }
-        if group.kind == Kind::Contract && group.nodes.iter().any(|m| self.places(*m)) {
+        if group.kind == Kind::Contract && group.nodes.iter().any(|m| self.places(*m)) && !self.places_beside(n, g) {
             return Err("its result is put into a larger tensor already".into());
         }
         if group.kind == Kind::Contract && self.places(n) {

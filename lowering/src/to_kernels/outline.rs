@@ -219,7 +219,10 @@ impl Outline<'_> {
     /// The values of a kernel that are read outside of it.
     fn results(&self, plan: &Plan, g: usize) -> Vec<Value> {
         let all = plan.groups[g].nodes.iter().filter_map(|n| self.graph.nodes[*n].value.def()).flat_map(Op::results);
-        all.filter(|v| self.crossing.contains(v)).collect()
+        let mut all: Vec<Value> = all.filter(|v| self.crossing.contains(v)).collect();
+        // A border is no part of the loops that compute the rest, so that it comes behind everything that is.
+        all.sort_by_key(|v| v.def().is_some_and(|o| o.kind() == Some(OpKind::Pad)));
+        all
     }
 
     fn launch(

@@ -14,6 +14,20 @@ impl Decide<'_> {
             && node.value.def().is_some_and(|o| matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::Place)))
     }
 
+    /// Whether a node is a padding.
+    pub(super) fn pads(&self, n: usize) -> bool {
+        self.graph.nodes[n].value.def().is_some_and(|o| o.kind() == Some(OpKind::Pad))
+    }
+
+    /// Whether a kernel that pads its result, or puts it in place, can do the other as well: both write each element as it is computed.
+    pub(super) fn places_beside(&self, n: usize, g: usize) -> bool {
+        let moved = |m: usize| self.graph.nodes[m].value.def().map(|o| o.operand(0));
+        let placing: Vec<usize> = self.groups[g].nodes.iter().copied().filter(|m| self.places(*m)).collect();
+        let [other] = placing[..] else { return false };
+        let one_each = (self.pads(n) && self.piece(other).is_some()) || (self.pads(other) && self.piece(n).is_some());
+        one_each && moved(n) == moved(other)
+    }
+
     /// The piece that a node puts into a larger tensor.
     pub(super) fn piece(&self, n: usize) -> Option<Value> {
         self.graph.nodes[n].value.def().and_then(Place::of).map(|o| o.piece)
@@ -34,8 +48,7 @@ impl Decide<'_> {
         // Rows of one window after the other are one long row, unless there is something between them.
         let window = self.graph.facts.dims(convolution.weight).iter().skip(2).any(|d| d.known() != Some(1));
         let long = |d: &SymDim| d.known().is_none_or(|n| n >= self.rows);
-        let pads = op(n).is_some_and(|o| o.kind() == Some(OpKind::Pad));
-        if pads && !window && !self.graph.facts.dims(convolution.input).last().is_some_and(long) {
+        if self.pads(n) && !window && !self.graph.facts.dims(convolution.input).last().is_some_and(long) {
             return Err("rows of its windows are short, and then better joined".into());
         }
         let adds = |all: &[Size]| all.iter().all(|s| s.known().is_some_and(|n| n >= 0));
