@@ -98,7 +98,7 @@ impl Scan<'_> {
         }
     }
     fn reduce(&self, x: Value, axis: usize) -> Result<Value, String> {
-        self.m.b.add(&Reduce { kind: self.kinds().0, input: x, dims: vec![axis as i64], maybe_empty: false })
+        self.m.reduce(self.kinds().0, x, &[axis as i64])
     }
 
     /// The scan of an axis; `before`: without the element itself.

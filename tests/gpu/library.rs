@@ -38,7 +38,7 @@ const OPS: &[(&str, &str, &str)] = &[
         "1x8x128x64xbf16",
     ),
     ("%k: tensor<2xi64>", "%r = kiln.random_bits %k sizes = [100, 3] : i32", "100x3xi32"),
-    ("%k: tensor<2xi64>, %x: tensor<1000xbf16>", "%r = kiln.dropout %x key %k {p = 0.1 : f64} : tensor<1000xbf16>", "1000xbf16"),
+    ("%k: tensor<2xi64>, %x: tensor<1000xbf16>", "%r = kiln.dropout %x key %k p = 0.1 : tensor<1000xbf16>", "1000xbf16"),
     ("%k: tensor<2xi64>", "%r = kiln.random_normal %k sizes = [77] : f32", "77xf32"),
 ];
 
@@ -52,8 +52,8 @@ fn what_the_host_has_a_library_for_assembles() {
         std::fs::write(&path, text).unwrap();
         for chip in ["sm_90a", "sm_80", "sm_86", "sm_89"] {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{body}: {e}"));
-            let arena = package.program.kernels.len();
-            assert!((1..=8).contains(&arena), "{body} is {arena} kernels");
+            let kernels = package.program.kernels.len();
+            assert!((1..=8).contains(&kernels), "{body} is {kernels} kernels");
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{body} for {chip}:\n{}", wrong.join("\n"));
         }

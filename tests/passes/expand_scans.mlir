@@ -36,3 +36,10 @@ func.func @f(%x: tensor<2x131x2xbf16>) -> tensor<2x131x2xbf16> {
   %0 = kiln.cumulative max %x axis = 1 : tensor<2x131x2xbf16>
   return %0 : tensor<2x131x2xbf16>
 }
+
+// -----
+// CASE: the_greatest_of_nothing
+func.func @f(%x: tensor<3x0xf16>) -> tensor<3x0xf16> {
+  %0 = kiln.cumulative max %x axis = 1 : tensor<3x0xf16>
+  return %0 : tensor<3x0xf16>
+}

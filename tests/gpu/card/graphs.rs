@@ -32,11 +32,16 @@ fn check(item: u64) -> Outcome {
         let options = Options { function: func.symbol().expect("a name"), ..options() };
         let exe = match Model::of_module(module, Path::new("")).compile(&options) {
             Ok(exe) => exe,
-            Err(e) if e.exit() == Exit::Unsupported => {
-                *refused.borrow_mut() = Some(e.to_string());
-                return Ok(());
+            Err(e) => {
+                return match failed(&e) {
+                    Outcome::Agrees => Ok(()),
+                    Outcome::Refused(e) => {
+                        *refused.borrow_mut() = Some(e);
+                        Ok(())
+                    }
+                    Outcome::Wrong(e) => Err(e),
+                };
             }
-            Err(e) => return Err(e.to_string()),
         };
         let call = |inputs: &[Tensor]| {
             let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
