@@ -1,7 +1,7 @@
 //! `kiln-expand-sorts`: each element of a sort counts those that come before it, and each place of the result looks for the element that is there.
 //!
 //! Why: a GPU has no library of functions. No thread waits for another, and any size, also an open one, is sorted by two reductions; their work grows with the
-//! square of the axis, of the k greatest with its size times k beside that.
+//! square of the axis. The k greatest of a long axis are among the k greatest of each of its blocks, so that their work grows with the axis alone.
 //!
 //! Numerics: exact.
 //!
@@ -40,7 +40,7 @@ impl Pass for ExpandSorts {
             let made = if let Some(o) = Sort::of(op) {
                 m.size_of(o.input, o.axis as usize).and_then(|n| sorted(&m, o.input, o.axis as usize, o.descending, n))
             } else if let Some(o) = TopK::of(op) {
-                sorted(&m, o.input, o.axis as usize, !o.smallest, Size::Static(o.k))
+                best(&m, o.input, o.axis as usize, !o.smallest, o.k)
             } else {
                 Err("is malformed".to_string())
             };
@@ -52,6 +52,46 @@ impl Pass for ExpandSorts {
         }
         Ok(())
     }
+}
+
+/// The longest axis whose k greatest are found at once.
+const WHOLE: i64 = 1024;
+/// Least elements of a block of a longer one, and how many times k they are at least.
+const BLOCK: (i64, i64) = (256, 4);
+
+/// The first `k` values of a stable sort, and where they were.
+fn best(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Value; 2], String> {
+    let own = m.sizes_of(x)?;
+    let size = BLOCK.0.max(BLOCK.1 * k);
+    let Some(n) = own.get(axis).and_then(|n| n.known()).filter(|n| *n > WHOLE.max(size) && k > 0) else {
+        return sorted(m, x, axis, descending, Size::Static(k));
+    };
+    let dtype = tensor_type(x.ty())?.dtype;
+    let x = m.convert(x, summed(dtype))?;
+    let parts = (n + size - 1) / size;
+    // What comes behind everything else, and, at the end, behind what is equal to it.
+    let last = match (descending, summed(dtype).is_float()) {
+        (true, _) => neutral(m.b.ctx, ReduceKind::Max, summed(dtype)),
+        (false, true) => Attr::scalar(m.b.ctx, summed(dtype), f64::NAN),
+        (false, false) => neutral(m.b.ctx, ReduceKind::Min, summed(dtype)),
+    };
+    let value = m.b.add(&Splat { value: last, sizes: vec![] })?;
+    let zeros = vec![Size::Static(0); own.len()];
+    let mut high = zeros.clone();
+    high[axis] = Size::Static(parts * size - n);
+    let padded = if parts * size == n { x } else { m.b.add(&Pad { input: x, value, low: zeros, high })? };
+    let with = |sizes: &[i64]| [&own[..axis], &Size::all(sizes), &own[axis + 1..]].concat();
+    let [values, places] = sorted(m, m.reshape(padded, &with(&[parts, size]))?, axis + 1, descending, Size::Static(k))?;
+    let block = m.iota(&with(&[parts, k]), axis)?;
+    let block = m.retype_like(m.mul(block, m.full_like(block, size as f64)?)?, places)?;
+    let (values, places) = (m.reshape(values, &with(&[parts * k]))?, m.reshape(m.add(block, places)?, &with(&[parts * k]))?);
+    let [values, from] = best(m, values, axis, descending, k)?;
+    let mut indices = (0..own.len()).map(|d| m.iota(&with(&[k]), d)).collect::<Result<Vec<_>, _>>()?;
+    indices[axis] = from;
+    let index = |v: Value| m.retype_like(v, from);
+    let indices = indices.into_iter().map(index).collect::<Result<Vec<_>, _>>()?;
+    let places = m.b.add(&Gather { input: places, indices, dims: (0..own.len() as i64).collect() })?;
+    Ok([m.convert(values, dtype)?, places])
 }
 
 /// Whether elements are NaN.

@@ -34,3 +34,19 @@ func.func @f(%x: tensor<?x4xf32>) -> (tensor<?x3xf32>, tensor<?x3xi64>, tensor<?
   %w, %j = kiln.sort %x axis = 0 : tensor<?x4xf32>
   return %v, %i, %w : tensor<?x3xf32>, tensor<?x3xi64>, tensor<?x4xf32>
 }
+
+// -----
+// CASE: the_greatest_of_blocks
+// CHECK: 6x256xf32
+// CHECK-NOT: 1500x1500
+func.func @f(%x: tensor<2x1500xbf16>) -> (tensor<2x3xbf16>, tensor<2x3xi64>) {
+  %v, %i = kiln.top_k %x axis = 1 k = 3 : tensor<2x1500xbf16>
+  return %v, %i : tensor<2x3xbf16>, tensor<2x3xi64>
+}
+
+// -----
+// CASE: the_least_integers_of_blocks
+func.func @f(%x: tensor<1100x2xi32>) -> (tensor<2x2xi32>, tensor<2x2xi64>) {
+  %v, %i = kiln.top_k %x axis = 0 k = 2 smallest : tensor<1100x2xi32>
+  return %v, %i : tensor<2x2xi32>, tensor<2x2xi64>
+}
