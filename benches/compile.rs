@@ -10,8 +10,11 @@ use kiln::{
         rules::Level,
         value::{DType, Tensor},
     },
-    lowering::pipeline_text,
-    lowering::run_pipeline,
+    lowering::{
+        Target,
+        compile::{CompileOptions, compile},
+        pipeline_text, run_pipeline,
+    },
 };
 
 /// `layers` layers of linear, gelu, linear, residual, layer_norm on [?, 64].
@@ -33,11 +36,65 @@ fn stack(layers: usize) -> String {
     s + &format!("return %x{layers} : tensor<?x64xf32>\n}}")
 }
 
+/// `layers` decoder layers with frozen weights of their own, on [1, 64, 128].
+fn decoder(layers: usize) -> String {
+    let (x, heads) = ("tensor<1x64x128xf32>", "tensor<1x4x64x32xf32>");
+    let (mut globals, mut body) = (String::new(), String::new());
+    let mut weight = |body: &mut String, name: String, ty: &str| {
+        globals += &format!("kiln.global \"private\" @{name} : {ty} from \"w#{name}\"\n");
+        *body += &format!("%{name} = kiln.get_global @{name} : {ty}\n");
+    };
+    for i in 0..layers {
+        for (name, ty) in [("q", 128), ("k", 128), ("v", 128), ("o", 128), ("f", 512)].map(|(n, w)| (n, format!("tensor<{w}x128xf32>"))) {
+            weight(&mut body, format!("{name}{i}"), &ty);
+        }
+        weight(&mut body, format!("g{i}"), "tensor<128x512xf32>");
+        weight(&mut body, format!("b{i}"), "tensor<128xf32>");
+        let linear = |to: &str, from: &str, w: &str| format!("%{to}{i} = kiln.linear %{from}, %{w}{i} : {x}, tensor<128x128xf32>\n");
+        let norm = |to: &str, from: &str| {
+            format!("%{to}{i} = kiln.layer_norm %{from} weight %b{i} : tensor<128xf32> bias %b{i} : tensor<128xf32> {{rank = 1, epsilon = 1.0e-05}} : {x}\n")
+        };
+        body += &norm("n", &format!("x{i}"));
+        for name in ["q", "k", "v"] {
+            body += &linear(&format!("l{name}"), &format!("n{i}"), name);
+            body += &format!("%s{name}{i} = kiln.reshape %l{name}{i} sizes = [1, 64, 4, 32] : {x}\n");
+            body += &format!("%t{name}{i} = kiln.transpose %s{name}{i} permutation = [0, 2, 1, 3] : tensor<1x64x4x32xf32>\n");
+        }
+        body += &format!("%a{i} = kiln.attention %tq{i}, %tk{i}, %tv{i} causal : {heads}, {heads}, {heads}\n");
+        body += &format!("%at{i} = kiln.transpose %a{i} permutation = [0, 2, 1, 3] : {heads}\n");
+        body += &format!("%ar{i} = kiln.reshape %at{i} sizes = [1, 64, 128] : tensor<1x64x4x32xf32>\n");
+        body += &linear("p", &format!("ar{i}"), "o");
+        body += &format!("%y{i} = kiln.add %x{i}, %p{i} : {x}\n");
+        body += &norm("m", &format!("y{i}"));
+        body += &format!("%h{i} = kiln.linear %m{i}, %f{i} : {x}, tensor<512x128xf32>\n%e{i} = kiln.gelu %h{i} : tensor<1x64x512xf32>\n");
+        body += &format!("%z{i} = kiln.linear %e{i}, %g{i} : tensor<1x64x512xf32>, tensor<128x512xf32>\n");
+        body += &format!("%x{} = kiln.add %y{i}, %z{i} : {x}\n", i + 1);
+    }
+    format!("module {{\n{globals}func.func @main(%x0: {x}) -> {x} {{\n{body}return %x{layers} : {x}\n}}\n}}")
+}
+
+/// From a graph to objects without a cache: what alike layers cost that are compiled once, but launched, planned and packed each by itself.
+fn layers(c: &mut Criterion) {
+    let context = Context::new();
+    let target = Target::host().expect("this machine");
+    let mut group = c.benchmark_group("decoder to objects");
+    group.sample_size(10);
+    for layers in [4, 12, 48] {
+        let module = parse(&context, &decoder(layers));
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let options = CompileOptions { target: target.clone(), workers, cache: None, verify: false, salt: "bench", progress: &|_, _| () };
+        group.bench_function(BenchmarkId::from_parameter(layers), |b| {
+            b.iter_batched(|| module.duplicate(), |m| compile(&m, "main", &options).map(|made| made.objects.len()).expect("compiles"), BatchSize::LargeInput)
+        });
+    }
+    group.finish();
+}
+
 fn parse(c: &Context, text: &str) -> Module {
     Module::parse(c.ctx(), text.as_bytes(), "bench.mlir").unwrap_or_else(|e| panic!("{e}")).0
 }
 
-fn compile(c: &mut Criterion) {
+fn passes(c: &mut Criterion) {
     c.bench_function("context", |b| b.iter(Context::new));
     let lower = pipeline_text(Level::Graph, Level::Prims, None).expect("a pipeline");
     let pipelines = [
@@ -73,6 +130,6 @@ fn compile(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20);
-    targets = compile
+    targets = passes, layers
 }
 criterion_main!(benches);

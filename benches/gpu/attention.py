@@ -8,7 +8,7 @@
 Cases are written as modules of kiln.attention ops, several in one module, and run by kiln in a process of its own; PyTorch computes the same in float64 from
 the same inputs. What is compared is the norm of the difference over the norm of the result, and the largest difference over the largest element. Goes on
 after failures, but for a first case that hangs; the exit code is 0 if all agree. Times are medians of CUDA events with random inputs, the sides taking turns:
-torch's scaled_dot_product_attention with cuDNN and with flash attention, and compiled flex_attention where scores have an expression of their own.
+with few queries the rate at which keys and values are read. Peers: torch's scaled_dot_product_attention with cuDNN and with flash attention, and compiled flex_attention where scores have an expression of their own.
 """
 import json, math, os, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass, replace
@@ -191,15 +191,15 @@ def module(cases, inputs):
     return "\n  ".join([head, *lines, end]) + "\n}\n"
 
 
-def open_module(case):
-    """Batch, queries and keys open."""
+def open_module(case, queries="%q"):
+    """Batch, queries and keys open; queries are as many as are said."""
     args, lines = [], ["%b = kiln.sym @b {min = 1 : i64}", "%q = kiln.sym @q {min = 1 : i64}", "%k = kiln.sym @k {min = 1 : i64}"]
     types = []
-    for i, (h, s, d) in enumerate([(case.h, "%q", case.d), (case.g, "%k", case.d), (case.g, "%k", case.e)]):
-        types.append(f"tensor<?x{h}x?x{d}x{NAMES[case.dtype]}>")
+    for i, (h, s, d) in enumerate([(case.h, queries, case.d), (case.g, "%k", case.d), (case.g, "%k", case.e)]):
+        types.append(f"tensor<?x{h}x{s if s.isdigit() else '?'}x{d}x{NAMES[case.dtype]}>")
         args.append(f"%a{i}: {types[-1]}")
         lines.append(f"kiln.bind_shape %a{i}, [%b, {h}, {s}, {d}] : {types[-1]}")
-    out = f"tensor<?x{case.h}x?x{case.e}x{NAMES[case.dtype]}>"
+    out = f"tensor<?x{case.h}x{queries if queries.isdigit() else '?'}x{case.e}x{NAMES[case.dtype]}>"
     lines.append(f"%r = kiln.attention %a0, %a1, %a2{' causal' if case.causal else ''} : {', '.join(types)}")
     return "\n  ".join([f"func.func @main({', '.join(args)}) -> {out} {{", *lines, f"return %r : {out}"]) + "\n}\n"
 
@@ -246,7 +246,18 @@ def groups(quick):
     yield [Case(q=257, d=d, e=e, causal=c) for d, e in [(32, 32), (96, 96), (256, 256), (80, 80), (72, 136), (192, 128), (8, 8)] for c in (False, True)]
     yield [Case(q=n, h=4, b=2, score=s, causal=c, d=d, dtype=t) for s in SCORES for n, c, d, t in [(65, False, 64, BF16), (300, True, 128, BF16), (300, True, 64, F16)]] + [
         Case(q=1300, score="window", causal=True), Case(q=100, scale=0.3, d=64)]
+    yield from few_groups(lengths)
     yield [Case(b=8, h=32, q=1100, d=64, causal=True), Case(b=8, h=20, q=1024, d=128), Case(b=16, h=16, q=900, d=128, causal=True, dtype=F16)]
+
+
+def few_groups(lengths):
+    """Modules of cases of few queries, whose keys are shared out."""
+    yield [Case(q=1, k=n, h=4, g=1, b=2, d=d) for n in [*lengths, 3000, 20000] for d in (64, 128)]
+    yield [Case(q=q, k=n, h=h, g=2, b=3, d=d, dtype=F16) for q, h in [(1, 2), (1, 16), (2, 8), (16, 2), (3, 32)] for n, d in [(1, 64), (700, 128), (4096, 64)]]
+    yield [Case(q=q, k=2001, h=4, g=2, d=d, e=e) for q in (1, 5) for d, e in [(32, 32), (96, 96), (256, 256), (80, 80), (72, 136), (192, 128), (8, 8)]]
+    yield [Case(q=q, k=3000, h=4, b=2, d=128, score=s, causal=c) for q in (1, 9) for s in ("", "softcap", "alibi", "window") for c in (False, True) if s or c]
+    yield [Case(q=q, k=1500, h=4, g=2, b=2, d=64, bias=(2, 1, 1, 1500), tokens=t) for q in (1, 7) for t in (False, True)] + [
+        Case(q=q, k=2100, h=4, b=2, mask=(2, 1, q, 2100), dtype=F16) for q in (1, 7)] + [Case(q=1, k=256, b=256, h=32, g=8, d=128)]
 
 
 def check(kiln, quick):
@@ -272,9 +283,13 @@ def check(kiln, quick):
                     print(f"{case.name():60} {text}", flush=True)
             print(f"{cases[0].name()} … {len(cases)} cases done", flush=True)
             first = False
-        for case in [Case(h=2, d=64, causal=True), Case(h=4, g=2, d=128)]:
-            open(path + ".mlir", "w").write(open_module(case))
-            for b, q, k in [(1, 1, 1), (3, 64, 65), (2, 129, 128), (1, 1000, 300), (2, 17, 1000)]:
+        sizes = [(1, 1, 1), (3, 64, 65), (2, 129, 128), (1, 1000, 300), (2, 17, 1000)]
+        few = [(1, 1), (3, 63), (2, 128), (1, 5000), (40, 1000)]
+        cases = [(Case(h=2, d=64, causal=True), "%q", sizes), (Case(h=4, g=2, d=128), "%q", sizes)]
+        cases += [(Case(h=h, g=2, q=q, d=d), str(q), [(b, q, k) for b, k in few]) for h, q, d in [(2, 1, 64), (8, 1, 128), (4, 4, 64)]]
+        for case, queries, all in cases:
+            open(path + ".mlir", "w").write(open_module(case, queries))
+            for b, q, k in all:
                 case = replace(case, b=b, q=q, k=k)
                 own = case.inputs()
                 save(path + ".safetensors", own)
@@ -354,6 +369,8 @@ def timed(kiln, rounds, items, out):
     sizes = [(4, 16, 2048), (4, 32, 4096)]
     cases = [Case(b=b, h=h, q=s, d=d, causal=c) for d in (128, 64) for b, h, s in sizes for c in (False, True)]
     cases += [Case(b=4, h=32, g=8, q=4096, d=d, causal=True) for d in (128, 64)]
+    decodes = [(1, 32, 8, 1, 2048, 64), (1, 32, 8, 1, 8192, 128), (8, 32, 8, 1, 4096, 128), (32, 32, 8, 1, 4096, 128), (1, 32, 32, 1, 4096, 128), (64, 16, 16, 1, 1024, 64), (8, 32, 8, 16, 4096, 128)]
+    cases += [Case(b=b, h=h, g=g, q=q, k=k, d=d) for b, h, g, q, k, d in decodes]
     cases += [Case(b=b, h=h, q=s, d=d, causal=True, score=m) for d in (128, 64) for b, h, s in sizes for m in ("softcap", "alibi", "window")]
     rows = []
     for case in [c for c in cases if not items or any(i in c.name() + " ;" for i in items.split(","))]:
@@ -375,7 +392,11 @@ def timed(kiln, rounds, items, out):
                         samples[s].append(kernel_us(f))
                 mine.close()
             work = 2e-6 * case.b * case.h * (case.d + case.e) * seen(case)
-            text = ", ".join(f"{s} {statistics.median(v):.0f} us {work / statistics.median(v):.0f} TFLOP/s" for s, v in samples.items())
+            unit = "TFLOP/s"
+            if case.q <= 16:
+                # Keys and values once: what fits the second-level cache is read from there.
+                work, unit = 2e-6 * case.b * case.g * case.k * (case.d + case.e), "TB/s"
+            text = ", ".join(f"{s} {statistics.median(v):.4g} us {work / statistics.median(v):.3g} {unit}" for s, v in samples.items())
             ratios = {s: statistics.median(a / b for a, b in zip(v, samples["kiln"])) for s, v in samples.items() if s != "kiln"}
             few = replace(case, b=1, h=case.h // case.g, g=1)
             own = [x[:1, : n] for x, n in zip(inputs, (few.h, 1, 1))] + ([inputs[3][: few.h]] if len(inputs) > 3 else [])

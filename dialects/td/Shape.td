@@ -2,6 +2,7 @@
 #ifndef KILN_SHAPE_TD
 #define KILN_SHAPE_TD
 include "Base.td"
+include "Structure.td"
 
 class Kiln_Create<string mnemonic, list<Trait> traits = [], string hooks = ""> : Kiln_Inferred<mnemonic, !listconcat([Pure], traits), hooks> { let family = "create"; }
 class Kiln_Move<string mnemonic, list<Trait> traits = []> : Kiln_Inferred<mnemonic, !listconcat([Pure], traits)> { let family = "movement"; }
@@ -73,6 +74,16 @@ def Kiln_ConcatOp : Kiln_Move<"concat"> {
   let arguments = (ins Variadic<Tensor>:$inputs, I64Attr:$axis);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$inputs `axis` `=` $axis attr-dict `:` type($inputs)";
+}
+// Not pure: two that read alike are two tensors, since each is written on by its own reader.
+def Kiln_PlaceOp : Kiln_Inferred<"place", [MemoryEffects<[MemAlloc<FactResource>]>, AttrSizedOperandSegments]> {
+  let family = "movement";
+  let summary = "Puts a piece into a larger tensor: one that an earlier kiln.place made and that nothing else reads, so that its memory is written on, or a new one, whose other elements are anything (0 in the interpreter). Pieces of one tensor do not overlap";
+  let formula = "r[offsets + i...] = piece[i...], whole[...] elsewhere; sizes are those of r";
+  let arguments = (ins Tensor:$piece, Optional<Tensor>:$whole, Variadic<Index>:$dynamic_offsets, DenseI64ArrayAttr:$offsets,
+                       Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
+  let results = (outs Tensor:$result);
+  let assemblyFormat = "$piece (`into` $whole^)? `offsets` `=` custom<DynamicIndexList>($dynamic_offsets, $offsets) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($piece) (`into` type($whole)^)?";
 }
 def Kiln_ReverseOp : Kiln_Move<"reverse"> {
   let summary = "Reverses the order along dims";

@@ -271,7 +271,7 @@ fn host(
         kernel.erase();
     }
     let code = |error| CompileError::Code { kernel: entry_symbol(function), error };
-    let object = CodeGen::new(target).map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
+    let object = CodeGen::quick(target).map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
     Ok((program, Some(object)))
 }
 

@@ -24,6 +24,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::require_bounds::RequireBounds>(),
     PassRow::of::<host::schedule::SchedulePass>(),
     PassRow::of::<to_kernels::space_to_depth::SpaceToDepth>(),
+    PassRow::of::<to_kernels::split_concats::SplitConcats>(),
     PassRow::of::<to_kernels::split_products::SplitProducts>(),
     PassRow::of::<host::tile::Tile>(),
     PassRow::of::<to_linalg::ToLinalg>(),

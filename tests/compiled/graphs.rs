@@ -1,11 +1,12 @@
 //! Compiled programs against the interpreter: cases in text, and random graphs.
 //!
-//! The rule: a compiled result is at most twice as far from the exact one as the one with a rounding at each op is, or within the dtype's
-//! tolerance, since the compiler reassociates and keeps more bits.
+//! The rule: a compiled result is at most twice as far from the exact one as the one with a rounding at each op is, and the dtype's tolerance, since
+//! the compiler reassociates and keeps more bits. A sum rounds once in the interpreter, so that one that nearly cancels has less of a bound than the order
+//! of its summands would give it.
 use super::*;
 use crate::{
     random_graph::{Material, Recipe, one_graph},
-    support::{cases, functions, inputs, inputs_of_sizes, relative_error, run},
+    support::{cases, functions, greatest_error, inputs, inputs_of_sizes, relative_error, run},
 };
 use kiln::runtime::Store;
 use kiln::{
@@ -29,7 +30,7 @@ const VERIFIED: u64 = 10;
 
 const STEPS: &str = "unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
-    convolution";
+    convolution pieces";
 pub static COMPILED: Material =
     Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5, 16, 1, 17, 15, 16, 1, 17, 0, 2, 7], continuous: true };
 
@@ -66,12 +67,8 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     let rounded = run(module, func, Mode::Rounded, inputs).map_err(|e| e.to_string())?;
     for (turn, have) in call(inputs)?.iter().enumerate() {
         for (i, ((have, exact), rounded)) in have.iter().zip(&exact).zip(&rounded).enumerate() {
-            let allowed = (2.0 * relative_error(rounded, exact)).max(tolerance::of(exact.dtype()));
-            let error = relative_error(have, exact);
-            // Where rounding alone overflows or changes an integer there is nothing to hold the compiler to.
-            if allowed.is_finite() && error > allowed {
-                let all = format!("have {:?}\nexact {:?}\nrounded {:?}", have.data(), exact.data(), rounded.data());
-                return Err(format!("result {i}, call {turn}: off by {error:e}, {allowed:e} is allowed\n{all}"));
+    random_graph::{Material, Recipe, one_graph},
+    support::{cases, functions, greatest_error, inputs, inputs_of_sizes, relative_error, run},
             }
         }
     }

@@ -127,3 +127,34 @@ func.func @f(%x: tensor<?x4xbf16>) -> (tensor<?x2x4xbf16>, tensor<?x2x4xbf16>) {
   %2 = kiln.reduce_window max %1 window = [2, 2, 2] strides = [1, 1, 1] pad = [0, 0, 0] x [1, 1, 1] dilation = [1, 1, 1] : tensor<?x2x4xbf16>
   return %2, %1 : tensor<?x2x4xbf16>, tensor<?x2x4xbf16>
 }
+
+// -----
+
+// CASE: pieces of an inception block, of any batch, one of them read by others too
+func.func @f(%x: tensor<?x16x9x9xf32>, %w: tensor<8x16x1x1xf32>, %v: tensor<12x8x3x3xf32>, %u: tensor<5x16x1x1xf32>) -> (tensor<?x41x9x9xf32>, tensor<?x8x9x9xf32>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 16, 9, 9] : tensor<?x16x9x9xf32>
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<?x16x9x9xf32>, tensor<8x16x1x1xf32>
+  %z = kiln.splat [%n, 8, 9, 9], 0.0 : f32
+  %1 = kiln.max %0, %z : tensor<?x8x9x9xf32>
+  %2 = kiln.convolution %1, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<?x8x9x9xf32>, tensor<12x8x3x3xf32>
+  %3 = kiln.tanh %2 : tensor<?x12x9x9xf32>
+  %4 = kiln.convolution %x, %u strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<?x16x9x9xf32>, tensor<5x16x1x1xf32>
+  %5 = kiln.exp %x : tensor<?x16x9x9xf32>
+  %6 = kiln.concat %3, %5, %1, %4 axis = 1 : tensor<?x12x9x9xf32>, tensor<?x16x9x9xf32>, tensor<?x8x9x9xf32>, tensor<?x5x9x9xf32>
+  %7 = kiln.neg %1 : tensor<?x8x9x9xf32>
+  return %6, %7 : tensor<?x41x9x9xf32>, tensor<?x8x9x9xf32>
+}
+
+// -----
+
+// CASE: a dense block, where each layer reads all before it, in f16
+func.func @f(%x: tensor<2x8x6x7xf16>, %w: tensor<4x8x3x3xf16>, %v: tensor<4x12x3x3xf16>, %u: tensor<4x16x3x3xf16>) -> tensor<2x20x6x7xf16> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x8x6x7xf16>, tensor<4x8x3x3xf16>
+  %1 = kiln.concat %x, %0 axis = 1 : tensor<2x8x6x7xf16>, tensor<2x4x6x7xf16>
+  %2 = kiln.convolution %1, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x12x6x7xf16>, tensor<4x12x3x3xf16>
+  %3 = kiln.concat %x, %0, %2 axis = 1 : tensor<2x8x6x7xf16>, tensor<2x4x6x7xf16>, tensor<2x4x6x7xf16>
+  %4 = kiln.convolution %3, %u strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x16x6x7xf16>, tensor<4x16x3x3xf16>
+  %5 = kiln.concat %x, %0, %2, %4 axis = 1 : tensor<2x8x6x7xf16>, tensor<2x4x6x7xf16>, tensor<2x4x6x7xf16>, tensor<2x4x6x7xf16>
+  return %5 : tensor<2x20x6x7xf16>
+}

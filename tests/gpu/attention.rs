@@ -79,20 +79,55 @@ fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
             crate::watchdog::arm();
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
             let kernels = &package.program.kernels;
-            let why = if chip == "sm_80" { Some("only sm_90a has a kernel for it") } else { case.6 };
+            let why = case.6;
             let said = kernels
                 .iter()
                 .flat_map(|k| &k.not_fused)
                 .any(|r| why.is_some_and(|w| r.starts_with("attention not whole") && r.contains(w)));
             assert_eq!(said, why.is_some(), "{case:?} for {chip}: {kernels:?}");
             let found = kernels.iter().find(|k| k.launch.as_ref().is_some_and(|l| l.maps.len() == 3));
-            assert_eq!(found.is_some(), why.is_none(), "{case:?} for {chip}");
+            assert_eq!(found.is_some(), why.is_none() && chip == "sm_90a", "{case:?} for {chip}");
+            let found = found.or(kernels.first().filter(|_| why.is_none()));
             if let Some(k) = found {
                 let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
-                assert!(ptx.contains("wgmma.mma_async") && ptx.contains("setmaxnreg") && !ptx.contains("call.uni"), "{case:?}");
+                let wanted: &[&str] = if chip == "sm_90a" { &["wgmma.mma_async", "setmaxnreg"] } else { &["mma.sync", "prmt.b32"] };
+                assert!(wanted.iter().all(|w| ptx.contains(w)) && !ptx.contains("call.uni"), "{case:?} for {chip}");
                 let wrong = assembled(&package, chip);
                 assert!(wrong.is_empty(), "{case:?} for {chip}:\n{}", wrong.join("\n"));
             }
+        }
+    }
+}
+
+/// Attentions of few queries as in [`ATTENTIONS`], and how many blocks of a cluster share the keys.
+const DECODES: &[(Attention, usize)] = &[
+    (("1x32x1x128xbf16", "1x8x4096x128xbf16", "1x8x4096x128xbf16", "", "", "", None), 8),
+    (("8x32x1x128xbf16", "8x8x4096x128xbf16", "8x8x4096x128xbf16", "", "", "", None), 4),
+    (("64x32x1x64xf16", "64x32x1000x64xf16", "64x32x1000x64xf16", "", "", "", None), 1),
+    (("1x16x4x256xbf16", "1x2x3001x256xbf16", "1x2x3001x256xbf16", "", "", "", None), 8),
+    (("2x4x16x80xbf16", "2x4x300x80xbf16", "2x4x300x72xbf16", "", "", "causal", None), 1),
+    (("1x2x1x32xbf16", "1x2x0x32xbf16", "1x2x0x32xbf16", "", "", "", Some("it has no keys")), 1),
+    (("2x3x1x128xbf16", "2x3x2000x128xbf16", "2x3x2000x128xbf16", ", %b: tensor<2x1x1x2000xbf16>", "", "bias %b : tensor<2x1x1x2000xbf16>", None), 8),
+    (("1x4x3x128xbf16", "1x4x3000x128xbf16", "1x4x3000x128xbf16", "", "", " score SOFTCAP", None), 8),
+];
+
+#[test]
+fn few_queries_share_their_keys_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (case, parts) in DECODES {
+        crate::watchdog::arm();
+        std::fs::write(&path, attention(*case)).unwrap();
+        for chip in ["sm_90a", "sm_86"] {
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
+            let Some(k) = package.program.kernels.first().filter(|_| case.6.is_none()) else { continue };
+            assert_eq!(package.program.kernels.len(), 1, "{case:?} for {chip}");
+            let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
+            assert!(ptx.contains("mma.sync") && !ptx.contains("wgmma") && !ptx.contains("call.uni"), "{case:?} for {chip}");
+            let parts = if chip == "sm_90a" { *parts } else { 1 };
+            assert_eq!(ptx.contains(&format!(".reqnctapercluster {parts}, 1, 1")), parts > 1, "{case:?} for {chip}:\n{ptx}");
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{case:?} for {chip}:\n{}", wrong.join("\n"));
         }
     }
 }

@@ -59,6 +59,19 @@ func.func @f(%x: tensor<?x?x3xf32>, %v: tensor<f32>) -> (tensor<?x2x1xf32>, tens
 
 // -----
 
+// CASE: place
+func.func @f(%x: tensor<?x2x3xf32>, %y: tensor<?x1x3xf32>) -> tensor<?x4x3xf32> {
+  %s = kiln.sym @s0
+  kiln.bind_shape %x, [%s, 2, 3] : tensor<?x2x3xf32>
+  kiln.bind_shape %y, [%s, 1, 3] : tensor<?x1x3xf32>
+  %one = arith.constant 1 : index
+  %0 = kiln.place %x offsets = [0, %one, 0] sizes = [%s, 4, 3] : tensor<?x2x3xf32>
+  %1 = kiln.place %y into %0 offsets = [0, 3, 0] sizes = [%s, 4, 3] : tensor<?x1x3xf32> into tensor<?x4x3xf32>
+  return %1 : tensor<?x4x3xf32>
+}
+
+// -----
+
 // CASE: gather and scatter
 func.func @f(%x: tensor<?x?x3xf32>, %i: tensor<?x2xi64>, %j: tensor<?x2xi64>, %u: tensor<?x2x?xf32>, %k: tensor<i32>) -> (tensor<?x2x?x3xf32>, tensor<?x2x?xf32>, tensor<?x?xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>, tensor<?x?x3xf32>) {
   %s = kiln.sym @s0
@@ -412,5 +425,48 @@ func.func @f(%x: tensor<4x3xf32>) {
   // expected-error @+2 {{has 0 SSA values for 1 dynamic entries of 'sizes'}}
   // expected-error @+1 {{failed to infer returned types}}
   %0 = "kiln.splat"() {value = 1.0 : f32, sizes = array<i64: -9223372036854775808>} : () -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2xf32>, %y: tensor<4xf32>) {
+  // expected-error @+1 {{writes on an argument}}
+  %0 = kiln.place %x into %y offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2xf32>, %y: tensor<4xf32>) {
+  %0 = kiln.neg %y : tensor<4xf32>
+  // expected-error @+1 {{writes on what no kiln.place has made}}
+  %1 = kiln.place %x into %0 offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2xf32>) -> tensor<4xf32> {
+  %0 = kiln.place %x offsets = [0] sizes = [4] : tensor<2xf32>
+  // expected-error @+1 {{writes on a tensor that is read elsewhere}}
+  %1 = kiln.place %x into %0 offsets = [2] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<2xf32>) -> tensor<4xf32> {
+  %0 = kiln.place %x offsets = [0] sizes = [4] : tensor<2xf32>
+  // expected-error @+1 {{puts its piece over an earlier one}}
+  %1 = kiln.place %x into %0 offsets = [1] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<2xf32>) {
+  // expected-error @+1 {{puts 2 elements at 3 of dimension 0 of size 4}}
+  %0 = kiln.place %x offsets = [3] sizes = [4] : tensor<2xf32>
   return
 }

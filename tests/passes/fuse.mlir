@@ -378,3 +378,46 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>) -> tensor<8xbf16> {
   %2 = kiln.reduce sum %1 dims = [1] : tensor<8x64xbf16>
   return %2 : tensor<8xbf16>
 }
+
+// -----
+// Each convolution's kernel writes into its piece, one after the other on the same tensor; the last one copies what no kernel computes.
+// CASE: each_kernel_writes_its_piece
+// RUN: kiln-split-concats,kiln-fuse
+// CHECK: outs(%2#1 : tensor<1x9x4x4xf32>)
+// CHECK: pieces = [array<i64: 1, 1, 4, 4, 4>]
+// CHECK: pieces = [array<i64: 0, 1, 2, 4, 4>, array<i64: 0, 1, 3, 4, 4>]
+// CHECK-NOT: ops = ["exp"]
+// CHECK-NOT: kiln.concat
+func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>, %v: tensor<3x4x1x1xf32>) -> tensor<1x9x4x4xf32> {
+  %0 = kiln.exp %y : tensor<1x2x4x4xf32>
+  %1 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
+  %2 = kiln.convolution %1, %v strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x4x4x4xf32>, tensor<3x4x1x1xf32>
+  %3 = kiln.concat %2, %0, %1 axis = 1 : tensor<1x3x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x4x4x4xf32>
+  return %3 : tensor<1x9x4x4xf32>
+}
+
+// -----
+// A pool has no kernel that puts it in place: it is copied, and that is said.
+// CASE: a_piece_that_is_copied
+// RUN: kiln-split-concats,kiln-fuse
+// CHECK: not_fused = ["place not with reduce_window: a contraction or a whole-tensor op starts a kernel"]
+// CHECK: ops = ["convolution", "place", "place"]
+func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>, %v: tensor<3x2x1x1xf32>) -> tensor<1x9x4x4xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
+  %1 = kiln.convolution %x, %v strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<3x2x1x1xf32>
+  %2 = kiln.reduce_window max %x window = [1, 1, 1, 1] strides = [1, 1, 1, 1] pad = [0, 0, 0, 0] x [0, 0, 0, 0] dilation = [1, 1, 1, 1] : tensor<1x2x4x4xf32>
+  %3 = kiln.concat %0, %1, %2 axis = 1 : tensor<1x4x4x4xf32>, tensor<1x3x4x4xf32>, tensor<1x2x4x4xf32>
+  return %3 : tensor<1x9x4x4xf32>
+}
+
+// -----
+// What is returned twice is the caller's memory twice: the second is a copy, not the tensor that was written on.
+// CASE: a_concatenation_that_is_returned_twice
+// RUN: kiln-split-concats,kiln-fuse
+// CHECK: kiln.launch @copy
+func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>) {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>
+  %1 = kiln.convolution %0, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>
+  %2 = kiln.concat %0, %1 axis = 1 : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
+  return %2, %2 : tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>
+}

@@ -449,6 +449,40 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
+// Four query heads read one key head: they are rows of one tile, and the blocks of a cluster share its keys.
+// CASE: split_attention
+// RUN: kiln-to-linalg,kiln-gpu-schedule
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"split_attention", {keys = 32 : i64, parts = 8 : i64, rows = 8 : i64, warps = 8 : i64}>
+// CHECK: kiln.cluster = 8
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+  func.func @k(%q: tensor<1x8x1x64xbf16>, %k: tensor<1x2x?x64xbf16>, %v: tensor<1x2x?x64xbf16>, %s: index) -> tensor<1x8x1x64xbf16> {
+    kiln.bind_shape %k, [1, 2, %s, 64] : tensor<1x2x?x64xbf16>
+    kiln.bind_shape %v, [1, 2, %s, 64] : tensor<1x2x?x64xbf16>
+    %1 = kiln.attention %q, %k, %v : tensor<1x8x1x64xbf16>, tensor<1x2x?x64xbf16>, tensor<1x2x?x64xbf16>
+    return %1 : tensor<1x8x1x64xbf16>
+  }
+}
+}
+
+// -----
+// Chips before Hopper have no clusters, and this for any number of queries.
+// CASE: attention_of_an_older_chip
+// RUN: kiln-to-linalg,kiln-gpu-schedule{chip=sm_80}
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"split_attention", {keys = 32 : i64, parts = 1 : i64, rows = 16 : i64, warps = 8 : i64}>
+// CHECK-NOT: kiln.cluster
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+  func.func @k(%q: tensor<1x8x300x64xbf16>, %k: tensor<1x8x300x64xbf16>, %v: tensor<1x8x300x64xbf16>) -> tensor<1x8x300x64xbf16> {
+    %1 = kiln.attention %q, %k, %v causal : tensor<1x8x300x64xbf16>, tensor<1x8x300x64xbf16>, tensor<1x8x300x64xbf16>
+    return %1 : tensor<1x8x300x64xbf16>
+  }
+}
+}
+
+// -----
 // CASE: attention_in_too_much_memory
 #map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>

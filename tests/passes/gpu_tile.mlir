@@ -446,6 +446,98 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
+// Keys of two heads' queries, shared out to the warps of two blocks: 16 at a time.
+// CASE: split_attention
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: nvvm.mma.sync
+// CHECK: prmt.b32
+// CHECK: nvvm.cluster.arrive
+// CHECK: nvvm.mapa
+// CHECK-NOT: tensor<
+// CHECK-NOT: math.exp
+#map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
+#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
+#map3 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
+#map4 = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
+#map5 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3)>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d5)>
+#map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"split_attention", {keys = 16 : i64, parts = 2 : i64, rows = 8 : i64, warps = 1 : i64}>} {
+      %cst = arith.constant 1.000000e+00 : f32
+      %cst_0 = arith.constant 0xFF800000 : f32
+      %cst_1 = arith.constant 0.353553385 : f32
+      %cst_2 = arith.constant 0.000000e+00 : f32
+      %0 = tensor.empty() : tensor<1x2x2x200x200xf32>
+      %1 = linalg.fill ins(%cst_2 : f32) outs(%0 : tensor<1x2x2x200x200xf32>) -> tensor<1x2x2x200x200xf32>
+      %2 = linalg.generic {indexing_maps = [#map, #map1, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) outs(%1 : tensor<1x2x2x200x200xf32>) {
+      ^bb0(%in: bf16, %in_3: bf16, %out: f32):
+        %15 = arith.extf %in : bf16 to f32
+        %16 = arith.extf %in_3 : bf16 to f32
+        %17 = arith.mulf %15, %16 : f32
+        %18 = arith.addf %out, %17 : f32
+        linalg.yield %18 : f32
+      } -> tensor<1x2x2x200x200xf32>
+      %3 = linalg.generic {indexing_maps = [#map3, #map4, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%2, %arg3 : tensor<1x2x2x200x200xf32>, tensor<200xbf16>) outs(%0 : tensor<1x2x2x200x200xf32>) attrs =  {kiln.causal} {
+      ^bb0(%in: f32, %in_3: bf16, %out: f32):
+        %15 = arith.mulf %in, %cst_1 : f32
+        %16 = arith.extf %in_3 : bf16 to f32
+        %17 = arith.addf %15, %16 : f32
+        %18 = linalg.index 3 : index
+        %19 = linalg.index 4 : index
+        %20 = arith.cmpi sle, %19, %18 : index
+        %21 = arith.select %20, %17, %cst_0 : f32
+        linalg.yield %21 : f32
+      } -> tensor<1x2x2x200x200xf32>
+      %4 = tensor.empty() : tensor<1x2x2x200xf32>
+      %5 = linalg.fill ins(%cst_0 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
+      %6 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%3 : tensor<1x2x2x200x200xf32>) outs(%5 : tensor<1x2x2x200xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %15 = arith.maximumf %out, %in : f32
+        linalg.yield %15 : f32
+      } -> tensor<1x2x2x200xf32>
+      %7 = linalg.generic {indexing_maps = [#map3, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%3, %6 : tensor<1x2x2x200x200xf32>, tensor<1x2x2x200xf32>) outs(%0 : tensor<1x2x2x200x200xf32>) {
+      ^bb0(%in: f32, %in_3: f32, %out: f32):
+        %15 = arith.cmpf oeq, %in_3, %cst_0 : f32
+        %16 = arith.select %15, %cst_2, %in_3 : f32
+        %17 = arith.subf %in, %16 : f32
+        %18 = math.exp %17 : f32
+        linalg.yield %18 : f32
+      } -> tensor<1x2x2x200x200xf32>
+      %8 = linalg.fill ins(%cst_2 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
+      %9 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7 : tensor<1x2x2x200x200xf32>) outs(%8 : tensor<1x2x2x200xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %15 = arith.addf %out, %in : f32
+        linalg.yield %15 : f32
+      } -> tensor<1x2x2x200xf32>
+      %10 = tensor.empty() : tensor<1x2x2x200x8xf32>
+      %11 = linalg.fill ins(%cst_2 : f32) outs(%10 : tensor<1x2x2x200x8xf32>) -> tensor<1x2x2x200x8xf32>
+      %12 = linalg.generic {indexing_maps = [#map6, #map7, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7, %arg2 : tensor<1x2x2x200x200xf32>, tensor<1x2x200x8xbf16>) outs(%11 : tensor<1x2x2x200x8xf32>) {
+      ^bb0(%in: f32, %in_3: bf16, %out: f32):
+        %15 = arith.extf %in_3 : bf16 to f32
+        %16 = arith.mulf %in, %15 : f32
+        %17 = arith.addf %out, %16 : f32
+        linalg.yield %17 : f32
+      } -> tensor<1x2x2x200x8xf32>
+      %13 = tensor.empty() : tensor<1x2x2x200x8xbf16>
+      %14 = linalg.generic {indexing_maps = [#map3, #map5, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%12, %9, %6 : tensor<1x2x2x200x8xf32>, tensor<1x2x2x200xf32>, tensor<1x2x2x200xf32>) outs(%13 : tensor<1x2x2x200x8xbf16>) {
+      ^bb0(%in: f32, %in_3: f32, %in_4: f32, %out: bf16):
+        %15 = arith.cmpf oeq, %in_4, %cst_0 : f32
+        %16 = arith.select %15, %cst, %in_3 : f32
+        %17 = arith.divf %cst, %16 : f32
+        %18 = arith.mulf %in, %17 : f32
+        %19 = arith.truncf %18 : f32 to bf16
+        linalg.yield %19 : bf16
+      } -> tensor<1x2x2x200x8xbf16>
+      %collapsed = tensor.collapse_shape %14 [[0], [1, 2], [3], [4]] : tensor<1x2x2x200x8xbf16> into tensor<1x4x200x8xbf16>
+      return %collapsed : tensor<1x4x200x8xbf16>
+    }
+  }
+}
+
+// -----
 // CASE: convolution_on_tensor_cores
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: im2col

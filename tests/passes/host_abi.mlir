@@ -23,6 +23,28 @@ module attributes {kiln.level = "program"} {
 }
 
 // -----
+// Two launches put pieces into one tensor and need not wait for each other; who reads it waits for both, though it takes the second's result.
+// CASE: pieces_of_one_tensor
+// NO-RUN: the program is calls by now
+// CHECK: omp.barrier
+module attributes {kiln.level = "program"} {
+  func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
+    %c0 = arith.constant 0 : index
+    %c128 = arith.constant 128 : index
+    kiln.arena_size %c128
+    %e0 = kiln.arena %c0 live 0 to 2 : tensor<32xf32>
+    %0 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e0 : tensor<32xf32>) -> tensor<32xf32>
+    %1 = kiln.launch @p ins(%x, %0 : tensor<16xf32>, tensor<32xf32>) outs(%0 : tensor<32xf32>) -> tensor<32xf32>
+    %e2 = kiln.output 0 : tensor<16xf32>
+    %2 = kiln.launch @l ins(%1 : tensor<32xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
+    return %2 : tensor<16xf32>
+  }
+  module @k attributes {kiln.kernel = {kind = "contract"}} {}
+  module @p attributes {kiln.kernel = {kind = "contract"}} {}
+  module @l attributes {kiln.kernel = {kind = "pointwise"}} {}
+}
+
+// -----
 // Sizes come from the argument array, weights have slots behind the results, and views are the memory they look at.
 // CASE: sizes_weights_and_views
 // NO-RUN: the program is calls by now

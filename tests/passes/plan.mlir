@@ -61,3 +61,52 @@ module attributes {kiln.level = "tiled"} {
   }
   module @k attributes {kiln.kernel = {in_place = array<i64: 0, 1>, kind = "pointwise"}} {}
 }
+
+// -----
+// %1 is written on %0, so that both are one value, needed from the first launch to the last. %2 is as large and lies elsewhere.
+// CASE: pieces_of_one_tensor
+// NO-RUN: kernels are loops by now
+// CHECK: live 0 to 3
+// CHECK: live 1 to 3
+// CHECK: kiln.arena_size %c128
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%x: tensor<8xf32>) -> tensor<16xf32> {
+    %e0 = tensor.empty() : tensor<16xf32>
+    %0 = kiln.launch @first ins(%x : tensor<8xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    %e2 = tensor.empty() : tensor<16xf32>
+    %2 = kiln.launch @k ins(%x : tensor<8xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
+    %1 = kiln.launch @second ins(%x, %0 : tensor<8xf32>, tensor<16xf32>) outs(%0 : tensor<16xf32>) -> tensor<16xf32>
+    %e3 = tensor.empty() : tensor<16xf32>
+    %3 = kiln.launch @k ins(%1, %2 : tensor<16xf32>, tensor<16xf32>) outs(%e3 : tensor<16xf32>) -> tensor<16xf32>
+    return %3 : tensor<16xf32>
+  }
+  module @first attributes {kiln.kernel = {kind = "contract", pieces = [array<i64: 0, 8>]}} {}
+  module @second attributes {kiln.kernel = {kind = "contract", pieces = [array<i64: 0, 8>]}} {}
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+}
+
+// -----
+// CASE: a_tensor_that_others_read
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%x: tensor<8xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+    %e0 = tensor.empty() : tensor<16xf32>
+    %0 = kiln.launch @first ins(%x : tensor<8xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    // expected-error @+1 {{writes result 0 on a tensor that it does not take, or that others read}}
+    %1 = kiln.launch @first ins(%x, %0 : tensor<8xf32>, tensor<16xf32>) outs(%0 : tensor<16xf32>) -> tensor<16xf32>
+    return %0, %1 : tensor<16xf32>, tensor<16xf32>
+  }
+  module @first attributes {kiln.kernel = {kind = "contract", pieces = [array<i64: 0, 8>]}} {}
+}
+
+// -----
+// CASE: a_kernel_that_writes_all
+module attributes {kiln.level = "tiled"} {
+  func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
+    %e0 = tensor.empty() : tensor<16xf32>
+    %0 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
+    // expected-error @+1 {{writes all of result 0 to memory that an earlier launch has written}}
+    %1 = kiln.launch @k ins(%0 : tensor<16xf32>) outs(%0 : tensor<16xf32>) -> tensor<16xf32>
+    return %1 : tensor<16xf32>
+  }
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+}

@@ -5,7 +5,7 @@ use kiln::dialects::{ir::*, ops::*, value::DType};
 /// Kinds of steps; each makes one or more ops.
 pub const STEPS: &str = "unary unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
-    convolution if scan";
+    convolution pieces if scan";
 
 type Made = Result<Vec<Value>, String>;
 
@@ -208,6 +208,26 @@ impl Graph {
                 let groups = 1;
                 let (transposed, output_padding) = (false, None);
                 one(b.add(&Convolution { input, weight, strides, pad_low, pad_high, dilation, groups, transposed, output_padding }))
+            }
+            "pieces" => {
+                let Some(x) = self.value(|d, t| t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))) else {
+                    return none;
+                };
+                // Two convolutions, the second of the first's result or of the input, and the input itself, joined along the channels.
+                let sizes = b.sizes_of(x)?;
+                let input = b.add(&Reshape { input: x, sizes: vec![sizes[0], Size::Static(1), sizes[1]] })?;
+                let one_of = |input: Value, filters: i64, channels: i64, window: i64| {
+                    let weight = b.splat(dtype(x), &Size::all(&[filters, channels, window]), 2.0)?;
+                    let (strides, pad_low, pad_high, dilation) = (vec![1], vec![window - 1], vec![0], vec![1]);
+                    let (groups, transposed, output_padding) = (1, false, None);
+                    b.add(&Convolution { input, weight, strides, pad_low, pad_high, dilation, groups, transposed, output_padding })
+                };
+                let first = one_of(input, 2, 1, 1)?;
+                let second = if self.random.below(2) == 0 { one_of(first, 3, 2, 2)? } else { one_of(input, 3, 1, 2)? };
+                let mut inputs = vec![first, second, input];
+                inputs.rotate_left(self.random.below(3));
+                let joined = b.add(&Concat { inputs, axis: 1 })?;
+                Ok(if self.random.below(2) == 0 { vec![joined, first] } else { vec![joined] })
             }
             "if" => {
                 let x = self.any();

@@ -107,6 +107,11 @@ pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Te
 pub fn dynamic_update_slice(x: &Tensor, update: &Tensor, starts: &[&Tensor]) -> Result<Tensor, String> {
     has_dtype("update", update, x.dtype())?;
     let start = clamped_start(x, starts, update.shape())?;
+    replaced(x, update, start)
+}
+
+/// x with `update` in the box whose first element is at that position.
+fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor, String> {
     fn run<E: Element>(x: &[E], update: &[E], start: usize, all: &[usize], shape: &[usize]) -> Result<Vec<E>, String> {
         let mut out = x.to_vec();
         let inner = strides(shape);
@@ -118,4 +123,23 @@ pub fn dynamic_update_slice(x: &Tensor, update: &Tensor, starts: &[&Tensor]) -> 
     }
     let data = both_data!(x, update, v, w => run(v, w, start, &x.strides(), update.shape())?);
     Tensor::new(x.dtype(), x.shape().to_vec(), data)
+}
+
+/// `whole`, or zeros of these sizes, with the box at `offsets` replaced by `piece`. Err: dtypes, ranks or sizes differ, a
+/// piece that does not fit.
+pub fn place(piece: &Tensor, whole: Option<&Tensor>, offsets: &[i64], sizes: &[i64]) -> Result<Tensor, String> {
+    let shape = to_sizes(sizes)?;
+    let zero = if piece.dtype().is_float() { Tensor::scalar_f(piece.dtype(), 0.0)? } else { Tensor::scalar_i(piece.dtype(), 0)? };
+    let x = whole.map_or_else(|| Tensor::full(&zero, shape.clone()), |w| Ok(w.clone()))?;
+    has_shape("the whole", &x, &shape)?;
+    has_dtype("the piece", piece, x.dtype())?;
+    same_rank("offsets", offsets.len(), x.rank())?;
+    same_rank("sizes of the piece", piece.rank(), x.rank())?;
+    let mut start = 0;
+    for (k, stride) in x.strides().into_iter().enumerate() {
+        let (size, bound) = (piece.shape()[k], x.shape()[k]);
+        let offset = usize::try_from(offsets[k]).ok().filter(|o| o.checked_add(size).is_some_and(|end| end <= bound));
+        start += stride * offset.ok_or_else(|| format!("offset {} and size {size} leave dimension {k} of size {bound}", offsets[k]))?;
+    }
+    replaced(&x, piece, start)
 }

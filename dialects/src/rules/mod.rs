@@ -9,6 +9,7 @@ mod image;
 mod level;
 mod norm;
 mod numerics;
+mod place;
 mod pointwise;
 mod shape;
 mod verify;

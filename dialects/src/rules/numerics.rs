@@ -29,7 +29,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::ArenaSize
         | OpKind::Output => EXACT,
         OpKind::Constant | OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose => EXACT,
-        OpKind::Slice | OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather => EXACT,
+        OpKind::Slice | OpKind::Pad | OpKind::Concat | OpKind::Place | OpKind::Reverse | OpKind::Gather => EXACT,
         OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::ArgMax | OpKind::ArgMin | OpKind::Sort | OpKind::TopK => EXACT,
         OpKind::Interpolate | OpKind::MaxPool | OpKind::Embedding | OpKind::Dropout => EXACT,
         OpKind::Scatter => "exact for assign, max and min; add and mul reassociate where positions repeat",

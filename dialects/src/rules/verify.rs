@@ -80,6 +80,7 @@ pub fn verify(op: Op) -> Result<(), String> {
         unary!() | binary!() => Ok(()),
         OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => Ok(()),
         OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose | OpKind::Slice => Ok(()),
+        OpKind::Place => super::place::verify(op),
         OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather | OpKind::Scatter => Ok(()),
         OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Reduce | OpKind::ArgMax | OpKind::ArgMin => Ok(()),
         OpKind::Cumulative | OpKind::Sort | OpKind::TopK | OpKind::DotGeneral | OpKind::Convolution | OpKind::ReduceWindow => Ok(()),
@@ -229,7 +230,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
-        "kiln.resident" | "kiln.persistent" => {
+        "kiln.resident" | "kiln.persistent" | "kiln.cluster" => {
             want(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || format!("needs 1 to 32 blocks as {name}, has {value}"))?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }

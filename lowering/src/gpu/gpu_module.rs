@@ -9,7 +9,7 @@
 //! before:  llvm.func @k(…) attributes {kiln.threads = 256}
 //! after:   gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_90a">] { llvm.func @k(…) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = …} }
 //! ```
-use super::{GRID, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{CLUSTER, GRID, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::target::Chip;
 use kiln_dialects::{
     ir::*,
@@ -118,6 +118,8 @@ const OPS: &[&str] = &[
 const NVVM: &[&str] = &[
     "bar.warp.sync",
     "barrier0",
+    "cluster.arrive",
+    "cluster.wait",
     "cp.async.bulk.commit.group",
     "cp.async.bulk.tensor.global.shared.cta",
     "cp.async.bulk.tensor.shared.cluster.global",
@@ -128,6 +130,7 @@ const NVVM: &[&str] = &[
     "fence.mbarrier.init",
     "fence.proxy",
     "ldmatrix",
+    "mapa",
     "mbarrier.arrive",
     "mbarrier.arrive.expect_tx",
     "mbarrier.init",
@@ -194,10 +197,10 @@ fn tensor_maps(func: Op) -> Option<()> {
 
 fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
     let inside: Vec<Op> = blocks(module).into_iter().flat_map(|b| b.ops()).collect();
-    if let Some(op) = inside.iter().find(|o| o.attr(TENSOR_MAPS).is_some() && chip != Chip::Sm90a.name()) {
+    if let Some(op) = inside.iter().find(|o| (o.attr(TENSOR_MAPS).is_some() || o.attr(CLUSTER).is_some()) && chip != Chip::Sm90a.name()) {
         return Err(Failure::at(
             *op,
-            format!("is scheduled for the copy engine and the tensor cores of sm_90a, which {chip} does not have"),
+            format!("is scheduled for the copy engine, the tensor cores or the clusters of sm_90a, which {chip} does not have"),
         ));
     }
     for op in inside.iter().flat_map(|o| walk(*o)) {
@@ -221,8 +224,11 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
                 // The assembler would rather spill than let fewer blocks share a multiprocessor; it need not.
                 let resident = copy.attr(RESIDENT).and_then(Attr::as_i64).unwrap_or(1);
                 copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, resident));
+                if let Some(blocks) = copy.attr(CLUSTER).and_then(Attr::as_i64) {
+                    copy.set_attr("nvvm.cluster_dim", Attr::i32s(c, &[blocks as i32, 1, 1]));
+                }
                 tensor_maps(copy).ok_or("has tensor maps that are no parameters")?;
-                for name in [THREADS, GRID, RESIDENT, PERSISTENT, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
+                for name in [THREADS, GRID, CLUSTER, RESIDENT, PERSISTENT, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
                     copy.remove_attr(name);
                 }
             }

@@ -33,6 +33,8 @@ pub const SHARED_BYTES: &str = "kiln.shared";
 /// On a kernel's function: no more of its blocks are launched for each multiprocessor; they go on with what is left. Without it, all that `kiln.grid` asks
 /// for are launched.
 pub const PERSISTENT: &str = "kiln.persistent";
+/// On a kernel's function: how many neighbouring blocks are a cluster, whose shared memory each of them reads; no cluster if it is absent.
+pub const CLUSTER: &str = "kiln.cluster";
 /// On a kernel's function: how many threads a block has.
 pub const THREADS: &str = "kiln.threads";
 /// On a kernel's function: how many blocks a multiprocessor should hold at once, for which the assembler keeps registers few enough; one if it is absent.

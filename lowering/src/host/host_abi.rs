@@ -184,7 +184,7 @@ impl<'a> Host<'a> {
         let mut work = SymDim::Known(0);
         for (_, launch) in self.launches() {
             let elements = |v: &Value| self.facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d));
-            for v in launch.inputs.iter().chain(&launch.outs) {
+            for v in launch.inputs.iter().filter(|v| !launch.outs.contains(v)).chain(&launch.outs) {
                 let bytes = tensor_type(v.ty())?.dtype.byte_size() as i64;
                 work = work.add(&elements(v).mul(&SymDim::Known(bytes * 4)));
             }
@@ -279,16 +279,17 @@ impl<'a> Host<'a> {
             }
             v
         };
-        let reads = launch.inputs.iter().any(|v| base(*v).def() == Some(earlier));
-        // Memory of the arena whose last reader ran without a barrier since may be what this launch writes to.
-        let arena = |v: &Value| match base(*v).def() {
-            Some(op) if op.kind() == Some(OpKind::Launch) => {
-                let i = op.results().iter().position(|r| *r == base(*v));
-                i.and_then(|i| Launch::of(op)?.outs.get(i)?.def()).and_then(Arena::of)
-            }
-            Some(op) => Arena::of(op),
-            None => None,
+        // What a launch writes to: memory, or a tensor that an earlier one has put its pieces into.
+        let written = |v: Value| -> Option<Value> {
+            let op = v.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
+            let i = op.results().iter().position(|r| *r == v)?;
+            Launch::of(op)?.outs.get(i).copied()
         };
+        let of_earlier = |v: Value| std::iter::successors(Some(base(v)), |v| written(*v)).any(|v| v.def() == Some(earlier));
+        // Pieces of one tensor do not overlap, so that those who write them need not wait for each other.
+        let reads = launch.inputs.iter().any(|v| !launch.outs.contains(v) && of_earlier(*v));
+        // Memory of the arena whose last reader ran without a barrier since may be what this launch writes to.
+        let arena = |v: &Value| std::iter::successors(Some(base(*v)), |v| written(*v)).last()?.def().and_then(Arena::of);
         let ended = |v: &Value| arena(v).is_some_and(|a| a.last < n as i64);
         let writes = launch.outs.iter().any(|v| arena(v).is_some_and(|a| a.first == n as i64));
         reads || (writes && other.inputs.iter().chain(&other.outs).any(ended))

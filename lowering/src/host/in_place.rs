@@ -63,7 +63,8 @@ fn pairs(k: &Kernel, plan: &Plan) -> Vec<(usize, usize)> {
         return vec![];
     }
     // Inputs are counted among tensors, as a launch passes them.
-    let tensors: Vec<usize> = k.buffers.iter().filter_map(|b| if let Role::Input(i) = b.role { Some(i) } else { None }).collect();
+    let args = k.func.regions().first().and_then(|r| r.first()).map(Block::args).unwrap_or_default();
+    let tensors: Vec<usize> = (0..args.len()).filter(|i| args[*i].ty().is_tensor()).collect();
     let mut found = vec![];
     for (b, buffer) in k.buffers.iter().enumerate() {
         let Role::Output(result) = buffer.role else { continue };

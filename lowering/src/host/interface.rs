@@ -3,6 +3,7 @@ use crate::{
     gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
     host::plan::host_functions,
     sizes::MakeSize,
+    to_kernels::PIECES,
 };
 use kiln_dialects::{
     ir::*,
@@ -196,11 +197,12 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         .filter(|o| o.kind() == Some(OpKind::Global))
         .filter_map(|o| Some((o.symbol()?, o)))
         .collect();
+    let functions: HashMap<String, Op> = host_functions(module).into_iter().filter_map(|f| Some((f.symbol()?, f))).collect();
     for name in &slots.globals {
         let op = *globals.get(name).ok_or_else(|| Failure::at(func, format!("reads @{name}, which is no global")))?;
         let mut global = global(op).map_err(at(op))?;
         let made = global.source.split_once('#').map(|(name, _)| name.to_string());
-        if let Some(name) = made.filter(|name| host_functions(module).iter().any(|f| f.symbol().as_ref() == Some(name))) {
+        if let Some(name) = made.filter(|name| functions.contains_key(name)) {
             global.role = p::Role::Packed;
             match &program.prepare {
                 Some(one) if one.name != name => return Err(Failure::at(op, "is made by another function than others")),
@@ -211,6 +213,14 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         }
         program.globals.push(global);
     }
+    let kernels: HashMap<String, Op> = blocks(module)
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .filter(|o| o.is("builtin.module"))
+        .filter_map(|o| Some((o.symbol()?, o)))
+        .collect();
+    let launches: HashMap<Op, usize> =
+        block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).enumerate().map(|(n, o)| (o, n)).collect();
     for op in block.ops() {
         if let Some(a) = ArenaSize::of(op) {
             program.arena = sizes.make(&facts.size_value(a.bytes)).map_err(at(op))?;
@@ -224,7 +234,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
             }
         }
         if op.kind() == Some(OpKind::Launch) {
-            let mut kernel = kernel(module, op, &mut sizes, &facts).map_err(at(op))?;
+            let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).map_err(at(op))?;
             kernel.launch = launch(module, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
             program.kernels.push(kernel);
         }
@@ -383,11 +393,16 @@ fn sources(loc: Loc) -> Vec<String> {
     all
 }
 
-fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Kernel, String> {
+/// A launch as plain data. `launches`: how many come before each.
+fn kernel(
+    kernels: &HashMap<String, Op>,
+    launches: &HashMap<Op, usize>,
+    op: Op,
+    sizes: &mut Sizes,
+    facts: &Facts,
+) -> Result<p::Kernel, String> {
     let launch = Launch::of(op).ok_or("is malformed")?;
-    let found =
-        blocks(module).into_iter().flat_map(|b| b.ops()).find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&launch.kernel));
-    let kernel = found.ok_or_else(|| format!("names @{}, which is no kernel", launch.kernel))?;
+    let kernel = *kernels.get(&launch.kernel).ok_or_else(|| format!("names @{}, which is no kernel", launch.kernel))?;
     let about = kernel.attr("kiln.kernel");
     let text = |key: &str| about.and_then(|k| k.entry(key)).and_then(Attr::as_string).unwrap_or_default();
     let list = |key: &str| {
@@ -395,18 +410,28 @@ fn kernel(module: Op, op: Op, sizes: &mut Sizes, facts: &Facts) -> Result<p::Ker
         all.into_iter().filter_map(Attr::as_string).collect::<Vec<_>>()
     };
     let mut bytes = SymDim::Known(0);
-    for v in launch.inputs.iter().chain(&launch.outs) {
-        let t = tensor_type(v.ty())?;
-        let size = facts.dims(*v).iter().fold(SymDim::Known(t.dtype.byte_size() as i64), |n, d| n.mul(d));
-        bytes = bytes.add(&size);
+    let pieces: Vec<Vec<i64>> = about.and_then(|k| k.entry(PIECES)?.as_array()).unwrap_or_default().into_iter().filter_map(Attr::as_i64s).collect();
+    let given = |n: &i64| if *n >= 0 { SymDim::Known(*n) } else { launch.sizes.get((-1 - n) as usize).map_or(SymDim::Unknown, |v| facts.size_value(*v)) };
+    let volume = |v: &Value, dims: &[SymDim]| -> Result<SymDim, String> {
+        Ok(dims.iter().fold(SymDim::Known(tensor_type(v.ty())?.dtype.byte_size() as i64), |n, d| n.mul(d)))
+    };
+    for v in launch.inputs.iter().filter(|v| !launch.outs.contains(v)) {
+        bytes = bytes.add(&volume(v, facts.dims(*v))?);
     }
-    let launches: Vec<Op> =
-        op.block().map(Block::ops).unwrap_or_default().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+    for (r, v) in launch.outs.iter().enumerate() {
+        let mine: Vec<&Vec<i64>> = pieces.iter().filter(|p| p.first() == Some(&(r as i64))).collect();
+        if mine.is_empty() {
+            bytes = bytes.add(&volume(v, facts.dims(*v))?);
+        }
+        for piece in mine {
+            bytes = bytes.add(&volume(v, &piece[1..].iter().map(given).collect::<Vec<_>>())?);
+        }
+    }
     let writer = |mut v: Value| {
         while let Some(view) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
             v = view.operand(0);
         }
-        launches.iter().position(|l| Some(*l) == v.def())
+        launches.get(&v.def()?).copied()
     };
     let mut reads: Vec<usize> = launch.inputs.iter().filter_map(|v| writer(*v)).collect();
     reads.sort_unstable();

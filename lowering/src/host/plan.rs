@@ -5,7 +5,8 @@
 //!
 //! Static programs place the largest value first, each at the least offset that is free for its lifetime. Where sizes depend on symbols, a value
 //! takes over the memory of one that is no longer needed and provably as large for every size. A result that may be written over an input
-//! (`kiln-in-place`) that nothing reads afterwards lies where the input lies.
+//! (`kiln-in-place`) that nothing reads afterwards lies where the input lies. A tensor that several launches put pieces into is one value from the
+//! first of them on: each takes it, writes to it, and nothing else reads it in between.
 //!
 //! Numerics: exact.
 //!
@@ -14,7 +15,7 @@
 //! after:   %e = kiln.arena %c0 live 0 to 1 : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)   kiln.arena_size %c64
 //! ```
 use super::in_place;
-use crate::sizes::SizeValues;
+use crate::{sizes::SizeValues, to_kernels::PIECES};
 use kiln_dialects::{
     ir::*,
     ops::{Arena, ArenaSize, BindShape, Launch, OpKind, Output},
@@ -22,6 +23,7 @@ use kiln_dialects::{
     sym::{Atom, Dim as SymDim},
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use std::collections::HashMap;
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -43,8 +45,10 @@ impl Pass for Plan {
         if self.alignment < 1 {
             return Err(format!("alignment is at least 1, not {}", self.alignment).into());
         }
+        let modules = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|m| m.is("builtin.module"));
+        let about: Kernels = modules.filter_map(|m| Some((m.symbol()?, m.attr("kiln.kernel")?))).collect();
         for func in host_functions(root) {
-            self.function(root, func)?;
+            self.function(&about, func)?;
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Program.name()));
         Ok(())
@@ -55,6 +59,9 @@ impl Pass for Plan {
 pub fn host_functions(root: Op) -> Vec<Op> {
     blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func") && root.attr("kiln.kernel").is_none()).collect()
 }
+
+/// `kiln.kernel` of each kernel.
+type Kernels = HashMap<String, Attr>;
 
 /// A value in the arena.
 struct Slot {
@@ -69,19 +76,24 @@ struct Slot {
 }
 
 impl Plan {
-    fn function(&self, root: Op, func: Op) -> Result<(), Failure> {
+    fn function(&self, about: &Kernels, func: Op) -> Result<(), Failure> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
         let launches: Vec<Op> = block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+        let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
         let (mut slots, mut outputs): (Vec<Slot>, _) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
             let launch = Launch::of(*op).ok_or_else(|| Failure::at(*op, "is malformed"))?;
-            let allowed = in_place(root, &launch.kernel);
+            let allowed = in_place(about, &launch.kernel);
             for (r, (out, result)) in launch.outs.iter().zip(op.results()).enumerate() {
+                if let Some(wrong) = handed_on(about, *op, &launch, r) {
+                    wrong.map_err(|e| Failure::at(*op, e))?;
+                    continue;
+                }
                 let empty = out.def().filter(|o| o.is("tensor.empty"));
-                let empty = empty.ok_or_else(|| Failure::at(*op, "writes to memory that is not a tensor.empty"))?;
-                let (last, returned) = last_use(result, &launches, end, n);
+                let empty = empty.ok_or_else(|| Failure::at(*op, "writes to memory that is neither a tensor.empty nor handed on"))?;
+                let (last, returned) = last_use(result, &order, end, n);
                 match returned {
                     Some(i) => outputs.push((empty, i)),
                     None => {
@@ -132,8 +144,24 @@ impl Plan {
     }
 }
 
-/// The last launch that reads a value or a view of it, and the result of the function that it is.
-fn last_use(v: Value, launches: &[Op], end: Op, own: usize) -> (usize, Option<usize>) {
+/// Whether a launch writes on the result of an earlier one, whose memory it then has; Err: if that may not be.
+fn handed_on(about: &Kernels, op: Op, launch: &Launch, result: usize) -> Option<Result<(), String>> {
+    let out = *launch.outs.get(result)?;
+    out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
+    let puts = about
+        .get(&launch.kernel)
+        .and_then(|k| k.entry(PIECES)?.as_array())
+        .is_some_and(|all| all.iter().any(|p| p.as_i64s().is_some_and(|p| p.first() == Some(&(result as i64)))));
+    let taken = launch.inputs.contains(&out) && out.uses().iter().all(|(user, _)| *user == op) && out.uses().len() == 2;
+    Some(match (puts, taken) {
+        (true, true) => Ok(()),
+        (false, _) => Err(format!("writes all of result {result} to memory that an earlier launch has written")),
+        (_, false) => Err(format!("writes result {result} on a tensor that it does not take, or that others read")),
+    })
+}
+
+/// The last launch that reads a value or a view of it, or writes on it, and the result of the function that it is.
+fn last_use(v: Value, launches: &HashMap<Op, usize>, end: Op, own: usize) -> (usize, Option<usize>) {
     let (mut last, mut returned, mut stack) = (own, None, vec![v]);
     while let Some(v) = stack.pop() {
         for (user, i) in v.uses() {
@@ -141,8 +169,11 @@ fn last_use(v: Value, launches: &[Op], end: Op, own: usize) -> (usize, Option<us
                 returned = Some(i);
             } else if user.kind() == Some(OpKind::Reshape) {
                 stack.push(user.result(0));
-            } else if let Some(n) = launches.iter().position(|l| *l == user) {
-                last = last.max(n);
+            } else if let Some(n) = launches.get(&user) {
+                last = last.max(*n);
+                // Written on, it lives as long as what comes of it.
+                let written = i.checked_sub(user.operand_count() - user.result_count());
+                stack.extend(written.map(|r| user.result(r)));
             }
         }
     }
@@ -175,9 +206,8 @@ fn aligned(d: &SymDim, to: i64) -> SymDim {
 }
 
 /// Which results of a kernel may be written over which of its inputs.
-fn in_place(root: Op, kernel: &str) -> Vec<(usize, usize)> {
-    let module = blocks(root).into_iter().flat_map(|b| b.ops()).find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(kernel));
-    let flat = module.and_then(|m| m.attr("kiln.kernel")?.entry(in_place::ENTRY)?.as_i64s()).unwrap_or_default();
+fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
+    let flat = about.get(kernel).and_then(|k| k.entry(in_place::ENTRY)?.as_i64s()).unwrap_or_default();
     flat.chunks_exact(2).map(|p| (p[0] as usize, p[1] as usize)).collect()
 }
 

@@ -258,7 +258,14 @@ impl Reader {
             let view = self.view(v)?;
             let whole = self.k.buffers.get(view.buffer).ok_or("has no buffer")?;
             let contiguous = view.offset.is_zero() && Poly::product(&whole.sizes) == Poly::product(&view.sizes);
-            if whole.role == Role::Temporary && contiguous {
+            let written = self.k.stages.iter().any(|s| s.outputs.iter().any(|o| o.access.buffer == view.buffer));
+            let read = || self.k.stages.iter().any(|s| s.reads().any(|a| a.buffer == view.buffer) || s.captured.contains(&view.buffer));
+            // An argument that pieces are put into is the memory of the result: what launches the kernel hands it on.
+            let handed_on = matches!(whole.role, Role::Input(_)) && written;
+            if handed_on && (read() || !contiguous) {
+                return Err("reads the tensor that it puts pieces into".into());
+            }
+            if (whole.role == Role::Temporary || handed_on) && contiguous {
                 let b = &mut self.k.buffers[view.buffer];
                 (b.role, b.sizes) = (Role::Output(i), view.sizes);
                 continue;

@@ -129,7 +129,7 @@ impl Search<'_> {
         let cone = self.frozen.cone(v);
         let weights: i64 = cone.iter().filter(|o| is_memory(**o)).map(|o| bytes(o.result(0))).fold(0, i64::saturating_add);
         let size = bytes(v);
-        let table = size > 8 && size <= self.pass.table && cone.iter().any(|o| o.kind().is_some_and(dear));
+        let table = size > 8 && size <= self.pass.table && cone.iter().any(|o| dear(*o));
         let allowed = weights as i128 * self.pass.growth as i128 + 100 * 4096;
         table || weights > 0 && size as i128 * 100 <= allowed
     }

@@ -16,7 +16,7 @@ impl Frozen {
         for op in ops {
             let known = op.results().iter().all(|v| v.ty().is_tensor() && v.ty().dims().iter().all(|d| matches!(d, Dim::Known(_))));
             let reads = op.operands().iter().all(|v| all.contains(v));
-            if known && reads && op.kind().is_some_and(|k| is_leaf(*op, k) || is_pure(k)) {
+            if known && reads && op.kind().is_some_and(|k| is_leaf(*op, k) || is_pure(*op, k)) {
                 all.extend(op.results());
             }
         }
@@ -48,9 +48,8 @@ fn is_leaf(op: Op, kind: OpKind) -> bool {
     }
 }
 
-fn is_pure(kind: OpKind) -> bool {
-    let elementwise = kind.is_elementwise();
-    elementwise || is_movement(kind) || dear(kind)
+fn is_pure(op: Op, kind: OpKind) -> bool {
+    kind.is_elementwise() || is_movement(kind) || dear(op)
 }
 
 /// Ops that only say where an element is read.
@@ -60,9 +59,10 @@ pub fn is_movement(kind: OpKind) -> bool {
 }
 
 /// Ops that cost more than reading their result.
-pub fn dear(kind: OpKind) -> bool {
+pub fn dear(op: Op) -> bool {
     use OpKind::*;
-    heavy(kind) || matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Pad | Gather | DynamicSlice)
+    let moves = |kind| matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Pad | Gather | DynamicSlice);
+    heavy(op) || op.kind().is_some_and(moves)
 }
 
 /// The bytes of a value of known sizes.

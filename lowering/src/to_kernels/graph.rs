@@ -94,9 +94,10 @@ pub fn is_library(kind: OpKind) -> bool {
     matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal)
 }
 
-/// Ops that are dearer than a load and a store.
-pub fn heavy(kind: OpKind) -> bool {
+/// Whether an op is dearer than a load and a store. A power that is a product or two is not.
+pub fn heavy(op: Op) -> bool {
     use OpKind::*;
+    let Some(kind) = op.kind() else { return false };
     matches!(
         kind,
         Exp | Exp2
@@ -118,7 +119,17 @@ pub fn heavy(kind: OpKind) -> bool {
             | Atan2
             | Rem
             | FloorDiv
-    )
+    ) && !(kind == Pow && small_power(op.operand(1)))
+}
+
+/// Whether an exponent is one of the numbers for which `kiln-to-linalg` writes products.
+fn small_power(mut v: Value) -> bool {
+    while let Some(op) = v.def().filter(|o| matches!(o.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Convert))) {
+        v = op.operand(0);
+    }
+    let value = v.def().filter(|o| matches!(o.kind(), Some(OpKind::Splat | OpKind::Constant))).and_then(|o| o.attr("value"));
+    let number = value.map(|a| a.splat_value().unwrap_or(a)).and_then(|a| a.as_f64().or_else(|| a.as_i64().map(|n| n as f64)));
+    number.is_some_and(|n| [2.0, 3.0, 4.0].contains(&n))
 }
 
 /// Most ops of an expression that is computed again by each of its readers.
@@ -199,7 +210,7 @@ impl Graph<'_> {
             DotGeneral => Role::Compute(Class::Contract),
             Attention => Role::Compute(Class::Attention),
             Convolution => Role::Compute(if contracts(op) { Class::Contract } else { Class::Single }),
-            Pad | Concat | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
+            Pad | Concat | Place | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
             _ if is_library(kind) => Role::Library,
             _ if kind.is_elementwise() => Role::Compute(Class::Pointwise),
             _ => return Err("has no compiled form yet".into()),
@@ -340,7 +351,7 @@ impl Graph<'_> {
         let spread = |l: &Leaf| self.count(self.facts.dims(l.value)).saturating_mul(SPREAD) <= numel;
         let whole = tensor_type(node.value.ty()).is_ok_and(|t| !t.dtype.is_float());
         let small = (whole && numel <= TINY) || node.leaves.iter().all(spread) || self.widens(op);
-        (small && cost <= CHEAP_OPS && !op.kind().is_some_and(heavy)).then_some(cost)
+        (small && cost <= CHEAP_OPS && !heavy(op)).then_some(cost)
     }
 
     /// Whether an op widens what is stored, such as a residual in front of a norm, or the weights of one: narrow it is less to write and to read.

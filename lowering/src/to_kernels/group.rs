@@ -88,11 +88,12 @@ struct Decide<'a> {
     group_of: Vec<usize>,
     forms: Vec<Form>,
     pairs: bool,
+    rows: i64,
 }
 
-/// Groups all nodes. `pairs`: whether two products may be one kernel.
-pub fn plan(graph: &Graph, pairs: bool) -> Plan {
-    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], pairs };
+/// Groups all nodes. `pairs`: whether two products may be one kernel; `rows`: from which length on rows of windows need not be joined.
+pub fn plan(graph: &Graph, pairs: bool, rows: i64) -> Plan {
+    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], pairs, rows };
     for n in 0..graph.nodes.len() {
         d.place(n);
     }
@@ -115,8 +116,9 @@ impl Decide<'_> {
                 None => all.push((size, g)),
             }
         }
-        // The later one first among equals: it waits for the other, not the other way round.
-        all.sort_by_key(|(size, g)| std::cmp::Reverse((*size, *g)));
+        // The later one first among equals: it waits for the other, not the other way round. A piece belongs to the kernel that computes it.
+        let own = self.piece(n).and_then(|v| self.home(self.graph.base(v)));
+        all.sort_by_key(|(size, g)| std::cmp::Reverse((own == Some(*g), *size, *g)));
         all.into_iter().map(|(_, g)| g).collect()
     }
 
@@ -128,7 +130,7 @@ impl Decide<'_> {
     fn place(&mut self, n: usize) {
         let sources = self.sources(n);
         let node = &self.graph.nodes[n];
-        let mut reasons = vec![];
+        let (mut reasons, mut copies) = (vec![], false);
         let mut home = self.partner(n).map(|g| (g, Kind::Contract, Form::Full));
         for g in &sources {
             if home.is_some() {
@@ -141,8 +143,11 @@ impl Decide<'_> {
         }
         let (g, form) = match home {
             Some((g, kind, form)) => {
-                // A node has one home; that it was not another's is no loss.
-                reasons.clear();
+                // A node has one home; that it was not another's is no loss, unless it copies a piece.
+                copies = self.goes_on(n) == Some(g);
+                if !copies {
+                    reasons.clear();
+                }
                 if kind != self.groups[g].kind {
                     self.groups[g].reduced = self.reduced(n);
                 }
@@ -165,15 +170,18 @@ impl Decide<'_> {
         };
         let whole = node.value.def().and_then(|o| turns(o).unwrap_or(o).attr(NOT_FUSED)).and_then(Attr::as_string);
         let group = &mut self.groups[g];
-        group.reasons.extend(reasons);
-        group.reasons.extend(whole);
         group.nodes.push(n);
         group.before.extend(sources.iter().copied().filter(|s| *s != g));
         self.group_of.push(g);
         self.forms.push(form);
-        for other in sources.into_iter().filter(|s| *s != g) {
+        for other in sources.iter().copied().filter(|s| *s != g) {
             self.merge(other, g);
         }
+        // A piece that is computed here after all is not copied.
+        if !copies || sources.first().is_some_and(|s| !self.groups[*s].gone) {
+            self.groups[g].reasons.extend(reasons);
+        }
+        self.groups[g].reasons.extend(whole);
     }
 
     /// The reduced loops of a node, counted without loops of one step.
@@ -196,6 +204,9 @@ impl Decide<'_> {
         let dims = wide(&node.dims);
         if group.nodes.len() >= MOST_NODES {
             return Err(format!("it has {MOST_NODES} ops already"));
+        }
+        if self.goes_on(n) == Some(g) {
+            return Ok((group.kind, Form::Full));
         }
         if group.kind == Kind::Contract && group.nodes.iter().any(|m| self.places(*m)) {
             return Err("its result is put into a larger tensor already".into());
@@ -309,12 +320,12 @@ impl Decide<'_> {
 
     /// Whether `a` waits for `b`, directly or not.
     fn waits(&self, a: usize, b: usize) -> bool {
-        let (mut seen, mut stack) = (BTreeSet::new(), vec![a]);
+        let (mut seen, mut stack) = (vec![false; self.groups.len()], vec![a]);
         while let Some(g) = stack.pop() {
             if g == b {
                 return true;
             }
-            if seen.insert(g) {
+            if !std::mem::replace(&mut seen[g], true) {
                 stack.extend(self.groups[g].before.iter().copied());
             }
         }
@@ -336,13 +347,14 @@ impl Decide<'_> {
             return;
         }
         let in_place = placed
-            || self.graph.nodes.iter().enumerate().take(self.group_of.len()).filter(|(m, _)| self.group_of[*m] == into).all(|(m, node)| {
+            || b.nodes.iter().all(|m| {
+                let node = &self.graph.nodes[*m];
                 node.leaves.iter().filter(|l| self.home(self.graph.base(l.value)) == Some(from)).all(|l| {
                     // A contraction reads its operands many times, wherever it stands.
                     let full = match node.class {
                         Class::Contract | Class::Attention | Class::Single => false,
                         Class::Reduce => true,
-                        Class::Pointwise => self.forms[m] == Form::Full,
+                        Class::Pointwise => self.forms[*m] == Form::Full,
                     };
                     full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &node.loops())
                 })

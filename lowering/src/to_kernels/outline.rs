@@ -6,7 +6,7 @@ use super::{
 use crate::sizes::{MakeSize, SizeValues, index_operands, makes_sizes};
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, GetGlobal, Global, Launch, OpKind, Reshape},
+    ops::{BindShape, GetGlobal, Global, Launch, OpKind, Place, Reshape},
     sym::Dim as SymDim,
 };
 use kiln_passes::Failure;
@@ -86,6 +86,8 @@ struct Outline<'a> {
     builder: Builder,
     /// What stands for a value in the new host function.
     host: HashMap<Value, Value>,
+    /// Values that are read outside of their kernels.
+    crossing: HashSet<Value>,
 }
 
 /// What a kernel takes and gives.
@@ -111,7 +113,8 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
     let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
     let builder = Builder::before(end).ok_or_else(|| Failure::at(end, "is in no block"))?;
-    let mut o = Outline { graph, sizes: SizeValues::of_host(block, graph.facts, builder, end), builder, host: HashMap::new() };
+    let sizes = SizeValues::of_host(block, graph.facts, builder, end);
+    let mut o = Outline { graph, sizes, builder, host: HashMap::new(), crossing: crossing(graph, plan) };
     for op in old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0))) {
         let v = kernels.constant(*op).map_err(|e| Failure::at(*op, e))?;
         o.host.insert(op.result(0), v);
@@ -152,6 +155,34 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     Ok(())
 }
 
+/// The entry of `kiln.kernel` with the pieces that a kernel writes of its results.
+pub const PIECES: &str = "pieces";
+
+/// The tensor of an earlier kernel that the pieces of a result are put into; none if it is a new one.
+fn handed_on(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
+    let mut at = Some(v).filter(|v| inside(*v))?;
+    while inside(at) {
+        at = Place::of(at.def()?)?.whole?;
+    }
+    Some(at)
+}
+
+/// The values that are read outside of their kernels.
+fn crossing(graph: &Graph, plan: &Plan) -> HashSet<Value> {
+    let mut read: HashSet<Value> = graph.returns.iter().map(|v| graph.base(*v)).collect();
+    for (n, node) in graph.nodes.iter().enumerate() {
+        for leaf in &node.leaves {
+            let base = graph.base(leaf.value);
+            // A view inside of the kernel's own reads is memory as well.
+            let view = leaf.value.def().is_some_and(|o| graph.views.contains(&o));
+            if view || graph.node_of.get(&base).is_none_or(|m| plan.group_of[*m] != plan.group_of[n]) {
+                read.insert(base);
+            }
+        }
+    }
+    read
+}
+
 fn stem(ops: &[&str]) -> String {
     let mut words: Vec<&str> = ops.iter().take(3).copied().collect();
     if ops.len() > 3 {
@@ -187,18 +218,8 @@ impl Outline<'_> {
 
     /// The values of a kernel that are read outside of it.
     fn results(&self, plan: &Plan, g: usize) -> Vec<Value> {
-        let graph = self.graph;
-        let mut read: HashSet<Value> = graph.returns.iter().map(|v| graph.base(*v)).collect();
-        for (_, node) in graph.nodes.iter().enumerate().filter(|(m, _)| plan.group_of[*m] != g) {
-            read.extend(node.leaves.iter().map(|l| graph.base(l.value)));
-        }
-        // A view inside of the kernel's own reads is memory as well.
-        for n in &plan.groups[g].nodes {
-            let views = graph.nodes[*n].leaves.iter().filter(|l| l.value.def().is_some_and(|o| graph.views.contains(&o)));
-            read.extend(views.map(|l| graph.base(l.value)));
-        }
-        let all = plan.groups[g].nodes.iter().filter_map(|n| graph.nodes[*n].value.def()).flat_map(Op::results);
-        all.filter(|v| read.contains(v)).collect()
+        let all = plan.groups[g].nodes.iter().filter_map(|n| self.graph.nodes[*n].value.def()).flat_map(Op::results);
+        all.filter(|v| self.crossing.contains(v)).collect()
     }
 
     fn launch(
@@ -223,11 +244,17 @@ impl Outline<'_> {
             }
         }
         let loc = s.results.last().map_or(self.builder.loc, |v| v.loc());
-        let mut make = |b: Builder, name: &str| self.kernel(b, name, about.attrs, &s);
+        let attrs = self.with_pieces(about.attrs, &s)?;
+        let mut make = |b: Builder, name: &str| self.kernel(b, name, attrs, &s);
         let kernel = kernels.intern(stem, loc, &mut make)?;
         let b = self.builder.at(loc);
         let mut outs = vec![];
         for v in &s.results {
+            // A tensor that is written on is handed on as what is written to.
+            if let Some(whole) = handed_on(*v, inside) {
+                outs.push(self.value(whole)?);
+                continue;
+            }
             let mut dynamic = vec![];
             for axis in 0..v.ty().dims().len() {
                 if let Size::Dynamic(size) = self.sizes.size(*v, axis)? {
@@ -244,6 +271,32 @@ impl Outline<'_> {
         let op = b.create_with(&Launch { kernel, inputs, sizes: s.sizes, outs, flops_per_element: Some(about.flops) }, &types, &mut [])?;
         self.host.extend(s.results.iter().copied().zip(op.results()));
         Ok(())
+    }
+
+    /// `kiln.kernel` with the pieces that it writes of its results: for each the result's number, then sizes as in `kiln.sizes`.
+    fn with_pieces(&mut self, attrs: Attr, s: &Signature) -> Result<Attr, String> {
+        let (c, mut pieces) = (self.builder.ctx, vec![]);
+        for (r, v) in s.results.iter().enumerate() {
+            let mut at = v.def().and_then(Place::of);
+            while let Some(place) = at {
+                let mut all = vec![r as i64];
+                for axis in 0..place.piece.ty().dims().len() {
+                    all.push(match self.sizes.size(place.piece, axis)? {
+                        Size::Static(n) => n,
+                        Size::Dynamic(size) => s.sizes.iter().position(|v| *v == size).map_or(i64::MIN, |k| -1 - k as i64),
+                    });
+                }
+                pieces.push(Attr::i64s(c, &all));
+                at = place.whole.filter(|w| !s.leaves.contains(w)).and_then(Value::def).and_then(Place::of);
+            }
+        }
+        if pieces.is_empty() {
+            return Ok(attrs);
+        }
+        let about = attrs.entries().unwrap_or_default();
+        let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        entries.push((PIECES, Attr::array(c, &pieces)));
+        Ok(Attr::dictionary(c, &entries))
     }
 
     fn copy(&mut self, kernels: &mut Kernels, attrs: Attr, v: Value) -> Result<Value, String> {

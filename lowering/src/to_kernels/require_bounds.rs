@@ -41,7 +41,7 @@ impl Pass for RequireBounds {
             let mut found: Vec<(Op, Condition)> = vec![];
             for op in block.ops() {
                 for c in conditions(&facts, op).into_iter().chain(equal(&facts, op)) {
-                    let new = !decided(&facts, &c) && found.iter().all(|(_, f)| (&f.less, &f.more) != (&c.less, &c.more));
+                    let new = !decided(&facts, &c) && found.iter().all(|(_, f)| !f.says(&c));
                     if new {
                         found.push((op, c));
                     }
@@ -53,11 +53,20 @@ impl Pass for RequireBounds {
     }
 }
 
-/// `less <= more`, and what it is for.
+/// `less <= more`, or that both are equal, and what it is for.
 struct Condition {
     less: Dim,
     more: Dim,
+    equal: bool,
     words: String,
+}
+
+impl Condition {
+    /// Whether another one says no more.
+    fn says(&self, other: &Condition) -> bool {
+        let (same, turned) = ((&self.less, &self.more) == (&other.less, &other.more), (&self.less, &self.more) == (&other.more, &other.less));
+        if self.equal { same || turned } else { same && !other.equal }
+    }
 }
 
 /// What has to hold for an op.
@@ -67,7 +76,7 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
     let fit = |part: &[Dim], whole: Value| -> Vec<Condition> {
         let words = |axis| format!("{name} takes a part of dimension {axis} that has to fit");
         let pairs = part.iter().zip(facts.dims(whole)).enumerate();
-        pairs.map(|(axis, (less, more))| Condition { less: less.clone(), more: more.clone(), words: words(axis) }).collect()
+        pairs.map(|(axis, (less, more))| Condition { less: less.clone(), more: more.clone(), equal: false, words: words(axis) }).collect()
     };
     let sizes = |all: &[Size]| all.iter().map(|s| facts.size(s)).collect::<Vec<_>>();
     match kind {
@@ -82,7 +91,7 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
                     return None;
                 }
                 let words = format!("{name} takes elements of dimension {d}, which has to have some");
-                Some(Condition { less: Dim::apply(SymKind::Min, &count, &Dim::Known(1)), more, words })
+                Some(Condition { less: Dim::apply(SymKind::Min, &count, &Dim::Known(1)), more, equal: false, words })
             };
             o.dims.iter().filter_map(one).collect()
         }
@@ -99,7 +108,7 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
         OpKind::Convolution | OpKind::ReduceWindow | OpKind::Pad => {
             let words = |axis| format!("{name} leaves less than nothing in dimension {axis}");
             let dims = facts.dims(op.result(0)).iter().enumerate();
-            dims.map(|(axis, more)| Condition { less: Dim::Known(0), more: more.clone(), words: words(axis) }).collect()
+            dims.map(|(axis, more)| Condition { less: Dim::Known(0), more: more.clone(), equal: false, words: words(axis) }).collect()
         }
         _ => vec![],
     }
@@ -110,14 +119,15 @@ fn equal(facts: &Facts, op: Op) -> Vec<Condition> {
     let one = |less: &Dim, more: &Dim| Condition {
         less: less.clone(),
         more: more.clone(),
+        equal: true,
         words: format!("{} takes sizes that have to be equal", op.name()),
     };
-    facts.assumed(op).iter().flat_map(|(a, b)| [one(a, b), one(b, a)]).collect()
+    facts.assumed(op).iter().map(|(a, b)| one(a, b)).collect()
 }
 
 /// Whether it holds for all sizes.
 fn decided(facts: &Facts, c: &Condition) -> bool {
-    c.less == c.more || facts.bounds(&c.more.sub(&c.less)).0.is_some_and(|least| least >= 0)
+    c.less == c.more || !c.equal && facts.bounds(&c.more.sub(&c.less)).0.is_some_and(|least| least >= 0)
 }
 
 fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<(), Failure> {
@@ -136,7 +146,8 @@ fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<(),
             Size::Dynamic(v) => Ok(v),
         };
         let (lhs, rhs) = (value(&c.less).map_err(|e| Failure::at(op, e))?, value(&c.more).map_err(|e| Failure::at(op, e))?);
-        let require = Require { kind: CompareKind::Le, lhs, rhs, message: c.words };
+        let kind = if c.equal { CompareKind::Eq } else { CompareKind::Le };
+        let require = Require { kind, lhs, rhs, message: c.words };
         builder.at(op.loc()).create_with(&require, &[], &mut []).map_err(|e| Failure::at(op, e))?;
     }
     Ok(())

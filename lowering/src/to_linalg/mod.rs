@@ -179,7 +179,7 @@ fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
         let mut through: HashSet<Op> = HashSet::new();
         for v in op.results() {
             let from = readers.get(&v).cloned().unwrap_or_default();
-            if !own && from.len() > 1 && heavy(kind) {
+            if !own && from.len() > 1 && heavy(*op) {
                 all.insert(v);
             }
             through.extend(from);

@@ -22,6 +22,7 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
         Some(OpKind::ArgMax) => arg(k, op.operand(0), ArgMax::of(op).ok_or("is malformed")?.axis as usize, CompareKind::Gt),
         Some(OpKind::ArgMin) => arg(k, op.operand(0), ArgMin::of(op).ok_or("is malformed")?.axis as usize, CompareKind::Lt),
         Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or("is malformed")?),
+        Some(OpKind::Place) => place(k, op, &Place::of(op).ok_or("is malformed")?),
         Some(OpKind::Pad) => pad(k, op, &Pad::of(op).ok_or("is malformed")?),
         _ => Err("has no compiled form yet".into()),
     }
@@ -30,7 +31,7 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
 /// Whether an op is one of those.
 pub fn is_stage(kind: OpKind) -> bool {
     use OpKind::*;
-    matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Pad)
+    matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Place | Pad)
 }
 
 fn identity(kind: ReduceKind, d: DType) -> f64 {
@@ -358,6 +359,17 @@ fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
         whole = piece(k, whole, &offsets, &own, &mut |part| k.write(v, &own, part))?;
     }
     Ok(vec![whole])
+}
+
+/// A piece put into what the kernel is given, or into a new tensor.
+fn place(k: &Kernel, op: Op, o: &Place) -> Tensors {
+    let whole = match o.whole {
+        Some(whole) => k.stored(whole).ok_or("writes on what is in no memory")?,
+        None => k.empty(storage(dtype(op.result(0))?), &k.sizes_of(op.result(0))?)?,
+    };
+    let new = |s: &Size| if let Size::Dynamic(v) = s { Size::Dynamic(k.new_index(*v)) } else { *s };
+    let (own, offsets) = (k.sizes_of(o.piece)?, o.offsets.iter().map(new).collect::<Vec<_>>());
+    Ok(vec![piece(k, whole, &offsets, &own, &mut |part| k.write(o.piece, &own, part))?])
 }
 
 /// Whether a value of the kernel depends on what has a nest of its own.

@@ -5,7 +5,7 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 /// Most elements of a query and a value row together of which a kernel keeps a block in scratch.
 const HEAD: i64 = 512;
 
-/// The same of a GPU, where they are tiles in shared memory and sums in registers.
+/// The same of a GPU, where sums are in registers.
 const TENSOR_CORE_HEAD: i64 = 256;
 
 /// Why no single kernel computes an attention on a processor, or on this GPU, if it is so.
@@ -28,7 +28,7 @@ pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
     if d == 0 || d + e > HEAD {
         return Some("its head size is too large for scratch, or 0");
     }
-    if let Some(why) = if chip == "none" { None } else { not_on_tensor_cores(&o, chip, [d, e]) } {
+    if let Some(why) = if chip == "none" { None } else { not_on_tensor_cores(&o, [d, e]) } {
         return Some(why);
     }
     let heads = |v: Value| size(v, 1).filter(|n| *n > 0);
@@ -47,14 +47,11 @@ fn by_element(op: Op) -> bool {
 }
 
 /// Why the tensor cores of a GPU do not compute an attention, if it is so.
-fn not_on_tensor_cores(o: &Attention, chip: &str, heads: [i64; 2]) -> Option<&'static str> {
-    if chip != "sm_90a" {
-        return Some("only sm_90a has a kernel for it");
-    }
+fn not_on_tensor_cores(o: &Attention, heads: [i64; 2]) -> Option<&'static str> {
     if ![o.query, o.key, o.value].iter().all(|v| matches!(dtype(*v), Ok(DType::BF16 | DType::F16))) {
         return Some("its elements are neither bf16 nor f16");
     }
-    // The copy engine takes 16 bytes at a time.
+    // Rows are read 16 bytes at a time.
     let fits = heads.iter().all(|n| n % 8 == 0 && *n <= TENSOR_CORE_HEAD);
     (!fits).then_some("its head size is no multiple of 8 up to 256")
 }

@@ -1,5 +1,5 @@
 //! Elementwise overloads.
-use super::{Args, Cx, Outcome, Row, Val, promote::result_type, tools::*};
+use super::{Args, Cx, Outcome, Row, promote::result_type, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// A row whose float function takes integers as the default float.
@@ -422,12 +422,7 @@ fn remainder(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 
 fn pow(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, y) = cx.promoted(a, "self", "exponent")?;
-    // Squares are products everywhere in PyTorch too.
-    let r = if a.float("exponent", Some(0.0)) == Ok(2.0) && !matches!(a.values.get("exponent"), Some(Val::Tensor(_))) {
-        cx.binary(BinaryKind::Mul, x, x)?
-    } else {
-        cx.binary(BinaryKind::Pow, x, y)?
-    };
+    let r = cx.binary(BinaryKind::Pow, x, y)?;
     cx.one(r)
 }
 

@@ -1,5 +1,8 @@
 //! Attention on Hopper's tensor cores: which kernels are one, what queries, keys and values are to the copy engine, sizes of blocks.
-use super::wgmma::{self, Operand, PROCESSORS, SHARED};
+use super::{
+    split_attention,
+    wgmma::{self, Operand, PROCESSORS, SHARED},
+};
 use crate::{
     gpu::{GRID, SHARED_BYTES, TENSOR_MAPS, THREADS},
     host::schedule::Schedule,
@@ -32,13 +35,8 @@ pub struct Form {
 impl Form {
     /// What a kernel is.
     pub fn of(k: &Kernel) -> Option<Form> {
-        let at = Attention::of(k)?;
+        let (at, element) = plain(k)?;
         let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
-        let element = factors(scores)?;
-        let fits = |n: i64| n % 8 == 0 && n <= HEAD;
-        if !fits(at.depth) || !fits(at.columns) || !softmax(k, &at) {
-            return None;
-        }
         let (outer, loops) = (at.outer, at.outer + 2);
         let rows = |stage: &Stage, input: usize, near: usize, far: usize| {
             let a = stage.inputs.get(input)?;
@@ -53,10 +51,8 @@ impl Form {
             value: rows(product, 1, outer + 1, loops)?,
             at,
         };
-        let (query, value) = (&k.buffers.get(form.query.buffer)?.element, &k.buffers.get(form.value.buffer)?.element);
         let out = k.stages.get(form.at.result)?.outputs.first()?;
-        let beside = out.access.at.coefficient(outer + 1).known() == Some(1);
-        (query.dtype() == Ok(element) && value.dtype() == Ok(element) && beside).then_some(form)
+        (out.access.at.coefficient(outer + 1).known() == Some(1)).then_some(form)
     }
     /// Slabs of 64 elements that rows of queries and keys consist of, and those of rows of values; the last one may not be full.
     pub fn slabs(&self) -> [usize; 2] {
@@ -83,6 +79,17 @@ impl Form {
         let (outer, queries, _) = self.at.sizes(k)?;
         Some((queries.clone(), Poly::product(outer)))
     }
+}
+
+/// The attention of bf16 or f16 that a kernel is, and its element, if head sizes are multiples of 16 bytes and sums fit into registers.
+pub fn plain(k: &Kernel) -> Option<(Attention, DType)> {
+    let at = Attention::of(k)?;
+    let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
+    let element = factors(scores)?;
+    let fits = |n: i64| n % 8 == 0 && n <= HEAD;
+    let stored = |input: usize, s: &Stage| k.buffers.get(s.inputs.get(input)?.buffer)?.element.dtype().ok();
+    let same = stored(0, scores) == Some(element) && stored(1, scores) == Some(element) && stored(1, product) == Some(element);
+    (fits(at.depth) && fits(at.columns) && same && softmax(k, &at)).then_some((at, element))
 }
 
 /// The type of both factors of a sum of products in f32, if these are its first two inputs, made wider.
@@ -163,14 +170,18 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     Ok(128 * (1 + groups))
 }
 
-/// Schedules a kernel that is attention; false for any other, and without `by_itself` for one whose schedule does not say so.
-pub fn schedule(func: Op, by_itself: bool, possible: bool) -> Result<bool, String> {
+/// Schedules a kernel that is attention; false for any other, and without `by_itself` for one whose schedule does not say so. `hopper`: whether the chip has
+/// the copy engine, the products of four warps and clusters.
+pub fn schedule(func: Op, by_itself: bool, hopper: bool) -> Result<bool, String> {
     let given = func.attr("kiln.schedule").and_then(Attr::as_schedule).map(|(strategy, _)| strategy);
-    if given.as_deref().is_some_and(|s| s != "attention") {
+    if given.as_deref().is_some_and(|s| !["attention", "split_attention"].contains(&s)) {
         return Ok(false);
     }
     let k = kernel::read(func).map_err(|f| f.message)?;
-    let form = Form::of(&k).filter(|_| possible);
+    let form = Form::of(&k).filter(|_| hopper);
+    if given.as_deref() != Some("attention") && split_attention::schedule(func, &k, by_itself && form.is_none(), hopper)? {
+        return Ok(true);
+    }
     let form = match (form, given) {
         (Some(form), Some(_)) => form,
         (Some(form), None) if by_itself => {

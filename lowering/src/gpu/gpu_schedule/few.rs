@@ -63,6 +63,14 @@ impl Few {
     }
 }
 
+/// Whether an argument can be read 16 bytes at a time along a loop.
+pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
+    let units = |p: &Poly| p.terms().all(|(_, n)| n % EACH as i64 == 0);
+    let others = a.at.dims.iter().all(|(d, p)| *d == deep || units(p));
+    let input = matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
+    input && others && units(&a.at.constant) && a.at.rest.is_empty() && a.at.coefficient(deep).known() == Some(1)
+}
+
 /// Such a product, if both operands can be read 16 bytes at a time.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     let nest = plan.main()?;
@@ -71,19 +79,13 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let [deep] = depth.as_slice() else { return None };
     let size = nest.extents[*deep].known().filter(|n| *n >= DEPTH as i64 && n % EACH as i64 == 0)?;
-    let readable = |a: &Access| {
-        let units = |p: &Poly| p.terms().all(|(_, n)| n % EACH as i64 == 0);
-        let others = a.at.dims.iter().all(|(d, p)| d == deep || units(p));
-        let input = matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
-        input && others && units(&a.at.constant) && a.at.rest.is_empty() && a.at.coefficient(*deep).known() == Some(1)
-    };
     let known = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known();
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
     let sides = [Side { input: 0, dims: rows }, Side { input: 1, dims: columns }];
     let [few, many] = if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
     let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
     let fits = (1..=MOST).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
-    let fits = fits && shared && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(readable);
+    let fits = fits && shared && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *deep));
     fits.then_some(Few { stages, batch, depth: (*deep, size as usize), element, many, few, count: x.min(y) as usize })
 }
 

@@ -8,7 +8,8 @@
 //! they are `contract`): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
 //! `mma` (the same with the instructions of a warp, on older chips), `few` (products of bf16 or f16 with few rows, whose matrix goes from memory to the tensor cores by registers: a block has so many of its `rows`, and its
 //! `warps` share the depth),
-//! `attention` (there too: scores stay in registers).
+//! `attention` (there too: scores stay in registers), `split_attention` (of few queries, and on older chips of any: `warps` of a block, and on sm_90a
+//! `parts` of a cluster, share the keys).
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.
@@ -26,6 +27,7 @@ pub mod few;
 mod grid;
 pub mod mma;
 pub mod registers;
+pub mod split_attention;
 pub mod wgmma;
 mod width;
 
@@ -69,9 +71,8 @@ impl Pass for GpuSchedule {
             return Err(format!("chip is sm_80, sm_86, sm_89 or sm_90a, not {}", self.chip).into());
         }
         let wgmma = self.chip == Chip::Sm90a.name();
-        let by_itself = wgmma && self.tensor_cores;
         for func in kernels_of(root) {
-            if attention::schedule(func, by_itself, wgmma).map_err(|e| Failure::at(func, e))? {
+            if attention::schedule(func, self.tensor_cores, wgmma).map_err(|e| Failure::at(func, e))? {
                 continue;
             }
             if func.attr("kiln.schedule").is_none() {
@@ -126,7 +127,7 @@ impl GpuSchedule {
 /// A kernel and its nests as a strategy takes them: rows in registers need no memory for what they pass on, and an attention is one.
 pub fn planned(func: Op, strategy: &str) -> Result<(Kernel, Plan), Failure> {
     let mut k = kernel::read(func)?;
-    if strategy == "attention" {
+    if ["attention", "split_attention"].contains(&strategy) {
         let plan = Plan::whole(&k);
         return Ok((k, plan));
     }
@@ -150,8 +151,10 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "mma" => Ok(&["m", "n", "stages"]),
         "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
+        "split_attention" => Ok(&["keys", "parts", "rows", "warps"]),
         _ => Err(format!(
-            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract few mma wgmma attention"
+            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract few mma wgmma attention \
+             split_attention"
         )),
     })
 }
@@ -173,6 +176,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         "wgmma" => return wgmma::threads(s),
         "mma" => return mma::threads(s),
         "attention" => return attention::threads(s),
+        "split_attention" => return split_attention::threads(s),
         _ => {}
     }
     if !["contract", "few"].contains(&s.strategy.as_str()) {

@@ -28,6 +28,14 @@ impl Ptx {
     }
 }
 
+impl Ptx {
+    /// Of two registers with two 16-bit elements each the first elements, or the second ones, as a pair.
+    pub fn turned(self, low: Value, high: Value, second: usize) -> Made<Value> {
+        let text = format!("prmt.b32 $0, $1, $2, {};", if second == 0 { "0x5410" } else { "0x7632" });
+        self.assembly(&text, "=r,r,r", &[low, high], self.i32(), false)
+    }
+}
+
 /// Copies to shared memory that go on while their thread computes.
 impl Ptx {
     /// Starts a copy of 16 bytes to shared memory, of which those behind the first `bytes` are zeros.

@@ -24,6 +24,7 @@ mod ptx;
 mod registers;
 mod rows;
 mod score;
+mod split_attention;
 mod sums;
 mod team;
 mod warps;
@@ -70,6 +71,7 @@ impl Pass for GpuTile {
             function::emit(&mut k, &plan, &further, &how, &mut |c, scope, further| match schedule.strategy.as_str() {
                 "wgmma" => wgmma::emit(c, scope, &plan, &schedule, further),
                 "attention" => attention::emit(c, scope, &schedule, further),
+                "split_attention" => split_attention::emit(c, scope, &schedule),
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
                 "depthwise" => depthwise::emit(c, scope, &plan, &schedule, threads),
                 "mma" => mma::emit(c, scope, &plan, &schedule),

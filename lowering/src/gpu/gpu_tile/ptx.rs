@@ -123,6 +123,17 @@ impl Ptx {
         self.0.op("llvm.inttoptr", &[address], self.ty("!llvm.ptr<3>")?, &[])
     }
 
+    /// Waits for all threads of the cluster, and for what they have written.
+    pub fn cluster(self) -> Made<()> {
+        let aligned = [("aligned", Attr::unit(self.0.ctx()))];
+        self.0.effect("nvvm.cluster.arrive", &[], &aligned)?;
+        self.0.effect("nvvm.cluster.wait", &[], &aligned)
+    }
+    /// A pointer to what another block of the cluster has at this address of its shared memory.
+    pub fn of_block(self, address: Value, rank: Value) -> Made<Value> {
+        self.0.op("nvvm.mapa", &[self.at(address)?, rank], self.ty("!llvm.ptr<7>")?, &[])
+    }
+
     /// The slot behind one of a ring of so many, and the parity of its phase.
     pub fn next(self, slot: Value, parity: Value, count: usize) -> Made<[Value; 2]> {
         let (c, next) = (self.0, self.plus(slot, 1)?);
@@ -257,7 +268,7 @@ impl Ptx {
         let done = self.assembly(&text, &constraints.join(","), &[values, alive].concat(), self.sums(2 * values.len())?, true)?;
         self.each(done, values.len())
     }
-    fn assembly(self, text: &str, constraints: &str, operands: &[Value], ty: Type, effects: bool) -> Made<Value> {
+    pub(super) fn assembly(self, text: &str, constraints: &str, operands: &[Value], ty: Type, effects: bool) -> Made<Value> {
         let c = self.0.ctx();
         let mut attrs =
             vec![("asm_dialect", Attr::i64(c, 0)), ("asm_string", Attr::string(c, text)), ("constraints", Attr::string(c, constraints))];

@@ -6,6 +6,7 @@ pub type Ref = *mut c_void;
 pub type DiagnosticHandler = extern "C" fn(Ref, *mut c_void);
 pub type ErrorReporter = extern "C" fn(*mut c_void, Ref);
 
+pub const LEVEL_NONE: c_int = 0;
 pub const LEVEL_AGGRESSIVE: c_int = 3;
 pub const RELOC_PIC: c_int = 2;
 pub const CODE_MODEL_SMALL: c_int = 3;

@@ -45,6 +45,14 @@ unsafe impl Send for CodeGen {}
 impl CodeGen {
     /// A code generator for a target.
     pub fn new(target: &Target) -> Result<CodeGen, CodeGenError> {
+        CodeGen::of_level(target, LEVEL_AGGRESSIVE)
+    }
+    /// One for code that is long, and so cheap that its own speed does not matter: its time is linear in the code's length.
+    pub fn quick(target: &Target) -> Result<CodeGen, CodeGenError> {
+        CodeGen::of_level(target, LEVEL_NONE)
+    }
+
+    fn of_level(target: &Target, level: std::ffi::c_int) -> Result<CodeGen, CodeGenError> {
         init();
         let triple = Target::triple();
         let fail = |reason: String| CodeGenError::Target { target: target.to_string(), reason };
@@ -56,7 +64,7 @@ impl CodeGen {
                 return Err(fail(message(error)));
             }
             // The small model: calls and constants are reached relative to the code, and the linker adds stubs for what is far away.
-            let (level, reloc, model) = (LEVEL_AGGRESSIVE, RELOC_PIC, CODE_MODEL_SMALL);
+            let (reloc, model) = (RELOC_PIC, CODE_MODEL_SMALL);
             LLVMCreateTargetMachine(found, triple.as_ptr(), cpu.as_ptr(), features.as_ptr(), level, reloc, model)
         };
         if machine.is_null() {

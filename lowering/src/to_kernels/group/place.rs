@@ -1,19 +1,28 @@
 //! Paddings and concatenations: what only puts its operands into a larger tensor can be done by the kernels that compute these.
 use super::{Class, Decide, Form, Leaf, turns, wide};
 use kiln_dialects::{
-    ir::{Node as _, Size},
-    ops::{Convolution, OpKind, Pad},
+    ir::{Node as _, Size, Value},
+    ops::{Convolution, OpKind, Pad, Place},
     sym::Dim as SymDim,
 };
-
-/// Rows of windows that are at least so long need not be joined.
-const LONG: i64 = 24;
 
 impl Decide<'_> {
     /// Whether a node does no more than put its operands into a larger tensor.
     pub(super) fn places(&self, n: usize) -> bool {
         let node = &self.graph.nodes[n];
-        node.class == Class::Single && node.value.def().is_some_and(|o| matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad)))
+        node.class == Class::Single && node.value.def().is_some_and(|o| matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::Place)))
+    }
+
+    /// The piece that a node puts into a larger tensor.
+    pub(super) fn piece(&self, n: usize) -> Option<Value> {
+        self.graph.nodes[n].value.def().and_then(Place::of).map(|o| o.piece)
+    }
+
+    /// The kernel that puts the piece before into the same tensor, if it is another's than the piece's: it can copy the piece.
+    pub(super) fn goes_on(&self, n: usize) -> Option<usize> {
+        let place = self.graph.nodes[n].value.def().and_then(Place::of)?;
+        let before = self.home(place.whole?)?;
+        (self.home(self.graph.base(place.piece)) != Some(before)).then_some(before)
     }
 
     /// Whether a convolution's kernel can write its result right to where a padding or a concatenation wants it.
@@ -23,9 +32,9 @@ impl Decide<'_> {
         let convolution = group.nodes.iter().find_map(|m| Convolution::of(op(*m)?)).ok_or("only a convolution's result is placed")?;
         // Rows of one window after the other are one long row, unless there is something between them.
         let window = self.graph.facts.dims(convolution.weight).iter().skip(2).any(|d| d.known() != Some(1));
-        let long = |d: &SymDim| d.known().is_none_or(|n| n >= LONG);
-        let concat = op(n).is_some_and(|o| o.kind() == Some(OpKind::Concat));
-        if !concat && !window && !self.graph.facts.dims(convolution.input).last().is_some_and(long) {
+        let long = |d: &SymDim| d.known().is_none_or(|n| n >= self.rows);
+        let pads = op(n).is_some_and(|o| o.kind() == Some(OpKind::Pad));
+        if pads && !window && !self.graph.facts.dims(convolution.input).last().is_some_and(long) {
             return Err("rows of its windows are short, and then better joined".into());
         }
         let adds = |all: &[Size]| all.iter().all(|s| s.known().is_some_and(|n| n >= 0));

@@ -1,0 +1,55 @@
+// RUN: kiln-split-concats
+
+// The convolutions' pieces come first, in the order of the text; the argument is copied behind them.
+// CASE: pieces_of_two_convolutions
+// CHECK: kiln.place %0 offsets = [0, 2, 0, 0] sizes = [1, 7, 4, 4]
+// CHECK: into %2 offsets = [0, 6, 0, 0]
+// CHECK: kiln.place %arg0 into %3 offsets = [0, 0, 0, 0]
+// CHECK-NOT: kiln.concat
+func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>, %v: tensor<1x2x3x3xf32>) -> tensor<1x7x4x4xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
+  %1 = kiln.convolution %x, %v strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<1x2x3x3xf32>
+  %2 = kiln.concat %x, %0, %1 axis = 1 : tensor<1x2x4x4xf32>, tensor<1x4x4x4xf32>, tensor<1x1x4x4xf32>
+  return %2 : tensor<1x7x4x4xf32>
+}
+
+// -----
+// One convolution's kernel writes its piece and copies the rest, as it is.
+// CASE: one_convolution
+// CHECK: kiln.concat
+// CHECK-NOT: kiln.place
+func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x6x4x4xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
+  %1 = kiln.concat %0, %x axis = 1 : tensor<1x4x4x4xf32>, tensor<1x2x4x4xf32>
+  return %1 : tensor<1x6x4x4xf32>
+}
+
+// -----
+// A kernel writes its piece into one tensor, the first; what is left for the second are copies and one convolution.
+// CASE: the_first_of_two_concatenations
+// CHECK: kiln.place %1 into
+// CHECK: kiln.concat %0, %1, %5
+func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x4xf32>, tensor<1x6x4x4xf32>) {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>
+  %1 = kiln.convolution %0, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>
+  %2 = kiln.concat %0, %1 axis = 1 : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
+  %3 = kiln.neg %1 : tensor<1x2x4x4xf32>
+  %4 = kiln.convolution %3, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>
+  %5 = kiln.concat %0, %1, %4 axis = 1 : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
+  return %2, %5 : tensor<1x4x4x4xf32>, tensor<1x6x4x4xf32>
+}
+
+// -----
+// Sizes that change: of the batch, and along the axis, where pieces start at a sum of sizes.
+// CASE: sizes_that_change
+// CHECK: kiln.sym_expr add %0, %0
+// CHECK: offsets = [0, 0, %0] sizes = [2, 3, %3]
+func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<3x1x1xf32>) -> tensor<2x3x?xf32> {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [2, 1, %n] : tensor<2x1x?xf32>
+  %0 = kiln.convolution %x, %w strides = [1] pad = [0] x [0] dilation = [1] : tensor<2x1x?xf32>, tensor<3x1x1xf32>
+  %1 = kiln.neg %x : tensor<2x1x?xf32>
+  %2 = kiln.convolution %1, %w strides = [1] pad = [0] x [0] dilation = [1] : tensor<2x1x?xf32>, tensor<3x1x1xf32>
+  %3 = kiln.concat %0, %2 axis = 2 : tensor<2x3x?xf32>, tensor<2x3x?xf32>
+  return %3 : tensor<2x3x?xf32>
+}
