@@ -122,8 +122,8 @@ def main():
                 for d in shape:
                     count *= d
                 low = elements(dtype, count, rng)
-                if name == "gather" and dtype == "i64":
-                    low = struct.pack(f"<{count}q", *(rng.randint(0, 9) for _ in range(count)))
+                if name in ("gather", "scatter") and dtype == "i64":
+                    low = struct.pack(f"<{count}q", *(rng.randint(0, 9 if name == "gather" else 3) for _ in range(count)))
                 inputs[f"input_{i}"] = (NAMES[dtype], shape, low)
             data = os.path.join(folder, f"{name}.{n}.safetensors")
             write(data, inputs)

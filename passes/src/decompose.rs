@@ -17,7 +17,7 @@ mod image;
 mod loss;
 mod norm;
 mod region;
-mod tools;
+pub(crate) mod tools;
 
 use crate::{
     names::hint,

@@ -11,7 +11,11 @@ pub mod table;
 
 pub mod argument_order;
 pub mod decompose;
+pub mod expand_random;
 pub mod expand_scans;
+pub mod expand_scatters;
+pub mod expand_sorts;
+pub mod expand_updates;
 pub mod fold_indices;
 pub mod hoist_gathers;
 pub mod hoist_reshapes;

@@ -1,15 +1,20 @@
 //! The rows of this crate's passes. `kiln-lowering` adds its own; registration, `--list-passes`, `--help` and docs/passes.md come from both.
 use crate::{
-    argument_order::ArgumentOrder, decompose::Decompose, expand_scans::ExpandScans, fold_indices::FoldIndices, hoist_gathers::HoistGathers,
-    hoist_reshapes::HoistReshapes, pass::PassRow, reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
-    split_reductions::SplitReductions, verify_level::VerifyLevel,
+    argument_order::ArgumentOrder, decompose::Decompose, expand_random::ExpandRandom, expand_scans::ExpandScans,
+    expand_scatters::ExpandScatters, expand_sorts::ExpandSorts, expand_updates::ExpandUpdates, fold_indices::FoldIndices,
+    hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes, pass::PassRow, reciprocals::Reciprocals, refine_shapes::RefineShapes,
+    simplify::Simplify, split_reductions::SplitReductions, verify_level::VerifyLevel,
 };
 
 /// Every pass within a level, sorted by flag.
 pub const PASSES: &[PassRow] = &[
     PassRow::of::<ArgumentOrder>(),
     PassRow::of::<Decompose>(),
+    PassRow::of::<ExpandRandom>(),
     PassRow::of::<ExpandScans>(),
+    PassRow::of::<ExpandScatters>(),
+    PassRow::of::<ExpandSorts>(),
+    PassRow::of::<ExpandUpdates>(),
     PassRow::of::<FoldIndices>(),
     PassRow::of::<HoistGathers>(),
     PassRow::of::<HoistReshapes>(),

@@ -4,6 +4,7 @@ mod attention;
 mod card;
 mod convolution;
 mod launches;
+mod library;
 mod products;
 mod refused;
 mod rows;

@@ -33,20 +33,3 @@ fn bad_devices_and_targets_are_usage_errors() {
         assert!(code == Some(i32::from(Exit::Usage.code())) && text.contains(part), "{args:?}: {text}");
     }
 }
-
-#[test]
-fn all_that_has_no_form_is_named_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.mlir");
-    let text = "func.func @main(%x: tensor<8xf32>, %k: tensor<2xi64>) -> (tensor<8xf32>, tensor<8xi64>, tensor<8xi32>) {
-      %v, %i = kiln.sort %x axis = 0 : tensor<8xf32>
-      %e = kiln.random_bits %k sizes = [8] : i32
-      return %v, %i, %e : tensor<8xf32>, tensor<8xi64>, tensor<8xi32>
-    }";
-    std::fs::write(&path, text).unwrap();
-    let e = build(&path, "sm_90a").expect_err("neither has a form");
-    let said = e.to_string();
-    assert_eq!(e.exit(), Exit::Unsupported, "{said}");
-    assert!(said.contains("'sort' has no compiled form yet for GPUs") && said.contains("'random_bits' has"), "{said}");
-    assert!(said.contains("m.mlir:2") && said.contains("m.mlir:3"), "{said}");
-}

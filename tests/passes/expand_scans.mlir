@@ -17,3 +17,29 @@ func.func @f(%x: tensor<5x2xi64>) -> (tensor<5x2xi64>, tensor<5x2xi64>) {
   %1 = kiln.cumulative prod %x axis = 0 : tensor<5x2xi64>
   return %0, %1 : tensor<5x2xi64>, tensor<5x2xi64>
 }
+
+// -----
+// CASE: a_long_axis_in_blocks
+// CHECK: 10x50xf32
+// CHECK-NOT: 500x500
+func.func @f(%x: tensor<500xf32>) -> tensor<500xf32> {
+  %0 = kiln.cumulative sum %x axis = 0 : tensor<500xf32>
+  return %0 : tensor<500xf32>
+}
+
+// -----
+// CASE: a_prime_number_of_elements
+// RUN: kiln-expand-scans{whole=64}
+// CHECK: kiln.pad
+// CHECK: kiln.slice
+func.func @f(%x: tensor<2x131x2xbf16>) -> tensor<2x131x2xbf16> {
+  %0 = kiln.cumulative max %x axis = 1 : tensor<2x131x2xbf16>
+  return %0 : tensor<2x131x2xbf16>
+}
+
+// -----
+// CASE: the_greatest_of_nothing
+func.func @f(%x: tensor<3x0xf16>) -> tensor<3x0xf16> {
+  %0 = kiln.cumulative max %x axis = 1 : tensor<3x0xf16>
+  return %0 : tensor<3x0xf16>
+}

@@ -84,3 +84,9 @@ fn the_pipeline_preserves() {
     // There are only prims in these graphs, so that nothing is decomposed and every step is exact.
     preserves(&inner, Numerics::Exact);
 }
+
+#[test]
+fn what_takes_the_place_of_a_library_preserves() {
+    let passes = "kiln-expand-random,kiln-expand-scans{whole=64},kiln-expand-sorts,kiln-expand-scatters,kiln-expand-updates";
+    preserves(&format!("{passes},kiln-refine-shapes,canonicalize,cse"), Numerics::Reassociates);
+}

@@ -2,7 +2,7 @@
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym, value::DType};
 
 /// A builder with arithmetic. Operands of one type give a result of that type.
-pub(super) struct Math<'a> {
+pub(crate) struct Math<'a> {
     pub b: &'a Builder,
 }
 
@@ -178,17 +178,17 @@ impl Math<'_> {
     }
 }
 
-pub(super) fn dtype(v: Value) -> Result<DType, String> {
+pub(crate) fn dtype(v: Value) -> Result<DType, String> {
     tensor_type(v.ty()).map(|t| t.dtype)
 }
-pub(super) fn rank(v: Value) -> usize {
+pub(crate) fn rank(v: Value) -> usize {
     v.ty().dims().len()
 }
 /// The dims of a rank that are not in `dims`, ascending.
-pub(super) fn others(rank: usize, dims: &[i64]) -> Vec<i64> {
+pub(crate) fn others(rank: usize, dims: &[i64]) -> Vec<i64> {
     (0..rank as i64).filter(|d| !dims.contains(d)).collect()
 }
 /// What statistics and exponentials of a dtype are computed in: f32 for floats of 16 bits and less.
-pub(super) fn wide(d: DType) -> DType {
+pub(crate) fn wide(d: DType) -> DType {
     if d.is_float() && d.bits() <= 16 { DType::F32 } else { d }
 }

@@ -6,7 +6,7 @@ use kiln::{load, runtime::cuda::Mode};
 pub static SUITE: Suite = Suite { name: "models", count: || items().len() as u64, label, check, whole: true };
 
 fn items() -> Vec<(&'static str, &'static str, Mode)> {
-    let modes = if device() == "cpu" { &Mode::ALL[..1] } else { &Mode::ALL };
+    let modes = if !device().starts_with("cuda") { &Mode::ALL[..1] } else { &Mode::ALL };
     let of = |(model, inputs): &(&'static str, &'static [&'static str])| {
         let model = *model;
         inputs.iter().flat_map(move |data| modes.iter().map(move |(_, mode)| (model, *data, *mode))).collect::<Vec<_>>()

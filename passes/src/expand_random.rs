@@ -1,0 +1,181 @@
+//! `kiln-expand-random`: random numbers become integer arithmetic on positions, which fuses as any elementwise op does.
+//!
+//! Why: a GPU has no library of functions. Every element computes the block of philox4x32-10 that its number is in, so that the numbers are those of the
+//! host and of the interpreter, bit for bit; of normal ones as far as logarithm and cosine of f64 are.
+//!
+//! Numerics: reassociates, of normal numbers; others have the same bits.
+//!
+//! ```text
+//! before:  %0 = kiln.random_bits %key sizes = [6] : i32
+//! after:   %i = kiln.iota …   %c = kiln.shr %i, %two   … ten rounds of kiln.mul, kiln.shr, kiln.and and kiln.xor on i64 …   %0 = kiln.convert %w : … to i32
+//! ```
+use crate::{
+    decompose::tools::Math,
+    pass::{Failure, Numerics, Pass},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{GRAPH_LEVELS, Level, tensor_type},
+    value::DType,
+};
+
+crate::pass_options! {
+    /// The pass.
+    pub struct ExpandRandom {}
+}
+
+impl Pass for ExpandRandom {
+    const FLAG: &'static str = "kiln-expand-random";
+    const SUMMARY: &'static str = "Writes random numbers as integer arithmetic on positions";
+    const LEVELS: &'static [Level] = GRAPH_LEVELS;
+    const NUMERICS: Numerics = Numerics::Reassociates;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let random = |o: &Op| matches!(o.kind(), Some(OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal));
+        for op in walk(root).into_iter().filter(random) {
+            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let expanded = || -> Result<Value, String> {
+                if let Some(o) = RandomBits::of(op) {
+                    return Draws::new(&b, o.key, &o.sizes)?.bits(op.result(0));
+                }
+                if let Some(o) = RandomUniform::of(op) {
+                    return Draws::new(&b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high);
+                }
+                let o = RandomNormal::of(op).ok_or("is malformed")?;
+                Draws::new(&b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std)
+            };
+            let flat = expanded().map_err(|e| Failure::at(op, e))?;
+            let shaped = Math { b: &b }.retype_from_flat(flat, op).map_err(|e| Failure::at(op, e))?;
+            op.result(0).replace_uses(shaped);
+            op.erase();
+        }
+        Ok(())
+    }
+}
+
+impl Math<'_> {
+    /// All elements in a row as the op's result has them.
+    fn retype_from_flat(&self, flat: Value, op: Op) -> Result<Value, String> {
+        let sizes = RandomBits::of(op).map(|o| o.sizes);
+        let sizes = sizes.or_else(|| RandomUniform::of(op).map(|o| o.sizes)).or_else(|| RandomNormal::of(op).map(|o| o.sizes));
+        self.retype(self.reshape(flat, &sizes.ok_or("is no random op")?)?, op.result(0).ty())
+    }
+}
+
+/// The draws of a key at the positions 0, 1, …; words of 32 bits are i64 from 0 to 2^32 - 1.
+struct Draws<'a> {
+    m: Math<'a>,
+    position: Value,
+    seed: [Value; 2],
+    offset: [Value; 2],
+}
+
+impl<'a> Draws<'a> {
+    fn new(b: &'a Builder, key: Value, sizes: &[Size]) -> Result<Draws<'a>, String> {
+        let m = Math { b };
+        let position = m.iota(&[m.product(sizes)?], 0)?;
+        let part = |i: i64| -> Result<Value, String> {
+            let one = b.add(&Slice { input: key, offsets: Size::all(&[i]), sizes: Size::all(&[1]), strides: vec![1] })?;
+            m.broadcast_to(m.reshape(one, &[])?, &[], position)
+        };
+        let (seed, offset) = (part(0)?, part(1)?);
+        let mut draws = Draws { m, position, seed: [seed, seed], offset: [offset, offset] };
+        draws.seed = draws.words(seed)?;
+        draws.offset = draws.words(offset)?;
+        Ok(draws)
+    }
+    fn number(&self, n: i64) -> Result<Value, String> {
+        self.m.number_like(Size::Static(n), self.position)
+    }
+    fn with(&self, kind: BinaryKind, x: Value, n: i64) -> Result<Value, String> {
+        self.m.binary(kind, x, self.number(n)?)
+    }
+    /// The low and the high word.
+    fn words(&self, x: Value) -> Result<[Value; 2], String> {
+        Ok([self.with(BinaryKind::And, x, 0xffff_ffff)?, self.with(BinaryKind::And, self.with(BinaryKind::Shr, x, 32)?, 0xffff_ffff)?])
+    }
+    /// The output of philox4x32-10 for these blocks.
+    fn block(&self, block: Value) -> Result<[Value; 4], String> {
+        let ([mut c0, mut c1], [mut c2, mut c3]) = (self.words(block)?, self.offset);
+        let xor = |x: Value, y: Value, z: Value| self.m.binary(BinaryKind::Xor, self.m.binary(BinaryKind::Xor, x, y)?, z);
+        for round in 0..10i64 {
+            let key = |word: Value, step: i64| match round {
+                0 => Ok(word),
+                _ => self.with(BinaryKind::And, self.with(BinaryKind::Add, word, (round * step) & 0xffff_ffff)?, 0xffff_ffff),
+            };
+            let (k0, k1) = (key(self.seed[0], 0x9e37_79b9)?, key(self.seed[1], 0xbb67_ae85)?);
+            let [low0, high0] = self.words(self.with(BinaryKind::Mul, c0, 0xd251_1f53)?)?;
+            let [low1, high1] = self.words(self.with(BinaryKind::Mul, c2, 0xcd9e_8d57)?)?;
+            [c0, c1, c2, c3] = [xor(high1, c1, k0)?, low1, xor(high0, c3, k1)?, low0];
+        }
+        Ok([c0, c1, c2, c3])
+    }
+    /// Whether a bit of the position is set.
+    fn bit(&self, bit: i64) -> Result<Value, String> {
+        self.m.compare(CompareKind::Ne, self.with(BinaryKind::And, self.position, bit)?, self.number(0)?)
+    }
+    /// The 32-bit draw of each position.
+    fn word(&self) -> Result<Value, String> {
+        let [a, b, c, d] = self.block(self.with(BinaryKind::Shr, self.position, 2)?)?;
+        let (odd, second) = (self.bit(1)?, self.bit(2)?);
+        self.m.select(second, self.m.select(odd, d, c)?, self.m.select(odd, b, a)?)
+    }
+    /// The low and the high word of the 64-bit draw of each position.
+    fn pair(&self) -> Result<[Value; 2], String> {
+        let [a, b, c, d] = self.block(self.with(BinaryKind::Shr, self.position, 1)?)?;
+        let odd = self.bit(1)?;
+        Ok([self.m.select(odd, c, a)?, self.m.select(odd, d, b)?])
+    }
+
+    fn bits(&self, result: Value) -> Result<Value, String> {
+        if tensor_type(result.ty())?.dtype == DType::I64 {
+            let [low, high] = self.pair()?;
+            return self.m.binary(BinaryKind::Or, low, self.with(BinaryKind::Shl, high, 32)?);
+        }
+        // From 0 to 2^32 - 1 to the same bits from -2^31 to 2^31 - 1.
+        let word = self.with(BinaryKind::Xor, self.word()?, 1 << 31)?;
+        self.m.convert(self.with(BinaryKind::Sub, word, 1 << 31)?, DType::I32)
+    }
+
+    /// A float that has all bits of the integer, times 2^-bits.
+    fn unit(&self, bits: Value, count: i32, wide: DType) -> Result<Value, String> {
+        let x = self.m.convert(bits, wide)?;
+        self.m.mul(x, self.m.full_like(x, (-f64::from(count)).exp2())?)
+    }
+    fn uniform(&self, result: Value, low: f64, high: f64) -> Result<Value, String> {
+        let dtype = tensor_type(result.ty())?.dtype;
+        let precision = match dtype {
+            DType::F64 => 53,
+            DType::F32 => 24,
+            DType::F16 => 11,
+            _ => 8,
+        };
+        // f64, in which the interpreter computes, unless there is nothing to be rounded.
+        let wide = if (low, high) == (0.0, 1.0) && dtype != DType::F64 { DType::F32 } else { DType::F64 };
+        let bits = if dtype == DType::F64 {
+            let [low, high] = self.pair()?;
+            self.m.binary(BinaryKind::Or, self.with(BinaryKind::Shl, high, 21)?, self.with(BinaryKind::Shr, low, 11)?)?
+        } else {
+            self.with(BinaryKind::Shr, self.word()?, 32 - i64::from(precision))?
+        };
+        let mut x = self.unit(bits, precision, wide)?;
+        if (low, high) != (0.0, 1.0) {
+            x = self.m.add(self.m.full_like(x, low)?, self.m.mul(self.m.full_like(x, high - low)?, x)?)?;
+        }
+        self.m.convert(x, dtype)
+    }
+    /// Box and Muller's formula in f64.
+    fn normal(&self, result: Value, mean: f64, std: f64) -> Result<Value, String> {
+        let m = &self.m;
+        let [first, second] = self.pair()?;
+        let u = m.convert(self.with(BinaryKind::Add, first, 1)?, DType::F64)?;
+        let full = |n: f64| m.full_like(u, n);
+        let logarithm = m.unary(UnaryKind::Log, m.mul(u, full((-32f64).exp2())?)?)?;
+        let radius = m.unary(UnaryKind::Sqrt, m.mul(full(-2.0)?, logarithm)?)?;
+        let turn = m.mul(full(2.0 * std::f64::consts::PI)?, m.convert(second, DType::F64)?)?;
+        let cosine = m.unary(UnaryKind::Cos, m.mul(turn, full((-32f64).exp2())?)?)?;
+        let x = m.add(full(mean)?, m.mul(m.mul(full(std)?, radius)?, cosine)?)?;
+        m.convert(x, tensor_type(result.ty())?.dtype)
+    }
+}

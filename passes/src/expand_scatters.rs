@@ -1,0 +1,149 @@
+//! `kiln-expand-scatters`: an element of a scatter's result becomes what all updates that are for it make of it.
+//!
+//! Why: a GPU has no library of functions, and what threads add to one place at once comes in any order. Here the order is fixed, so that results are
+//! the same in every call. An update that assigns is found first, the last of its place, and then read. Each place looks at all indices: the work is the
+//! number of updates times the places of the indexed dimensions, for sums times the other sizes as well.
+//!
+//! Numerics: reassociates.
+//!
+//! ```text
+//! before:  %0 = kiln.scatter add %x[%i], %u dims = [0] : tensor<8xf32>[tensor<3xi64>], tensor<3xf32>
+//! after:   %m = kiln.compare eq %i, %place   %s = kiln.select %m, %u, %zero   %r = kiln.reduce sum %s dims = [0]   %0 = kiln.add %x, %r : tensor<8xf32>
+//! ```
+use crate::{
+    decompose::tools::Math,
+    expand_scans::{neutral, summed},
+    pass::{Failure, Numerics, Pass},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{GRAPH_LEVELS, Level, tensor_type},
+    value::DType,
+};
+
+crate::pass_options! {
+    /// The pass.
+    pub struct ExpandScatters {}
+}
+
+impl Pass for ExpandScatters {
+    const FLAG: &'static str = "kiln-expand-scatters";
+    const SUMMARY: &'static str = "Writes scatters as reductions over the updates of each place";
+    const LEVELS: &'static [Level] = GRAPH_LEVELS;
+    const NUMERICS: Numerics = Numerics::Reassociates;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for op in walk(root) {
+            let Some(scatter) = Scatter::of(op) else { continue };
+            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let m = Math { b: &b };
+            let result = expanded(&m, &scatter).and_then(|v| m.retype(v, op.result(0).ty())).map_err(|e| Failure::at(op, e))?;
+            op.result(0).replace_uses(result);
+            op.erase();
+        }
+        Ok(())
+    }
+}
+
+/// A scatter whose indices are in one row.
+struct Rows<'a> {
+    m: &'a Math<'a>,
+    input: Value,
+    /// How many updates there are for each element that is not indexed.
+    count: Size,
+    /// Dimensions that are indexed, ascending.
+    dims: Vec<i64>,
+    /// Indices of each of them as i64.
+    indices: Vec<Value>,
+    /// `[count, other sizes…]`.
+    updates: Value,
+    /// Dimensions of the input that no index is for.
+    rest: Vec<i64>,
+}
+
+fn expanded(m: &Math, o: &Scatter) -> Result<Value, String> {
+    let first = *o.indices.first().ok_or("has no indices")?;
+    let sizes = m.sizes_of(first)?;
+    let count = m.product(&sizes)?;
+    if count.known() == Some(0) {
+        return Ok(o.input);
+    }
+    let mut pairs: Vec<(i64, Value)> = o.dims.iter().copied().zip(o.indices.iter().copied()).collect();
+    pairs.sort_by_key(|(d, _)| *d);
+    let dims: Vec<i64> = pairs.iter().map(|(d, _)| *d).collect();
+    let indices = pairs.iter().map(|(_, i)| m.reshape(m.convert(*i, DType::I64)?, &[count])).collect::<Result<Vec<_>, String>>()?;
+    let rest: Vec<i64> = (0..o.input.ty().dims().len() as i64).filter(|d| !dims.contains(d)).collect();
+    let mut rows = vec![count];
+    rows.extend(m.sizes_of(o.updates)?.into_iter().skip(sizes.len()));
+    let rows = Rows { m, input: o.input, count, dims, indices, updates: m.reshape(o.updates, &rows)?, rest };
+    let kind = match o.kind {
+        ScatterKind::Assign => return rows.assigned(),
+        ScatterKind::Add => ReduceKind::Sum,
+        ScatterKind::Mul => ReduceKind::Prod,
+        ScatterKind::Max => ReduceKind::Max,
+        ScatterKind::Min => ReduceKind::Min,
+    };
+    rows.combined(kind)
+}
+
+impl Rows<'_> {
+    /// Whether each index is for each place, where sizes begin with that of the updates; `dims`: which of the others an index is for.
+    fn matches(&self, sizes: &[Size], dims: &[i64]) -> Result<Value, String> {
+        let mut all = None;
+        for (index, d) in self.indices.iter().zip(dims) {
+            let given = self.m.broadcast(*index, &[0], sizes)?;
+            let here = self.m.compare(CompareKind::Eq, given, self.m.iota(sizes, *d as usize + 1)?)?;
+            all = Some(all.map_or(Ok(here), |a| self.m.binary(BinaryKind::And, a, here))?);
+        }
+        all.ok_or("has no indices".into())
+    }
+
+    fn combined(&self, kind: ReduceKind) -> Result<Value, String> {
+        let m = self.m;
+        let dtype = tensor_type(self.input.ty())?.dtype;
+        let mut sizes = m.sizes_of(self.input)?;
+        sizes.insert(0, self.count);
+        let x = m.convert(self.input, summed(dtype))?;
+        let dims: Vec<i64> = std::iter::once(0).chain(self.rest.iter().map(|d| d + 1)).collect();
+        let given = m.broadcast(m.convert(self.updates, summed(dtype))?, &dims, &sizes)?;
+        let nothing = m.b.add(&Splat { value: neutral(m.b.ctx, kind, summed(dtype)), sizes: sizes.clone() })?;
+        let masked = m.select(self.matches(&sizes, &self.dims)?, given, nothing)?;
+        let all = m.reduce(kind, masked, &[0])?;
+        let combine = match kind {
+            ReduceKind::Prod => BinaryKind::Mul,
+            ReduceKind::Max => BinaryKind::Max,
+            ReduceKind::Min => BinaryKind::Min,
+            _ => BinaryKind::Add,
+        };
+        m.convert(m.binary(combine, x, m.retype_like(all, x)?)?, dtype)
+    }
+
+    /// The last update of each place.
+    fn assigned(&self) -> Result<Value, String> {
+        let m = self.m;
+        let all = m.sizes_of(self.input)?;
+        let mut sizes: Vec<Size> = self.dims.iter().map(|d| all[*d as usize]).collect();
+        let which: Vec<i64> = (0..sizes.len() as i64).collect();
+        sizes.insert(0, self.count);
+        let none = m.b.add(&Splat { value: Attr::scalar_int(m.b.ctx, DType::I64, -1), sizes: sizes.clone() })?;
+        let number = m.select(self.matches(&sizes, &which)?, m.iota(&sizes, 0)?, none)?;
+        let last = m.reduce(ReduceKind::Max, number, &[0])?;
+        let zero = m.full_like(last, 0.0)?;
+        let mut updates = self.updates;
+        if self.count.known().is_none() {
+            // There is always one to read.
+            let fill = m.b.splat(tensor_type(updates.ty())?.dtype, &[], 0.0)?;
+            let none = vec![Size::Static(0); updates.ty().dims().len()];
+            let high = [&[Size::Static(1)], &none[1..]].concat();
+            updates = m.b.add(&Pad { input: updates, value: fill, low: none, high })?;
+        }
+        let found = m.b.add(&Gather { input: updates, indices: vec![m.binary(BinaryKind::Max, last, zero)?], dims: vec![0] })?;
+        // The indexed dimensions come first there.
+        let from = [&self.dims[..], &self.rest[..]].concat();
+        let order: Vec<i64> = (0..all.len() as i64).filter_map(|d| from.iter().position(|x| *x == d)).map(|p| p as i64).collect();
+        let found = m.retype_like(m.transpose(found, &order)?, self.input)?;
+        let hit = m.compare(CompareKind::Ge, last, zero)?;
+        m.select(m.broadcast_to(hit, &self.dims, self.input)?, found, self.input)
+    }
+}
