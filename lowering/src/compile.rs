@@ -1,6 +1,6 @@
 //! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
 use crate::{
-    PassError, RunOptions, Target,
+    PassError, RunOptions, Schedules, Target,
     gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
     host::{
         interface::{describe, entry_symbol},
@@ -36,6 +36,8 @@ pub struct CompileOptions<'a> {
     pub cache: Option<&'a Store>,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
+    /// Schedules of kernels that were measured.
+    pub schedules: &'a Schedules,
     /// Names the compiler's build in the keys of the cache.
     pub salt: &'a str,
     /// Told how many of how many kernels are done.
@@ -125,7 +127,10 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         report.diagnostics.extend(run_pipeline(module, &text, &run, &|_, _, _| ())?.diagnostics);
     }
     let mut level = level.max(Level::Linalg);
-    if let Some(chip) = options.target.chip() {
+    if level == Level::Linalg {
+        options.schedules.apply(module.op(), &options.target).map_err(CompileError::Module)?;
+    }
+    if options.target.chip().is_some() {
         let missing = support::missing(module.op());
         if !missing.is_empty() {
             return Err(CompileError::Unsupported(missing));
@@ -133,7 +138,8 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         if level == Level::Linalg {
             // Here and not beside the kernels' code, since the program says how many blocks a launch has.
             level = Level::Scheduled;
-            run_pipeline(module, &format!("builtin.module(kiln-gpu-schedule{{chip={}}})", chip.name()), &run, &|_, _, _| ())?;
+            let text = pipeline_text_for(Level::Linalg, level, &options.target).map_err(CompileError::Module)?;
+            run_pipeline(module, &text, &run, &|_, _, _| ())?;
         }
     }
     let jobs = kernels_of(module, options, level).map_err(CompileError::Module)?;
@@ -255,7 +261,7 @@ fn host(
     }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     let target = match &options.target {
-        Target::Cuda(chip) => {
+        Target::Cuda { chip, .. } => {
             program.target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
             if let Some(prepare) = &mut program.prepare {
                 prepare.target = program.target.clone();
@@ -319,7 +325,7 @@ impl Kernels<'_> {
         if tools.is_none() {
             let codegen = match &self.options.target {
                 Target::Host(target) => Some(CodeGen::new(target).map_err(code)?),
-                Target::Cuda(_) => None,
+                Target::Cuda { .. } => None,
             };
             *tools = Some((Context::new(), codegen));
         }

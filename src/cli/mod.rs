@@ -8,6 +8,7 @@ mod ops;
 mod profile;
 mod report;
 mod run;
+mod tune;
 
 use crate::{
     Error, Exit,
@@ -39,6 +40,8 @@ enum Command {
     Explain(explain::Explain),
     /// Times calls, alone or taking turns with peers
     Bench(bench::Bench),
+    /// Measures schedules of a model's kernels, and keeps the fastest in a table
+    Tune(tune::Tune),
     /// Says what a compiled package holds
     Inspect(inspect::Inspect),
     /// Says what kiln finds on this machine
@@ -62,6 +65,9 @@ struct Common {
     /// What to compile for, such as x86_64:haswell or cuda:sm_90a [default: the device]
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
+    /// A table of measured schedules, which `kiln tune` makes [default: KILN_AUTOTUNE_CACHE]
+    #[arg(long, value_name = "FILE")]
+    schedules: Option<File>,
     /// The function to compile
     #[arg(long, default_value = "main", value_name = "NAME")]
     function: String,
@@ -121,6 +127,9 @@ impl Common {
         if let Some(n) = self.workers {
             options.workers = n.into();
         }
+        if self.schedules.is_some() {
+            options.schedules = self.schedules.clone();
+        }
         if self.no_cache {
             options.cache = CachePolicy::Off;
         }
@@ -162,6 +171,7 @@ pub fn main() -> Exit {
         Command::Compile(c) => c.run(),
         Command::Explain(c) => c.run(),
         Command::Bench(c) => c.run(),
+        Command::Tune(c) => c.run(),
         Command::Inspect(c) => c.run(),
         Command::Doctor(c) => c.run(),
         Command::Ops(c) => c.run(),

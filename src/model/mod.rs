@@ -18,7 +18,7 @@ use crate::{
         value::{DType, Tensor},
     },
     lowering::{
-        Chip, Target,
+        Chip, Schedules, Target,
         compile::{CompileOptions, CompileReport, compile},
         host::llvm::version,
     },
@@ -140,7 +140,14 @@ impl Model {
         times: &mut Times,
     ) -> Result<Package, Error> {
         let start = Instant::now();
-        let key = self.key(options, &target)?;
+        let schedules = match &options.schedules {
+            Some(path) => {
+                let fail = |reason: String| Error::File { file: path.display().to_string(), reason };
+                Schedules::parse(&std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?).map_err(fail)?
+            }
+            None => Schedules::default(),
+        };
+        let key = self.key(options, &target, &schedules)?;
         if let Some(Ok(Some(bytes))) = store.map(|s| s.get(&key)) {
             // What cannot be read is compiled again.
             if let Ok(package) = Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
@@ -152,7 +159,7 @@ impl Model {
         let (module, diagnostics) = self.module(&context)?;
         order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
-        let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD };
+        let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, schedules: &schedules, salt: BUILD };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
@@ -163,7 +170,7 @@ impl Model {
     }
 
     /// What the compiled program depends on.
-    fn key(&self, options: &Options, target: &Target) -> Result<String, Error> {
+    fn key(&self, options: &Options, target: &Target, schedules: &Schedules) -> Result<String, Error> {
         let mut sha = Sha256::new();
         let graph = match &self.kind {
             Kind::Archive => pt2::graph_bytes(&self.path)?,
@@ -176,6 +183,7 @@ impl Model {
             sha.update(part);
         }
         sha.update(format!("{:?}", options.orders));
+        sha.update(schedules.to_string());
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
@@ -186,18 +194,22 @@ impl Model {
 const BUILD: &str = env!("KILN_BUILD");
 
 /// What is compiled for: what the options say, or what the device is.
-fn target(options: &Options) -> Result<Target, Error> {
-    match (&options.target, options.device) {
+pub(crate) fn target(options: &Options) -> Result<Target, Error> {
+    let found = match (&options.target, options.device) {
         (Some(text), _) => Target::parse(text).map_err(Error::Target),
         (None, Place::Host) => Target::parse("native").map_err(Error::Target),
         (None, Place::Cuda(index)) => {
             let device = cuda::Device::cuda(index)?;
             let (card, (major, minor)) = (device.card(), device.card().capability);
             let chip = Chip::of_capability(major, minor);
-            chip.map(Target::Cuda)
+            chip.map(|chip| Target::Cuda { chip, tf32: false })
                 .ok_or_else(|| Error::Target(format!("{} has compute capability {major}.{minor}; 8.0 is the least", card.name)))
         }
-    }
+    };
+    found.map(|t| match t {
+        Target::Cuda { chip, tf32 } => Target::Cuda { chip, tf32: tf32 || options.tf32 },
+        host => host,
+    })
 }
 
 fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {

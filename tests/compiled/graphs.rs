@@ -71,7 +71,7 @@ fn check(module: &Module, inputs: &[Tensor], options: &CompileOptions) -> Result
 fn cases_as_interpreted() {
     let mut wrong = vec![];
     let target = Target::host().expect("this machine");
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", progress: &|_, _| () };
+    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", schedules: &Default::default(), progress: &|_, _| () };
     for case in cases(include_str!("ops.mlir")) {
         let c = Context::new();
         let (module, _) = Module::parse(c.ctx(), case.text.as_bytes(), "tests/compiled/ops.mlir").unwrap_or_else(|e| panic!("{e}"));
@@ -99,7 +99,7 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
             }
             let verify = number.is_multiple_of(VERIFIED);
             let options =
-                CompileOptions { target: target.clone(), workers: 1, cache: Some(&store), verify, salt: "test", progress: &|_, _| () };
+                CompileOptions { target: target.clone(), workers: 1, cache: Some(&store), verify, salt: "test", schedules: &Default::default(), progress: &|_, _| () };
             let outcome = one_graph(&COMPILED, number, |module, recipe| {
                 let func = functions(module)[0];
                 let sizes = [1, 15, 16, 17, 5, 4, 0, 2];
