@@ -11,7 +11,7 @@ use std::{path::Path, time::Duration};
 
 const MODEL: &str = "func.func @main(%x: tensor<96x64xf32>, %w: tensor<80x64xf32>) -> tensor<96xf32> {
   %0 = kiln.linear %x, %w : tensor<96x64xf32>, tensor<80x64xf32>
-  %1 = kiln.relu %0 : tensor<96x80xf32>
+  %1 = kiln.gelu %0 {approximate = \"none\"} : tensor<96x80xf32>
   %2 = kiln.softmax %1 axis = 1 : tensor<96x80xf32>
   %3 = kiln.reduce max %2 dims = [1] : tensor<96x80xf32>
   return %3 : tensor<96xf32>

@@ -20,7 +20,7 @@ use crate::{
         WARP,
         gpu_schedule::{
             few::EACH,
-            split_attention::{COLUMNS, DEPTH, Form},
+            split_attention::{COLUMNS, DEPTH, Form, LARGE},
         },
     },
     host::schedule::Schedule,
@@ -270,7 +270,10 @@ impl Split<'_> {
     /// Some keys.
     fn step(&self, c: Code, place: &Place, rows: &[Row], queries: &[Vec<Vec<Value>>], start: Value, old: &State) -> Made<State> {
         let (p, element, halves) = (Ptx(c), self.form.element.name(), self.halves());
-        let (keys, values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start)?);
+        // Values are asked for early, unless they are so long that registers would not do.
+        let early = self.form.at.depth + self.form.at.columns <= LARGE;
+        let keys = self.read_keys(c, place, start)?;
+        let values = if early { Some(self.read_values(c, place, start)?) } else { None };
         let (nothing, none) = (c.constant("0.0", p.f32())?, p.number(0)?);
         let mut scores = vec![];
         for key in &keys {
@@ -300,6 +303,7 @@ impl Split<'_> {
             factors.push(factor);
             weights.push(made);
         }
+        let values = values.map_or_else(|| self.read_values(c, place, start), Ok)?;
         let mut all = old.values.iter().enumerate().map(|(i, x)| two("arith.mulf", *x, factors[i / 2 % halves])).collect::<Made<Vec<_>>>()?;
         for (k, value) in values.iter().enumerate() {
             let pair = |half: usize, eight: usize| match weights.get(half) {
