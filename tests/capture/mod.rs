@@ -20,7 +20,7 @@ use kiln::{
 use std::path::{Path, PathBuf};
 
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+    crate::support::repository().join("tests")
 }
 
 /// Numbered tensors (`input_0`, …) of a safetensors file.

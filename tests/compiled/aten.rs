@@ -7,7 +7,7 @@ use kiln::{dialects::ir::Context, tolerance};
 /// compiles is a failure until its line is gone.
 const NOT_COMPILED: &[(&str, usize, &str)] = &[];
 
-const ARCHIVES: [&str; 12] = [
+pub const ARCHIVES: [&str; 12] = [
     "aten_binary",
     "aten_contract",
     "aten_create",
@@ -50,7 +50,8 @@ fn differences(archive: &str, kept: &[usize]) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-fn results(archive: &str) -> usize {
+/// How many results an archive has.
+pub fn results(archive: &str) -> usize {
     tensors(&root().join(format!("capture/{archive}.safetensors")), "output").len()
 }
 

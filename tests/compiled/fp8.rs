@@ -9,13 +9,13 @@ use kiln::{
         value::{DType, Data},
     },
 };
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 const FORMATS: [DType; 2] = [DType::F8E4M3FN, DType::F8E5M2];
 const WIDE: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 fn numbers() -> BTreeMap<String, Tensor> {
-    let all = weight::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compiled/fp8.safetensors")).expect("the file");
+    let all = weight::open(&crate::support::repository().join("tests/compiled/fp8.safetensors")).expect("the file");
     all.into_iter().map(|(name, w)| (name, w.read().expect("a tensor"))).collect()
 }
 

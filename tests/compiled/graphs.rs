@@ -4,7 +4,7 @@
 //! tolerance, since the compiler reassociates and keeps more bits.
 use super::*;
 use crate::{
-    random_graph::{Material, one_graph},
+    random_graph::{Material, Recipe, one_graph},
     support::{cases, functions, inputs, inputs_of_sizes, relative_error, run},
 };
 use kiln::runtime::Store;
@@ -33,8 +33,20 @@ const STEPS: &str = "unary unary unary binary binary compare select clamp conver
 static COMPILED: Material =
     Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5, 16, 1, 17, 15, 16, 1, 17, 0, 2, 7], continuous: true };
 
-/// Compares a function with the interpreter.
+/// Compares a function with the interpreter, compiled for this machine and called with one and with two threads.
 fn check(module: &Module, inputs: &[Tensor], options: &CompileOptions) -> Result<(), String> {
+    against(module, inputs, |name| {
+        let program = native_with(&module.duplicate(), name, &|g| Err(format!("@{g} has no value")), options)?;
+        Ok(move |inputs: &[Tensor]| [1, 2].into_iter().map(|threads| call(&program, inputs, threads)).collect())
+    })
+}
+
+/// Compares a function with the interpreter. `compile` gives what calls it once or several times, with the results of each call.
+pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
+    module: &Module,
+    inputs: &[Tensor],
+    compile: impl FnOnce(&str) -> Result<C, String>,
+) -> Result<(), String> {
     let func = functions(module)[0];
     let exact = run(module, func, Mode::Exact, inputs).map_err(|e| e.to_string());
     // What has no value for no elements, such as a maximum or an element of none, is an error of the interpreter. Compiled it is an error of the
@@ -46,21 +58,20 @@ fn check(module: &Module, inputs: &[Tensor], options: &CompileOptions) -> Result
         other => other.ok(),
     };
     let name = func.symbol().expect("a name");
-    let program = native_with(&module.duplicate(), &name, &|g| Err(format!("@{g} has no value")), options)?;
+    let call = compile(&name)?;
     let Some(exact) = exact else {
-        let _ = call(&program, inputs, 2);
+        let _ = call(inputs);
         return Ok(());
     };
     let rounded = run(module, func, Mode::Rounded, inputs).map_err(|e| e.to_string())?;
-    for threads in [1, 2] {
-        let have = call(&program, inputs, threads)?;
+    for (turn, have) in call(inputs)?.iter().enumerate() {
         for (i, ((have, exact), rounded)) in have.iter().zip(&exact).zip(&rounded).enumerate() {
             let allowed = (2.0 * relative_error(rounded, exact)).max(tolerance::of(exact.dtype()));
             let error = relative_error(have, exact);
             // Where rounding alone overflows or changes an integer there is nothing to hold the compiler to.
             if allowed.is_finite() && error > allowed {
                 let all = format!("have {:?}\nexact {:?}\nrounded {:?}", have.data(), exact.data(), rounded.data());
-                return Err(format!("result {i}, {threads} threads: off by {error:e}, {allowed:e} is allowed\n{all}"));
+                return Err(format!("result {i}, call {turn}: off by {error:e}, {allowed:e} is allowed\n{all}"));
             }
         }
     }
@@ -83,6 +94,21 @@ fn cases_as_interpreted() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// Random arguments of a graph; its symbols have small values and those at edges of vectors.
+pub fn graph_inputs(func: Op, recipe: &Recipe) -> Vec<Tensor> {
+    let sizes = [1, 15, 16, 17, 5, 4, 0, 2];
+    let size = |i: usize| sizes[(recipe.sizes as usize + i) % sizes.len()];
+    inputs_of_sizes(func, 3, &HashMap::from([("s".to_string(), size(0)), ("t".to_string(), size(1))]))
+}
+
+/// What `KILN_GRAPHS=FIRST..END` says, or what is usual.
+pub fn graph_range(usual: &str) -> Range<u64> {
+    let text = std::env::var("KILN_GRAPHS").unwrap_or(usual.into());
+    let number = |t: &str| t.parse::<u64>().unwrap_or_else(|e| panic!("KILN_GRAPHS is '{text}', not FIRST..END: {e}"));
+    let (first, end) = text.split_once("..").unwrap_or_else(|| panic!("KILN_GRAPHS is '{text}', not FIRST..END"));
+    number(first)..number(end)
+}
+
 /// Checks graphs on two threads; says on the error stream how far it is, if asked.
 fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -100,12 +126,9 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
             let verify = number.is_multiple_of(VERIFIED);
             let options =
                 CompileOptions { target: target.clone(), workers: 1, cache: Some(&store), verify, salt: "test", schedules: &Default::default(), progress: &|_, _| () };
-            let outcome = one_graph(&COMPILED, number, |module, recipe| {
+            let outcome = one_graph(&COMPILED, number, 500, |module, recipe| {
                 let func = functions(module)[0];
-                let sizes = [1, 15, 16, 17, 5, 4, 0, 2];
-                let size = |i: usize| sizes[(recipe.sizes as usize + i) % sizes.len()];
-                let symbols = HashMap::from([("s".to_string(), size(0)), ("t".to_string(), size(1))]);
-                check(module, &inputs_of_sizes(func, 3, &symbols), &options)
+                check(module, &graph_inputs(func, recipe), &options)
             });
             if let Err(e) = outcome {
                 eprintln!("{e}");
@@ -136,10 +159,7 @@ fn random_graphs_as_interpreted() {
 #[test]
 #[ignore = "takes hours"]
 fn many_random_graphs_as_interpreted() {
-    let text = std::env::var("KILN_GRAPHS").unwrap_or("0..50000".into());
-    let number = |t: &str| t.parse::<u64>().unwrap_or_else(|e| panic!("KILN_GRAPHS is '{text}', not FIRST..END: {e}"));
-    let (first, end) = text.split_once("..").unwrap_or_else(|| panic!("KILN_GRAPHS is '{text}', not FIRST..END"));
     let threads = std::env::var("KILN_GRAPH_THREADS").ok().map(|t| t.parse().expect("KILN_GRAPH_THREADS is a number"));
     let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    random_graphs(number(first)..number(end), threads, true);
+    random_graphs(graph_range("0..50000"), threads, true);
 }

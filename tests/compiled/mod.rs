@@ -3,11 +3,12 @@ mod aten;
 mod bounds;
 mod empty;
 mod fp8;
-mod graphs;
+pub mod graphs;
 mod narrow;
 mod products;
 mod turns;
 
+pub use aten::{ARCHIVES, results};
 use kiln::{
     dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},
     lowering::{

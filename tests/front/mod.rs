@@ -4,7 +4,7 @@ mod call;
 mod dynamic;
 mod examples;
 mod options;
-mod suite;
+pub mod suite;
 
 use kiln::{Error, Tensor};
 

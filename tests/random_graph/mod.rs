@@ -84,12 +84,17 @@ pub fn build(c: Ctx, recipe: &Recipe, material: &'static Material) -> Result<Mod
 pub fn each_graph(count: u64, check: impl Fn(&Module) -> Result<(), String>) {
     crate::watchdog::arm();
     for number in 0..count {
-        one_graph(&EVERYTHING, number, |m, _| check(m)).unwrap_or_else(|e| panic!("{e}"));
+        one_graph(&EVERYTHING, number, 500, |m, _| check(m)).unwrap_or_else(|e| panic!("{e}"));
     }
 }
 
-/// Checks the graph of that number, which is the same in every run. Err: of the smallest graph that fails, with its IR.
-pub fn one_graph(material: &'static Material, number: u64, check: impl Fn(&Module, &Recipe) -> Result<(), String>) -> Result<(), String> {
+/// Checks the graph of that number, which is the same in every run. Err: of the smallest graph that fails among as many as `attempts`, with its IR.
+pub fn one_graph(
+    material: &'static Material,
+    number: u64,
+    attempts: usize,
+    check: impl Fn(&Module, &Recipe) -> Result<(), String>,
+) -> Result<(), String> {
     let mut seed = [7; 32];
     seed[..8].copy_from_slice(&number.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
@@ -100,7 +105,7 @@ pub fn one_graph(material: &'static Material, number: u64, check: impl Fn(&Modul
         build(context.ctx(), recipe, material).and_then(|m| check(&m, recipe).map_err(|e| format!("{e}\n{}", m.op())))
     };
     let Err(mut error) = attempt(&tree.current()) else { return Ok(()) };
-    for _ in 0..500 {
+    for _ in 0..attempts {
         match attempt(&tree.current()) {
             Err(e) => {
                 error = e;

@@ -15,7 +15,7 @@ use kiln::{
 use std::path::{Path, PathBuf};
 
 /// The archives with PyTorch's results that the project holds; the second file has other sizes than the exported ones.
-const MODELS: &[(&str, &[&str])] = &[
+pub const MODELS: &[(&str, &[&str])] = &[
     ("mlp", &["mlp", "mlp.other"]),
     ("mlp.core", &["mlp"]),
     ("lenet", &["lenet", "lenet.other"]),
@@ -27,25 +27,37 @@ const MODELS: &[(&str, &[&str])] = &[
     ("mobilenetv3_small", &["mobilenetv3_small"]),
 ];
 
-fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
+pub fn models() -> PathBuf {
+    crate::support::repository().join("tests/models")
 }
 
 fn options(threads: usize) -> Options {
     Options { threads, cache: CachePolicy::Off, ..Options::default() }
 }
 
-fn file(name: &str) -> Tensors {
+pub fn file(name: &str) -> Tensors {
     tensors::read(&models().join(format!("{name}.safetensors")), |_| true).unwrap_or_else(|e| panic!("{name}: {}", e.message))
 }
 
 fn agree(exe: &Executable, data: &Tensors, what: &str) {
+    let wrong = agreement(exe, data);
+    assert!(wrong.is_empty(), "{what}: {}", wrong.join("\n"));
+}
+
+/// Calls with the inputs of a file; what is not as the outputs there say.
+pub fn agreement(exe: &Executable, data: &Tensors) -> Vec<String> {
     let inputs: Vec<&Tensor> = tensors::numbered(data, "input_").into_iter().map(|(_, t)| t).collect();
-    let results = exe.call_values(&inputs).unwrap_or_else(|e| panic!("{what}: {e}"));
-    for (i, want) in tensors::numbered(data, "output_") {
-        let c = tolerance::compare(&results[i], want).unwrap_or_else(|e| panic!("{what}: output {i} {e}"));
-        assert!(c.ok, "{what}: output {i}: {c}");
-    }
+    let results = match exe.call_values(&inputs) {
+        Ok(results) => results,
+        Err(e) => return vec![e.to_string()],
+    };
+    let compared = tensors::numbered(data, "output_").into_iter().map(|(i, want)| (i, tolerance::compare(&results[i], want)));
+    let wrong = compared.filter_map(|(i, c)| match c {
+        Ok(c) if c.ok => None,
+        Ok(c) => Some(format!("output {i}: {c}")),
+        Err(e) => Some(format!("output {i} {e}")),
+    });
+    wrong.collect()
 }
 
 #[test]

@@ -6,7 +6,12 @@ use kiln::dialects::{
     sym,
     value::{DType, Data, Tensor},
 };
-use std::collections::HashMap;
+use std::{collections::HashMap, path::PathBuf};
+
+/// Where the repository lies: where cargo says at run time, else in the working directory, so that the binary runs on other machines as well.
+pub fn repository() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| std::env::current_dir().expect("a working directory"), PathBuf::from)
+}
 
 /// One case of a test file: what stands between two `// -----` lines.
 pub struct Case {

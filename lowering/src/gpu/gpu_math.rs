@@ -49,7 +49,9 @@ impl Pass for GpuMath {
             op.result(0).replace_uses(halves(&b, op.operand(0)).map_err(|e| Failure::at(op, e))?);
             op.erase();
         }
-        for func in walk(root).into_iter().filter(|o| o.is("func.func")) {
+        // Collected first: what is asked of an op must be asked before another function's turn erases it.
+        let funcs: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
+        for func in funcs {
             let all = walk(func);
             let full = all.iter().any(|o| o.is("nvvm.wgmma.mma_async"));
             let narrow = is_narrow(&all) || (full && gives_narrow(func, &all));

@@ -1,0 +1,156 @@
+//! Attentions that are one kernel, and those that are not.
+use super::*;
+
+type Attention = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static str, Option<&'static str>);
+
+/// Attentions: sizes of queries, of keys and of values, what else the function takes, ops before, options and regions, and why one is not whole on sm_90a.
+const ATTENTIONS: &[Attention] = &[
+    ("2x3x256x64xbf16", "2x3x384x64xbf16", "2x3x384x64xbf16", "", "", "", None),
+    ("1x8x200x64xf16", "1x2x300x64xf16", "1x2x300x64xf16", "", "", "causal", None),
+    ("4x16x2048x128xbf16", "4x16x2048x128xbf16", "4x16x2048x128xbf16", "", "", "causal", None),
+    ("16x32x2048x128xf16", "16x32x2048x128xf16", "16x32x2048x128xf16", "", "", "", None),
+    ("1x2x129x96xbf16", "1x2x70x96xbf16", "1x2x70x32xbf16", "", "", "", None),
+    ("1x2x300x256xbf16", "1x2x300x256xbf16", "1x2x300x256xbf16", "", "", "causal", None),
+    (
+        "2x3x256x128xbf16",
+        "2x3x200x128xbf16",
+        "2x3x200x128xbf16",
+        ", %b: tensor<2x1x1x200xbf16>",
+        "",
+        "bias %b : tensor<2x1x1x200xbf16>",
+        None,
+    ),
+    (
+        "2x3x130x64xbf16",
+        "2x3x200x64xbf16",
+        "2x3x200x64xbf16",
+        ", %m: tensor<2x1x130x200xi1>",
+        "%z = kiln.splat [2, 1, 130, 200], 0.0 : bf16
+         %l = kiln.splat [2, 1, 130, 200], 0xFF80 : bf16
+         %b = kiln.select %m, %z, %l : tensor<2x1x130x200xi1>, tensor<2x1x130x200xbf16>",
+        "bias %b : tensor<2x1x130x200xbf16>",
+        None,
+    ),
+    ("1x4x256x128xbf16", "1x4x256x128xbf16", "1x4x256x128xbf16", "", "", "causal score SOFTCAP", None),
+    ("1x4x256x64xf16", "1x4x256x64xf16", "1x4x256x64xf16", ", %t: tensor<4xf32>", "", "causal score ALIBI", None),
+    ("1x4x300x128xbf16", "1x4x300x128xbf16", "1x4x300x128xbf16", "", "", "causal mask WINDOW", None),
+    ("1x2x40x64xf32", "1x2x40x64xf32", "1x2x40x64xf32", "", "", "", Some("its elements are neither bf16 nor f16")),
+    ("1x2x40x20xbf16", "1x2x40x20xbf16", "1x2x40x20xbf16", "", "", "", Some("no multiple of 8 up to 256")),
+];
+
+/// The module of one of them.
+fn attention((q, k, v, more, before, options, _): Attention) -> String {
+    let out: Vec<&str> = q.split('x').take(3).chain(v.split('x').skip(3)).collect();
+    let place = "%b_: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>";
+    let softcap = format!(
+        "{{ ^bb0(%s: tensor<f32>, {place}):\n %c = kiln.splat [], 30.0 : f32\n %0 = kiln.div %s, %c : tensor<f32>\n\
+         %1 = kiln.tanh %0 : tensor<f32>\n %2 = kiln.mul %1, %c : tensor<f32>\n kiln.yield %2 : tensor<f32> }}"
+    );
+    let alibi = format!(
+        "{{ ^bb0(%s: tensor<f32>, {place}):\n %0 = kiln.gather %t[%h] dims = [0] : tensor<4xf32>[tensor<i64>]\n\
+         %1 = kiln.sub %j, %i : tensor<i64>\n %2 = kiln.convert %1 : tensor<i64> to f32\n %3 = kiln.mul %0, %2 : tensor<f32>\n\
+         %4 = kiln.add %s, %3 : tensor<f32>\n kiln.yield %4 : tensor<f32> }}"
+    );
+    let window = format!(
+        "{{ ^bb0({place}):\n %w = kiln.splat [], 100 : i64\n %0 = kiln.sub %i, %j : tensor<i64>\n\
+         %1 = kiln.compare lt %0, %w : tensor<i64>\n kiln.yield %1 : tensor<i1> }}"
+    );
+    // Regions stand behind the types.
+    let (options, region) = match options.split_once(" score ").or_else(|| options.split_once(" mask ")) {
+        Some((options, "SOFTCAP")) => (options, format!("score {softcap}")),
+        Some((options, "ALIBI")) => (options, format!("score {alibi}")),
+        Some((options, _)) => (options, format!("mask {window}")),
+        None => (options, String::new()),
+    };
+    format!(
+        "func.func @main(%q: tensor<{q}>, %k: tensor<{k}>, %v: tensor<{v}>{more}) -> tensor<{out}> {{\n{before}\n\
+         %r = kiln.attention %q, %k, %v {options} : tensor<{q}>, tensor<{k}>, tensor<{v}> {region}\nreturn %r : tensor<{out}>\n}}",
+        out = out.join("x")
+    )
+}
+
+#[test]
+fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for case in ATTENTIONS {
+        std::fs::write(&path, attention(*case)).unwrap();
+        for chip in ["sm_90a", "sm_80"] {
+            crate::watchdog::arm();
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
+            let kernels = &package.program.kernels;
+            let why = case.6;
+            let said = kernels
+                .iter()
+                .flat_map(|k| &k.not_fused)
+                .any(|r| why.is_some_and(|w| r.starts_with("attention not whole") && r.contains(w)));
+            assert_eq!(said, why.is_some(), "{case:?} for {chip}: {kernels:?}");
+            let found = kernels.iter().find(|k| k.launch.as_ref().is_some_and(|l| l.maps.len() == 3));
+            assert_eq!(found.is_some(), why.is_none() && chip == "sm_90a", "{case:?} for {chip}");
+            let found = found.or(kernels.iter().find(|k| k.name.starts_with("attention") && why.is_none()));
+            if let Some(k) = found {
+                let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
+                let wanted: &[&str] = if chip == "sm_90a" { &["wgmma.mma_async", "setmaxnreg"] } else { &["mma.sync", "prmt.b32"] };
+                assert!(wanted.iter().all(|w| ptx.contains(w)) && !ptx.contains("call.uni"), "{case:?} for {chip}");
+                let wrong = assembled(&package, chip);
+                assert!(wrong.is_empty(), "{case:?} for {chip}:\n{}", wrong.join("\n"));
+            }
+        }
+    }
+}
+
+/// Attentions of few queries as in [`ATTENTIONS`], and how many blocks of a cluster share the keys.
+const DECODES: &[(Attention, usize)] = &[
+    (("1x32x1x128xbf16", "1x8x4096x128xbf16", "1x8x4096x128xbf16", "", "", "", None), 8),
+    (("8x32x1x128xbf16", "8x8x4096x128xbf16", "8x8x4096x128xbf16", "", "", "", None), 4),
+    (("64x32x1x64xf16", "64x32x1000x64xf16", "64x32x1000x64xf16", "", "", "", None), 1),
+    (("1x16x4x256xbf16", "1x2x3001x256xbf16", "1x2x3001x256xbf16", "", "", "", None), 8),
+    (("2x4x16x80xbf16", "2x4x300x80xbf16", "2x4x300x72xbf16", "", "", "causal", None), 1),
+    (("1x2x1x32xbf16", "1x2x0x32xbf16", "1x2x0x32xbf16", "", "", "", Some("it has no keys")), 1),
+    (("2x3x1x128xbf16", "2x3x2000x128xbf16", "2x3x2000x128xbf16", ", %b: tensor<2x1x1x2000xbf16>", "", "bias %b : tensor<2x1x1x2000xbf16>", None), 8),
+    (("1x4x3x128xbf16", "1x4x3000x128xbf16", "1x4x3000x128xbf16", "", "", " score SOFTCAP", None), 8),
+];
+
+#[test]
+fn few_queries_share_their_keys_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (case, parts) in DECODES {
+        crate::watchdog::arm();
+        std::fs::write(&path, attention(*case)).unwrap();
+        for chip in ["sm_90a", "sm_86"] {
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
+            let Some(k) = package.program.kernels.first().filter(|_| case.6.is_none()) else { continue };
+            assert_eq!(package.program.kernels.len(), 1, "{case:?} for {chip}");
+            let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
+            assert!(ptx.contains("mma.sync") && !ptx.contains("wgmma") && !ptx.contains("call.uni"), "{case:?} for {chip}");
+            let parts = if chip == "sm_90a" { *parts } else { 1 };
+            assert_eq!(ptx.contains(&format!(".reqnctapercluster {parts}, 1, 1")), parts > 1, "{case:?} for {chip}:\n{ptx}");
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{case:?} for {chip}:\n{}", wrong.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn attention_gives_its_log_sum_exp() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (queries, keys) in [(130, 200), (1, 3000)] {
+        crate::watchdog::arm();
+        let (q, k, l) = (format!("tensor<2x8x{queries}x64xbf16>"), format!("tensor<2x2x{keys}x64xbf16>"), format!("tensor<2x8x{queries}xf32>"));
+        let text = format!(
+            "func.func @main(%q: {q}, %k: {k}, %v: {k}) -> ({q}, {l}) {{\n%r, %l = kiln.attention %q, %k, %v with_lse : {q}, {k}, {k}\n\
+             return %r, %l : {q}, {l}\n}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        for chip in ["sm_90a", "sm_80"] {
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{queries} queries for {chip}: {e}"));
+            assert_eq!(package.program.kernels.len(), 1, "{queries} queries for {chip}");
+            let ptx = package.objects.values().map(|p| String::from_utf8_lossy(p).into_owned()).collect::<String>();
+            assert!(ptx.contains("mma") && ptx.contains("ex2.approx"), "{queries} queries for {chip}");
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{queries} queries for {chip}:\n{}", wrong.join("\n"));
+        }
+    }
+}

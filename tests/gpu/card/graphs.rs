@@ -1,0 +1,65 @@
+//! Random graphs against the interpreter, by the rule of `tests/compiled/graphs.rs`.
+use super::*;
+use crate::{
+    compiled::graphs::{against, graph_inputs, graph_range},
+    random_graph::{Material, one_graph},
+    support::functions,
+};
+use kiln::{
+    dialects::value::{DType, Tensor},
+    model::Model,
+};
+use std::{cell::RefCell, path::Path};
+
+pub static SUITE: Suite = Suite { name: "graphs", count: || range().end - range().start, label, check, whole: false };
+
+/// Those of `tests/compiled/graphs.rs` but for sorts, scatters and random numbers, which have no form for GPUs.
+const STEPS: &str = "unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
+    transpose slice pad concat reverse gather dynamic_slice dynamic_update_slice reduce arg cumulative dot window convolution";
+static GRAPHS: Material =
+    Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5, 16, 1, 17, 15, 16, 1, 17, 0, 2, 7], continuous: true };
+
+/// How many smaller graphs are tried where one fails.
+const ATTEMPTS: usize = 40;
+
+fn range() -> std::ops::Range<u64> {
+    graph_range("0..200")
+}
+
+fn label(item: u64) -> String {
+    format!("number {}", range().start + item)
+}
+
+fn check(item: u64) -> Outcome {
+    let (refused, fault) = (RefCell::new(None), RefCell::new(None));
+    let found = one_graph(&GRAPHS, range().start + item, ATTEMPTS, |module, recipe| {
+        // After a fault nothing can be said of any graph.
+        if fault.borrow().is_some() {
+            return Ok(());
+        }
+        let func = functions(module)[0];
+        let options = Options { function: func.symbol().expect("a name"), ..options() };
+        let exe = match Model::of_module(module, Path::new("")).compile(&options) {
+            Ok(exe) => exe,
+            Err(e) if e.exit() == Exit::Unsupported => {
+                *refused.borrow_mut() = Some(e.to_string());
+                return Ok(());
+            }
+            Err(e) => return Err(e.to_string()),
+        };
+        let call = |inputs: &[Tensor]| {
+            let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
+            have.map(|results| vec![results]).map_err(|e| e.to_string())
+        };
+        against(module, &graph_inputs(func, recipe), |_| Ok(call)).inspect_err(|e| {
+            if e.contains(workers::FAULT) {
+                *fault.borrow_mut() = Some(e.clone());
+            }
+        })
+    });
+    match (found, refused.into_inner()) {
+        (Err(e), _) => Outcome::Wrong(e),
+        (Ok(()), Some(e)) => Outcome::Refused(e),
+        (Ok(()), None) => Outcome::Agrees,
+    }
+}

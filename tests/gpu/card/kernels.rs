@@ -1,0 +1,135 @@
+//! Small kernels against the interpreter: the cases of `tests/gpu/cases.txt` at each of their lengths, and those of `tests/compiled/ops.mlir`.
+use super::*;
+use crate::{
+    compiled::graphs::against,
+    support::{cases, functions, inputs_of_sizes, symbol_values},
+};
+use kiln::{
+    dialects::{
+        ir::{Context, Module},
+        value::Tensor,
+    },
+    model::Model,
+};
+use std::{collections::HashMap, path::Path, sync::LazyLock};
+
+pub static SUITE: Suite = Suite { name: "kernels", count: || ALL.len() as u64, label, check, whole: false };
+
+const LENGTHS: [i64; 5] = [1, 15, 16, 17, 1000];
+/// Edges of tiles of attention.
+const TILES: [i64; 6] = [63, 64, 65, 127, 128, 129];
+
+/// One module, and the lengths that it is called with.
+struct Kernel {
+    label: String,
+    text: String,
+    lengths: Vec<i64>,
+}
+
+static ALL: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
+    let fixed = |c: crate::support::Case| Kernel { label: c.name, text: c.text, lengths: vec![0] };
+    let mut all: Vec<Kernel> = cases(include_str!("../../compiled/ops.mlir")).into_iter().map(fixed).collect();
+    for case in cases(include_str!("../cases.txt")) {
+        let lengths = if case.name.starts_with("attention") { [&LENGTHS[..], &TILES].concat() } else { LENGTHS.to_vec() };
+        let text = &case.text[case.text.find("func.func").expect("a function")..];
+        let made = |n: i64| Kernel { label: format!("{} of {n}", case.name), text: module(text, Some(n)), lengths: vec![n] };
+        all.extend(lengths.iter().map(|n| made(*n)));
+        // A multiple of an open length is no size that an argument states.
+        let head = text.lines().next().unwrap_or_default();
+        let multiple = |t: &str| t.split('x').any(|d| d.len() > 1 && d.ends_with('N') && d.starts_with(|c: char| c.is_ascii_digit()));
+        if !tensors(head.split("->").next().unwrap_or_default()).iter().any(|t| multiple(t)) {
+            all.push(Kernel { label: format!("{} of any length", case.name), text: module(text, None), lengths });
+        }
+    }
+    all
+});
+
+/// What stands in `tensor<…>`.
+fn tensors(text: &str) -> Vec<&str> {
+    text.split("tensor<").skip(1).filter_map(|t| t.split('>').next()).collect()
+}
+
+/// A size for a length.
+fn size(d: &str, n: i64) -> i64 {
+    match d {
+        "N" => n,
+        "M" | "N+3" => n + 3,
+        "N+M" => 2 * n + 3,
+        _ => d.strip_suffix('N').map_or_else(|| d.parse(), |f| f.parse().map(|f: i64| f * n)).unwrap_or_else(|e| panic!("{d}: {e}")),
+    }
+}
+
+/// The text with the length as a number, or left open.
+fn module(text: &str, n: Option<i64>) -> String {
+    let symbol = |s: &str| n.map_or_else(|| format!("%{}", s.to_lowercase()), |n| size(s, n).to_string());
+    let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+    for line in lines.iter_mut().filter(|l| l.contains("sizes")) {
+        for s in ["N", "M"] {
+            for (before, behind) in [("[", ","), ("[", "]"), (" ", ","), (" ", "]")] {
+                *line = line.replace(&format!("{before}{s}{behind}"), &format!("{before}{}{behind}", symbol(s)));
+            }
+        }
+    }
+    if n.is_none() {
+        let head = lines[0].split("->").next().unwrap_or_default().to_string();
+        let used = |s: &&str| tensors(&head).iter().any(|t| t.split('x').any(|d| d == *s));
+        let mut facts: Vec<String> = ["N", "M"]
+            .iter()
+            .filter(|s| used(s))
+            .map(|s| format!("{} = kiln.sym @{} {{min = 1 : i64}}", symbol(s), s.to_lowercase()))
+            .collect();
+        for argument in head.split('%').skip(1) {
+            let (Some((name, _)), Some(ty)) = (argument.split_once(':'), tensors(argument).first().copied()) else { continue };
+            let mut sizes: Vec<&str> = ty.split('x').collect();
+            sizes.pop();
+            if sizes.iter().any(|d| ["N", "M"].contains(d)) {
+                let sizes: Vec<String> = sizes.iter().map(|d| if ["N", "M"].contains(d) { symbol(d) } else { d.to_string() }).collect();
+                facts.push(format!("kiln.bind_shape %{name}, [{}] : tensor<{ty}>", sizes.join(", ")));
+            }
+        }
+        lines.splice(1..1, facts);
+    }
+    let all = lines.join("\n");
+    let mut made = String::new();
+    for (i, part) in all.split("tensor<").enumerate() {
+        let Some((ty, rest)) = part.split_once('>').filter(|_| i > 0) else {
+            made += part;
+            continue;
+        };
+        let (sizes, dtype) = ty.rsplit_once('x').unwrap_or(("", ty));
+        let known =
+            |d: &str| n.map_or_else(|| if d.parse::<i64>().is_ok() { d.into() } else { "?".to_string() }, |n| size(d, n).to_string());
+        let sizes: String = sizes.split('x').filter(|d| !d.is_empty()).map(|d| known(d) + "x").collect();
+        made += &format!("tensor<{sizes}{dtype}>{rest}");
+    }
+    made
+}
+
+fn label(item: u64) -> String {
+    ALL[item as usize].label.clone()
+}
+
+fn check(item: u64) -> Outcome {
+    let kernel = &ALL[item as usize];
+    let c = Context::new();
+    let (module, _) = Module::parse(c.ctx(), kernel.text.as_bytes(), &kernel.label).unwrap_or_else(|e| panic!("{e}\n{}", kernel.text));
+    let func = functions(&module)[0];
+    let options = Options { function: func.symbol().expect("a name"), ..options() };
+    let exe = match Model::of_module(&module, Path::new("")).compile(&options) {
+        Ok(exe) => exe,
+        Err(e) => return failed(&e),
+    };
+    let call = |inputs: &[Tensor]| {
+        let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
+        have.map(|results| vec![results]).map_err(|e| e.to_string())
+    };
+    let mut wrong = vec![];
+    for (seed, n) in kernel.lengths.iter().enumerate() {
+        let symbols = HashMap::from([("n".to_string(), *n), ("m".to_string(), n + 3)]);
+        let symbols = if *n == 0 { symbol_values(func) } else { symbols };
+        wrong.extend(
+            against(&module, &inputs_of_sizes(func, seed as u64, &symbols), |_| Ok(&call)).err().map(|e| format!("length {n}: {e}")),
+        );
+    }
+    Outcome::of(wrong)
+}

@@ -1,0 +1,102 @@
+//! What needs a card: models, rows of the ATen table, random graphs, functions of the front and small kernels, their results against PyTorch's and the
+//! interpreter's, and calls without growth of memory. Without a card each says that it is skipped.
+//!
+//! A suite is a number of items. Processes of this binary share them out (`workers.rs`), so that a kernel that faults or does not end costs its item and
+//! nothing else, and all that is wrong is listed at the end. The binary needs no more than `tests/` in the working directory. The environment says
+//!
+//! - `KILN_CARD_DEVICE`: where programs run, `cuda:0` if not said; `cpu` tries the suites themselves.
+//! - `KILN_CARD_WORKERS`: how many processes, if not said one a processor and at most 16.
+//! - `KILN_CARD_SECONDS`: when a suite begins no further item, if not said after 300 s.
+//! - `KILN_GRAPHS=FIRST..END`: which random graphs, if not said the first 200.
+mod calls;
+mod front;
+mod graphs;
+mod kernels;
+mod models;
+mod rows;
+mod workers;
+
+use kiln::{Error, Exit, Options, model::CachePolicy, runtime::Place};
+use workers::run;
+
+/// What has become of an item.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub enum Outcome {
+    Agrees,
+    /// There is no compiled form for GPUs.
+    Refused(String),
+    Wrong(String),
+}
+
+/// Items of one kind, each of which a process can do by itself.
+pub struct Suite {
+    pub name: &'static str,
+    pub count: fn() -> u64,
+    /// What an item is called.
+    pub label: fn(u64) -> String,
+    pub check: fn(u64) -> Outcome,
+    /// Whether each item has to have a compiled form.
+    pub whole: bool,
+}
+
+static SUITES: [&Suite; 6] = [&models::SUITE, &rows::SUITE, &graphs::SUITE, &front::SUITE, &kernels::SUITE, &calls::SUITE];
+
+fn device() -> String {
+    std::env::var("KILN_CARD_DEVICE").unwrap_or("cuda:0".into())
+}
+
+/// Options for the card. What is compiled is kept between the processes, which have many kernels in common.
+fn options() -> Options {
+    let device = Place::parse(&device()).unwrap_or_else(|e| panic!("KILN_CARD_DEVICE: {e}"));
+    let cache = std::env::var_os("KILN_CACHE_DIR").map_or(CachePolicy::Off, |d| CachePolicy::Dir(d.into()));
+    Options { device, cache, threads: 2, workers: 1, ..Options::default() }
+}
+
+/// What an error is for an item.
+fn failed(e: &Error) -> Outcome {
+    if e.exit() == Exit::Unsupported { Outcome::Refused(e.to_string()) } else { Outcome::Wrong(e.to_string()) }
+}
+
+impl Outcome {
+    /// Of everything that is wrong with an item.
+    fn of(wrong: Vec<String>) -> Outcome {
+        if wrong.is_empty() { Outcome::Agrees } else { Outcome::Wrong(wrong.join("\n")) }
+    }
+}
+
+/// One of the processes; [`run`] starts it and tells it the items.
+#[test]
+#[ignore = "a process of the others"]
+fn worker() {
+    workers::serve(&SUITES);
+}
+
+#[test]
+fn models_give_pytorchs_results() {
+    run(&models::SUITE);
+}
+
+#[test]
+fn rows_of_the_aten_table_give_pytorchs_results() {
+    run(&rows::SUITE);
+}
+
+#[test]
+fn random_graphs_as_interpreted() {
+    run(&graphs::SUITE);
+}
+
+#[test]
+fn functions_of_the_front_agree() {
+    run(&front::SUITE);
+}
+
+#[test]
+fn small_kernels_as_interpreted() {
+    run(&kernels::SUITE);
+}
+
+#[test]
+fn calls_keep_no_memory() {
+    run(&calls::SUITE);
+}

@@ -1,0 +1,31 @@
+//! The archives with PyTorch's results, launched one kernel after the other and as graphs.
+use super::*;
+use crate::run::{MODELS, agreement, file, models};
+use kiln::{load, runtime::cuda::Mode};
+
+pub static SUITE: Suite = Suite { name: "models", count: || items().len() as u64, label, check, whole: true };
+
+fn items() -> Vec<(&'static str, &'static str, Mode)> {
+    let modes = if device() == "cpu" { &Mode::ALL[..1] } else { &Mode::ALL };
+    let of = |(model, inputs): &(&'static str, &'static [&'static str])| {
+        let model = *model;
+        inputs.iter().flat_map(move |data| modes.iter().map(move |(_, mode)| (model, *data, *mode))).collect::<Vec<_>>()
+    };
+    MODELS.iter().flat_map(of).collect()
+}
+
+fn label(item: u64) -> String {
+    let (model, data, mode) = items()[item as usize];
+    format!("{model}, {data}, {mode:?}")
+}
+
+fn check(item: u64) -> Outcome {
+    let (model, data, mode) = items()[item as usize];
+    let made = load(models().join(format!("{model}.pt2"))).and_then(|m| m.compile(&Options { mode, ..options() }));
+    let data = file(data);
+    match made {
+        // Twice, since a graph is made by the first call.
+        Ok(exe) => Outcome::of([agreement(&exe, &data), agreement(&exe, &data)].concat()),
+        Err(e) => failed(&e),
+    }
+}

@@ -1,0 +1,186 @@
+//! Processes that share out the items of a suite.
+use super::{Outcome, Suite, device};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    os::unix::process::ExitStatusExt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
+    time::{Duration, Instant},
+};
+
+/// How long an item may take.
+const LIMIT: Duration = Duration::from_secs(120);
+/// What a line of a process begins with that is for its parent.
+const MARK: &str = "=card= ";
+/// What an error says behind which the driver does no more work of a process.
+pub const FAULT: &str = "does no more work in this process";
+
+/// One suite at a time has the card, so that its memory is that suite's.
+static CARD: Mutex<()> = Mutex::new(());
+
+fn number(variable: &str, usual: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    text.map_or(usual, |t| t.parse().unwrap_or_else(|e| panic!("{variable} is '{t}': {e}")))
+}
+
+/// Does what it is told on its input: the number of an item a line, up to the first that there is not. `benches/gpu/sanitize.sh` starts it as well.
+pub fn serve(suites: &[&Suite]) {
+    let Ok(name) = std::env::var("KILN_CARD_SUITE") else { return };
+    let suite = suites.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("there is no suite '{name}'"));
+    println!();
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let item: u64 = line.trim().parse().unwrap_or_else(|e| panic!("'{line}' is no item: {e}"));
+        if item >= (suite.count)() {
+            return;
+        }
+        println!("=item= {}", (suite.label)(item));
+        let outcome = catch_unwind(AssertUnwindSafe(|| (suite.check)(item))).unwrap_or_else(|e| {
+            let text = e.downcast_ref::<String>().cloned().or_else(|| e.downcast_ref::<&str>().map(|s| s.to_string()));
+            Outcome::Wrong(format!("panics: {}", text.unwrap_or_default()))
+        });
+        println!("{MARK}{}", serde_json::to_string(&outcome).expect("JSON"));
+    }
+}
+
+/// A process, and what it writes.
+struct Worker {
+    child: Child,
+    input: ChildStdin,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Worker {
+    fn start(suite: &Suite, folder: &Path, number: usize) -> Worker {
+        let said = File::create(folder.join(format!("said.{number}"))).expect("a file");
+        let mut command = Command::new(std::env::current_exe().expect("this binary"));
+        command.args(["gpu::card::worker", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+        command.env("KILN_CARD_SUITE", suite.name).env("KILN_CACHE_DIR", folder.join("cache"));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said).spawn().expect("a process");
+        let (input, output) = (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // The receiver is gone when nobody waits any more.
+                let _ = sender.send(line);
+            }
+        });
+        Worker { child, input, lines }
+    }
+    /// Does an item. None: the process has to go.
+    fn check(&mut self, item: u64) -> Result<Outcome, &'static str> {
+        writeln!(self.input, "{item}").and_then(|()| self.input.flush()).map_err(|_| "has ended")?;
+        let until = Instant::now() + LIMIT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left).map_err(|e| match e {
+                mpsc::RecvTimeoutError::Timeout => "takes too long",
+                mpsc::RecvTimeoutError::Disconnected => "has ended",
+            })?;
+            if let Some((_, text)) = line.split_once(MARK) {
+                return Ok(serde_json::from_str(text).unwrap_or_else(|e| Outcome::Wrong(format!("said '{text}': {e}"))));
+            }
+        }
+    }
+    /// Ends it; how it ended.
+    fn end(mut self) -> String {
+        drop(self.input);
+        let _ = self.child.kill();
+        let status = self.child.wait().expect("a child to wait for");
+        status.signal().map_or_else(|| status.to_string(), |s| format!("signal {s}"))
+    }
+}
+
+/// Does all items of a suite. Panics with a list of what is wrong.
+pub fn run(suite: &'static Suite) {
+    if device().starts_with("cuda")
+        && let Err(e) = kiln::runtime::cuda::Device::cuda(0)
+    {
+        eprintln!("skipped: {}, since {e}", suite.name);
+        return;
+    }
+    let _card = CARD.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let (count, start) = ((suite.count)(), Instant::now());
+    let workers = number("KILN_CARD_WORKERS", processors.min(16)).clamp(1, count.max(1)) as usize;
+    let time = Duration::from_secs(number("KILN_CARD_SECONDS", 300));
+    let (next, done) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let work = |number: usize| {
+        let mut worker = None;
+        while start.elapsed() < time {
+            let item = next.fetch_add(1, Relaxed);
+            if item >= count {
+                break;
+            }
+            let mut current = worker.take().unwrap_or_else(|| Worker::start(suite, folder.path(), number));
+            let outcome = match current.check(item) {
+                Ok(outcome) if !matches!(&outcome, Outcome::Wrong(e) if e.contains(FAULT)) => {
+                    worker = Some(current);
+                    outcome
+                }
+                // Nothing more is to be had of this process.
+                Ok(fault) => {
+                    current.end();
+                    fault
+                }
+                Err(how) => {
+                    let ended = current.end();
+                    let said = std::fs::read_to_string(folder.path().join(format!("said.{number}"))).unwrap_or_default();
+                    let last: Vec<&str> = said.trim_end().lines().rev().take(8).collect();
+                    let last: Vec<&str> = last.into_iter().rev().collect();
+                    Outcome::Wrong(format!("the process {how} ({ended})\n{}", last.join("\n")))
+                }
+            };
+            if let Outcome::Wrong(e) = &outcome {
+                eprintln!("{} {}: {}", suite.name, (suite.label)(item), e.lines().next().unwrap_or_default());
+            }
+            done.lock().expect("a list").push((item, outcome));
+        }
+        worker.map(Worker::end)
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        (0..workers).for_each(|i| drop(scope.spawn(move || work(i))));
+    });
+    let mut done = done.into_inner().expect("a list");
+    done.sort_by_key(|(item, _)| *item);
+    report(suite, count, &done, start.elapsed());
+}
+
+fn report(suite: &Suite, count: u64, done: &[(u64, Outcome)], time: Duration) {
+    let (mut wrong, mut refused, mut agree) = (vec![], std::collections::BTreeMap::<String, usize>::new(), 0);
+    for (item, outcome) in done {
+        match outcome {
+            Outcome::Agrees => agree += 1,
+            Outcome::Refused(e) if suite.whole => wrong.push(format!("{}: refused: {e}", (suite.label)(*item))),
+            Outcome::Refused(e) => {
+                let reason = e.lines().find_map(|l| Some(l[..l.find(" has no compiled form")?].rsplit(' ').next()?.to_string()));
+                *refused.entry(reason.unwrap_or_else(|| e.clone())).or_default() += 1;
+            }
+            Outcome::Wrong(e) => wrong.push(format!("{}: {e}", (suite.label)(*item))),
+        }
+    }
+    let no_form: usize = refused.values().sum();
+    eprintln!(
+        "{}: {} of {count} done in {:.0} s: {agree} agree, {no_form} have no form, {} are wrong",
+        suite.name,
+        done.len(),
+        time.as_secs_f64(),
+        wrong.len()
+    );
+    refused.iter().for_each(|(what, n)| eprintln!("  {n} without a form for {what}"));
+    let short = |e: &String| {
+        let most = e.char_indices().nth(3000).map_or(e.len(), |(i, _)| i);
+        e[..most].to_string()
+    };
+    let all: Vec<String> = wrong.iter().map(short).collect();
+    assert!(all.is_empty(), "{}: {} of {} are wrong\n{}", suite.name, all.len(), done.len(), all.join("\n\n"));
+    assert!(agree > 0, "{}: nothing was compared", suite.name);
+}

@@ -1,0 +1,186 @@
+//! Products: which strategy multiplies them, on which chip.
+use super::*;
+
+/// A product, its arguments, and whether the tensor cores of sm_90a compute it.
+const PRODUCTS: &[(&str, &str, &str, bool)] = &[
+    ("kiln.linear %x, %w : tensor<2048x4096xbf16>, tensor<4096x4096xbf16>", "2048x4096xbf16 4096x4096xbf16", "2048x4096xbf16", true),
+    ("kiln.matmul %x, %w : tensor<129x136xf16>, tensor<136x264xf16>", "129x136xf16 136x264xf16", "129x264xf16", true),
+    ("kiln.matmul %x, %w : tensor<5x200x72xbf16>, tensor<5x72x129xbf16>", "5x200x72xbf16 5x72x129xbf16", "5x200x129xbf16", false),
+    ("kiln.linear %x, %w : tensor<200x72xbf16>, tensor<129x72xbf16>", "200x72xbf16 129x72xbf16", "200x129xbf16", true),
+    ("kiln.matmul %x, %w : tensor<5x200x72xbf16>, tensor<5x72x512xbf16>", "5x200x72xbf16 5x72x512xbf16", "5x200x512xbf16", true),
+    (
+        "kiln.dot_general %x, %w batch = [] x [] contract = [0] x [0] : tensor<1024x1032xbf16>, tensor<1024x1536xbf16>",
+        "1024x1032xbf16 1024x1536xbf16",
+        "1032x1536xbf16",
+        true,
+    ),
+    ("kiln.linear %x, %w : tensor<64x65xbf16>, tensor<64x65xbf16>", "64x65xbf16 64x65xbf16", "64x64xbf16", false),
+    ("kiln.linear %x, %w : tensor<64x64xf32>, tensor<64x64xf32>", "64x64xf32 64x64xf32", "64x64xf32", false),
+];
+
+#[test]
+fn products_are_for_the_tensor_cores_where_these_can_read_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (product, args, result, wgmma) in PRODUCTS {
+        crate::watchdog::arm();
+        let (x, w) = args.split_once(' ').unwrap();
+        let text = format!(
+            "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{result}> {{\n%0 = {product}\n\
+             %1 = kiln.gelu %0 {{approximate = \"none\"}} : tensor<{result}>\nreturn %1 : tensor<{result}>\n}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        for chip in ["sm_90a", "sm_80", "sm_86", "sm_89"] {
+            let package = build(&scheduled(&path, chip), chip).unwrap_or_else(|e| panic!("{product}: {e}"));
+            // Older chips multiply what their threads copy, where those can copy 16 bytes at a time.
+            let by_warps = package.objects.values().any(|p| {
+                let ptx = std::str::from_utf8(p).expect("PTX is text");
+                ptx.contains("mma.sync") && ptx.contains("ldmatrix") && ptx.contains("cp.async.cg") && !ptx.contains("wgmma")
+            });
+            assert_eq!(by_warps, *wgmma && chip != "sm_90a", "{product} for {chip}");
+            let launches: Vec<_> = package.program.kernels.iter().filter_map(|k| Some((k, k.launch.as_ref()?))).collect();
+            let found = launches.iter().find(|(_, l)| !l.maps.is_empty());
+            assert_eq!(found.is_some(), *wgmma && chip == "sm_90a", "{product} for {chip}");
+            if let Some((k, l)) = found {
+                let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
+                assert!(ptx.contains("wgmma.mma_async") && ptx.contains("setmaxnreg") == (l.threads == 384), "{product}");
+                // The copy engine writes results whose rows begin at multiples of 16 bytes, warps others.
+                let columns: usize = result.rsplit('x').nth(1).and_then(|n| n.parse().ok()).expect("a static shape");
+                assert_eq!(l.maps.len(), if columns.is_multiple_of(8) { 3 } else { 2 }, "{product}");
+                assert!(ptx.contains("stmatrix"), "{product}");
+                assert!(l.shared > 48 << 10 && l.resident > 0 && l.maps.iter().all(|m| m.sizes.len() == m.extent.len()), "{l:?}");
+            }
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{product} for {chip}:\n{}", wrong.join("\n"));
+        }
+    }
+}
+
+/// Products of few rows: the left operand, the right one, the result.
+const FEW: &[(&str, &str, &str)] = &[
+    ("1x2048xbf16", "8192x2048xbf16", "1x8192xbf16"),
+    ("16x4096xbf16", "4096x4096xbf16", "16x4096xbf16"),
+    ("32x4096xbf16", "4096x4096xbf16", "32x4096xbf16"),
+    ("5x1000xf16", "129x1000xf16", "5x129xf16"),
+    ("4096x4096xbf16", "9x4096xbf16", "4096x9xbf16"),
+];
+
+#[test]
+fn products_of_few_rows_are_read_by_registers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (x, w, r) in FEW {
+        crate::watchdog::arm();
+        let text = format!(
+            "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{r}> {{\n%0 = kiln.linear %x, %w : tensor<{x}>, tensor<{w}>\n\
+             %1 = kiln.tanh %0 : tensor<{r}>\nreturn %1 : tensor<{r}>\n}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        for chip in ["sm_90a", "sm_80", "sm_86", "sm_89"] {
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{x}, {w}: {e}"));
+            let [ptx] = package.objects.values().map(|p| std::str::from_utf8(p).expect("PTX is text")).collect::<Vec<_>>()[..] else {
+                panic!("{x}, {w} for {chip} is no single kernel")
+            };
+            assert!(
+                ptx.contains("mma.sync.aligned.m16n8k16") && ptx.contains("ld.global.nc.v4") && !ptx.contains("ldmatrix"),
+                "{x}, {w} for {chip}"
+            );
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{x}, {w} for {chip}:\n{}", wrong.join("\n"));
+        }
+    }
+}
+
+/// Gated layers: rows, columns, depth, and whether one kernel computes both products.
+const GATED: &[(&str, &str, &str, bool)] = &[
+    ("4096", "14336", "4096", true),
+    ("129", "136", "136", true),
+    ("2x300", "1024", "512", true),
+    // These are read by registers.
+    ("1", "8192", "2048", true),
+    ("16", "1024", "512", true),
+    // No multiple of 16 bytes.
+    ("200", "129", "65", false),
+];
+
+#[test]
+fn gated_products_are_one_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (m, n, k, one) in GATED {
+        crate::watchdog::arm();
+        let (x, w, r) = (format!("{m}x{k}xbf16"), format!("{n}x{k}xbf16"), format!("{m}x{n}xbf16"));
+        let text = format!(
+            "func.func @main(%x: tensor<{x}>, %v: tensor<{w}>, %w: tensor<{w}>) -> tensor<{r}> {{\n\
+             %0 = kiln.linear %x, %v : tensor<{x}>, tensor<{w}>\n%1 = kiln.silu %0 : tensor<{r}>\n\
+             %2 = kiln.linear %x, %w : tensor<{x}>, tensor<{w}>\n%3 = kiln.mul %1, %2 : tensor<{r}>\nreturn %3 : tensor<{r}>\n}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        for chip in ["sm_90a", "sm_80"] {
+            let package = build(&path, chip).unwrap_or_else(|e| panic!("{m} x {n} x {k}: {e}"));
+            let launches: Vec<_> = package.program.kernels.iter().filter_map(|k| k.launch.as_ref()).collect();
+            let together = *one && chip == "sm_90a";
+            assert_eq!(launches.len(), if together { 1 } else { 2 }, "{m} x {n} x {k} for {chip}");
+            // The left operand, both right ones, the result; or none, where registers read them.
+            assert!(!together || [0, 4].contains(&launches[0].maps.len()), "{m} x {n} x {k}: {:?}", launches[0].maps);
+            assert!(m.len() > 2 || launches.iter().all(|l| l.maps.is_empty()), "{m} x {n} x {k} for {chip}");
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{m} x {n} x {k} for {chip}:\n{}", wrong.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn long_sums_of_few_tiles_are_split() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let text = "func.func @main(%x: tensor<512x16384xbf16>, %w: tensor<16384x512xbf16>) -> tensor<512x512xbf16> {
+        %0 = kiln.matmul %x, %w : tensor<512x16384xbf16>, tensor<16384x512xbf16>
+        %1 = kiln.gelu %0 {approximate = \"none\"} : tensor<512x512xbf16>
+        return %1 : tensor<512x512xbf16>\n}";
+    std::fs::write(&path, text).unwrap();
+    for (chip, launches) in [("sm_90a", 2), ("sm_80", 1)] {
+        let package = build(&path, chip).unwrap_or_else(|e| panic!("{chip}: {e}"));
+        assert_eq!(package.program.kernels.len(), launches, "{chip}");
+        assert_eq!(package.objects.values().any(|p| String::from_utf8_lossy(p).contains("wgmma")), chip == "sm_90a", "{chip}");
+        let wrong = assembled(&package, chip);
+        assert!(wrong.is_empty(), "{chip}:\n{}", wrong.join("\n"));
+    }
+}
+
+/// A product of f32, its arguments, and whether the tensor cores may have it where tf32 is allowed.
+const ROUNDED: &[(&str, &str, &str, bool)] = &[
+    ("kiln.linear %x, %w : tensor<512x1024xf32>, tensor<768x1024xf32>", "512x1024xf32 768x1024xf32", "512x768xf32", true),
+    ("kiln.linear %x, %w : tensor<129x100xf32>, tensor<132x100xf32>", "129x100xf32 132x100xf32", "129x132xf32", true),
+    // Rows of 264 bytes, which the copy engine does not take.
+    ("kiln.linear %x, %w : tensor<128x66xf32>, tensor<128x66xf32>", "128x66xf32 128x66xf32", "128x128xf32", false),
+];
+
+#[test]
+fn products_of_f32_are_rounded_where_that_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (product, args, result, fits) in ROUNDED {
+        crate::watchdog::arm();
+        let (x, w) = args.split_once(' ').unwrap();
+        let text = format!(
+            "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{result}> {{\n%0 = {product}\n\
+             %1 = kiln.gelu %0 {{approximate = \"none\"}} : tensor<{result}>\nreturn %1 : tensor<{result}>\n}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        for (target, allowed) in [("sm_90a", false), ("sm_90a:+tf32", true), ("sm_80:+tf32", false)] {
+            let package = build(&path, target).unwrap_or_else(|e| panic!("{product}: {e}"));
+            let used = package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32"));
+            assert_eq!(used, *fits && allowed, "{product} for {target}");
+            let maps: Vec<&str> =
+                package.program.kernels.iter().filter_map(|k| k.launch.as_ref()).flat_map(|l| &l.maps).map(|m| m.dtype.as_str()).collect();
+            assert_eq!(maps, if used { vec!["tf32", "tf32", "f32"] } else { vec![] }, "{product} for {target}");
+            let wrong = assembled(&package, target.split(':').next().unwrap());
+            assert!(wrong.is_empty(), "{product} for {target}:\n{}", wrong.join("\n"));
+        }
+    }
+    let option = Options { tf32: true, ..options("sm_90a") };
+    std::fs::write(&path, "func.func @main(%x: tensor<128x64xf32>) -> tensor<128x128xf32> {\n%0 = kiln.linear %x, %x : tensor<128x64xf32>, tensor<128x64xf32>\nreturn %0 : tensor<128x128xf32>\n}").unwrap();
+    let (package, _) = load(&path).unwrap().build(&option, &|_, _| ()).unwrap();
+    assert!(package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32")));
+}

@@ -1,0 +1,52 @@
+//! What is refused, in words.
+use super::*;
+
+fn kiln(args: &[&str]) -> (Option<i32>, String) {
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).env("KILN_CACHE_DIR", "off").current_dir(models()).output().expect("it runs");
+    (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+}
+
+#[test]
+fn without_a_driver_the_error_says_so() {
+    if kiln::runtime::cuda::Device::cuda(0).is_ok() {
+        eprintln!("skipped: there is a GPU");
+        return;
+    }
+    for args in [&["run", "mlp.pt2", "--device", "cuda"][..], &["run", "mlp.pt2", "--target", "cuda:sm_90a"]] {
+        let (code, text) = kiln(args);
+        assert_eq!(code, Some(i32::from(Exit::Device.code())), "{text}");
+        assert!(text.contains("libcuda.so.1") || text.contains("GPU"), "{text}");
+    }
+    let (code, text) = kiln(&["doctor"]);
+    assert!(code == Some(0) && text.contains("NVIDIA GPUs: "), "{text}");
+}
+
+#[test]
+fn bad_devices_and_targets_are_usage_errors() {
+    for (args, part) in [
+        (["--device", "gpu"], "there are cpu, cuda and cuda:<number>"),
+        (["--target", "cuda:sm_91"], "there is no chip 'sm_91'; did you mean"),
+        (["--target", "cuda:sm_70"], "sm_80, sm_86, sm_89, sm_90a"),
+    ] {
+        let (code, text) = kiln(&[&["run", "mlp.pt2"], &args[..]].concat());
+        assert!(code == Some(i32::from(Exit::Usage.code())) && text.contains(part), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn all_that_has_no_form_is_named_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let text = "func.func @main(%x: tensor<8xf32>, %k: tensor<2xi64>) -> (tensor<8xf32>, tensor<8xi64>, tensor<8xi32>) {
+      %v, %i = kiln.sort %x axis = 0 : tensor<8xf32>
+      %e = kiln.random_bits %k sizes = [8] : i32
+      return %v, %i, %e : tensor<8xf32>, tensor<8xi64>, tensor<8xi32>
+    }";
+    std::fs::write(&path, text).unwrap();
+    let e = build(&path, "sm_90a").expect_err("neither has a form");
+    let said = e.to_string();
+    assert_eq!(e.exit(), Exit::Unsupported, "{said}");
+    assert!(said.contains("'sort' has no compiled form yet for GPUs") && said.contains("'random_bits' has"), "{said}");
+    assert!(said.contains("m.mlir:2") && said.contains("m.mlir:3"), "{said}");
+}
