@@ -115,7 +115,14 @@ impl Alone<'_> {
         let c = self.launch.ctx();
         let mut best = self.default(target)?;
         let (before, want) = self.time(best)?;
-        let mut made = Tuned { kernel: self.kernel.symbol().unwrap_or_default(), before, after: before, schedule: best.to_string(), tried: 0, refused: 0 };
+        let mut made = Tuned {
+            kernel: self.kernel.symbol().unwrap_or_default(),
+            before,
+            after: before,
+            schedule: best.to_string(),
+            tried: 0,
+            refused: 0,
+        };
         let mut seen = vec![best.to_string()];
         loop {
             let from = best;
@@ -164,7 +171,8 @@ pub fn autotune(
     let (module, _) = model.module(&context)?;
     let level = level_of(module.op()).unwrap_or(Level::Graph);
     let text = pipeline_text_for(level, Level::Linalg, &target).map_err(CompileError::Module)?;
-    run_pipeline(&module, &text, &RunOptions { skip_verifier: !options.verify, ..Default::default() }, &|_, _, _| ()).map_err(CompileError::Pass)?;
+    run_pipeline(&module, &text, &RunOptions { skip_verifier: !options.verify, ..Default::default() }, &|_, _, _| ())
+        .map_err(CompileError::Pass)?;
 
     let launches: Vec<Op> = walk(module.op()).into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
     let mut all: BTreeMap<String, (Op, Op)> = BTreeMap::new();

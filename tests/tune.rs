@@ -1,6 +1,7 @@
 //! Measured schedules: measuring on this machine, the table as text, and that a compilation takes what stands there, for a GPU too.
 use kiln::{
-    Options, autotune::autotune,
+    Options,
+    autotune::autotune,
     dialects::{ir::*, rules::Level},
     load,
     lowering::{RunOptions, Schedules, Target, host::kernels_of, pipeline_text_for, run_pipeline, schedules},
@@ -99,13 +100,15 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
         return %0 : tensor<512x512xbf16>\n}";
     std::fs::write(&path, text).unwrap();
     let target = Target::parse("cuda:sm_90a").unwrap();
-    let schedule = |m: i64| format!("#kiln.schedule<\"wgmma\", {{k = 64 : i64, m = {m} : i64, n = 64 : i64, resident = 0 : i64, stages = 4 : i64}}>");
+    let schedule =
+        |m: i64| format!("#kiln.schedule<\"wgmma\", {{k = 64 : i64, m = {m} : i64, n = 64 : i64, resident = 0 : i64, stages = 4 : i64}}>");
     let mut own = String::new();
     kernels(&path, &target, &mut |_, funcs| own = schedules::key(funcs[0]));
     let file = folder.path().join("table");
     for (m, threads) in [(64, 256), (128, 384)] {
         std::fs::write(&file, format!("{own}\tcuda:sm_90a\t5.0\t{}\n", schedule(m))).unwrap();
-        let options = Options { target: Some("cuda:sm_90a".into()), cache: CachePolicy::Off, schedules: Some(file.clone()), ..Options::default() };
+        let options =
+            Options { target: Some("cuda:sm_90a".into()), cache: CachePolicy::Off, schedules: Some(file.clone()), ..Options::default() };
         let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
         assert_eq!(package.program.kernels[0].launch.as_ref().unwrap().threads, threads);
         // Of another chip's kernels it says nothing.
@@ -121,5 +124,7 @@ fn neighbours_of_a_schedule_differ_from_it() {
     let text = "#kiln.schedule<\"few\", {pieces = 2 : i64, rows = 16 : i64, warps = 1 : i64}>";
     let made: Vec<String> = schedules::variants(Attr::parse(c, text).unwrap(), c).iter().map(ToString::to_string).collect();
     assert_eq!(made.len(), 5, "{made:?}");
-    assert!(!made.contains(&text.to_string()) && made.iter().any(|m| m.contains("warps = 2")) && !made.iter().any(|m| m.contains("warps = 0")));
+    assert!(
+        !made.contains(&text.to_string()) && made.iter().any(|m| m.contains("warps = 2")) && !made.iter().any(|m| m.contains("warps = 0"))
+    );
 }

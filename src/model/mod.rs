@@ -159,7 +159,15 @@ impl Model {
         let (module, diagnostics) = self.module(&context)?;
         order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
-        let how = CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, schedules: &schedules, salt: BUILD };
+        let how = CompileOptions {
+            target,
+            workers: options.workers,
+            cache: store,
+            verify: options.verify,
+            progress,
+            schedules: &schedules,
+            salt: BUILD,
+        };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };

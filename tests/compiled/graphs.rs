@@ -82,7 +82,15 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
 fn cases_as_interpreted() {
     let mut wrong = vec![];
     let target = Target::host().expect("this machine");
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", schedules: &Default::default(), progress: &|_, _| () };
+    let options = CompileOptions {
+        target,
+        workers: 2,
+        cache: None,
+        verify: true,
+        salt: "test",
+        schedules: &Default::default(),
+        progress: &|_, _| (),
+    };
     for case in cases(include_str!("ops.mlir")) {
         let c = Context::new();
         let (module, _) = Module::parse(c.ctx(), case.text.as_bytes(), "tests/compiled/ops.mlir").unwrap_or_else(|e| panic!("{e}"));
@@ -124,8 +132,15 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
                 return;
             }
             let verify = number.is_multiple_of(VERIFIED);
-            let options =
-                CompileOptions { target: target.clone(), workers: 1, cache: Some(&store), verify, salt: "test", schedules: &Default::default(), progress: &|_, _| () };
+            let options = CompileOptions {
+                target: target.clone(),
+                workers: 1,
+                cache: Some(&store),
+                verify,
+                salt: "test",
+                schedules: &Default::default(),
+                progress: &|_, _| (),
+            };
             let outcome = one_graph(&COMPILED, number, 500, |module, recipe| {
                 let func = functions(module)[0];
                 check(module, &graph_inputs(func, recipe), &options)

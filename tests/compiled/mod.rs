@@ -32,7 +32,15 @@ pub fn native_for(
     weight: &dyn Fn(&str) -> Result<Tensor, String>,
     target: Target,
 ) -> Result<Loaded, String> {
-    let options = CompileOptions { target, workers: 2, cache: None, verify: true, salt: "test", schedules: &Default::default(), progress: &|_, _| () };
+    let options = CompileOptions {
+        target,
+        workers: 2,
+        cache: None,
+        verify: true,
+        salt: "test",
+        schedules: &Default::default(),
+        progress: &|_, _| (),
+    };
     native_with(module, function, weight, &options)
 }
 

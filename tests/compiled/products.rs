@@ -141,7 +141,15 @@ fn tiles_of_bf16_are_multiplied_by_amx() {
     let c = Context::new();
     let (module, _) = Module::parse(c.ctx(), product("bf16", [40, 101, 65], false).as_bytes(), "product.mlir").expect("IR");
     let target = Target::parse("x86_64:sapphirerapids").expect("a processor");
-    let options = CompileOptions { target, workers: 1, cache: None, verify: true, salt: "test", schedules: &Default::default(), progress: &|_, _| () };
+    let options = CompileOptions {
+        target,
+        workers: 1,
+        cache: None,
+        verify: true,
+        salt: "test",
+        schedules: &Default::default(),
+        progress: &|_, _| (),
+    };
     let made = compile(&module, "main", &options).expect("code");
     // tdpbf16ps is VEX.128.F3.0F38.W0 5C.
     let multiplies =

@@ -107,7 +107,18 @@ const DECODES: &[(Attention, usize)] = &[
     (("1x16x4x256xbf16", "1x2x3001x256xbf16", "1x2x3001x256xbf16", "", "", "", None), 8),
     (("2x4x16x80xbf16", "2x4x300x80xbf16", "2x4x300x72xbf16", "", "", "causal", None), 1),
     (("1x2x1x32xbf16", "1x2x0x32xbf16", "1x2x0x32xbf16", "", "", "", Some("it has no keys")), 1),
-    (("2x3x1x128xbf16", "2x3x2000x128xbf16", "2x3x2000x128xbf16", ", %b: tensor<2x1x1x2000xbf16>", "", "bias %b : tensor<2x1x1x2000xbf16>", None), 8),
+    (
+        (
+            "2x3x1x128xbf16",
+            "2x3x2000x128xbf16",
+            "2x3x2000x128xbf16",
+            ", %b: tensor<2x1x1x2000xbf16>",
+            "",
+            "bias %b : tensor<2x1x1x2000xbf16>",
+            None,
+        ),
+        8,
+    ),
     (("1x4x3x128xbf16", "1x4x3000x128xbf16", "1x4x3000x128xbf16", "", "", " score SOFTCAP", None), 8),
 ];
 
@@ -138,7 +149,8 @@ fn attention_gives_its_log_sum_exp() {
     let path = folder.path().join("m.mlir");
     for (queries, keys) in [(130, 200), (1, 3000)] {
         crate::watchdog::arm();
-        let (q, k, l) = (format!("tensor<2x8x{queries}x64xbf16>"), format!("tensor<2x2x{keys}x64xbf16>"), format!("tensor<2x8x{queries}xf32>"));
+        let (q, k, l) =
+            (format!("tensor<2x8x{queries}x64xbf16>"), format!("tensor<2x2x{keys}x64xbf16>"), format!("tensor<2x8x{queries}xf32>"));
         let text = format!(
             "func.func @main(%q: {q}, %k: {k}, %v: {k}) -> ({q}, {l}) {{\n%r, %l = kiln.attention %q, %k, %v with_lse : {q}, {k}, {k}\n\
              return %r, %l : {q}, {l}\n}}"

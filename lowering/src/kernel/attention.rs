@@ -70,7 +70,9 @@ impl Attention {
         }
         let lse = match more {
             [] => None,
-            [s] if s.extents.len() == outer + 1 && reads(s, sum) && reads(s, max) && s.captured.is_empty() && s.outputs.len() == 1 => Some(7),
+            [s] if s.extents.len() == outer + 1 && reads(s, sum) && reads(s, max) && s.captured.is_empty() && s.outputs.len() == 1 => {
+                Some(7)
+            }
             _ => return None,
         };
         let size = |s: &Stage, d: usize| s.extents.get(d)?.known().filter(|n| *n > 0);

@@ -116,7 +116,11 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 pub fn schedule(func: Op, k: &Kernel, by_itself: bool, clusters: bool) -> Result<bool, String> {
     let given = func.attr("kiln.schedule").and_then(Attr::as_schedule).is_some_and(|(strategy, _)| strategy == "split_attention");
     let Some(form) = Form::of(k).filter(|f| given || by_itself || f.few(k)) else {
-        return if given { Err("has a schedule for attention, but is none whose rows can be read 16 bytes at a time".into()) } else { Ok(false) };
+        return if given {
+            Err("has a schedule for attention, but is none whose rows can be read 16 bytes at a time".into())
+        } else {
+            Ok(false)
+        };
     };
     if !given {
         let chosen = choose(k, &form, clusters).ok_or("has no loops")?;
@@ -151,6 +155,8 @@ fn grid(k: &Kernel, form: &Form, s: &Schedule) -> Result<Attr, String> {
     let known = rows.known().zip(around.known()).is_some_and(|(a, b)| a > 0 && b > 0);
     let more = if parts == 1 || known { 0 } else { 1 };
     let text = |p: &Poly| super::grid::poly(p, &sizes);
-    let tiles = text(&rows).zip(text(&around)).map(|(rows, around)| format!("{parts} * (({around}) * (({rows}) ceildiv {}) + {more})", s.get("rows")));
+    let tiles = text(&rows)
+        .zip(text(&around))
+        .map(|(rows, around)| format!("{parts} * (({around}) * (({rows}) ceildiv {}) + {more})", s.get("rows")));
     super::grid::map(k.func.ctx(), &[tiles.unwrap_or_else(|| (parts * ROWS).to_string())], sizes.len())
 }

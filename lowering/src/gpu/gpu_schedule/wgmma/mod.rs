@@ -101,8 +101,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     let (m, n, k, stages, resident) = (s.get("m"), s.get("n"), s.get("k"), s.get("stages"), s.get("resident"));
     let sizes = [64, 128, 256].contains(&m) && n % 64 == 0 && (64..=BOX).contains(&n) && m * n <= 128 * 256;
     if !sizes || ![DEPTH, DEPTH / 2].contains(&k) || !(2..=16).contains(&stages) || shared(s) > SHARED {
-        let text =
-            "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64 or, of f32, 32, 2 to 16 stages in 227 KiB \
+        let text = "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64 or, of f32, 32, 2 to 16 stages in 227 KiB \
              are possible";
         return Err(format!("has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"));
     }
@@ -136,7 +135,8 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         let fits = element != DType::F32 || (deep && left.deep);
         return (fits && rights.iter().all(|r| r.deep == deep)).then_some(Product { roles, element, left, rights, stages, window: None });
     }
-    let (window, left, right) = window::window(k, sums[0]).filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
+    let (window, left, right) =
+        window::window(k, sums[0]).filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
     Some(Product { roles, element, left, rights: vec![right], stages, window: Some(window) })
 }
 

@@ -167,11 +167,8 @@ impl Split<'_> {
             let (outer, query) = self.split(c, place, row)?;
             let mut dims: Vec<Val> = outer.into_iter().map(Val::One).collect();
             dims.extend([Val::One(p.index(query)?), Val::One(p.index(column)?)]);
-            let mut passed = Passed::from([
-                (product.clone(), Val::One(whole.value)),
-                (sum.clone(), Val::One(whole.sum)),
-                (max.clone(), Val::One(most)),
-            ]);
+            let mut passed =
+                Passed::from([(product.clone(), Val::One(whole.value)), (sum.clone(), Val::One(whole.sum)), (max.clone(), Val::One(most))]);
             self.scope.iteration(c, &[at.result], &dims, ONE, &mut [], &mut passed)?;
             let Some(lse) = at.lse else { return Ok(()) };
             dims.pop();
