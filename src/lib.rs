@@ -11,6 +11,7 @@ pub use kiln_passes as passes;
 pub use kiln_runtime as runtime;
 pub use model::{Error, Executable, Model, Options, load};
 
+pub mod autotune;
 pub mod backend;
 pub mod capture;
 pub mod cli;

@@ -18,5 +18,6 @@ mod run;
 mod support;
 mod tolerance;
 mod tracer;
+mod tune;
 mod watchdog;
 mod write_a_pass;

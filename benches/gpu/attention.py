@@ -301,6 +301,37 @@ def check(kiln, quick):
     return bad
 
 
+def check_lse(kiln):
+    """The log-sum-exp beside the result; how many are wrong."""
+    torch.manual_seed(0)
+    bad = 0
+    for case in [Case(q=130, k=200, h=4, g=2), Case(q=300, d=128, causal=True), Case(q=1, k=3000, h=8, g=2, d=128), Case(q=5, k=77, b=2, dtype=F16)]:
+        inputs = case.inputs()
+        types = [tensor(x.shape, x.dtype) for x in inputs]
+        out = [tensor((case.b, case.h, case.q, case.e), case.dtype), tensor((case.b, case.h, case.q), torch.float32)]
+        arguments = ", ".join(f"%a{i}: {t}" for i, t in enumerate(types))
+        text = f"func.func @main({arguments}) -> ({', '.join(out)}) {{\n  %r, %l = kiln.attention %a0, %a1, %a2{' causal' if case.causal else ''} with_lse : {', '.join(types)}\n  return %r, %l : {', '.join(out)}\n}}\n"
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "case")
+            open(path + ".mlir", "w").write(text)
+            save(path + ".safetensors", inputs)
+            made = run(kiln, path, 2)
+        if isinstance(made, str):
+            bad += 1
+            print(f"log-sum-exp {case.name()}: {made}", flush=True)
+            continue
+        q, k = inputs[0].double(), inputs[1].repeat_interleave(case.h // case.g, 1).double()
+        s = q @ k.transpose(-1, -2) * case.d**-0.5
+        if case.causal:
+            s = s.masked_fill(torch.ones(case.q, case.k, device=GPU, dtype=torch.bool).triu(1), -math.inf)
+        off = float((made[1].to(GPU).double() - torch.logsumexp(s, -1)).abs().max())
+        text, good = verdict(case, made[0], inputs)
+        good = good and off < 1e-4
+        bad += not good
+        print(f"log-sum-exp {case.name():48} {text}, off by {off:.1e}{'' if good else '  DIFFERS'}", flush=True)
+    return bad
+
+
 class Single(Worker):
     """A case, and its result of one run."""
 
@@ -414,7 +445,7 @@ def main():
     p.add_argument("--quick", action="store_true")
     p.add_argument("--items", default="")
     a = p.parse_args()
-    bad = check(a.kiln, a.quick) if a.check or not a.time else 0
+    bad = check(a.kiln, a.quick) + check_lse(a.kiln) if a.check or not a.time else 0
     if a.time:
         timed(a.kiln, a.rounds, a.items, a.out)
     sys.exit(bad != 0)

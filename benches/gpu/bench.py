@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Times kiln's kernels on a GPU beside torch eager and TorchInductor.
+"""Times kiln's kernels on a GPU beside torch eager, TorchInductor and, where jax is installed, XLA.
 
     bench.py --kiln KILN [--items chain_f32,softmax] [--rounds 9] [--modes default,max-autotune-no-cudagraphs] [--out FILE.json]
 
 Every item moves more than four times the L2 cache, with random inputs, so that nothing of one call is there for the next. kiln is a process of its own that
 waits on a pipe; a round takes the median of kernel times by CUDA events on each side, one after the other, and the table holds the median of the ratios of
-the rounds with their range. A floor is the bytes (each input read once, each output written once) over the rate of a copy in the same round. Results are
+the rounds with their range. A floor is the bytes (each input read once, each output written once) over the rate of a copy in the same round. XLA is timed by the host, many calls in a row. Results are
 compared with a float64 reference on rows that both sides computed.
 """
-import argparse, json, os, select, statistics, subprocess, sys, tempfile
+import argparse, json, os, select, statistics, subprocess, sys, tempfile, time
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +55,53 @@ ITEMS = {
     "sum_cols_bf16_32k_x_4k": (lambda x: x.float().sum(0), [((32768, 4096), BF16)], 32768 * 4096 * 2),
     "sum_all_bf16_128M": (lambda x: (x.float() * 2 + 1).sum(), [((128 * M,), BF16)], 128 * M * 2),
 }
+
+
+def xla_items():
+    """The same in jax, by name without sizes; none if it is not there."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    try:
+        import jax
+        import jax.numpy as jnp
+    except ImportError:
+        return {}
+    wide = lambda x: x.astype(jnp.float32)
+
+    def norm(x, w):
+        return (wide(x) * jax.lax.rsqrt(jnp.square(wide(x)).mean(-1, keepdims=True) + 1e-6)).astype(x.dtype) * w
+
+    def layernorm(x, w, b):
+        y = wide(x) - wide(x).mean(-1, keepdims=True)
+        return (y * jax.lax.rsqrt(jnp.square(y).mean(-1, keepdims=True) + 1e-5)).astype(x.dtype) * w + b
+
+    def cross_entropy(x, t):
+        return -jnp.take_along_axis(jax.nn.log_softmax(wide(x), -1), t[:, None], 1).mean()
+
+    items = {
+        "chain": lambda x, a, b, c: jax.nn.gelu(x * a + b, approximate=False) * jax.nn.sigmoid(c),
+        "softmax": lambda x: jax.nn.softmax(x, -1),
+        "layernorm": layernorm,
+        "rmsnorm": norm,
+        "add_rmsnorm": lambda x, r, w: (norm(x + r, w), x + r),
+        "cross_entropy": cross_entropy,
+        "sum_rows": lambda x: wide(x).sum(-1),
+        "sum_cols": lambda x: wide(x).sum(0),
+        "sum_all": lambda x: (wide(x) * 2 + 1).sum(),
+    }
+    return {name: jax.jit(f) for name, f in items.items()}
+
+
+def xla_us(f, inputs, calls=20):
+    """Mean time of calls in a row, by the host."""
+    import jax
+
+    args = [jax.dlpack.from_dlpack(x) for x in inputs]
+    jax.block_until_ready(f(*args))
+    start = time.perf_counter()
+    for _ in range(calls):
+        made = f(*args)
+    jax.block_until_ready(made)
+    return (time.perf_counter() - start) / calls * 1e6
 
 
 class Worker:
@@ -166,13 +213,14 @@ def main():
     p.add_argument("--items", default="")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--modes", default="default,max-autotune-no-cudagraphs")
+    p.add_argument("--peers", default="xla", help="xla, or nothing")
     p.add_argument("--seconds", type=float, default=0.3)
     p.add_argument("--out", default="")
     a = p.parse_args()
     torch.manual_seed(0)
     source = torch.randn(256 * M, device=GPU)
     target = torch.empty_like(source)
-    rows = []
+    rows, xla = [], xla_items() if "xla" in a.peers.split(",") else {}
     for name, (f, shapes, moved) in ITEMS.items():
         if a.items and not any(i in name for i in a.items.split(",")):
             continue
@@ -185,13 +233,17 @@ def main():
                     torch._dynamo.reset()
                     sides["inductor " + mode] = torch.compile(f, mode=mode)
                     kernel_us(sides["inductor " + mode], inputs, 2)
+                timers = {k: kernel_us for k in sides}
+                for k, g in xla.items():
+                    if name.startswith(k + "_"):
+                        sides["xla"], timers["xla"] = g, xla_us
                 samples = {k: [] for k in ["copy", "kiln", *sides]}
                 for _ in range(a.rounds):
                     ms = kernel_us(lambda: target.copy_(source), [], 5)
                     samples["copy"].append(2 * source.numel() * 4 / ms / 1e6)
                     samples["kiln"].append(kiln(a.seconds))
                     for k, g in sides.items():
-                        samples[k].append(kernel_us(g, inputs))
+                        samples[k].append(timers[k](g, inputs))
                 kiln.close()
             us = statistics.median(samples["kiln"])
             floors = [moved / c / 1e6 / t for c, t in zip(samples["copy"], samples["kiln"])]

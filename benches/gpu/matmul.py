@@ -21,6 +21,8 @@ BF16, F16, F32, GPU = torch.bfloat16, torch.float16, torch.float32, "cuda"
 EXPORT = threading.Lock()
 # Half a unit in the last place of the result, and room for the order of a sum.
 LIMITS = {BF16: 2.5e-3, F16: 4e-4, F32: 1e-5}
+# Both factors are rounded to 10 bits behind the point.
+TF32 = 5e-4
 
 nn = lambda x, w: x @ w
 nt = lambda x, w: F.linear(x, w)
@@ -116,6 +118,16 @@ def cases():
     yield "many odd tiles 2048x20011x64", nt, [(2048, 64), (20011, 64)], BF16, None
 
 
+def rounded_cases():
+    """The same of products of f32 whose factors may be rounded to tf32."""
+    for m, n, k in [(128, 128, 128), (129, 132, 100), (1, 64, 64), (1024, 1024, 1024), (512, 768, 3072), (100, 36, 4)]:
+        yield f"tf32 nt {m}x{n}x{k}", nt, [(m, k), (n, k)], F32, None
+        yield f"tf32 gelu {m}x{n}x{k}", gelu, [(m, k), (n, k), (n,)], F32, None
+    yield "tf32 batched transposed 12x512x512x64", lambda x, w: x @ w.transpose(1, 2), [(12, 512, 64), (12, 512, 64)], F32, None
+    yield "tf32 gated 512x768x1024", gated, [(512, 1024), (768, 1024), (768, 1024)], F32, None
+    yield "tf32 open rows", gelu, [(64, 136), (264, 136), (264,)], F32, [1, 64, 129, 1000]
+
+
 def run(kiln, folder, name, f, inputs, open_sizes, more):
     """The rows of the table of a case: title, norm, largest difference, verdict."""
     path, rows = os.path.join(folder, "case"), []
@@ -140,6 +152,7 @@ def run(kiln, folder, name, f, inputs, open_sizes, more):
         for i, e in enumerate(exact if isinstance(exact, tuple) else (exact,)):
             have, e = made[f"output_{i}"].to(GPU), e.double()
             off, limit = have.double() - e, LIMITS[BF16 if have.dtype == F32 and isinstance(exact, tuple) else have.dtype]
+            limit = TF32 if name.startswith("tf32") else limit
             norm, most = float(off.norm() / e.norm().clamp_min(1e-30)), float(off.abs().max() / e.abs().max().clamp_min(1e-30))
             # torch rounds between the parts of a chain, and so does kiln.
             good = have.shape == e.shape and norm <= 2 * limit and most <= 4 * limit
@@ -165,6 +178,8 @@ def check(kiln, cases, jobs, more=()):
         return sum(verdict != "agrees" for *_, verdict in rows), any(verdict == "HANGS" for *_, verdict in rows)
 
     torch.manual_seed(0)
+    if not cases:
+        return 0
     bad, hangs = show(one(cases[0]))
     if hangs:
         print("the first one hangs; no other is tried", flush=True)
@@ -239,6 +254,32 @@ def timed(kiln, rounds, out, only, more=()):
         json.dump(rows, open(out, "w"), indent=1)
 
 
+def timed_rounded(kiln, rounds, only):
+    """Products of f32 with tf32 allowed on both sides."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    for m, n, k in [(4096, 4096, 4096), (8192, 8192, 8192), (2048, 2048, 2048), (1024, 1024, 1024), (16384, 3072, 768)]:
+        name = f"tf32 {m}x{n}x{k}"
+        if not wanted(name, only):
+            continue
+        try:
+            inputs = [torch.randn(m, k, device=GPU), torch.randn(n, k, device=GPU)]
+            with tempfile.TemporaryDirectory() as folder:
+                mine = Kiln(kiln, folder, "case", nt, inputs, ["--target", "cuda:sm_90a:+tf32"])
+                samples = {"kiln": [], "torch": []}
+                for _ in range(rounds):
+                    samples["kiln"].append(mine(0.2))
+                    samples["torch"].append(graph_us(nt, inputs))
+                mine.close()
+            exact = inputs[0][:128].double() @ inputs[1].double().t()
+            error = lambda have: float((have[:128].to(GPU).double() - exact).norm() / exact.norm())
+            text = ", ".join(f"{s} {statistics.median(v):.1f} us {2e-6 * m * n * k / statistics.median(v):.0f} TFLOP/s" for s, v in samples.items())
+            ratio = statistics.median(a / b for a, b in zip(samples["torch"], samples["kiln"]))
+            print(f"{name:24} {text}, ratio {ratio:.2f}, errors {error(mine.result):.1e} and torch's {error(nt(*inputs)):.1e}", flush=True)
+        except Exception as e:  # goes on with the next item
+            print(f"{name:24} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
 def main():
     p = arguments(__doc__)
     p.add_argument("--jobs", type=int, default=8)
@@ -246,8 +287,13 @@ def main():
     p.add_argument("--target", default="", help="what kiln compiles for, if not the card that is there")
     a = p.parse_args()
     more = ["--target", a.target] if a.target else []
-    bad = check(a.kiln, [c for c in cases() if wanted(c[0], a.only)], a.jobs, more) if a.check or not a.time else 0
+    bad = 0
+    if a.check or not a.time:
+        bad = check(a.kiln, [c for c in cases() if wanted(c[0], a.only)], a.jobs, more)
+        if a.target in ("", "cuda:sm_90a:+tf32"):
+            bad += check(a.kiln, [c for c in rounded_cases() if wanted(c[0], a.only)], a.jobs, ["--target", "cuda:sm_90a:+tf32"])
     if a.time:
+        timed_rounded(a.kiln, a.rounds, a.only)
         timed_decode(a.kiln, a.rounds, a.only)
         timed(a.kiln, a.rounds, a.out, a.only, more)
     sys.exit(bad != 0)

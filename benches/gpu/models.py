@@ -3,7 +3,8 @@
 
     models.py --kiln KILN [--items resnet50_b32,gpt2_b8_s1024] [--rounds 5] [--modes default,reduce-overhead] [--kiln-args "--mode reduce-overhead"] [--out FILE.json]
 
-Weights and inputs are random. Results are compared with the model in f32: kiln may be off twice as far as torch's own bf16, and 1e-2 besides. Times are medians of
+Weights and inputs are random. Memory is what the card has less while a process of kiln holds the model, without what any process takes, and the most that torch
+has allocated. Results are compared with the model in f32: kiln may be off twice as far as torch's own bf16, and 1e-2 besides. Times are medians of
 CUDA events around calls in a row, the sides taking turns; the first calls are of fresh processes or of a fresh compile, kiln's without and with its cache.
 Goes on after failures; the exit code is 0 if all agree.
 """
@@ -55,6 +56,24 @@ class OneResult(torch.nn.Module):
         return y.logits if getattr(y, "logits", None) is not None else y.last_hidden_state
 
 
+def taken(start):
+    """GiB of the card that a worker takes which this starts, and the worker."""
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    worker = start()
+    return (before - torch.cuda.mem_get_info()[0]) / 2**30, worker
+
+
+def context(a, folder):
+    """GiB that a process takes before it has anything of its own."""
+    path = os.path.join(folder, "nothing")
+    open(path + ".mlir", "w").write("func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> {\n  %0 = kiln.add %x, %x : tensor<1xf32>\n  return %0 : tensor<1xf32>\n}\n")
+    safetensors.torch.save_file({"input_0": torch.ones(1)}, path + ".safetensors")
+    size, worker = taken(lambda: Worker(a.kiln, path + ".mlir", path + ".safetensors"))
+    worker.close()
+    return size
+
+
 def measure(a, name, folder):
     torch.manual_seed(0)
     model, inputs = ITEMS[name]()
@@ -80,8 +99,9 @@ def measure(a, name, folder):
     error, allowed = off(safetensors.torch.load_file(path + ".out")["output_0"]), 2 * off(rounded) + 1e-2
     cold = Worker(a.kiln, *files, *args, env=env)
     cold.close()
-    kiln = Worker(a.kiln, *files, *args, env=env)
-    row = {"item": name, "error": error, "torch_error": off(rounded), "cold_s": cold.first, "warm_s": kiln.first}
+    empty = context(a, folder)
+    size, kiln = taken(lambda: Worker(a.kiln, *files, *args, env=env))
+    row = {"item": name, "error": error, "torch_error": off(rounded), "cold_s": cold.first, "warm_s": kiln.first, "kiln_GiB": size - empty}
     row["summary"] = [l for l in run.stdout.splitlines() if " launches of " in l or "memory between" in l]
 
     sides = {"eager": model}
@@ -108,6 +128,8 @@ def measure(a, name, folder):
     ratios = {s: statistics.median(x / y for x, y in zip(samples["kiln"], samples[s])) for s in sides}
     text = "; ".join(f"{s} {us[s] / 1e3:.3f} ms, ratio {ratios[s]:.2f}" for s in sides)
     first = ", ".join(f"{m} {row[m + '_first_s']:.1f} s" for m in filter(None, a.modes.split(",")))
+    peak = ", ".join(f"{m} {row[m + '_peak_GiB']:.2f}" for m in filter(None, a.modes.split(",")))
+    text += f"; GiB: kiln {row['kiln_GiB']:.2f}, {peak}"
     print(f"{name:20} kiln {us['kiln'] / 1e3:.3f} ms; {text}; error {error:.1e} (torch {row['torch_error']:.1e}) {'agrees' if row['agrees'] else 'DIFFERS'}; "
           f"first: kiln {cold.first:.2f} s, {kiln.first:.2f} s cached, {first}; {' '.join(row['summary'])}", flush=True)
     return row

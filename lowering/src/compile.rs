@@ -1,6 +1,6 @@
 //! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
 use crate::{
-    PassError, PassRun, RunOptions, Stop, Stopped, Target, alone,
+    PassError, PassRun, RunOptions, Schedules, Stop, Stopped, Target, alone,
     gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
     host::{
         control::each,
@@ -42,6 +42,8 @@ pub struct CompileOptions<'a> {
     pub stop: Stop,
     /// For people who look at a compilation.
     pub debug: Debug<'a>,
+    /// Schedules of kernels that were measured.
+    pub schedules: &'a Schedules,
     /// Names the compiler's build in the keys of the cache.
     pub salt: &'a str,
     /// Told how many of how many kernels are done.
@@ -195,7 +197,10 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         report.diagnostics.extend(done.diagnostics);
     }
     let mut level = level.max(Level::Linalg);
-    if let Some(chip) = options.target.chip() {
+    if level == Level::Linalg {
+        options.schedules.apply(module.op(), &options.target).map_err(CompileError::Module)?;
+    }
+    if options.target.chip().is_some() {
         let missing = support::missing(module.op());
         if !missing.is_empty() {
             return Err(CompileError::Unsupported(missing));
@@ -203,7 +208,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         if level == Level::Linalg {
             // Here and not beside the kernels' code, since the program says how many blocks a launch has.
             level = Level::Scheduled;
-            let text = format!("builtin.module(kiln-gpu-schedule{{chip={}}})", chip.name());
+            let text = pipeline_text_for(Level::Linalg, level, &options.target).map_err(CompileError::Module)?;
             report.add(&run_pipeline(module, &text, &dumped("schedule"), &|_, _, _| ())?.passes);
         }
     }
@@ -333,7 +338,7 @@ fn host(
     }
     let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
     let target = match &options.target {
-        Target::Cuda(chip) => {
+        Target::Cuda { chip, .. } => {
             let target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
             each(&mut program, &mut |p| p.target = target.clone());
             return Ok((program, None, passes));
@@ -398,7 +403,7 @@ impl Kernels<'_> {
         if tools.is_none() {
             let codegen = match &self.options.target {
                 Target::Host(target) => Some(CodeGen::new(target).map_err(code)?),
-                Target::Cuda(_) => None,
+                Target::Cuda { .. } => None,
             };
             *tools = Some((Context::new(), codegen));
         }
@@ -438,7 +443,7 @@ impl Kernels<'_> {
             // Machine code is no text; the module that it was made of is.
             let text = match &self.options.target {
                 Target::Host(_) => module.print(PrintOptions::default()),
-                Target::Cuda(_) => String::from_utf8_lossy(&made.object).into_owned(),
+                Target::Cuda { .. } => String::from_utf8_lossy(&made.object).into_owned(),
             };
             tracing::info!(target: "kiln::output_code", kernel = job.name, "\n{text}");
         }

@@ -10,6 +10,7 @@ pub mod manager;
 pub mod pipeline;
 pub mod report;
 pub mod reproducer;
+pub mod schedules;
 pub mod sizes;
 pub mod stop;
 pub mod table;
@@ -19,6 +20,7 @@ pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use pipeline::{For, On, PassOptions, Step, part_text, pipeline_text, pipeline_text_for, steps};
+pub use schedules::Schedules;
 pub use stop::{Stop, Stopped};
 pub use table::passes;
 pub use target::{Chip, Target};

@@ -190,7 +190,7 @@ fn with(step: &Step, options: &PassOptions) -> String {
 
 /// The textual pipeline from one level to another; an error if it would go backwards.
 pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String, String> {
-    whole(from, to, chip, &chip.map_or(vec![], chip_options))
+    whole(from, to, chip, &chip.map_or(vec![], |chip| chip_options(chip, false)))
 }
 
 /// As [`pipeline_text`], with what passes are told about this target.
@@ -198,8 +198,8 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
     whole(from, to, target.chip(), &target.pass_options())
 }
 
-/// What passes are told about a GPU.
-pub fn chip_options(chip: Chip) -> PassOptions {
+/// What passes are told about a GPU. `tf32`: whether factors of products of f32 may be rounded to that.
+pub fn chip_options(chip: Chip, tf32: bool) -> PassOptions {
     let passes = [
         "kiln-decompose{keep=kernels}",
         "kiln-expose-padding",
@@ -208,7 +208,8 @@ pub fn chip_options(chip: Chip) -> PassOptions {
         "kiln-gpu-schedule",
         "kiln-gpu-module",
     ];
-    let mut all: PassOptions = passes.map(|pass| (pass, format!("chip={}", chip.name()))).to_vec();
+    let more = |pass: &str| if tf32 && pass == "kiln-gpu-schedule" { " tf32=true" } else { "" };
+    let mut all: PassOptions = passes.map(|pass| (pass, format!("chip={}{}", chip.name(), more(pass)))).to_vec();
     if chip == Chip::Sm90a {
         all.push(("kiln-fuse", "pairs=true".into()));
     }

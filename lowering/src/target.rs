@@ -11,7 +11,12 @@ pub enum Target {
     /// A processor.
     Host(llvm::Target),
     /// An NVIDIA GPU.
-    Cuda(Chip),
+    Cuda {
+        /// Its generation.
+        chip: Chip,
+        /// Whether factors of products of f32 may be rounded to tf32, which has 10 bits behind the point, for the tensor cores.
+        tf32: bool,
+    },
 }
 
 /// A generation of NVIDIA GPUs, by its compute capability.
@@ -57,12 +62,18 @@ impl Target {
     pub fn host() -> Result<Target, String> {
         llvm::Target::host().map(Target::Host)
     }
-    /// From `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>`.
+    /// From `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32]`.
     pub fn parse(text: &str) -> Result<Target, String> {
         let Some(chip) = text.strip_prefix("cuda:") else { return Ok(Target::Host(llvm::Target::parse(text)?)) };
         let known = || Chip::ALL.iter().map(|c| c.name());
+        let (chip, features) = chip.split_once(':').unwrap_or((chip, ""));
+        let tf32 = match features {
+            "" | "-tf32" => false,
+            "+tf32" => true,
+            other => return Err(format!("there is no feature '{other}' of a GPU (features: +tf32, -tf32)")),
+        };
         let found = Chip::ALL.into_iter().find(|c| c.name() == chip);
-        found.map(Target::Cuda).ok_or_else(|| {
+        found.map(|chip| Target::Cuda { chip, tf32 }).ok_or_else(|| {
             format!("there is no chip '{chip}'{} (chips: {})", names::hint(chip, known()), known().collect::<Vec<_>>().join(", "))
         })
     }
@@ -70,12 +81,12 @@ impl Target {
     pub fn pass_options(&self) -> PassOptions {
         match self {
             Target::Host(t) => t.pass_options(),
-            Target::Cuda(chip) => chip_options(*chip),
+            Target::Cuda { chip, tf32 } => chip_options(*chip, *tf32),
         }
     }
     /// The GPU, if it is one.
     pub fn chip(&self) -> Option<Chip> {
-        if let Target::Cuda(chip) = self { Some(*chip) } else { None }
+        if let Target::Cuda { chip, .. } = self { Some(*chip) } else { None }
     }
 }
 
@@ -83,7 +94,7 @@ impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Target::Host(t) => t.fmt(f),
-            Target::Cuda(c) => write!(f, "cuda:{}", c.name()),
+            Target::Cuda { chip, tf32 } => write!(f, "cuda:{}{}", chip.name(), if *tf32 { ":+tf32" } else { "" }),
         }
     }
 }

@@ -272,7 +272,7 @@ fn none(n: &u32) -> bool {
 pub struct TensorMap {
     /// The entry of [`Launch::args`] that is its memory.
     pub arg: usize,
-    /// The element type in MLIR's spelling: `bf16`, `f16` or `f32`.
+    /// The element type in MLIR's spelling: `bf16`, `f16`, `f32`, or `tf32` for f32 that is rounded to that.
     pub dtype: String,
     /// The first element.
     pub offset: Dim,

@@ -10,6 +10,7 @@ mod ops;
 mod profile;
 mod report;
 mod run;
+mod tune;
 
 use crate::{
     Error, Exit,
@@ -49,6 +50,8 @@ enum Command {
     Bench(bench::Bench),
     /// Says what the cache of compiled code holds; clears, exports and imports it
     Cache(cache::Cache),
+    /// Measures schedules of a model's kernels, and keeps the fastest in a table
+    Tune(tune::Tune),
     /// Says what a compiled package holds
     Inspect(inspect::Inspect),
     /// Says what kiln finds on this machine
@@ -72,6 +75,9 @@ struct Common {
     /// What to compile for, such as x86_64:haswell or cuda:sm_90a [default: the device]
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
+    /// A table of measured schedules, which `kiln tune` makes [default: KILN_AUTOTUNE_CACHE]
+    #[arg(long, value_name = "FILE")]
+    schedules: Option<File>,
     /// The function to compile
     #[arg(long, default_value = "main", value_name = "NAME")]
     function: String,
@@ -131,6 +137,9 @@ impl Common {
         if let Some(n) = self.workers {
             options.workers = n.into();
         }
+        if self.schedules.is_some() {
+            options.schedules = self.schedules.clone();
+        }
         if self.no_cache {
             options.cache = CachePolicy::Off;
         }
@@ -176,6 +185,7 @@ pub fn main() -> Exit {
         Command::Ablate(c) => c.run(),
         Command::Bench(c) => c.run(),
         Command::Cache(c) => c.run(),
+        Command::Tune(c) => c.run(),
         Command::Inspect(c) => c.run(),
         Command::Doctor(c) => c.run(),
         Command::Ops(c) => c.run(),

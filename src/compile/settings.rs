@@ -210,6 +210,18 @@ const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "schedules",
+        torch: None,
+        kind: "a file that kiln tune has made",
+        default: "none",
+        summary: "schedules of kernels that were measured",
+        variable: Some("KILN_AUTOTUNE_CACHE"),
+        set: |s, t| {
+            s.machine.schedules = Some(t.into());
+            Ok(Effect::Done)
+        },
+    },
+    Row {
         name: "verify",
         torch: None,
         kind: BOOL,
@@ -242,6 +254,18 @@ const ROWS: &[Row] = &[
         variable: Some("KILN_NVTX"),
         set: |s, t| {
             s.machine.nvtx = flag(t)?;
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "tf32",
+        torch: Some("allow_tf32"),
+        kind: BOOL,
+        default: "false",
+        summary: "rounds factors of products of f32 to tf32 on a GPU, for its tensor cores",
+        variable: Some("KILN_TF32"),
+        set: |s, t| {
+            s.machine.tf32 = flag(t)?;
             Ok(Effect::Done)
         },
     },
@@ -318,7 +342,7 @@ const ROWS: &[Row] = &[
         default: "false",
         summary: "measures several schedules of a kernel and takes the fastest",
         variable: None,
-        set: |_, t| only(t, false, "kernels are not measured yet: schedules come from the model of the processor"),
+        set: |_, t| only(t, false, "calls measure nothing: `kiln tune` does, and option schedules reads its table"),
     },
     Row {
         name: "trace.enabled",

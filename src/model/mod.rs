@@ -23,7 +23,7 @@ use crate::{
     },
     dump,
     lowering::{
-        Chip, RunOptions, Target,
+        Chip, RunOptions, Schedules, Target,
         compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
         host::llvm::version,
         pipeline_text_for, run_pipeline,
@@ -174,8 +174,15 @@ impl Model {
         times: &mut Times,
     ) -> Result<Package, Error> {
         let start = Instant::now();
+        let schedules = match &options.schedules {
+            Some(path) => {
+                let fail = |reason: String| Error::File { file: path.display().to_string(), reason };
+                Schedules::parse(&std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?).map_err(fail)?
+            }
+            None => Schedules::default(),
+        };
         let stop = options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
-        let key = self.key(options, &target)?;
+        let key = self.key(options, &target, &schedules)?;
         // A dump needs the way down, too.
         match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
             // What cannot be read is compiled again.
@@ -202,8 +209,17 @@ impl Model {
         };
         own_passes(&module, options, &target)?;
         let debug = Debug { disable: &options.disable, insert: &options.insert, dump: times.dump.as_deref() };
-        let how =
-            CompileOptions { target, workers: options.workers, cache: store, verify: options.verify, progress, salt: BUILD, stop, debug };
+        let how = CompileOptions {
+            target,
+            workers: options.workers,
+            cache: store,
+            verify: options.verify,
+            progress,
+            schedules: &schedules,
+            salt: BUILD,
+            stop,
+            debug,
+        };
         let mut made = compile(&module, &options.function, &how)?;
         made.report.diagnostics.splice(..0, diagnostics);
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
@@ -219,7 +235,7 @@ impl Model {
     }
 
     /// What the compiled program depends on.
-    fn key(&self, options: &Options, target: &Target) -> Result<String, Error> {
+    fn key(&self, options: &Options, target: &Target, schedules: &Schedules) -> Result<String, Error> {
         let mut sha = Sha256::new();
         let graph = match &self.kind {
             Kind::Archive => pt2::graph_bytes(&self.path)?,
@@ -232,6 +248,7 @@ impl Model {
             sha.update(part);
         }
         sha.update(format!("{:?} {:?}", options.orders, (&options.passes, &options.disable, &options.insert)));
+        sha.update(schedules.to_string());
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
@@ -271,18 +288,22 @@ fn own_passes(module: &Module, options: &Options, target: &Target) -> Result<(),
 }
 
 /// What is compiled for: what the options say, or what the device is.
-fn target(options: &Options) -> Result<Target, Error> {
-    match (&options.target, options.device) {
+pub(crate) fn target(options: &Options) -> Result<Target, Error> {
+    let found = match (&options.target, options.device) {
         (Some(text), _) => Target::parse(text).map_err(Error::Target),
         (None, Place::Host) => Target::parse("native").map_err(Error::Target),
         (None, Place::Cuda(index)) => {
             let device = cuda::Device::cuda(index)?;
             let (card, (major, minor)) = (device.card(), device.card().capability);
             let chip = Chip::of_capability(major, minor);
-            chip.map(Target::Cuda)
+            chip.map(|chip| Target::Cuda { chip, tf32: false })
                 .ok_or_else(|| Error::Target(format!("{} has compute capability {major}.{minor}; 8.0 is the least", card.name)))
         }
-    }
+    };
+    found.map(|t| match t {
+        Target::Cuda { chip, tf32 } => Target::Cuda { chip, tf32: tf32 || options.tf32 },
+        host => host,
+    })
 }
 
 fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {

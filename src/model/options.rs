@@ -39,6 +39,10 @@ pub struct Options {
     pub mode: Mode,
     /// Marks calls and launches on a GPU for profilers, by NVTX.
     pub nvtx: bool,
+    /// Whether factors of products of f32 may be rounded to tf32 on a GPU, whose tensor cores multiply these.
+    pub tf32: bool,
+    /// A table of measured schedules, which `kiln tune` makes.
+    pub schedules: Option<PathBuf>,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
     /// How arguments lie in memory, if not as the file says: the dimensions of the argument of that number, the outermost first, such as `[0, 2, 3, 1]`
@@ -78,6 +82,8 @@ impl Default for Options {
             blocking: false,
             mode: Mode::Default,
             nvtx: false,
+            tf32: false,
+            schedules: None,
             verify,
             orders: BTreeMap::new(),
             passes: vec![],
@@ -87,7 +93,9 @@ impl Default for Options {
 
 impl Options {
     /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise), `KILN_DUMP` (a folder),
-    /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers).
+    /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers),
+    /// `KILN_TF32` (1: products of f32 on a GPU may round their factors to tf32),
+    /// `KILN_AUTOTUNE_CACHE` (a table of measured schedules).
     pub fn from_env() -> Result<Options, String> {
         let mut options = Options::default();
         if let Some(text) = std::env::var_os("KILN_NUM_THREADS") {
@@ -99,6 +107,8 @@ impl Options {
         let set = |name: &str| std::env::var_os(name).is_some_and(|v| v == "1");
         options.blocking = set("KILN_CUDA_BLOCKING");
         options.nvtx = set("KILN_NVTX");
+        options.tf32 = set("KILN_TF32");
+        options.schedules = std::env::var_os("KILN_AUTOTUNE_CACHE").map(PathBuf::from);
         let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
         if dir.as_deref() != Some(std::path::Path::new("off")) {
             options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);

@@ -36,6 +36,7 @@ pub fn native_for(
         cache: None,
         verify: true,
         salt: "test",
+        schedules: &Default::default(),
         progress: &|_, _| (),
         stop: Default::default(),
         debug: Default::default(),

@@ -147,6 +147,7 @@ fn tiles_of_bf16_are_multiplied_by_amx() {
         cache: None,
         verify: true,
         salt: "test",
+        schedules: &Default::default(),
         progress: &|_, _| (),
         stop: Default::default(),
         debug: Default::default(),

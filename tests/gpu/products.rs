@@ -147,3 +147,40 @@ fn long_sums_of_few_tiles_are_split() {
         assert!(wrong.is_empty(), "{chip}:\n{}", wrong.join("\n"));
     }
 }
+
+/// A product of f32, its arguments, and whether the tensor cores may have it where tf32 is allowed.
+const ROUNDED: &[(&str, &str, &str, bool)] = &[
+    ("kiln.linear %x, %w : tensor<512x1024xf32>, tensor<768x1024xf32>", "512x1024xf32 768x1024xf32", "512x768xf32", true),
+    ("kiln.linear %x, %w : tensor<129x100xf32>, tensor<132x100xf32>", "129x100xf32 132x100xf32", "129x132xf32", true),
+    // Rows of 264 bytes, which the copy engine does not take.
+    ("kiln.linear %x, %w : tensor<128x66xf32>, tensor<128x66xf32>", "128x66xf32 128x66xf32", "128x128xf32", false),
+];
+
+#[test]
+fn products_of_f32_are_rounded_where_that_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (product, args, result, fits) in ROUNDED {
+        crate::watchdog::arm();
+        let (x, w) = args.split_once(' ').unwrap();
+        let text = format!(
+            "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{result}> {{\n%0 = {product}\n\
+             %1 = kiln.gelu %0 {{approximate = \"none\"}} : tensor<{result}>\nreturn %1 : tensor<{result}>\n}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        for (target, allowed) in [("sm_90a", false), ("sm_90a:+tf32", true), ("sm_80:+tf32", false)] {
+            let package = build(&path, target).unwrap_or_else(|e| panic!("{product}: {e}"));
+            let used = package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32"));
+            assert_eq!(used, *fits && allowed, "{product} for {target}");
+            let maps: Vec<&str> =
+                package.program.kernels.iter().filter_map(|k| k.launch.as_ref()).flat_map(|l| &l.maps).map(|m| m.dtype.as_str()).collect();
+            assert_eq!(maps, if used { vec!["tf32", "tf32", "f32"] } else { vec![] }, "{product} for {target}");
+            let wrong = assembled(&package, target.split(':').next().unwrap());
+            assert!(wrong.is_empty(), "{product} for {target}:\n{}", wrong.join("\n"));
+        }
+    }
+    let option = Options { tf32: true, ..options("sm_90a") };
+    std::fs::write(&path, "func.func @main(%x: tensor<128x64xf32>) -> tensor<128x128xf32> {\n%0 = kiln.linear %x, %x : tensor<128x64xf32>, tensor<128x64xf32>\nreturn %0 : tensor<128x128xf32>\n}").unwrap();
+    let (package, _) = load(&path).unwrap().build(&option, &|_, _| ()).unwrap();
+    assert!(package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32")));
+}

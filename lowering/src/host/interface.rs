@@ -311,7 +311,9 @@ fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorM
     let bad = || format!("has a bad tensor map {m}");
     let extent: Vec<u32> = m.entry("box").and_then(Attr::as_i64s).ok_or_else(bad)?.iter().filter_map(|n| u32::try_from(*n).ok()).collect();
     let (_, values) = m.entry("map").and_then(Attr::as_affine_map).ok_or_else(bad)?;
-    let dtype = m.entry("element").and_then(Attr::as_type).ok_or_else(bad)?.dtype()?.name().to_string();
+    let element = m.entry("element").and_then(Attr::as_type).ok_or_else(bad)?;
+    // No tensor has elements of tf32; it is what f32 becomes on its way.
+    let dtype = if element.to_string() == "tf32" { "tf32" } else { element.dtype()?.name() }.to_string();
     let arg = m.entry("argument").and_then(Attr::as_i64).and_then(|n| usize::try_from(n).ok()).ok_or_else(bad)?;
     let values: Vec<p::Dim> = values.iter().map(|e| sizes.make(&size(e, given))).collect::<Result<_, _>>()?;
     let window = match m.entry("window") {

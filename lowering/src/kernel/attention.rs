@@ -1,4 +1,4 @@
-//! Attention among kernels: its seven stages, as `kiln-to-linalg` writes them.
+//! Attention among kernels: its seven or eight stages, as `kiln-to-linalg` writes them.
 use super::*;
 use kiln_dialects::ir::Attr;
 
@@ -22,6 +22,8 @@ pub struct Attention {
     pub product: usize,
     /// The result, over `(outer.., query, column)`.
     pub result: usize,
+    /// The log-sum-exp of the scores, over `(outer.., query)`.
+    pub lse: Option<usize>,
     /// How many loops are around those over queries.
     pub outer: usize,
     /// Whether keys behind a query are not seen.
@@ -45,7 +47,8 @@ impl Attention {
     pub fn of(k: &Kernel) -> Option<Attention> {
         let about = k.func.parent()?.attr("kiln.kernel")?;
         about.entry("kind").and_then(Attr::as_string).filter(|kind| kind == "attention")?;
-        let [scores, seen, max, weights, sum, product, result] = k.stages.as_slice() else { return None };
+        let (main, more) = k.stages.split_at_checked(7)?;
+        let [scores, seen, max, weights, sum, product, result] = main else { return None };
         let loops = seen.extents.len();
         let outer = loops.checked_sub(2)?;
         let last = |s: &Stage, n: usize| s.extents.len() == n && s.reduction.iter().position(|r| *r) == Some(n - 1);
@@ -65,6 +68,13 @@ impl Attention {
         if !(chain && ends && plain) || contracts(scores).is_none() || contracts(product).is_none() {
             return None;
         }
+        let lse = match more {
+            [] => None,
+            [s] if s.extents.len() == outer + 1 && reads(s, sum) && reads(s, max) && s.captured.is_empty() && s.outputs.len() == 1 => {
+                Some(7)
+            }
+            _ => return None,
+        };
         let size = |s: &Stage, d: usize| s.extents.get(d)?.known().filter(|n| *n > 0);
         Some(Attention {
             scores: 0,
@@ -74,6 +84,7 @@ impl Attention {
             sum: 4,
             product: 5,
             result: 6,
+            lse,
             outer,
             causal: seen.op.attr(CAUSAL).is_some(),
             depth: size(scores, loops)?,

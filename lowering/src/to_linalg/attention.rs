@@ -1,5 +1,5 @@
 //! Attention as seven generics over the same loops: scores, scores as they are seen, their maximum, weights, the sum of these, the weighted sum
-//! of values, and the quotient of both sums. `kernel::Attention` finds them again by their order, so that no score need ever be in memory.
+//! of values, and the quotient of both sums; the log-sum-exp is an eighth. `kernel::Attention` finds them again by their order, so that no score need ever be in memory.
 use super::{
     expr::{Body, dtype},
     kernel::{Kernel, Nest},
@@ -35,8 +35,9 @@ impl Heads {
     }
 }
 
-/// The tensor of an attention, or of the transposition of it that alone reads it, and the value that it stands for.
-pub fn attention(k: &Kernel, op: Op) -> Result<(Value, Value), String> {
+/// The tensor of an attention, or of the transposition of it that alone reads it, and the value that it stands for; the same of the log-sum-exp, if there are
+/// readers.
+pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
     let o = Attention::of(op).ok_or("is malformed")?;
     let heads = Heads::of(k, &o)?;
     let (q, ks, v) = (k.sizes_of(o.query)?, k.sizes_of(o.key)?, k.sizes_of(o.value)?);
@@ -157,7 +158,24 @@ pub fn attention(k: &Kernel, op: Op) -> Result<(Value, Value), String> {
             Ok(vec![body.s.binary(BinaryKind::Mul, x, share, d)?])
         },
     })?;
-    Ok((value, joined(k, result, &order, outer)?))
+    let mut made = vec![(value, joined(k, result, &order, outer)?)];
+    if let Some(value) = op.results().get(1).copied().filter(|v| !v.uses().is_empty()) {
+        let id: Vec<Ix> = row.iter().map(|i| Ix::dim(*i, row.len())).collect();
+        let lse = generic(Nest {
+            reduction: vec![false; row.len()],
+            sizes: rows.clone(),
+            outs: vec![(k.empty(d, &rows)?, row.clone())],
+            reads: vec![(sum, id.clone()), (max, id.clone())],
+            body: &mut |body, _| {
+                let (sum, m) = (body.element(sum, &id)?, body.element(max, &id)?);
+                // Of a row that sees nothing both are -inf.
+                let log = body.s.unary(UnaryKind::Log, sum, d)?;
+                Ok(vec![body.s.binary(BinaryKind::Add, m, log, d)?])
+            },
+        })?;
+        made.push((value, joined(k, lse, &row, outer)?));
+    }
+    Ok(made)
 }
 
 /// What an attention computes of a score, and which it hides, from positions in batch, heads, queries and keys.
@@ -236,7 +254,7 @@ fn joined(k: &Kernel, t: Value, order: &[usize], outer: usize) -> Result<Value, 
     }
     let heads = order.iter().position(|i| *i == 1).ok_or("has no heads")?;
     let dims = t.ty().dims();
-    let groups: Vec<Vec<i64>> = (0..4)
+    let groups: Vec<Vec<i64>> = (0..order.len() - 1)
         .map(|i| match i {
             i if i < heads => vec![i as i64],
             i if i == heads => vec![i as i64, i as i64 + 1],

@@ -136,8 +136,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         let kind = op.kind().ok_or_else(|| Failure::at(op, "is no prim"))?;
         k.b = b.at(op.loc());
         if kind == OpKind::Attention {
-            let (v, made) = attention::attention(&k, op).map_err(fail)?;
-            k.keep(v, made);
+            attention::attention(&k, op).map_err(fail)?.into_iter().for_each(|(v, made)| k.keep(v, made));
         } else if is_stage(kind) {
             let made = stage(&k, op).map_err(fail)?;
             let stored = turned(op).unwrap_or(op);

@@ -18,7 +18,7 @@ pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
     if o.query_lengths.is_some() || o.key_lengths.is_some() {
         return Some("it has lengths");
     }
-    if o.dropout_p > 0.0 || o.with_lse {
+    if o.dropout_p > 0.0 || (o.with_lse && chip == "none") {
         return Some("it drops weights or gives the log-sum-exp");
     }
     let (Some(d), Some(e)) = (size(o.query, 3), size(o.value, 3)) else { return Some("its head size is not known") };

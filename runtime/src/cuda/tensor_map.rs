@@ -34,12 +34,15 @@ impl Described<'_> {
     pub fn encode(&self) -> Result<sys::CUtensorMap, CudaError> {
         use sys::CUtensorMapDataType::{
             CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 as BF16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16 as F16, CU_TENSOR_MAP_DATA_TYPE_FLOAT32 as F32,
+            CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 as TF32,
         };
         let fail = |reason: String| CudaError::Launch { what: format!("kernel {}: describing a tensor", self.kernel), reason };
         let (dtype, width) = match self.dtype {
             "bf16" => (BF16, 2),
             "f16" => (F16, 2),
             "f32" => (F32, 4),
+            // Numbers of f32, which the copy rounds.
+            "tf32" => (TF32, 4),
             other => return Err(fail(format!("there is no form of {other} for the copy engine"))),
         };
         let rank = self.sizes.len();

@@ -70,7 +70,7 @@ impl Form {
         query * queries + (key + value) * stages + 16 * queries + 32 * stages + 1024
     }
     fn maps(&self, k: &Kernel, s: &Schedule) -> Result<Attr, String> {
-        let one = |o: &Operand, rows: usize| wgmma::map(k, o, self.element, &[wgmma::DEPTH, rows], None);
+        let one = |o: &Operand, rows: usize| wgmma::map(k, o, Type::scalar(k.func.ctx(), self.element), &[wgmma::DEPTH, rows], None);
         let (queries, keys) = (s.get("groups") * ROWS, s.get("keys"));
         Ok(Attr::array(k.func.ctx(), &[one(&self.query, queries)?, one(&self.key, keys)?, one(&self.value, keys)?]))
     }

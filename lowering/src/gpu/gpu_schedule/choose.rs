@@ -5,7 +5,7 @@ use crate::{
     host::schedule::Schedule,
     kernel::{Kernel, Nest, Plan, Poly, Role},
 };
-use kiln_dialects::ir::walk;
+use kiln_dialects::{ir::walk, value::DType};
 
 /// Accesses that a thread has under way at once, if there are as many.
 const EACH: i64 = 4;
@@ -32,9 +32,10 @@ fn dims(nest: &Nest, from: usize, reduction: bool) -> Vec<usize> {
     (from..nest.extents.len()).filter(|d| nest.reduction[*d] == reduction).collect()
 }
 
-/// The schedule of a product on tensor cores, if a kernel is one. `wgmma`: whether the chip has the instructions of Hopper.
-pub fn product(k: &Kernel, plan: &Plan, nest: &Nest, wgmma: bool) -> Option<Schedule> {
-    let whole = match wgmma::product(k, plan) {
+/// The schedule of a product on tensor cores, if a kernel is one. `wgmma`: whether the chip has the instructions of Hopper; `tf32`: whether factors of f32
+/// may be rounded.
+pub fn product(k: &Kernel, plan: &Plan, nest: &Nest, wgmma: bool, tf32: bool) -> Option<Schedule> {
+    let whole = match wgmma::product(k, plan).filter(|p| tf32 || p.element != DType::F32) {
         Some(p) if wgmma => Some(wgmma::choose(nest, &p)),
         _ => None,
     };

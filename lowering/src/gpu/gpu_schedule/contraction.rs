@@ -55,10 +55,10 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     (!r.depth.is_empty()).then_some(r)
 }
 
-/// The stages of a nest, their roles, and their operands' element, if each sums products of bf16 or of f16 over the same loops: one stage, or two.
+/// The stages of a nest, their roles, and their operands' element, if each sums products of bf16, of f16 or of f32 over the same loops: one stage, or two.
 pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
     let all: Vec<(Roles, DType)> =
-        nest.stages.iter().map(|s| Some((roles_of(k, nest, *s)?, halves(k.stages.get(*s)?)?))).collect::<Option<_>>()?;
+        nest.stages.iter().map(|s| Some((roles_of(k, nest, *s)?, factors(k.stages.get(*s)?)?))).collect::<Option<_>>()?;
     let ((first, element), others) = all.split_first().filter(|(_, others)| others.len() < 2)?;
     let same = |(r, e): &(Roles, DType)| {
         e == element && r.batch == first.batch && r.rows == first.rows && r.columns == first.columns && r.depth == first.depth
@@ -66,20 +66,23 @@ pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
     others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
 }
 
-/// The element of both factors, if what a stage sums in f32 are products of bf16 or of f16.
-pub fn halves(stage: &Stage) -> Option<DType> {
+/// The element of both factors, if what a stage sums in f32 are products of bf16, of f16 or of f32.
+fn factors(stage: &Stage) -> Option<DType> {
     let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else { return None };
     let combine = out.combine.as_ref()?;
     let f32 = |v: Value| v.ty().dtype() == Ok(DType::F32);
     let product = combine.other.def().filter(|p| p.is("arith.mulf") && f32(p.result(0)))?;
-    // Each factor is an argument of the body, made wider.
+    // Each factor is an argument of the body, made wider unless it is f32.
     let args = block.args();
-    let factor = |i: usize| product.operand(i).def().filter(|e| e.is("arith.extf")).map(|e| e.operand(0));
-    let (x, y) = (factor(0)?, factor(1)?);
+    let factor = |i: usize| {
+        let v = product.operand(i);
+        v.def().filter(|e| e.is("arith.extf")).map_or(v, |e| e.operand(0))
+    };
+    let (x, y) = (factor(0), factor(1));
     let pair = [*args.first()?, *args.get(1)?];
     if pair != [x, y] && pair != [y, x] {
         return None;
     }
-    let element = x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16].contains(d))?;
+    let element = x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
     (y.ty().dtype() == Ok(element) && matches!(out.init, Init::Fill(_) | Init::Load(_))).then_some(element)
 }

@@ -74,7 +74,7 @@ pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
 /// Such a product, if both operands can be read 16 bytes at a time.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     let nest = plan.main()?;
-    let (stages, roles, element) = contraction::sums(k, nest)?;
+    let (stages, roles, element) = contraction::sums(k, nest).filter(|(.., element)| *element != DType::F32)?;
     let Roles { batch, rows, columns, depth, .. } = roles;
     let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let [deep] = depth.as_slice() else { return None };

@@ -8,6 +8,7 @@ use crate::{
     host::schedule::Schedule,
     kernel::{Kernel, Nest, Plan, Poly},
 };
+use kiln_dialects::value::DType;
 
 /// Depth of a step: a row of a tile is 128 bytes.
 pub const DEPTH: usize = wgmma::DEPTH;
@@ -24,7 +25,7 @@ const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128,
 
 /// The product that a kernel is, if all of its operands' rows can be copied 16 bytes at a time.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
-    wgmma::product(k, plan).filter(|p| p.window.is_none() && p.rights.len() == 1)
+    wgmma::product(k, plan).filter(|p| p.window.is_none() && p.rights.len() == 1 && p.element != DType::F32)
 }
 
 /// Bytes of shared memory that a launch asks for.

@@ -5,7 +5,7 @@
 //! stage), `reduce` (a group of threads per result), `columns` (results side by side in memory, threads share what each of them sums), `contract` (tiles of a matmul or convolution in shared memory),
 //! `depthwise` (convolutions of each channel by itself, with channels last: a thread takes neighbours `across` in width),
 //! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
-//! they are `contract`): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
+//! they are `contract`; of f32 too where rounding to tf32 is allowed): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
 //! `mma` (the same with the instructions of a warp, on older chips), `few` (products of bf16 or f16 with few rows, whose matrix goes from memory to the tensor cores by registers: a block has so many of its `rows`, and its
 //! `warps` share the depth),
 //! `attention` (there too: scores stay in registers), `split_attention` (of few queries, and on older chips of any: `warps` of a block, and on sm_90a
@@ -52,6 +52,8 @@ kiln_passes::pass_options! {
         pub chip: String = "sm_90a".into(),
         /// Whether products of bf16 and f16 go to the tensor cores by themselves; a schedule that says so always does
         pub tensor_cores: bool = true,
+        /// Whether products of f32 do so too, with factors rounded to tf32; a schedule that says so always does
+        pub tf32: bool = false,
     }
 }
 
@@ -117,7 +119,7 @@ impl GpuSchedule {
         }
         let (k, plan) = planned(func, "")?;
         let chosen = match (self.tensor_cores, plan.nests.first()) {
-            (true, Some(nest)) if !plan.dependent => choose::product(&k, &plan, nest, self.chip == Chip::Sm90a.name()),
+            (true, Some(nest)) if !plan.dependent => choose::product(&k, &plan, nest, self.chip == Chip::Sm90a.name(), self.tf32),
             _ => None,
         };
         Ok(chosen.unwrap_or_else(|| choose::choose(&k, &plan, self.threads)))

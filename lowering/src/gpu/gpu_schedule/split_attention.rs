@@ -26,7 +26,7 @@ const USUAL: i64 = 4;
 /// Keys that are taken for so many if it depends on the call.
 const KEYS: i64 = 4096;
 /// Elements of a query and a value together beyond which a thread has one row.
-const LARGE: i64 = 384;
+pub const LARGE: i64 = 384;
 /// Rows for which this beats tiles of 128 queries.
 const FEW: i64 = 64;
 /// Bytes of shared memory that a block may ask for on the chip that has least, an sm_86 or sm_89.

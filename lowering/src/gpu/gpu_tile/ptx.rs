@@ -220,7 +220,7 @@ impl Ptx {
     pub fn begin(self) -> Made<()> {
         self.0.effect("nvvm.wgmma.fence.aligned", &[], &[])
     }
-    /// Starts a product, of a depth of 16; `fresh`: to which nothing is added.
+    /// Starts a product, of a depth of 16, of tf32 8; `fresh`: to which nothing is added.
     pub fn mma(self, mma: &Mma<'_>, left: Value, right: Value, sums: Value, fresh: bool) -> Made<Value> {
         let Mma { columns, element, left_deep, right_deep } = mma;
         let major = |row: bool| self.attr(&format!("#nvvm.mma_layout<{}>", if row { "row" } else { "col" }));
@@ -231,7 +231,7 @@ impl Ptx {
             ("scaleA", one),
             ("scaleB", one),
             ("scaleD", self.attr(if fresh { "#nvvm.wgmma_scale_out<zero>" } else { "#nvvm.wgmma_scale_out<one>" })?),
-            ("shape", self.attr(&format!("#nvvm.shape<m = 64, n = {columns}, k = 16>"))?),
+            ("shape", self.attr(&format!("#nvvm.shape<m = 64, n = {columns}, k = {}>", if *element == "tf32" { 8 } else { 16 }))?),
             ("typeA", kind),
             ("typeB", kind),
             ("typeD", self.attr("#nvvm.wgmma_type<f32>")?),

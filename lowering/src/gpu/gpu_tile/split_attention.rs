@@ -20,7 +20,7 @@ use crate::{
         WARP,
         gpu_schedule::{
             few::EACH,
-            split_attention::{COLUMNS, DEPTH, Form},
+            split_attention::{COLUMNS, DEPTH, Form, LARGE},
         },
     },
     host::schedule::Schedule,
@@ -158,15 +158,16 @@ impl Split<'_> {
         let inside = c.below(at, c.index(size)?)?;
         Ok((c.select(inside, at, c.index(0)?)?, Some(inside)))
     }
-    /// The queries as left operands: by 32 elements of the depth four registers of each row.
-    fn read_queries(&self, c: Code, rows: &[Row]) -> Made<Vec<Vec<Vec<Value>>>> {
+    /// The queries as left operands: by 32 elements of the depth four registers of each row. `here`: at this place, not in front of a loop around it.
+    fn read_queries(&self, c: Code, rows: &[Row], here: bool) -> Made<Vec<Vec<Vec<Value>>>> {
         let at = &self.form.at;
         let access = &self.scope.kernel.stages[at.scores].inputs[0];
         let step = |i: usize| -> Made<Vec<Vec<Value>>> {
             let (deep, inside) = self.along(c, i, DEPTH, self.lane[1], at.depth)?;
             let one = |r: &Row| {
+                let query = if here { Ptx(c).opaque(r.query)? } else { r.query };
                 let mut dims: Vec<Val> = r.outer.iter().map(|i| Val::One(*i)).collect();
-                dims.extend([Val::One(Ptx(c).index(r.query)?), Val::One(c.index(0)?), Val::Steps(deep, 1)]);
+                dims.extend([Val::One(Ptx(c).index(query)?), Val::One(c.index(0)?), Val::Steps(deep, 1)]);
                 self.words(c, access, &dims, inside)
             };
             rows.iter().map(one).collect()
@@ -327,7 +328,9 @@ impl Split<'_> {
         let p = Ptx(c);
         let halves = self.halves();
         let rows = (0..halves).map(|h| self.row(c, place, h)).collect::<Made<Vec<_>>>()?;
-        let queries = self.read_queries(c, &rows)?;
+        // Beside the sums of long rows registers would not do: the queries are read again for each step, from the first-level cache.
+        let large = self.form.at.depth + self.form.at.columns > LARGE;
+        let queries = if large { vec![] } else { self.read_queries(c, &rows, false)? };
         let [low, high] = place.keys;
         let steps = p.over(p.plus(p.minus(high, low)?, self.keys - 1)?, self.keys)?;
         let mine = p.add(p.times(self.rank, self.warps)?, self.warp)?;
@@ -338,7 +341,9 @@ impl Split<'_> {
         let done = c.strided(p.index(mine)?, p.index(steps)?, turn, &begin.flat(), &mut |c, step, carried| {
             let p = Ptx(c);
             let start = p.add(low, p.times(p.of(step)?, self.keys)?)?;
-            Ok(self.step(c, place, &rows, &queries, start, &State::of(halves, carried))?.flat())
+            let again = if large { Some(self.read_queries(c, &rows, true)?) } else { None };
+            let queries = again.as_ref().unwrap_or(&queries);
+            Ok(self.step(c, place, &rows, queries, start, &State::of(halves, carried))?.flat())
         })?;
         let mut done = State::of(halves, &done);
         for sum in &mut done.sums {

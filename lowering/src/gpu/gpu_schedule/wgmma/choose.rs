@@ -11,7 +11,7 @@ pub const PROCESSORS: usize = 132;
 /// What a size is taken for if it depends on the call.
 const USUAL: i64 = 2048;
 /// Rows, columns, stages, and how many blocks share a multiprocessor.
-const TILES: &[Tile] = &[
+pub const TILES: &[Tile] = &[
     (128, 256, 4, 1),
     (256, 128, 4, 1),
     (128, 192, 4, 1),
@@ -22,7 +22,7 @@ const TILES: &[Tile] = &[
     (64, 64, 5, 2),
 ];
 type Tile = (usize, usize, usize, usize);
-/// Products and sums that a multiprocessor does in a clock, at the rate that a long sum reaches.
+/// Products and sums of 16-bit elements that a multiprocessor does in a clock, at the rate that a long sum reaches; of f32 a step is half as deep, and as long.
 const RATE: f64 = 1800.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
 const BANDWIDTH: f64 = 54.0;
@@ -39,7 +39,7 @@ pub fn choose(nest: &Nest, p: &Product) -> (Schedule, f64) {
     let batch = if p.roles.batch.is_empty() { 1 } else { size(&p.roles.batch) };
     let sizes = [batch, size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
     let (time, (m, n, stages, resident)) = fastest(sizes, p.rights.len());
-    let parameters = [("k", DEPTH), ("m", m), ("n", n), ("resident", resident), ("stages", stages)];
+    let parameters = [("k", p.depth()), ("m", m), ("n", n), ("resident", resident), ("stages", stages)];
     (make("wgmma", &parameters.map(|(name, n)| (name, n as i64))), time)
 }
 

@@ -9,7 +9,7 @@ use kiln_dialects::{ir::*, value::DType};
 
 /// One of them: its `map` gives the first element, the sizes and the strides. Images that a convolution reads have a `window`: where in height and width the
 /// pixels begin under the first place of the window, in front of the image and behind it, and how far apart they are.
-pub fn map(k: &Kernel, o: &Operand, element: DType, extent: &[usize], window: Option<&Window>) -> Result<Attr, String> {
+pub fn map(k: &Kernel, o: &Operand, element: Type, extent: &[usize], window: Option<&Window>) -> Result<Attr, String> {
     let c = k.func.ctx();
     let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
@@ -22,7 +22,7 @@ pub fn map(k: &Kernel, o: &Operand, element: DType, extent: &[usize], window: Op
     let mut entries = vec![
         ("argument", Attr::i64(c, o.argument as i64)),
         ("box", Attr::i64s(c, &extent)),
-        ("element", Attr::ty(Type::scalar(c, element))),
+        ("element", Attr::ty(element)),
         ("map", grid::map(c, &all, sizes.len())?),
     ];
     if let Some(w) = window {
@@ -35,14 +35,17 @@ pub fn map(k: &Kernel, o: &Operand, element: DType, extent: &[usize], window: Op
 
 /// Those of both operands, then of the results.
 pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, String> {
-    let (m, n) = (s.get("m"), s.get("n") / p.rights.len());
-    let side = |o: &Operand, across: usize| map(k, o, p.element, &[DEPTH, if o.deep { across } else { DEPTH }], None);
+    let (m, n, c) = (s.get("m"), s.get("n") / p.rights.len(), k.func.ctx());
+    // On its way to shared memory f32 is rounded to what the instruction takes.
+    let rounded = || Type::parse(c, "tf32").ok_or("has no tf32");
+    let element = if p.element == DType::F32 { rounded()? } else { Type::scalar(c, p.element) };
+    let side = |o: &Operand, across: usize| map(k, o, element, &[p.depth(), if o.deep { across } else { DEPTH }], None);
     let mut all = vec![];
     match &p.window {
         Some(w) => {
             let right = &p.rights[0];
             let weight: &[usize] = if right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
-            all.extend([map(k, &p.left, p.element, &[DEPTH, m], Some(w))?, map(k, right, p.element, weight, None)?]);
+            all.extend([map(k, &p.left, element, &[DEPTH, m], Some(w))?, map(k, right, element, weight, None)?]);
         }
         None => {
             all.push(side(&p.left, m)?);
@@ -53,7 +56,7 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, 
     }
     for r in stored(k, nest, p) {
         if let Some(tensor) = &r.tensor {
-            all.push(map(k, tensor, r.element, &[r.columns(), STORED], None)?);
+            all.push(map(k, tensor, Type::scalar(c, r.element), &[r.columns(), STORED], None)?);
         }
     }
     Ok(Attr::array(k.func.ctx(), &all))

@@ -4,7 +4,7 @@ mod maps;
 mod stored;
 mod window;
 
-pub use choose::{PROCESSORS, choose, time};
+pub use choose::{PROCESSORS, TILES, choose, time};
 pub use maps::{map, maps};
 pub use stored::{Stored, stored};
 pub use window::{Window, pixel};
@@ -16,7 +16,7 @@ use crate::{
 };
 use kiln_dialects::value::DType;
 
-/// Depth of a tile: a row of it is 128 bytes, the widest swizzle of shared memory.
+/// Depth of a tile of 16-bit elements, and columns of a part of any: a row of a tile is 128 bytes, the widest swizzle of shared memory.
 pub const DEPTH: usize = 64;
 /// Bytes of shared memory that a block of sm_90 may ask for.
 pub const SHARED: usize = 227 << 10;
@@ -47,7 +47,7 @@ pub struct Operand {
     pub strides: Vec<Poly>,
 }
 
-/// A sum of products of bf16 or of f16 in f32.
+/// A sum of products of bf16, of f16 or, with factors rounded to tf32, of f32, in f32.
 #[derive(Clone, Debug)]
 pub struct Product {
     /// The nest's dimensions.
@@ -65,10 +65,14 @@ pub struct Product {
 }
 
 impl Product {
+    /// Depth of a tile.
+    pub fn depth(&self) -> usize {
+        ROW / self.element.byte_size()
+    }
     /// Steps of the sum.
     pub fn steps(&self, nest: &Nest) -> i64 {
-        let depth = || self.roles.depth.iter().filter_map(|d| nest.extents[*d].known()).product::<i64>();
-        self.window.as_ref().map_or_else(|| (depth() + DEPTH as i64 - 1) / DEPTH as i64, Window::steps)
+        let (depth, each) = (self.roles.depth.iter().filter_map(|d| nest.extents[*d].known()).product::<i64>(), self.depth() as i64);
+        self.window.as_ref().map_or_else(|| (depth + each - 1) / each, Window::steps)
     }
 }
 
@@ -96,9 +100,9 @@ pub fn shared(s: &Schedule) -> usize {
 pub fn threads(s: &Schedule) -> Result<usize, String> {
     let (m, n, k, stages, resident) = (s.get("m"), s.get("n"), s.get("k"), s.get("stages"), s.get("resident"));
     let sizes = [64, 128, 256].contains(&m) && n % 64 == 0 && (64..=BOX).contains(&n) && m * n <= 128 * 256;
-    if !sizes || k != DEPTH || !(2..=16).contains(&stages) || shared(s) > SHARED {
-        let text =
-            "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64, 2 to 16 stages in 227 KiB are possible";
+    if !sizes || ![DEPTH, DEPTH / 2].contains(&k) || !(2..=16).contains(&stages) || shared(s) > SHARED {
+        let text = "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64 or, of f32, 32, 2 to 16 stages in 227 KiB \
+             are possible";
         return Err(format!("has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"));
     }
     if resident > 2 {
@@ -110,7 +114,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 }
 
 /// The product that a kernel is, if the copy engine can read both operands: what it wants are 16 bytes at a time, so that the base and all distances
-/// but the innermost are multiples of 8 elements. The depth is known and not 0.
+/// but the innermost are multiples of these. The depth is known and not 0. Whether factors of f32 may be rounded is the caller's to ask.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let nest = plan.main()?;
     let (stages, roles, element) = sums(k, nest)?;
@@ -127,9 +131,12 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         let rights: Vec<Operand> =
             sums.iter().map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles)).collect::<Option<_>>()?;
         let deep = rights[0].deep;
-        return rights.iter().all(|r| r.deep == deep).then_some(Product { roles, element, left, rights, stages, window: None });
+        // Of f32 the instruction takes only what has its depth side by side.
+        let fits = element != DType::F32 || (deep && left.deep);
+        return (fits && rights.iter().all(|r| r.deep == deep)).then_some(Product { roles, element, left, rights, stages, window: None });
     }
-    let (window, left, right) = window::window(k, sums[0]).filter(|_| roles.batch.is_empty() && sums.len() == 1)?;
+    let (window, left, right) =
+        window::window(k, sums[0]).filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
     Some(Product { roles, element, left, rights: vec![right], stages, window: Some(window) })
 }
 
@@ -147,7 +154,7 @@ fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) ->
 /// not read it.
 pub fn rows(k: &Kernel, extents: &[Poly], a: &Access, dims: &[usize], deep: bool) -> Option<Operand> {
     let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
-    let strides = tensor(extents, a, dims, 8)?;
+    let strides = tensor(extents, a, dims, 16 / k.buffers.get(a.buffer)?.element.dtype().ok()?.byte_size() as i64)?;
     let sizes = dims.iter().map(|d| extents.get(*d).cloned()).collect::<Option<_>>()?;
     let (argument, offset) = (window::argument(k, number)?, a.at.constant.clone());
     Some(Operand { buffer: a.buffer, argument, offset, deep, dims: dims.to_vec(), sizes, strides })

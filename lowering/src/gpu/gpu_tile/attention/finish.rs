@@ -65,6 +65,20 @@ impl Flash<'_> {
                 }
                 Ok(())
             };
+            if let Some(lse) = at.lse {
+                // One thread of the four that share a row.
+                let first = p.is(quad, 0)?;
+                let there = if self.ragged[0] { Some(c.compare(2, number, self.queries)?) } else { None };
+                let mut one = |c: Code| -> Made<()> {
+                    let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
+                    dims.push(Val::One(Ptx(c).index(number)?));
+                    let mut passed = Passed::from([(sum.clone(), Val::One(total)), (max.clone(), Val::One(most))]);
+                    self.scope.iteration(c, &[lse], &dims, Lanes { count: 1, mask: None }, &mut [], &mut passed)
+                };
+                let both = c.both(&[Some(first), there].into_iter().flatten().collect::<Vec<_>>())?.ok_or("has no condition")?;
+                c.when(both, &mut one, None)?;
+                p.warp_barrier()?;
+            }
             if self.ragged[0] {
                 // slt
                 c.when(c.compare(2, number, self.queries)?, &mut store, None)?;

@@ -169,7 +169,11 @@ impl Split<'_> {
             dims.extend([Val::One(p.index(query)?), Val::One(p.index(column)?)]);
             let mut passed =
                 Passed::from([(product.clone(), Val::One(whole.value)), (sum.clone(), Val::One(whole.sum)), (max.clone(), Val::One(most))]);
-            self.scope.iteration(c, &[at.result], &dims, ONE, &mut [], &mut passed)
+            self.scope.iteration(c, &[at.result], &dims, ONE, &mut [], &mut passed)?;
+            let Some(lse) = at.lse else { return Ok(()) };
+            dims.pop();
+            let mut own = |c: Code| self.scope.iteration(c, &[lse], &dims, ONE, &mut [], &mut passed.clone());
+            c.when(p.is(column, 0)?, &mut own, None)
         };
         // slt
         c.when(c.compare(2, row, self.total)?, &mut one, None)

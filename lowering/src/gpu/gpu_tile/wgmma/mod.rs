@@ -28,7 +28,7 @@ use crate::{
     host::schedule::Schedule,
     kernel::Plan,
 };
-use kiln_dialects::ir::*;
+use kiln_dialects::{ir::*, value::DType};
 use store::without;
 
 /// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in the L2 cache.
@@ -180,7 +180,7 @@ impl Tile<'_> {
                 if let (Some(w), Some(pixel)) = (&self.product().window, &pixel) {
                     self.copy_window(p, w, pixel, p.of(step)?, place.column, (left, right), full)?;
                 } else {
-                    let depth = p.times(p.of(step)?, DEPTH)?;
+                    let depth = p.times(p.of(step)?, self.product().depth())?;
                     self.copy(p, &self.product().left, self.left_map, (left, self.m), (place.row, depth, &batch), full)?;
                     for (i, (o, map)) in self.product().rights.iter().zip(&self.right_maps).enumerate() {
                         let right = p.plus(right, i * self.across() * ROW)?;
@@ -195,7 +195,8 @@ impl Tile<'_> {
     /// Starts the products of a slot.
     fn multiply(&self, p: Ptx, slot: Value, group: Value, sums: &[Value], first: bool) -> Made<Vec<Value>> {
         let product = self.product();
-        let (left_deep, right_deep, element) = (product.left.deep, product.rights[0].deep, product.element.name());
+        let (left_deep, right_deep) = (product.left.deep, product.rights[0].deep);
+        let element = if product.element == DType::F32 { "tf32" } else { product.element.name() };
         let mma = Mma { columns: self.n, element, left_deep, right_deep };
         let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
         let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;
@@ -205,7 +206,8 @@ impl Tile<'_> {
         let step = |deep: bool| if deep { 32 } else { 16 * ROW };
         p.begin()?;
         let mut sums = sums.to_vec();
-        for k in 0..DEPTH / 16 {
+        // 32 bytes of a depth are one instruction's, of any element.
+        for k in 0..ROW / 32 {
             let right = p.further(right, k * step(right_deep))?;
             for (b, sum) in sums.iter_mut().enumerate() {
                 let left = p.further(left, k * step(left_deep) + b * 64 * ROW)?;
@@ -291,6 +293,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let (rights, outputs) = others.split_at(count);
     let mut outputs = outputs.iter().copied();
     let stored = results.into_iter().map(|r| (r.tensor.is_some().then(|| outputs.next()).flatten(), r)).map(|(map, r)| (r, map)).collect();
+    if schedule.get("k") != product.depth() {
+        return Err(format!("has a schedule of k = {}, but a step of its element is {}", schedule.get("k"), product.depth()));
+    }
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
     let sizes = |dims: &[usize]| dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>();
     let up = |dims: &[usize], by: usize| {

@@ -1,0 +1,133 @@
+//! Schedules that were measured: a table from kernels to schedules, as text that can be kept, shipped and merged, and what else a kernel could be tried with.
+//!
+//! A line has a kernel's key, the target, microseconds and the schedule, with tabs between them; of several lines for one kernel the fastest counts, so that
+//! tables behind each other are one. The key names the kernel as it is at `linalg`, without names of
+//! values, so that equal kernels of different models share a line.
+use crate::{
+    Target,
+    gpu::gpu_schedule::wgmma::{PROCESSORS, TILES},
+    host::kernels_of,
+};
+use kiln_dialects::ir::*;
+use sha2::{Digest, Sha256};
+use std::{collections::BTreeMap, fmt};
+
+/// The table: by key and target, microseconds and the schedule's text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedules(BTreeMap<(String, String), (f64, String)>);
+
+/// The key of a kernel's function at `linalg`.
+pub fn key(func: Op) -> String {
+    let name = func.symbol();
+    func.set_attr("sym_name", Attr::string(func.ctx(), "kernel"));
+    let text = func.print(PrintOptions { alone: true, ..Default::default() });
+    if let Some(name) = name {
+        func.set_attr("sym_name", Attr::string(func.ctx(), &name));
+    }
+    Sha256::digest(text).iter().take(12).map(|b| format!("{b:02x}")).collect()
+}
+
+impl Schedules {
+    /// From text; empty lines and those that begin with # count for nothing. Err: a line that is none, with its number.
+    pub fn parse(text: &str) -> Result<Schedules, String> {
+        let mut all = Schedules::default();
+        for (n, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#')) {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let [kernel, target, micros, schedule] = fields[..] else {
+                return Err(format!("line {} has {} fields and not 4: a kernel, a target, microseconds, a schedule", n + 1, fields.len()));
+            };
+            let micros = micros.parse().ok().filter(|t: &f64| *t >= 0.0);
+            let micros = micros.ok_or_else(|| format!("line {} has no number of microseconds", n + 1))?;
+            all.insert(kernel, target, micros, schedule);
+        }
+        Ok(all)
+    }
+    /// Adds a schedule, unless there is a faster one of the same kernel.
+    pub fn insert(&mut self, kernel: &str, target: &str, micros: f64, schedule: &str) {
+        let place = (kernel.to_string(), target.to_string());
+        if self.0.get(&place).is_none_or(|(old, _)| micros < *old) {
+            self.0.insert(place, (micros, schedule.to_string()));
+        }
+    }
+    /// Whether there is one for a kernel.
+    pub fn has(&self, kernel: &str, target: &Target) -> bool {
+        self.0.contains_key(&(kernel.to_string(), target.to_string()))
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// Writes the schedules on a module's kernels at `linalg`; on how many. Err: a line that is no schedule.
+    pub fn apply(&self, module: Op, target: &Target) -> Result<usize, String> {
+        let (mut count, target) = (0, target.to_string());
+        if self.is_empty() {
+            return Ok(0);
+        }
+        for func in kernels_of(module).into_iter().filter(|f| f.attr("kiln.schedule").is_none()) {
+            let Some((_, text)) = self.0.get(&(key(func), target.clone())) else { continue };
+            let attr = Attr::parse(func.ctx(), text).filter(|a| a.as_schedule().is_some());
+            func.set_attr("kiln.schedule", attr.ok_or_else(|| format!("'{text}' is no schedule"))?);
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl fmt::Display for Schedules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|((kernel, target), (micros, schedule))| writeln!(f, "{kernel}\t{target}\t{micros:.3}\t{schedule}"))
+    }
+}
+
+/// Parameters of strategies that are tried twice and half as large: what they are does not change which elements a thread may read at once.
+const VARIED: &[(&str, &[&str])] = &[
+    ("attention", &[]),
+    ("columns", &["parts", "pieces"]),
+    ("contract", &["m_block", "n_block"]),
+    ("depthwise", &["across", "threads"]),
+    ("few", &["pieces", "rows", "warps"]),
+    ("loops", &["block", "threads", "unroll"]),
+    ("mma", &["m", "n"]),
+    ("reduce", &["block", "group", "groups", "pieces", "unroll"]),
+    ("registers", &["groups"]),
+    ("rows", &["block", "group", "groups", "pieces", "unroll"]),
+    ("split_attention", &["parts", "warps"]),
+];
+
+/// Schedules near one, of which some may not be possible for the kernel.
+pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
+    let Some((strategy, dictionary)) = schedule.as_schedule() else { return vec![] };
+    let entries: Vec<(String, i64)> =
+        dictionary.entries().unwrap_or_default().into_iter().filter_map(|(n, v)| Some((n, v.as_i64()?))).collect();
+    let with = |changes: &[(&str, i64)]| {
+        let of = |(n, v): &(String, i64)| changes.iter().find(|(name, _)| name == n).map_or(*v, |(_, new)| *new);
+        let all: Vec<(&str, Attr)> = entries.iter().map(|e| (e.0.as_str(), Attr::i64(c, of(e)))).collect();
+        Attr::schedule(c, &strategy, &all)
+    };
+    let value = |name: &str| entries.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+    let mut all = vec![];
+    if strategy == "wgmma" {
+        for (m, n, stages, resident) in TILES {
+            let shape = [("m", *m as i64), ("n", *n as i64), ("stages", *stages as i64)];
+            // Blocks that go on with further tiles, and a block for each tile.
+            all.push(with(&[&shape[..], &[("resident", *resident as i64)]].concat()));
+            all.push(with(&[&shape[..], &[("resident", 0)]].concat()));
+        }
+    }
+    if strategy == "attention" && value("blocks").is_some() {
+        all.extend([2, 3].iter().flat_map(|g| [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))));
+    }
+    let names = VARIED.iter().find(|(s, _)| *s == strategy).map_or(&[][..], |(_, names)| names);
+    for (name, v) in names.iter().filter_map(|n| Some((*n, value(n)?))).filter(|(_, v)| *v > 0) {
+        all.push(with(&[(name, 2 * v)]));
+        if v % 2 == 0 {
+            all.push(with(&[(name, v / 2)]));
+        }
+    }
+    all.retain(|a| a.to_string() != schedule.to_string());
+    all
+}
