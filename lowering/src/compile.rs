@@ -12,7 +12,7 @@ use crate::{
     pipeline_text_for, run_pipeline,
 };
 use kiln_dialects::{ir::*, rules::Level, value::DType};
-use kiln_passes::pass::level_of;
+use kiln_passes::{Failure, pass::level_of};
 use kiln_runtime::{
     cache::{Remark, Store},
     program::{self as p, Program},
@@ -336,7 +336,11 @@ fn host(
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
         passes.extend(run_pipeline(module, &host_text(Level::Tiled, Level::Program), run, &|_, _, _| ())?.passes);
     }
-    let mut program = describe(module.op(), function).map_err(|f| CompileError::Module(f.message))?;
+    let said = |f: Failure| match (f.loc, f.op) {
+        (Some(loc), Some(op)) => CompileError::Module(format!("{loc}: '{op}' op {}", f.message)),
+        _ => CompileError::Module(f.message),
+    };
+    let mut program = describe(module.op(), function).map_err(said)?;
     let target = match &options.target {
         Target::Cuda { chip, .. } => {
             let target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };

@@ -115,3 +115,106 @@ fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syn::parse_quote;
+
+    fn text(arguments: &str, function: ItemFn) -> String {
+        let made = syn::parse_str::<Settings>(arguments).and_then(|settings| expand(&settings, function));
+        made.map_or_else(|e| format!("error: {e}"), |tokens| tokens.to_string())
+    }
+
+    #[test]
+    fn arguments_become_calls_of_the_builder() {
+        let made = text(
+            r#"mode = "default", dynamic, fullgraph = false, options("threads" = "1")"#,
+            parse_quote!(
+                fn f(x: Tensor, n: i64) -> Tensor {
+                    x * n
+                }
+            ),
+        );
+        for part in
+            [r#". mode ("default")"#, ". dynamic (true)", ". fullgraph (false)", r#". options ([("threads" , "1")])"#, r#". name ("f")"#]
+        {
+            assert!(made.contains(part), "no {part} in {made}");
+        }
+        let named = text(
+            r#"name = "g""#,
+            parse_quote!(
+                pub fn f() {}
+            ),
+        );
+        assert!(named.contains(r#". name ("g")"#) && !named.contains(r#". name ("f")"#), "{named}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let plain = || {
+            parse_quote!(
+                fn f(x: Tensor) -> Tensor {
+                    x
+                }
+            )
+        };
+        assert!(text("fulgraph", plain()).contains("kiln::compile has no argument 'fulgraph'; it has mode, "));
+        assert!(text("dynamic = 3", plain()).starts_with("error: "));
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    fn f<T>(x: T) -> T {
+                        x
+                    }
+                )
+            )
+            .contains("a generic one has no programs of its own")
+        );
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    async fn f(x: Tensor) -> Tensor {
+                        x
+                    }
+                )
+            )
+            .contains("an async one")
+        );
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    fn f(&self) -> Tensor {
+                        x
+                    }
+                )
+            )
+            .contains("a method reads self")
+        );
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    fn f(x: &Tensor) -> Tensor {
+                        x
+                    }
+                )
+            )
+            .contains("its arguments are values")
+        );
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    fn f((x, y): (Tensor, Tensor)) -> Tensor {
+                        x
+                    }
+                )
+            )
+            .contains("its arguments have names")
+        );
+    }
+}

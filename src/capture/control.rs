@@ -6,7 +6,7 @@ use super::{
     schema::*,
     srepr::{Expr, Symbols},
 };
-use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use serde_json::Value as Json;
 
 /// The ops, without `torch.ops.`.
@@ -66,12 +66,17 @@ pub(super) fn emit(cx: &mut Cx, symbols: &mut Symbols, around: &Graph, node: &Gr
                 .first()
                 .and_then(|v| v.ty().dims().first().cloned())
                 .ok_or_else(|| op_error("takes tensors with a first dimension".into()))?;
-            let row = |v: &Value| Ok(Type::tensor(b.ctx, v.ty().dtype()?, &v.ty().dims()[1..]));
+            let row = |v: &Value| match tensor_type(v.ty())? {
+                t if t.dims.is_empty() => Err("takes tensors with a first dimension".to_string()),
+                t => Ok(Type::tensor(b.ctx, t.dtype, &t.dims[1..])),
+            };
             let rows = inputs.iter().map(row).collect::<Result<Vec<Type>, String>>().map_err(op_error)?;
             let types = inits.iter().map(|v| v.ty()).chain(rows).collect();
             let segments = Attr::i32s(b.ctx, &[inits.len() as i32, inputs.len() as i32]);
-            let stack =
-                |t: &Type| Type::tensor(b.ctx, t.dtype().unwrap_or(DType::F32), &[std::slice::from_ref(&length), &t.dims()].concat());
+            let stack = |t: &Type| -> Type {
+                let dims = [std::slice::from_ref(&length), &t.dims()].concat();
+                tensor_type(*t).map_or(*t, |t| Type::tensor(b.ctx, t.dtype, &dims))
+            };
             let results = |all: &[Type]| all.iter().enumerate().map(|(i, t)| if i < inits.len() { *t } else { stack(t) }).collect();
             let operands = [inits.clone(), inputs.clone()].concat();
             run.op(b, OpKind::Scan, &operands, &[("operandSegmentSizes", segments)], &[(&f, operands.len(), types)], &more, &results)

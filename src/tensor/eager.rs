@@ -3,6 +3,7 @@ use super::{
     Array, Graph, Tensor, TraceError,
     arg::Arg,
     graph::Place,
+    key::{self, Key},
     run::{Recorded, Slot, record},
     session::Session,
 };
@@ -54,7 +55,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-static PROGRAMS: LazyLock<Mutex<IndexMap<String, Arc<Prepared>>>> = LazyLock::new(Mutex::default);
+static PROGRAMS: LazyLock<Mutex<IndexMap<Key, Arc<Prepared>>>> = LazyLock::new(Mutex::default);
 /// What the environment says, read once.
 static OPTIONS: LazyLock<Result<Options, String>> = LazyLock::new(Options::from_env);
 
@@ -88,7 +89,7 @@ pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Ve
         Some(backend) => backend,
         None => backend::kiln(),
     };
-    let key = format!("{} {target} {args:?}", backend.name());
+    let key = key::of(backend.name(), target, &args);
     let known = lock(&PROGRAMS).get(&key).cloned();
     let made = match known {
         Some(made) => made,

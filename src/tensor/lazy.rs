@@ -8,13 +8,14 @@ use super::{
     arg::Arg,
     eager::{self, Prepared, lock},
     graph::Place,
+    key::{self, Key, Keys},
     run::record,
 };
 use crate::{backend::Backend, model::Options};
 use indexmap::IndexMap;
 use kiln_dialects::{ir::Context, value::DType};
 use std::{
-    fmt::Write,
+    hash::Hash,
     sync::{
         Arc, LazyLock, Mutex, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
@@ -32,7 +33,7 @@ pub(crate) struct LazyNode {
 }
 
 /// Where an operand comes from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 enum Source {
     /// An op's result in this segment.
     Node(usize, usize),
@@ -56,8 +57,8 @@ pub(super) struct Lazy {
     segments: Arc<Segments>,
     ops: Vec<Noted>,
     inputs: Vec<Arc<Array>>,
-    /// Ops with the types of their operands.
-    key: String,
+    /// Ops with the types of their operands, and where these come from.
+    key: Keys,
 }
 
 /// A program of a segment.
@@ -76,7 +77,7 @@ pub(crate) struct Segments {
     pub each_op: bool,
     /// How many programs there are at most; further segments run op by op.
     pub limit: usize,
-    pub made: Mutex<IndexMap<String, Arc<Segment>>>,
+    pub made: Mutex<IndexMap<Key, Arc<Segment>>>,
     /// The places of reads, each once.
     pub reads: Mutex<Vec<String>>,
 }
@@ -89,11 +90,11 @@ struct Known {
 
 /// How many ops' types are kept.
 const KEPT: usize = 4096;
-static KNOWN: LazyLock<Mutex<IndexMap<String, Arc<Known>>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<IndexMap<Key, Arc<Known>>>> = LazyLock::new(Mutex::default);
 
 impl Lazy {
     pub fn new(segments: Arc<Segments>) -> Lazy {
-        Lazy { segments, ops: vec![], inputs: vec![], key: String::new() }
+        Lazy { segments, ops: vec![], inputs: vec![], key: Keys::new() }
     }
     /// Notes an op. Err: a reason why it cannot be.
     pub(super) fn row(
@@ -105,8 +106,8 @@ impl Lazy {
         args: Vec<(&'static str, Arg)>,
     ) -> Result<Vec<Tensor>, String> {
         let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
-        let key = format!("{target} {args:?}");
-        let known = types(&key, place, op, target, &args, &operands)?;
+        let key = key::of("", target, &args);
+        let known = types(key, place, op, target, &args, &operands)?;
         if !known.slots.iter().any(|s| matches!(s, Slot::Result(_))) {
             return known.slots.iter().map(|slot| plain(slot, &operands)).collect();
         }
@@ -127,8 +128,7 @@ impl Lazy {
         // Operands would be held by what is noted, and so count as used later.
         let mut nothing = std::iter::repeat_with(nothing);
         let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut nothing))).collect();
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.key, "{key} {sources:?}");
+        (key, &sources).hash(&mut self.key);
         self.ops.push(Noted { place, op, target, args, operands: sources, results });
         if self.segments.each_op {
             self.flush(None).map_err(|e| e.to_string())?;
@@ -161,13 +161,14 @@ impl Lazy {
                 all.push(place);
             }
         }
-        let (ops, inputs, mut key) = (std::mem::take(&mut self.ops), std::mem::take(&mut self.inputs), std::mem::take(&mut self.key));
+        let (ops, inputs, mut key) =
+            (std::mem::take(&mut self.ops), std::mem::take(&mut self.inputs), std::mem::replace(&mut self.key, Keys::new()));
         let held: Vec<Arc<LazyNode>> = ops.iter().flat_map(|o| &o.results).filter_map(Weak::upgrade).collect();
         if held.is_empty() {
             return Ok(());
         }
-        let _ = writeln!(key, "{:?}", held.iter().map(|n| n.at).collect::<Vec<_>>());
-        let results = match self.segment(&key, &ops, &inputs, &held)? {
+        held.iter().for_each(|n| n.at.hash(&mut key));
+        let results = match self.segment(key.key(), &ops, &inputs, &held)? {
             Some(segment) => {
                 segment.calls.fetch_add(1, Ordering::Relaxed);
                 segment.prepared.run(&inputs).map_err(user)?
@@ -181,11 +182,11 @@ impl Lazy {
         Ok(())
     }
     /// The program of a segment; none if there may be no more.
-    fn segment(&self, key: &str, ops: &[Noted], inputs: &[Arc<Array>], held: &[Arc<LazyNode>]) -> Result<Option<Arc<Segment>>, TraceError> {
+    fn segment(&self, key: Key, ops: &[Noted], inputs: &[Arc<Array>], held: &[Arc<LazyNode>]) -> Result<Option<Arc<Segment>>, TraceError> {
         let s = &self.segments;
         let (found, full) = {
             let made = lock(&s.made);
-            (made.get(key).cloned(), made.len() >= s.limit)
+            (made.get(&key).cloned(), made.len() >= s.limit)
         };
         if found.is_some() || full {
             return Ok(found);
@@ -199,7 +200,7 @@ impl Lazy {
         });
         let prepared = Prepared::new(&s.name, recorded?, &*s.backend, &s.options).map_err(user)?;
         let segment = Arc::new(Segment { prepared, calls: AtomicU64::new(0) });
-        Ok(Some(lock(&s.made).entry(key.to_string()).or_insert(segment).clone()))
+        Ok(Some(lock(&s.made).entry(key).or_insert(segment).clone()))
     }
 }
 
@@ -260,14 +261,14 @@ fn one_by_one(ops: Vec<Noted>, inputs: &[Arc<Array>], held: &[Arc<LazyNode>]) ->
 
 /// The types of an op's results, by its key.
 fn types(
-    key: &str,
+    key: Key,
     place: Place,
     op: &'static str,
     target: &'static str,
     args: &[(&'static str, Arg)],
     operands: &[Tensor],
 ) -> Result<Arc<Known>, String> {
-    if let Some(known) = lock(&KNOWN).get(key) {
+    if let Some(known) = lock(&KNOWN).get(&key) {
         return Ok(known.clone());
     }
     let context = Context::new();
@@ -293,6 +294,6 @@ fn types(
     if all.len() >= KEPT {
         all.shift_remove_index(0);
     }
-    all.insert(key.into(), known.clone());
+    all.insert(key, known.clone());
     Ok(known)
 }

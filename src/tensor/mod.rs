@@ -33,6 +33,7 @@ mod graph;
 mod handle;
 mod image;
 mod index;
+mod key;
 mod lazy;
 mod movement;
 mod norm;

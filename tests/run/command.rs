@@ -84,10 +84,10 @@ fn exit_codes() {
     assert_eq!(code(&["run", "mlp.pt2", "--device", "tpu"]), Some(2));
     assert_eq!(code(&["--version"]), Some(0));
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("if.mlir");
-    let source = "func.func @main(%c: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = kiln.if %c : tensor<i1> -> tensor<2xf32> {\n    kiln.yield %x : tensor<2xf32>\n  } else {\n    kiln.yield %x : tensor<2xf32>\n  }\n  return %0 : tensor<2xf32>\n}";
+    let path = dir.path().join("call.mlir");
+    let source = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = kiln.custom_call \"scale\"(%x) config {by = 2 : i64} : (tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>\n}";
     std::fs::write(&path, source).unwrap();
     let out = kiln(&["run", path.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
-    assert!(text(&out.stderr).contains("if.mlir:2:"), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("call.mlir:2:"), "{}", text(&out.stderr));
 }
