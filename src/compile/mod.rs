@@ -391,6 +391,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 Entry::in_segments(plan.guards(names, true), start.elapsed())
             }
         };
+        tracing::info!(target: "kiln::guards", "{}:\n{}", self.settings.name, entry.guards);
         let entry = Arc::new(entry);
         self.state.set(kept.into_iter().chain([entry.clone()]).collect());
         Ok(Some(entry))
