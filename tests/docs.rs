@@ -68,6 +68,7 @@ typedef struct {
 } DLTensor;
 #endif";
     let builder = cbindgen::Builder::new()
+        .with_config(cbindgen::Config { usize_is_size_t: true, ..Default::default() })
         .with_language(cbindgen::Language::C)
         .with_style(cbindgen::Style::Both)
         .with_cpp_compat(true)

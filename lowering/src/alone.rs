@@ -29,7 +29,13 @@ pub fn write(module: &Module, dir: &Path) -> Result<(), CompileError> {
         if !seen.insert(launch.kernel.clone()) || crate::host::kernels_of(kernel).is_empty() {
             continue;
         }
-        let (own, _) = program(module, op, &launch, kernel).map_err(CompileError::Module)?;
+        let own = match program(module, op, &launch, kernel) {
+            Ok((own, _)) => own,
+            Err(why) => {
+                tracing::info!(target: "kiln::passes", kernel = launch.kernel, "is not written as a program of its own: {why}");
+                continue;
+            }
+        };
         let path = dir.join(format!("{}.mlir", file_name(&launch.kernel)));
         let text = own.print(PrintOptions { names_from_locations: true, ..Default::default() });
         std::fs::write(&path, text).map_err(|e| io(&path, e))?;

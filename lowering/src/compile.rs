@@ -229,7 +229,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         (host(module, function, options, &dumped("host"), level), start.elapsed())
     });
     report.host = elapsed;
-    let (mut program, object, passes) = host?;
+    let Host { mut program, object, passes } = host?;
     report.add(&passes);
     let tiles = jobs.iter().any(|j| j.amx);
     each(&mut program, &mut |p| p.amx = tiles);
@@ -321,13 +321,20 @@ fn sums_bf16(func: Op) -> bool {
     walk(func).iter().any(|o| reduces(o) && o.operands().iter().filter(|v| narrow(v)).count() >= 2)
 }
 
+/// The host function's part.
+struct Host {
+    program: Program,
+    object: Option<Vec<u8>>,
+    passes: Vec<PassRun>,
+}
+
 fn host(
     module: &Module,
     function: &str,
     options: &CompileOptions,
     run: &RunOptions,
     level: Level,
-) -> Result<(Program, Option<Vec<u8>>, Vec<PassRun>), CompileError> {
+) -> Result<Host, CompileError> {
     let ctx = module.op().ctx();
     let host_text = |from, to| with_inserted(&part_text(On::Host, from, to, &options.target), options.debug.insert);
     let mut passes = vec![];
@@ -345,7 +352,7 @@ fn host(
         Target::Cuda { chip, .. } => {
             let target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
             each(&mut program, &mut |p| p.target = target.clone());
-            return Ok((program, None, passes));
+            return Ok(Host { program, object: None, passes });
         }
         Target::Host(target) => target,
     };
@@ -357,7 +364,7 @@ fn host(
     }
     let code = |error| CompileError::Code { kernel: entry_symbol(function), error };
     let object = CodeGen::quick(target).map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
-    Ok((program, Some(object), passes))
+    Ok(Host { program, object: Some(object), passes })
 }
 
 /// A compiled kernel.

@@ -397,6 +397,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 Entry::in_segments(plan.guards(names, true), start.elapsed())
             }
         };
+        tracing::info!(target: "kiln::guards", "{}:\n{}", self.settings.name, entry.guards);
         Ok(Some((kept, entry)))
     }
 

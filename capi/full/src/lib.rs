@@ -3,7 +3,7 @@ use compiler::{Exit, Options, load};
 pub use runtime::capi::*;
 use std::ffi::c_char;
 
-/// Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target` is
+/// Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target` is
 /// what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's processor. `options` may be null. The program is `*out`, which is
 /// null if this fails, and belongs to the caller.
 ///
