@@ -67,8 +67,15 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     let rounded = run(module, func, Mode::Rounded, inputs).map_err(|e| e.to_string())?;
     for (turn, have) in call(inputs)?.iter().enumerate() {
         for (i, ((have, exact), rounded)) in have.iter().zip(&exact).zip(&rounded).enumerate() {
-    random_graph::{Material, Recipe, one_graph},
-    support::{cases, functions, greatest_error, inputs, inputs_of_sizes, relative_error, run},
+            // Law 5: as a whole, and for the element that is furthest off in terms of the greatest one.
+            for error in [relative_error, greatest_error] {
+                let allowed = 2.0 * error(rounded, exact) + tolerance::of(exact.dtype());
+                let off = error(have, exact);
+                // Where rounding alone overflows or changes an integer there is nothing to hold the compiler to.
+                if allowed.is_finite() && off > allowed {
+                    let all = format!("have {:?}\nexact {:?}\nrounded {:?}", have.data(), exact.data(), rounded.data());
+                    return Err(format!("result {i}, call {turn}: off by {off:e}, {allowed:e} is allowed\n{all}"));
+                }
             }
         }
     }
