@@ -4,21 +4,18 @@
 #     sanitize.sh TEST_BINARY [LOGS]
 #
 # TEST_BINARY is what `cargo test --release --no-run --test all` makes. SANITIZER is the tool if it is neither on the PATH nor in
-# /usr/local/cuda/bin. RUNS are lines of TOOL SUITE ITEMS: which of a suite's items, as FIRST..END or FIRST..END/STEP, those behind the last are
-# left out. JOBS processes share them out, each for at most LIMIT seconds. Prints a table and the first lines of what is reported; the exit code is 0 if
-# nothing is, every result is right, and all is done. LOGS keeps all that was said.
+# /usr/local/cuda/bin. RUNS are lines of TOOL SUITE ITEMS (tools are
+# memcheck, racecheck, synccheck and initcheck): which of a suite's items, as FIRST..END or FIRST..END/STEP, those behind the last are
+# left out. JOBS processes share them out, each for at most LIMIT seconds; it begins no item in the last quarter. Prints a table and the first lines of what is reported; the exit code is 0 if
+# nothing is, every result is right, and every process ended by itself. LOGS keeps all that was said.
 set -u
 binary=$1
 logs=${2:-$(mktemp -d)}
 sanitizer=${SANITIZER:-$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)}
 jobs=${JOBS:-$(nproc)}
-limit=${LIMIT:-200}
+limit=${LIMIT:-300}
 runs=${RUNS:-"memcheck kernels 0..10000
-racecheck kernels 0..10000
-synccheck kernels 0..10000
-initcheck kernels 0..10000
-memcheck models 0..10000
-memcheck graphs 0..64"}
+racecheck kernels 0..10000"}
 mkdir -p "$logs"
 "$sanitizer" --version | head -3
 bad=0
@@ -28,7 +25,7 @@ one() { # tool, suite, first, step, end, number
   local how=(--show-backtrace device --destroy-on-device-error kernel --require-cuda-init no)
   [ "$1" = memcheck ] && how+=(--padding 64)
   [ "$1" = racecheck ] && how+=(--racecheck-num-workers 1)
-  seq "$3" "$4" "$5" | KILN_CARD_SUITE=$2 KILN_CACHE_DIR=$logs/cache timeout "$limit" "$sanitizer" --tool "$1" "${how[@]}" --print-limit 20 \
+  seq "$3" "$4" "$5" | KILN_CARD_SUITE=$2 KILN_CACHE_DIR=$logs/cache KILN_CARD_UNTIL=$((limit * 3 / 4)) timeout "$limit" "$sanitizer" --tool "$1" "${how[@]}" --print-limit 20 \
     --error-exitcode 99 --port $((49152 + 16 * $6)) --target-processes application-only \
     "$binary" gpu::card::worker --exact --ignored --nocapture --test-threads=1 >"$log" 2>&1
   echo "exit $?" >>"$log"

@@ -53,6 +53,11 @@ fn expanded(m: &Math, o: &DynamicUpdateSlice) -> Result<Value, String> {
     if moving.is_empty() {
         return Ok(o.update);
     }
+    for d in moving.iter().filter(|d| all[**d].known().is_none() || own[**d].known().is_none()) {
+        let (lhs, rhs) = (m.index(own[*d])?, m.index(all[*d])?);
+        let message = format!("kiln.dynamic_update_slice takes a part of dimension {d} that has to fit");
+        m.b.create_with(&Require { kind: CompareKind::Le, lhs, rhs, message }, &[], &mut [])?;
+    }
     let zero = || m.number(Size::Static(0), DType::I64);
     // Positions in the box along each moving dimension, in the shape of these dimensions, and which of them are in it.
     let shape: Vec<Size> = moving.iter().map(|d| all[*d]).collect();

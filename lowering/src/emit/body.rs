@@ -114,8 +114,10 @@ impl Scope<'_> {
             let s = self.kernel.stages.get(*i).ok_or("has a stage that is not there")?;
             let mut slots = vec![];
             let mut values = vec![];
-            for a in &s.inputs {
-                values.push(Some(self.read(c, a, dims, lanes, passed)?));
+            for (n, a) in s.inputs.iter().enumerate() {
+                // Only there for its sizes, and maybe nowhere in memory.
+                let unused = matches!(s.body, Body::Block(b) if b.args().get(n).is_some_and(|v| v.uses().is_empty()));
+                values.push(if unused { None } else { Some(self.read(c, a, dims, lanes, passed)?) });
             }
             for o in &s.outputs {
                 if o.reduces {

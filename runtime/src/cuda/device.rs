@@ -1,9 +1,22 @@
 //! Cards and the driver.
 use super::{CudaError, driver, fault::Faults, stream::Stream, words};
 use cudarc::driver::{DriverError, result, sys};
+use std::sync::{Mutex, PoisonError};
 
 /// CUDA 12.0, the first with descriptions of tensors and with this form of graphs.
 const LEAST_DRIVER: i32 = 12000;
+
+/// Cards whose context is kept until the process ends, as other libraries do: to make one takes the driver 0.4 s, one process after the other.
+static KEPT: Mutex<Vec<sys::CUdevice>> = Mutex::new(vec![]);
+
+/// Keeps a card's context.
+fn keep(number: sys::CUdevice) {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: a device that the driver has named; never released.
+    if !kept.contains(&number) && unsafe { result::primary_ctx::retain(number) }.is_ok() {
+        kept.push(number);
+    }
+}
 
 /// A card.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +123,7 @@ impl Device {
             let pools = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
             (result::device::get_attribute(number, pools).map_err(&of)? > 0, result::primary_ctx::retain(number).map_err(&of)?)
         };
+        keep(number);
         let faults = Faults::default();
         let mut device = Device { card, driver: have, number, context, stream: Stream::DEFAULT, ordered, faults };
         device.stream = device.new_stream()?;

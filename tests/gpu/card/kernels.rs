@@ -16,6 +16,8 @@ use std::{collections::HashMap, path::Path, sync::LazyLock};
 pub static SUITE: Suite = Suite { name: "kernels", count: || ALL.len() as u64, label, check, whole: false };
 
 const LENGTHS: [i64; 5] = [1, 15, 16, 17, 1000];
+/// Which lengths come first.
+const FIRST: [i64; 3] = [17, 0, 1];
 /// Edges of tiles of attention.
 const TILES: [i64; 6] = [63, 64, 65, 127, 128, 129];
 
@@ -41,6 +43,9 @@ static ALL: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
             all.push(Kernel { label: format!("{} of any length", case.name), text: module(text, None), lengths });
         }
     }
+    // Who has little time sees every case at one length first.
+    let turn = |k: &Kernel| FIRST.iter().position(|n| k.lengths[..] == [*n]).unwrap_or(FIRST.len());
+    all.sort_by_key(turn);
     all
 });
 

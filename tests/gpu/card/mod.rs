@@ -56,7 +56,7 @@ fn options() -> Options {
     }
     let device = Place::parse(&device()).unwrap_or_else(|e| panic!("KILN_CARD_DEVICE: {e}"));
     let cache = std::env::var_os("KILN_CACHE_DIR").map_or(CachePolicy::Off, |d| CachePolicy::Dir(d.into()));
-    Options { device, cache, threads: 2, workers: 1, ..Options::default() }
+    Options { device, cache, threads: 1, workers: 1, ..Options::default() }
 }
 
 /// What an error is for an item.

@@ -30,14 +30,16 @@ fn number(variable: &str, usual: u64) -> u64 {
     text.map_or(usual, |t| t.parse().unwrap_or_else(|e| panic!("{variable} is '{t}': {e}")))
 }
 
-/// Does what it is told on its input: the number of an item a line, up to the first that there is not. `benches/gpu/sanitize.sh` starts it as well.
+/// Does what it is told on its input: the number of an item a line, up to the first that there is not, and for no longer than
+/// `KILN_CARD_UNTIL` says, in seconds. `benches/gpu/sanitize.sh` starts it as well.
 pub fn serve(suites: &[&Suite]) {
     let Ok(name) = std::env::var("KILN_CARD_SUITE") else { return };
     let suite = suites.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("there is no suite '{name}'"));
     println!();
+    let (start, seconds) = (Instant::now(), number("KILN_CARD_UNTIL", u64::MAX));
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let item: u64 = line.trim().parse().unwrap_or_else(|e| panic!("'{line}' is no item: {e}"));
-        if item >= (suite.count)() {
+        if item >= (suite.count)() || start.elapsed().as_secs() >= seconds {
             return;
         }
         println!("=item= {}", (suite.label)(item));
@@ -62,6 +64,7 @@ impl Worker {
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command.args(["gpu::card::worker", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env("KILN_CARD_SUITE", suite.name).env("KILN_CACHE_DIR", folder.join("cache"));
+        command.env("KILN_COMPILE_THREADS", "1").env("KILN_NUM_THREADS", "1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said).spawn().expect("a process");
         let (input, output) = (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
         let (sender, lines) = mpsc::channel();
@@ -155,19 +158,19 @@ pub fn run(suite: &'static Suite) {
 }
 
 fn report(suite: &Suite, count: u64, done: &[(u64, Outcome)], time: Duration) {
-    let (mut wrong, mut refused, mut agree) = (vec![], std::collections::BTreeMap::<String, usize>::new(), 0);
+    let (mut wrong, mut refused, mut agree) = (vec![], std::collections::BTreeMap::<String, (usize, String)>::new(), 0);
     for (item, outcome) in done {
         match outcome {
             Outcome::Agrees => agree += 1,
             Outcome::Refused(e) if suite.whole => wrong.push(format!("{}: refused: {e}", (suite.label)(*item))),
             Outcome::Refused(e) => {
-                let reason = e.lines().find_map(|l| Some(l[..l.find(" has no compiled form")?].rsplit(' ').next()?.to_string()));
-                *refused.entry(reason.unwrap_or_else(|| e.clone())).or_default() += 1;
+                let reason = e.lines().find_map(|l| l.rsplit(": ").find(|part| part.contains("has no compiled form")));
+                refused.entry(reason.unwrap_or(e).to_string()).or_insert_with(|| (0, (suite.label)(*item))).0 += 1;
             }
             Outcome::Wrong(e) => wrong.push(format!("{}: {e}", (suite.label)(*item))),
         }
     }
-    let no_form: usize = refused.values().sum();
+    let no_form: usize = refused.values().map(|(n, _)| n).sum();
     eprintln!(
         "{}: {} of {count} done in {:.0} s: {agree} agree, {no_form} have no form, {} are wrong",
         suite.name,
@@ -175,7 +178,7 @@ fn report(suite: &Suite, count: u64, done: &[(u64, Outcome)], time: Duration) {
         time.as_secs_f64(),
         wrong.len()
     );
-    refused.iter().for_each(|(what, n)| eprintln!("  {n} without a form for {what}"));
+    refused.iter().for_each(|(what, (n, first))| eprintln!("  {n}, the first {first}: {what}"));
     let short = |e: &String| {
         let most = e.char_indices().nth(3000).map_or(e.len(), |(i, _)| i);
         e[..most].to_string()
