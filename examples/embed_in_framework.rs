@@ -25,7 +25,15 @@ fn graph(context: &Context) -> Result<Module, String> {
         let rows = Sym { name: "rows".into(), min: 1, max: Some(4096), divisor: 1 };
         let rows = b.create_with(&rows, &[Type::index(ctx)], &mut [])?.result(0);
         b.create_with(&BindShape { value: args[0], sizes: vec![Size::Dynamic(rows), Size::Static(3)] }, &[], &mut [])?;
-        let product = DotGeneral { lhs: args[0], rhs: args[1], lhs_batch: vec![], rhs_batch: vec![], lhs_contract: vec![1], rhs_contract: vec![0], element_type: None };
+        let product = DotGeneral {
+            lhs: args[0],
+            rhs: args[1],
+            lhs_batch: vec![],
+            rhs_batch: vec![],
+            lhs_contract: vec![1],
+            rhs_contract: vec![0],
+            element_type: None,
+        };
         let product = b.at(at(2)).add(&product)?;
         let sizes = [Size::Dynamic(rows), Size::Static(2)];
         let sum = b.at(at(3)).add(&Add { lhs: product, rhs: b.splat(DType::F32, &sizes, 1.0)? })?;

@@ -2,7 +2,10 @@
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Lit, LitBool, Pat, Result, ReturnType, Token, Type, parse::Parse, parse::ParseStream, parse_macro_input};
+use syn::{
+    Error, Expr, FnArg, Ident, ItemFn, Lit, LitBool, Pat, Result, ReturnType, Token, Type, parse::Parse, parse::ParseStream,
+    parse_macro_input,
+};
 
 /// Makes a function compiled, as `kiln::compile` makes a closure: it gives a `Result` of what it gave, and has one set of programs for all of its callers.
 ///
@@ -70,7 +73,8 @@ fn pair(input: ParseStream) -> Result<(Lit, Lit)> {
 
 fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
     let signature = &function.sig;
-    let refuse = |tokens: &dyn quote::ToTokens, why: &str| Err(Error::new_spanned(tokens, format!("kiln::compile is for plain functions: {why}")));
+    let refuse =
+        |tokens: &dyn quote::ToTokens, why: &str| Err(Error::new_spanned(tokens, format!("kiln::compile is for plain functions: {why}")));
     if !signature.generics.params.is_empty() {
         return refuse(&signature.generics, "a generic one has no programs of its own; compile a closure for each type instead");
     }
@@ -82,7 +86,9 @@ fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
     }
     let (mut names, mut types) = (vec![], vec![]);
     for argument in &signature.inputs {
-        let FnArg::Typed(argument) = argument else { return refuse(argument, "a method reads self; compile a closure, or a module with Module::compile") };
+        let FnArg::Typed(argument) = argument else {
+            return refuse(argument, "a method reads self; compile a closure, or a module with Module::compile");
+        };
         let Pat::Ident(name) = &*argument.pat else { return refuse(&argument.pat, "its arguments have names") };
         if let Type::Reference(_) = &*argument.ty {
             return refuse(&argument.ty, "its arguments are values, such as Tensor, which is cheap to clone");
@@ -122,23 +128,93 @@ mod tests {
 
     #[test]
     fn arguments_become_calls_of_the_builder() {
-        let made = text(r#"mode = "default", dynamic, fullgraph = false, options("threads" = "1")"#, parse_quote!(fn f(x: Tensor, n: i64) -> Tensor { x * n }));
-        for part in [r#". mode ("default")"#, ". dynamic (true)", ". fullgraph (false)", r#". options ([("threads" , "1")])"#, r#". name ("f")"#] {
+        let made = text(
+            r#"mode = "default", dynamic, fullgraph = false, options("threads" = "1")"#,
+            parse_quote!(
+                fn f(x: Tensor, n: i64) -> Tensor {
+                    x * n
+                }
+            ),
+        );
+        for part in
+            [r#". mode ("default")"#, ". dynamic (true)", ". fullgraph (false)", r#". options ([("threads" , "1")])"#, r#". name ("f")"#]
+        {
             assert!(made.contains(part), "no {part} in {made}");
         }
-        let named = text(r#"name = "g""#, parse_quote!(pub fn f() {}));
+        let named = text(
+            r#"name = "g""#,
+            parse_quote!(
+                pub fn f() {}
+            ),
+        );
         assert!(named.contains(r#". name ("g")"#) && !named.contains(r#". name ("f")"#), "{named}");
     }
 
     #[test]
     fn what_cannot_be_is_said() {
-        let plain = || parse_quote!(fn f(x: Tensor) -> Tensor { x });
+        let plain = || {
+            parse_quote!(
+                fn f(x: Tensor) -> Tensor {
+                    x
+                }
+            )
+        };
         assert!(text("fulgraph", plain()).contains("kiln::compile has no argument 'fulgraph'; it has mode, "));
         assert!(text("dynamic = 3", plain()).starts_with("error: "));
-        assert!(text("", parse_quote!(fn f<T>(x: T) -> T { x })).contains("a generic one has no programs of its own"));
-        assert!(text("", parse_quote!(async fn f(x: Tensor) -> Tensor { x })).contains("an async one"));
-        assert!(text("", parse_quote!(fn f(&self) -> Tensor { x })).contains("a method reads self"));
-        assert!(text("", parse_quote!(fn f(x: &Tensor) -> Tensor { x })).contains("its arguments are values"));
-        assert!(text("", parse_quote!(fn f((x, y): (Tensor, Tensor)) -> Tensor { x })).contains("its arguments have names"));
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    fn f<T>(x: T) -> T {
+                        x
+                    }
+                )
+            )
+            .contains("a generic one has no programs of its own")
+        );
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    async fn f(x: Tensor) -> Tensor {
+                        x
+                    }
+                )
+            )
+            .contains("an async one")
+        );
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    fn f(&self) -> Tensor {
+                        x
+                    }
+                )
+            )
+            .contains("a method reads self")
+        );
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    fn f(x: &Tensor) -> Tensor {
+                        x
+                    }
+                )
+            )
+            .contains("its arguments are values")
+        );
+        assert!(
+            text(
+                "",
+                parse_quote!(
+                    fn f((x, y): (Tensor, Tensor)) -> Tensor {
+                        x
+                    }
+                )
+            )
+            .contains("its arguments have names")
+        );
     }
 }

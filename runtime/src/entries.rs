@@ -4,9 +4,9 @@
 //! it and the others wait; those that find theirs never wait. The tests run every order of the steps of a few threads.
 #[cfg(test)]
 use shuttle::sync::{Arc, Mutex, RwLock};
+use std::sync::PoisonError;
 #[cfg(not(test))]
 use std::sync::{Arc, Mutex, RwLock};
-use std::sync::PoisonError;
 
 /// The list, and what whoever makes an entry has for itself meanwhile.
 pub struct Entries<E, H> {

@@ -62,7 +62,10 @@ pub(super) fn emit(cx: &mut Cx, symbols: &mut Symbols, around: &Graph, node: &Gr
             let carried = if map { vec![] } else { list(&mut run, 1)? };
             let (xs, more) = (list(&mut run, if map { 1 } else { 2 })?, list(&mut run, if map { 2 } else { 3 })?);
             let (inits, inputs) = (run.values(&carried).map_err(op_error)?, run.values(&xs).map_err(op_error)?);
-            let length = inputs.first().and_then(|v| v.ty().dims().first().cloned()).ok_or_else(|| op_error("takes tensors with a first dimension".into()))?;
+            let length = inputs
+                .first()
+                .and_then(|v| v.ty().dims().first().cloned())
+                .ok_or_else(|| op_error("takes tensors with a first dimension".into()))?;
             let row = |v: &Value| match tensor_type(v.ty())? {
                 t if t.dims.is_empty() => Err("takes tensors with a first dimension".to_string()),
                 t => Ok(Type::tensor(b.ctx, t.dtype, &t.dims[1..])),
@@ -154,7 +157,8 @@ impl Regions<'_, '_> {
                 }
             })
             .collect();
-        let mut regions: Vec<(&[Type], &mut RegionFill)> = bodies.iter().zip(&mut fills).map(|((_, _, types), f)| (&types[..], f as &mut RegionFill)).collect();
+        let mut regions: Vec<(&[Type], &mut RegionFill)> =
+            bodies.iter().zip(&mut fills).map(|((_, _, types), f)| (&types[..], f as &mut RegionFill)).collect();
         b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || Ok(results(&yields.borrow_mut().take().unwrap_or_default())))
     }
 

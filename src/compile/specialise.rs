@@ -230,7 +230,8 @@ impl Maker<'_> {
         let graph = GraphModule::new(self.name, captured);
         let text = if self.settings.keep_graphs { graph.text() } else { String::new() };
         let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
-        let program = if computed || has_effects(captured.module.op()) { Some(self.backend.compile(&graph, &self.settings.machine)?) } else { None };
+        let program =
+            if computed || has_effects(captured.module.op()) { Some(self.backend.compile(&graph, &self.settings.machine)?) } else { None };
         let (mut frozen, mut lifted) = (vec![], vec![]);
         for (weight, version, _) in &session.weights {
             match version {

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     lowering::host::llvm::{Jit, library_symbols},
-    runtime::{self, Bytes, CallError, Loaded, control::Driver, Pool, Program, Store, View, ViewMut, cuda, profile::Profile},
+    runtime::{self, Bytes, CallError, Loaded, Pool, Program, Store, View, ViewMut, control::Driver, cuda, profile::Profile},
 };
 use std::{
     ffi::c_void,

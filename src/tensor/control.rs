@@ -10,11 +10,7 @@ use crate::{
     compile::{Leaf, Returns, Tree},
     runtime::guards::Scalar,
 };
-use kiln_dialects::{
-    ir::Attr,
-    ops::OpKind,
-    value::DType,
-};
+use kiln_dialects::{ir::Attr, ops::OpKind, value::DType};
 use std::{cell::RefCell, panic::Location};
 
 /// The tensors of a structure, and what else it has, by place.
@@ -53,7 +49,11 @@ impl Parts {
     }
     /// Err: its numbers, or how many tensors it has, are others.
     fn same(&self, other: &Parts) -> Result<(), TraceError> {
-        if self.rest == other.rest { Ok(()) } else { Err(user("gives numbers, or lengths of lists, that differ: in a graph only tensors can")) }
+        if self.rest == other.rest {
+            Ok(())
+        } else {
+            Err(user("gives numbers, or lengths of lists, that differ: in a graph only tensors can"))
+        }
     }
 }
 
@@ -109,11 +109,7 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
 /// `body` of the values, from `init` on, for as long as `condition` of them, a truth value without dimensions, holds: `torch.while_loop`. Dtypes and sizes stay as they
 /// are. Err: they do not, or what a function gave up for.
 #[track_caller]
-pub fn while_loop<C: Tree, B: Returns<Tree = C>>(
-    condition: impl Fn(C) -> Tensor,
-    body: impl Fn(C) -> B,
-    init: C,
-) -> Result<C, TraceError> {
+pub fn while_loop<C: Tree, B: Returns<Tree = C>>(condition: impl Fn(C) -> Tensor, body: impl Fn(C) -> B, init: C) -> Result<C, TraceError> {
     let (place, given) = (Location::caller(), Parts::of(&init));
     let Some(graph) = tracing(&[&given.tensors]) else {
         let mut state = init;
@@ -125,7 +121,8 @@ pub fn while_loop<C: Tree, B: Returns<Tree = C>>(
             state = body(state).into_tree()?;
         }
     };
-    let (values, specs): (Vec<_>, Vec<_>) = given.tensors.iter().map(|t| graph.taken(t)).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let (values, specs): (Vec<_>, Vec<_>) =
+        given.tensors.iter().map(|t| graph.taken(t)).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let mut test = |x: Vec<Tensor>| Ok(vec![condition(given.rebuild(x)?)]);
     let mut step = |x: Vec<Tensor>| {
         let next = Parts::of_result(body(given.rebuild(x)?))?;
@@ -149,7 +146,11 @@ pub fn scan<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(f: impl Fn(C, 
 
 /// As [`scan`], from the last slice to the first; `y[i]` belongs to `x[i]`.
 #[track_caller]
-pub fn scan_reverse<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(f: impl Fn(C, X) -> R, init: C, xs: X) -> Result<(C, Y), TraceError> {
+pub fn scan_reverse<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
+    f: impl Fn(C, X) -> R,
+    init: C,
+    xs: X,
+) -> Result<(C, Y), TraceError> {
     scanned(Location::caller(), "scan_reverse", f, init, xs, true)
 }
 
@@ -175,7 +176,9 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
         Ok(all.iter().map(|t| graph.taken(t)).collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
     };
     let ((inits, states), (inputs, sliced)) = (taken(&carried.tensors)?, taken(&given.tensors)?);
-    let Some(length) = sliced.first().and_then(|(_, dims)| dims.first().cloned()) else { return refuse("takes tensors with a first dimension") };
+    let Some(length) = sliced.first().and_then(|(_, dims)| dims.first().cloned()) else {
+        return refuse("takes tensors with a first dimension");
+    };
     if sliced.iter().any(|(_, dims)| dims.first() != Some(&length)) {
         return refuse("takes tensors of one first dimension");
     }

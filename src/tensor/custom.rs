@@ -1,5 +1,9 @@
 //! Ops of one's own: a name, a rule of types, and a function of the host that computes it, or a function of tensors that stands for it.
-use super::{Array, Dim, Graph, Tensor, TraceError, control::tracing, region::{RegionOp, Spec}};
+use super::{
+    Array, Dim, Graph, Tensor, TraceError,
+    control::tracing,
+    region::{RegionOp, Spec},
+};
 use crate::runtime::{Buffer, Bytes, CallError, View, ViewMut, custom};
 use kiln_dialects::{
     interp::Interpreter,
@@ -129,7 +133,8 @@ impl CustomOp {
             types.push((t.dtype()?, t.dims()?));
         }
         let refuse = |reason: String| graph.refuse(place, "custom_op", format!("'{}' {reason}", self.0.name), inputs).error();
-        let specs: Vec<Spec> = shape(&types).map_err(refuse)?.into_iter().map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect())).collect();
+        let specs: Vec<Spec> =
+            shape(&types).map_err(refuse)?.into_iter().map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect())).collect();
         let ctx = graph.state().map_err(TraceError::Module)?.cx.b.ctx;
         let mut attrs = vec![("callee", Attr::string(ctx, &self.0.name))];
         if self.0.effect {
@@ -154,7 +159,13 @@ impl CustomOp {
         self.0.body.as_ref().map_or_else(|| Err(TraceError::Module("a custom op without a body".into())), |f| f(inputs))
     }
 
-    fn at_once(&self, shape: &Arc<Shape>, host: &Arc<custom::CustomFn>, inputs: &[Tensor], place: &'static Location<'static>) -> Result<Vec<Tensor>, TraceError> {
+    fn at_once(
+        &self,
+        shape: &Arc<Shape>,
+        host: &Arc<custom::CustomFn>,
+        inputs: &[Tensor],
+        place: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>, TraceError> {
         let arrays = inputs.iter().map(Tensor::array).collect::<Result<Vec<_>, _>>()?;
         let run = || -> Result<Vec<Array>, String> {
             let types: Vec<TensorType> = arrays.iter().map(|a| (a.dtype(), a.shape().iter().map(|n| Dim::from(*n)).collect())).collect();

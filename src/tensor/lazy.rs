@@ -161,7 +161,8 @@ impl Lazy {
                 all.push(place);
             }
         }
-        let (ops, inputs, mut key) = (std::mem::take(&mut self.ops), std::mem::take(&mut self.inputs), std::mem::replace(&mut self.key, Keys::new()));
+        let (ops, inputs, mut key) =
+            (std::mem::take(&mut self.ops), std::mem::take(&mut self.inputs), std::mem::replace(&mut self.key, Keys::new()));
         let held: Vec<Arc<LazyNode>> = ops.iter().flat_map(|o| &o.results).filter_map(Weak::upgrade).collect();
         if held.is_empty() {
             return Ok(());

@@ -1,5 +1,9 @@
 //! Ops with regions in a trace: functions whose ops go into a region, and the types of what they give.
-use super::{Graph, Tensor, TraceError, graph::Place, state::{Named, State}};
+use super::{
+    Graph, Tensor, TraceError,
+    graph::Place,
+    state::{Named, State},
+};
 use crate::lowering::sizes::MakeSize;
 use kiln_dialects::{
     ir::*,
@@ -128,7 +132,8 @@ impl Graph {
                 }
             })
             .collect();
-        let mut regions: Vec<(&[Type], &mut RegionFill)> = types.iter().zip(&mut fills).map(|(t, f)| (&t[..], f as &mut RegionFill)).collect();
+        let mut regions: Vec<(&[Type], &mut RegionFill)> =
+            types.iter().zip(&mut fills).map(|(t, f)| (&t[..], f as &mut RegionFill)).collect();
         let made: RefCell<Vec<Spec>> = RefCell::default();
         let op_made = b.generic_late(what.kind.name(), &what.operands, &what.attrs, &mut regions, &mut || {
             if failure.borrow().is_none() {
@@ -163,7 +168,14 @@ impl Graph {
         Ok(all)
     }
 
-    fn fill(&self, inner: Builder, args: Vec<Value>, kind: OpKind, body: &mut Body, before: Option<Vec<Spec>>) -> Result<Vec<Spec>, TraceError> {
+    fn fill(
+        &self,
+        inner: Builder,
+        args: Vec<Value>,
+        kind: OpKind,
+        body: &mut Body,
+        before: Option<Vec<Spec>>,
+    ) -> Result<Vec<Spec>, TraceError> {
         let module = |e: String| TraceError::Module(e);
         let (region, tensors) = {
             let mut state = self.state().map_err(module)?;

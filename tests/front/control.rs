@@ -1,8 +1,9 @@
 //! Control flow in graphs: the same functions op by op, interpreted, and compiled for sizes and for symbols.
 use super::*;
 use kiln::{
-    cond, map, scan, scan_reverse,
+    cond,
     dialects::value::DType::*,
+    map, scan, scan_reverse,
     tensor::{Graph, TraceError},
     while_loop,
 };
@@ -87,7 +88,12 @@ fn loops_and_branches_nest() {
             |(v, i): (Tensor, Tensor)| i.lt(6).logical_and(v.amax(.., false).lt(50)),
             |(v, i): (Tensor, Tensor)| -> Result<(Tensor, Tensor), TraceError> {
                 let even = (&i % 2).eq(0);
-                let v = cond(even, |v: Tensor| v.matmul(&w).relu(), |v: Tensor| Ok::<_, TraceError>(cond(v.sum(.., false).gt(0), |v: Tensor| v + 1, |v: Tensor| -v, v)?), v)?;
+                let v = cond(
+                    even,
+                    |v: Tensor| v.matmul(&w).relu(),
+                    |v: Tensor| Ok::<_, TraceError>(cond(v.sum(.., false).gt(0), |v: Tensor| v + 1, |v: Tensor| -v, v)?),
+                    v,
+                )?;
                 let (_, rows) = scan(|c: Tensor, r: Tensor| (&c + &r, c * 0.5 + r), w.select(0, 0), v)?;
                 Ok((rows, i + 1))
             },
@@ -102,7 +108,8 @@ fn loops_and_branches_nest() {
 #[test]
 fn a_function_for_each_slice() {
     let forwards: Body = |x| {
-        let (last, (sums, squares)) = scan(|c: Tensor, (r, s): (Tensor, Tensor)| (&c + &r, (&c + r, s * 2)), x[0].select(0, 0) * 0, (x[0].clone(), x[1].clone()))?;
+        let (last, (sums, squares)) =
+            scan(|c: Tensor, (r, s): (Tensor, Tensor)| (&c + &r, (&c + r, s * 2)), x[0].select(0, 0) * 0, (x[0].clone(), x[1].clone()))?;
         Ok(vec![last, sums, squares])
     };
     let calls = |n: usize| vec![counting(&[n, 3]), counting(&[n])];
@@ -166,7 +173,13 @@ fn kernels_of_equal_bodies_are_one() {
 #[test]
 fn a_break_in_a_loop_runs_it_step_by_step() {
     crate::watchdog::arm();
-    let f = |x: Tensor| while_loop(|x: Tensor| x.sum(.., false).lt(100), |x: Tensor| -> Result<Tensor, TraceError> { Ok(&x * x.amax(.., false).item::<f64>()?.max(2.0)) }, x);
+    let f = |x: Tensor| {
+        while_loop(
+            |x: Tensor| x.sum(.., false).lt(100),
+            |x: Tensor| -> Result<Tensor, TraceError> { Ok(&x * x.amax(.., false).item::<f64>()?.max(2.0)) },
+            x,
+        )
+    };
     let g = kiln::compile(f);
     for start in [2.0, 3.0] {
         let x = floats(&[1.0, start]);
@@ -178,7 +191,8 @@ fn a_break_in_a_loop_runs_it_step_by_step() {
 #[test]
 fn what_does_not_fit_is_said_with_its_line() {
     crate::watchdog::arm();
-    let line = |text: &str| format!("control.rs:{}:", include_str!("control.rs").lines().position(|l| l.contains(text)).expect("a line") + 1);
+    let line =
+        |text: &str| format!("control.rs:{}:", include_str!("control.rs").lines().position(|l| l.contains(text)).expect("a line") + 1);
     let wrong = kiln::compile(|x: Tensor| {
         cond(x.sum(.., false).gt(0), |x: Tensor| x.clone(), |x: Tensor| x.sum(.., true), x) // other sizes
     });
@@ -186,9 +200,13 @@ fn what_does_not_fit_is_said_with_its_line() {
     assert!(e.contains(&line("// other sizes")) && e.contains("gives (f32[1]) where (f32[3]) is needed"), "{e}");
     let e = message(kiln::compile(|x: Tensor| cond(&x, |x: Tensor| x.clone(), |x: Tensor| x, x.clone())).call(counting(&[3])));
     assert!(e.contains("has a condition of f32[3], which is no truth value"), "{e}");
-    let e = message(kiln::compile(|x: Tensor| while_loop(|x: Tensor| x.sum(.., false).lt(3), |x: Tensor| x.to(I64), x)).call(counting(&[3])));
+    let e =
+        message(kiln::compile(|x: Tensor| while_loop(|x: Tensor| x.sum(.., false).lt(3), |x: Tensor| x.to(I64), x)).call(counting(&[3])));
     assert!(e.contains("gives (i64[3]) where (f32[3]) is needed"), "{e}");
-    let e = message(kiln::compile(|x: Tensor| cond(x.sum(.., false).lt(3), |x: Tensor| (x, 1i64), |x: Tensor| (x, 2i64), x).map(|r| r.0)).call(counting(&[3])));
+    let e = message(
+        kiln::compile(|x: Tensor| cond(x.sum(.., false).lt(3), |x: Tensor| (x, 1i64), |x: Tensor| (x, 2i64), x).map(|r| r.0))
+            .call(counting(&[3])),
+    );
     assert!(e.contains("in a graph only tensors can"), "{e}");
     let e = message(kiln::compile(|x: Tensor| map(|r: Tensor| &r + "no".len() as i64, x)).call(Tensor::scalar(1.0f32).expect("a tensor")));
     assert!(e.contains("takes tensors with a first dimension"), "{e}");

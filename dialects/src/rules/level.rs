@@ -145,6 +145,8 @@ impl OpKind {
     /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views, launches, and control flow between programs.
     pub fn is_host_structure(self) -> bool {
         use OpKind::*;
-        matches!(self, Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Reshape | Yield) || self.is_launch() || self.is_control()
+        matches!(self, Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Reshape | Yield)
+            || self.is_launch()
+            || self.is_control()
     }
 }

@@ -21,7 +21,7 @@ use kiln_dialects::{
     sym::{Atom, Dim},
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -61,7 +61,17 @@ fn outline(func: Op, rounds: usize, names: &mut HashSet<String>) -> Result<(), F
     let symbols: HashMap<String, ops::Sym> = walk(func).into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
     let sizes = Sizes { symbols: &symbols, known: HashMap::new(), b: front };
     let name = func.symbol().unwrap_or_default();
-    let mut o = Outline { func, name, facts: &facts, symbols: &symbols, args: block.args(), sizes, named: HashMap::new(), first: HashMap::new(), names };
+    let mut o = Outline {
+        func,
+        name,
+        facts: &facts,
+        symbols: &symbols,
+        args: block.args(),
+        sizes,
+        named: HashMap::new(),
+        first: HashMap::new(),
+        names,
+    };
     o.block(block)?;
     clean(func, mark);
     func.set_attr(CONTROL, Attr::unit(func.ctx()));
@@ -185,7 +195,8 @@ impl Outline<'_> {
                 return Err(Failure::at(op, "calls a function beside control flow, which has no compiled form"));
             }
             for v in op.operands() {
-                let inside = v.def().is_some_and(|d| within(d, block, &own)) || v.block_arg().and_then(|(b, _)| b.parent()).is_some_and(|p| within(p, block, &own));
+                let inside = v.def().is_some_and(|d| within(d, block, &own))
+                    || v.block_arg().and_then(|(b, _)| b.parent()).is_some_and(|p| within(p, block, &own));
                 if v.ty().is_index() {
                     needed.push(self.size_value(v));
                 } else if !inside && !v.def().is_some_and(is_memory) && !inputs.contains(&v) {
@@ -206,7 +217,11 @@ impl Outline<'_> {
             self.first.insert(new, *self.first.get(old).unwrap_or(old));
             if old.def().is_some_and(is_memory) {
                 // Others have their own.
-                (0..end.operand_count()).filter(|i| end.operand(*i) == *old).collect::<Vec<_>>().into_iter().for_each(|i| end.set_operand(i, new));
+                (0..end.operand_count())
+                    .filter(|i| end.operand(*i) == *old)
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|i| end.set_operand(i, new));
                 continue;
             }
             self.state_sizes(*old)?;
@@ -281,8 +296,8 @@ impl Outline<'_> {
             }
             let read = ops.iter().flat_map(|o| walk(*o)).flat_map(|o| o.operands()).filter_map(Value::def).filter(|o| is_memory(*o));
             for weight in read.chain(weights.iter().copied()) {
-                if !map.contains_key(&weight.result(0)) {
-                    map.insert(weight.result(0), b.at(weight.loc()).clone_op(weight, &|v| v)?.result(0));
+                if let Entry::Vacant(new) = map.entry(weight.result(0)) {
+                    new.insert(b.at(weight.loc()).clone_op(weight, &|v| v)?.result(0));
                 }
             }
             for op in ops {
