@@ -20,7 +20,7 @@ use crate::{
     backend::{self, Backend},
     model::Place,
     runtime::{
-        entries::Entries,
+        entries::{Entries, Made},
         guards::{Given, Guards, InputGuard},
     },
     tensor::{OpError, Segments, TraceError, at_once, in_segments, lock},
@@ -335,7 +335,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         place: &'static Location<'static>,
         history: &mut History,
         before: &[Arc<Entry>],
-    ) -> Result<Option<(Vec<Arc<Entry>>, Entry)>, Error> {
+    ) -> Result<Option<Made<Entry>>, Error> {
         let start = Instant::now();
         let kept: Vec<Arc<Entry>> = before.iter().filter(|e| e.is_current()).cloned().collect();
         let names = arguments.leaf_names();
