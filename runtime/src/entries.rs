@@ -8,6 +8,9 @@ use std::sync::PoisonError;
 #[cfg(not(test))]
 use std::sync::{Arc, Mutex, RwLock};
 
+/// The entries that stay, and one that comes behind them.
+pub type Made<E> = (Vec<Arc<E>>, E);
+
 /// The list, and what whoever makes an entry has for itself meanwhile.
 pub struct Entries<E, H> {
     all: RwLock<Arc<Vec<Arc<E>>>>,
@@ -34,7 +37,7 @@ impl<E, H: Default> Entries<E, H> {
     pub fn find_or_make<X>(
         &self,
         fits: impl Fn(&E) -> bool,
-        make: impl FnOnce(&mut H, &[Arc<E>]) -> Result<Option<(Vec<Arc<E>>, E)>, X>,
+        make: impl FnOnce(&mut H, &[Arc<E>]) -> Result<Option<Made<E>>, X>,
     ) -> Result<Option<Arc<E>>, X> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have made it.
@@ -64,10 +67,10 @@ mod tests {
     use super::*;
     use shuttle::{check_dfs, check_random, thread};
 
-    type Made = Entries<u32, Vec<u32>>;
+    type List = Entries<u32, Vec<u32>>;
 
     /// An entry for a number, and what was made in the history.
-    fn get(e: &Made, n: u32) -> Arc<u32> {
+    fn get(e: &List, n: u32) -> Arc<u32> {
         let fits = |have: &u32| *have == n;
         let made = e.find(fits).map_or_else(
             || {
@@ -85,7 +88,7 @@ mod tests {
 
     fn threads(numbers: &'static [u32]) -> impl Fn() + Send + Sync {
         move || {
-            let e = Arc::new(Made::default());
+            let e = Arc::new(List::default());
             let all: Vec<_> = numbers
                 .iter()
                 .map(|n| {
@@ -118,7 +121,7 @@ mod tests {
     #[test]
     fn a_reset_leaves_nothing_half_made() {
         let run = || {
-            let e = Arc::new(Made::default());
+            let e = Arc::new(List::default());
             let (a, b) = (e.clone(), e.clone());
             let makes = thread::spawn(move || get(&a, 1));
             let resets = thread::spawn(move || b.reset());
@@ -134,7 +137,7 @@ mod tests {
     #[test]
     fn an_error_changes_nothing() {
         let run = || {
-            let e = Made::default();
+            let e = List::default();
             get(&e, 1);
             assert_eq!(e.find_or_make(|n| *n == 2, |_, _| Err::<Option<(Vec<_>, u32)>, &str>("no")).err(), Some("no"));
             assert_eq!(e.find_or_make(|n| *n == 2, |_, _| Ok::<_, ()>(None)), Ok(None));

@@ -21,7 +21,7 @@ use crate::{
     lowering::{Stop, compile::CompileError},
     model::Place,
     runtime::{
-        entries::Entries,
+        entries::{Entries, Made},
         guards::{Given, Guards, InputGuard},
     },
     tensor::{OpError, Segments, TraceError, at_once, in_segments, lock},
@@ -343,7 +343,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         place: &'static Location<'static>,
         history: &mut History,
         before: &[Arc<Entry>],
-    ) -> Result<Option<(Vec<Arc<Entry>>, Entry)>, Error> {
+    ) -> Result<Option<Made<Entry>>, Error> {
         if self.state.stopped.load(Ordering::Relaxed) {
             return Ok(None);
         }

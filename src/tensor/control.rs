@@ -73,7 +73,7 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
 ) -> Result<A::Tree, TraceError> {
     let (place, condition) = (Location::caller(), condition.into());
     let given = Parts::of(&operands);
-    let Some(graph) = tracing(&[&[condition.clone()], &given.tensors]) else {
+    let Some(graph) = tracing(&[std::slice::from_ref(&condition), &given.tensors]) else {
         return if condition.item::<bool>()? { then(operands).into_tree() } else { otherwise(operands).into_tree() };
     };
     let (value, spec) = graph.taken(&condition)?;

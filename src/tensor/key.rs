@@ -11,10 +11,10 @@ pub(super) type Key = u128;
 pub(super) struct Keys(DefaultHasher, u64);
 
 impl Keys {
-    pub fn new() -> Keys {
+    pub(super) fn new() -> Keys {
         Keys(DefaultHasher::new(), 0xcbf2_9ce4_8422_2325)
     }
-    pub fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         u128::from(self.0.finish()) << 64 | u128::from(self.1)
     }
     fn mix(&mut self, word: u64) {

@@ -24,6 +24,9 @@ pub(super) struct Body<'a> {
     pub run: &'a mut dyn FnMut(Vec<Tensor>) -> Result<Vec<Tensor>, TraceError>,
 }
 
+/// What an op gives, from what its bodies give.
+pub(super) type Results<'a> = dyn Fn(&[Vec<Spec>]) -> Result<Vec<Spec>, String> + 'a;
+
 /// An op with regions.
 pub(super) struct RegionOp<'a> {
     pub kind: OpKind,
@@ -106,7 +109,7 @@ impl Graph {
         place: Place,
         op: &'static str,
         mut what: RegionOp,
-        results: &dyn Fn(&[Vec<Spec>]) -> Result<Vec<Spec>, String>,
+        results: &Results,
     ) -> Result<Vec<Tensor>, TraceError> {
         let module = |e: String| TraceError::Module(e);
         let (b, name) = {

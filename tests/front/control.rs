@@ -91,7 +91,7 @@ fn loops_and_branches_nest() {
                 let v = cond(
                     even,
                     |v: Tensor| v.matmul(&w).relu(),
-                    |v: Tensor| Ok::<_, TraceError>(cond(v.sum(.., false).gt(0), |v: Tensor| v + 1, |v: Tensor| -v, v)?),
+                    |v: Tensor| cond(v.sum(.., false).gt(0), |v: Tensor| v + 1, |v: Tensor| -v, v),
                     v,
                 )?;
                 let (_, rows) = scan(|c: Tensor, r: Tensor| (&c + &r, c * 0.5 + r), w.select(0, 0), v)?;
@@ -108,8 +108,11 @@ fn loops_and_branches_nest() {
 #[test]
 fn a_function_for_each_slice() {
     let forwards: Body = |x| {
-        let (last, (sums, squares)) =
-            scan(|c: Tensor, (r, s): (Tensor, Tensor)| (&c + &r, (&c + r, s * 2)), x[0].select(0, 0) * 0, (x[0].clone(), x[1].clone()))?;
+        let (last, (sums, squares)) = scan(
+            |c: Tensor, (r, s): (Tensor, Tensor)| (&c + &r, (&c + r, s * 2)),
+            x[0].select(0, 0).zeros_like(),
+            (x[0].clone(), x[1].clone()),
+        )?;
         Ok(vec![last, sums, squares])
     };
     let calls = |n: usize| vec![counting(&[n, 3]), counting(&[n])];
@@ -265,13 +268,13 @@ fn custom_ops_run_in_every_way() {
     };
     agree("custom_op", f, &[vec![counting(&[3, 2]) / 10], vec![counting(&[2, 2]) / 10]]);
     let (effect, calls) = counted("test::effect", true);
-    let g = kiln::compile(move |x: Tensor| effect.call(&[x.clone()]).map(|_| x));
+    let g = kiln::compile(move |x: Tensor| effect.call(std::slice::from_ref(&x)).map(|_| x));
     for n in 1..4 {
         assert_eq!(numbers(&g.call(counting(&[2])).expect("a result")), [0.0, 1.0]);
         assert_eq!(calls.load(Ordering::Relaxed), n, "an op with an effect runs though nobody reads it");
     }
     let (pure, calls) = counted("test::pure", false);
-    let g = kiln::compile(move |x: Tensor| pure.call(&[x.clone()]).map(|_| x + 1));
+    let g = kiln::compile(move |x: Tensor| pure.call(std::slice::from_ref(&x)).map(|_| x + 1));
     g.call(counting(&[2])).expect("a result");
     assert_eq!(calls.load(Ordering::Relaxed), 0, "a pure op that nobody reads does not run");
 }
@@ -329,7 +332,7 @@ fn a_package_holds_all_programs() {
         let mut y = [0.0f32; 3];
         let long = vec![0.0f32; 65 * 3];
         let e = exe.call(&[View::of(&[65, 3], &long).expect("a view")], &mut [ViewMut::of(&[1, 3], &mut y).expect("a view")]);
-        assert!(e.err().expect("an error").to_string().contains("size rows (dimension 0 of input 'x') is 65; the program takes 1 to 64"));
+        assert!(e.expect_err("an error").to_string().contains("size rows (dimension 0 of input 'x') is 65; the program takes 1 to 64"));
     }
 }
 
@@ -339,7 +342,7 @@ fn a_gpu_refuses_control_flow_with_its_place() {
     crate::watchdog::arm();
     let traced = looping();
     let model = Model::of_module(traced.module(), std::path::Path::new(""));
-    let e = model.build(&Options { target: Some("cuda:sm_90a".into()), ..Default::default() }, &|_, _| ()).err().expect("refused");
+    let e = model.build(&Options { target: Some("cuda:sm_90a".into()), ..Default::default() }, &|_, _| ()).expect_err("refused");
     assert!(e.to_string().contains("'kiln.while' has no compiled form yet for GPUs") && e.to_string().contains("control.rs"), "{e}");
     assert_eq!(e.exit(), kiln::Exit::Unsupported);
 }

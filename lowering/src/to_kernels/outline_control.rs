@@ -21,7 +21,7 @@ use kiln_dialects::{
     sym::{Atom, Dim},
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -296,8 +296,8 @@ impl Outline<'_> {
             }
             let read = ops.iter().flat_map(|o| walk(*o)).flat_map(|o| o.operands()).filter_map(Value::def).filter(|o| is_memory(*o));
             for weight in read.chain(weights.iter().copied()) {
-                if !map.contains_key(&weight.result(0)) {
-                    map.insert(weight.result(0), b.at(weight.loc()).clone_op(weight, &|v| v)?.result(0));
+                if let Entry::Vacant(new) = map.entry(weight.result(0)) {
+                    new.insert(b.at(weight.loc()).clone_op(weight, &|v| v)?.result(0));
                 }
             }
             for op in ops {
