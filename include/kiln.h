@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
@@ -152,7 +153,7 @@ typedef struct KilnTensorInfo {
   /**
    * How many sizes it has.
    */
-  uintptr_t rank;
+  size_t rank;
   /**
    * The sizes; null if there are none.
    */
@@ -193,7 +194,7 @@ enum KilnStatus kiln_program_load(const char *path, const struct KilnOptions *op
  * # Safety
  * `bytes` has `size` bytes; as `kiln_program_load` beside.
  */
-enum KilnStatus kiln_program_load_bytes(const uint8_t *bytes, uintptr_t size, const struct KilnOptions *options, struct KilnProgram **out);
+enum KilnStatus kiln_program_load_bytes(const uint8_t *bytes, size_t size, const struct KilnOptions *options, struct KilnProgram **out);
 
 /**
  * Frees a program, after its calls are over. Null is good.
@@ -209,7 +210,7 @@ void kiln_program_free(struct KilnProgram *program);
  * # Safety
  * Null, or a live program.
  */
-uintptr_t kiln_program_input_count(const struct KilnProgram *program);
+size_t kiln_program_input_count(const struct KilnProgram *program);
 
 /**
  * How many tensors a call writes; 0 of null.
@@ -217,7 +218,7 @@ uintptr_t kiln_program_input_count(const struct KilnProgram *program);
  * # Safety
  * Null, or a live program.
  */
-uintptr_t kiln_program_output_count(const struct KilnProgram *program);
+size_t kiln_program_output_count(const struct KilnProgram *program);
 
 /**
  * What a program takes as its input of this number.
@@ -225,7 +226,7 @@ uintptr_t kiln_program_output_count(const struct KilnProgram *program);
  * # Safety
  * Null, or a live program; `info` is null or can be written.
  */
-enum KilnStatus kiln_program_input(const struct KilnProgram *program, uintptr_t index, struct KilnTensorInfo *info);
+enum KilnStatus kiln_program_input(const struct KilnProgram *program, size_t index, struct KilnTensorInfo *info);
 
 /**
  * What a program gives as its output of this number.
@@ -233,7 +234,7 @@ enum KilnStatus kiln_program_input(const struct KilnProgram *program, uintptr_t 
  * # Safety
  * Null, or a live program; `info` is null or can be written.
  */
-enum KilnStatus kiln_program_output(const struct KilnProgram *program, uintptr_t index, struct KilnTensorInfo *info);
+enum KilnStatus kiln_program_output(const struct KilnProgram *program, size_t index, struct KilnTensorInfo *info);
 
 /**
  * The sizes of a result for inputs of these sizes. Only the shapes of `inputs` are read. `*rank` is the number of sizes; `shape` gets them if
@@ -244,11 +245,11 @@ enum KilnStatus kiln_program_output(const struct KilnProgram *program, uintptr_t
  */
 enum KilnStatus kiln_program_output_shape(const struct KilnProgram *program,
                                           const DLTensor *const *inputs,
-                                          uintptr_t input_count,
-                                          uintptr_t output,
+                                          size_t input_count,
+                                          size_t output,
                                           int64_t *shape,
-                                          uintptr_t capacity,
-                                          uintptr_t *rank);
+                                          size_t capacity,
+                                          size_t *rank);
 
 /**
  * Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any
@@ -260,13 +261,13 @@ enum KilnStatus kiln_program_output_shape(const struct KilnProgram *program,
  */
 enum KilnStatus kiln_program_call(const struct KilnProgram *program,
                                   const DLTensor *const *inputs,
-                                  uintptr_t input_count,
+                                  size_t input_count,
                                   DLTensor *const *outputs,
-                                  uintptr_t output_count,
+                                  size_t output_count,
                                   void *stream);
 
 /**
- * Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target` is
+ * Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target` is
  * what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's processor. `options` may be null. The program is `*out`, which is
  * null if this fails, and belongs to the caller.
  *

@@ -328,13 +328,7 @@ struct Host {
     passes: Vec<PassRun>,
 }
 
-fn host(
-    module: &Module,
-    function: &str,
-    options: &CompileOptions,
-    run: &RunOptions,
-    level: Level,
-) -> Result<Host, CompileError> {
+fn host(module: &Module, function: &str, options: &CompileOptions, run: &RunOptions, level: Level) -> Result<Host, CompileError> {
     let ctx = module.op().ctx();
     let host_text = |from, to| with_inserted(&part_text(On::Host, from, to, &options.target), options.debug.insert);
     let mut passes = vec![];

@@ -71,12 +71,13 @@ pub fn ablate(model: &Model, options: &Options, inputs: Option<&[Data]>, time: D
             }
         }
     }
-    let row = |((without, exe, compile), mut calls): ((Option<String>, Result<Executable, String>, Duration), Vec<Duration>)| {
+    let mut rows = vec![];
+    for ((without, exe, compile), mut calls) in made.into_iter().zip(calls) {
         calls.sort_unstable();
         let measured = exe.map(|exe| figures(&exe, &inputs, compile, calls.get(calls.len() / 2).copied().unwrap_or_default()));
-        Row { without, measured }
-    };
-    Ok(Ablation { rows: made.into_iter().zip(calls).map(row).collect() })
+        rows.push(Row { without, measured });
+    }
+    Ok(Ablation { rows })
 }
 
 fn figures(exe: &Executable, inputs: &[Data], compile: Duration, call: Duration) -> Measured {
