@@ -119,7 +119,7 @@ const DECODES: &[(Attention, usize)] = &[
         ),
         8,
     ),
-    (("1x4x3x128xbf16", "1x4x3000x128xbf16", "1x4x3000x128xbf16", "", "", " score SOFTCAP", None), 8),
+    (("1x4x3x128xbf16", "1x4x3000x128xbf16", "1x4x3000x128xbf16", "", "", " score SOFTCAP", None), 4),
 ];
 
 #[test]
