@@ -117,7 +117,7 @@ const DECODES: &[(Attention, usize)] = &[
             "bias %b : tensor<2x1x1x2000xbf16>",
             None,
         ),
-        8,
+        4,
     ),
     (("1x4x3x128xbf16", "1x4x3000x128xbf16", "1x4x3000x128xbf16", "", "", " score SOFTCAP", None), 8),
 ];
