@@ -52,7 +52,9 @@ fn decoder(layers: usize) -> String {
         weight(&mut body, format!("b{i}"), "tensor<128xf32>");
         let linear = |to: &str, from: &str, w: &str| format!("%{to}{i} = kiln.linear %{from}, %{w}{i} : {x}, tensor<128x128xf32>\n");
         let norm = |to: &str, from: &str| {
-            format!("%{to}{i} = kiln.layer_norm %{from} weight %b{i} : tensor<128xf32> bias %b{i} : tensor<128xf32> {{rank = 1, epsilon = 1.0e-05}} : {x}\n")
+            format!(
+                "%{to}{i} = kiln.layer_norm %{from} weight %b{i} : tensor<128xf32> bias %b{i} : tensor<128xf32> {{rank = 1, epsilon = 1.0e-05}} : {x}\n"
+            )
         };
         body += &norm("n", &format!("x{i}"));
         for name in ["q", "k", "v"] {
@@ -84,7 +86,11 @@ fn layers(c: &mut Criterion) {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let options = CompileOptions { target: target.clone(), workers, cache: None, verify: false, salt: "bench", progress: &|_, _| () };
         group.bench_function(BenchmarkId::from_parameter(layers), |b| {
-            b.iter_batched(|| module.duplicate(), |m| compile(&m, "main", &options).map(|made| made.objects.len()).expect("compiles"), BatchSize::LargeInput)
+            b.iter_batched(
+                || module.duplicate(),
+                |m| compile(&m, "main", &options).map(|made| made.objects.len()).expect("compiles"),
+                BatchSize::LargeInput,
+            )
         });
     }
     group.finish();

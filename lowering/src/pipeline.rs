@@ -125,7 +125,12 @@ pub const STEPS: &[Step] = &[
     ),
     step(Level::Prims, On::Module, "kiln-require-bounds", "what nobody reads is gone, and kernels do not ask"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),
-    step(Level::Prims, On::Module, "kiln-split-concats", "right before fusion: no pass in between has to know of tensors that are written on"),
+    step(
+        Level::Prims,
+        On::Module,
+        "kiln-split-concats",
+        "right before fusion: no pass in between has to know of tensors that are written on",
+    ),
     step(Level::Prims, On::Module, "kiln-fuse", "sees the whole graph, so that every value that crosses kernels is one that has to"),
     step(Level::Prims, On::Module, "symbol-dce", "a weight that was only computed with at compile time is gone"),
     step(Level::Kernels, On::Module, "kiln-to-linalg", "what is computed, without how"),

@@ -410,8 +410,11 @@ fn kernel(
         all.into_iter().filter_map(Attr::as_string).collect::<Vec<_>>()
     };
     let mut bytes = SymDim::Known(0);
-    let pieces: Vec<Vec<i64>> = about.and_then(|k| k.entry(PIECES)?.as_array()).unwrap_or_default().into_iter().filter_map(Attr::as_i64s).collect();
-    let given = |n: &i64| if *n >= 0 { SymDim::Known(*n) } else { launch.sizes.get((-1 - n) as usize).map_or(SymDim::Unknown, |v| facts.size_value(*v)) };
+    let pieces: Vec<Vec<i64>> =
+        about.and_then(|k| k.entry(PIECES)?.as_array()).unwrap_or_default().into_iter().filter_map(Attr::as_i64s).collect();
+    let given = |n: &i64| {
+        if *n >= 0 { SymDim::Known(*n) } else { launch.sizes.get((-1 - n) as usize).map_or(SymDim::Unknown, |v| facts.size_value(*v)) }
+    };
     let volume = |v: &Value, dims: &[SymDim]| -> Result<SymDim, String> {
         Ok(dims.iter().fold(SymDim::Known(tensor_type(v.ty())?.dtype.byte_size() as i64), |n, d| n.mul(d)))
     };

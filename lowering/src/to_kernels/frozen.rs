@@ -61,7 +61,8 @@ pub fn is_movement(kind: OpKind) -> bool {
 /// Ops that cost more than reading their result.
 pub fn dear(op: Op) -> bool {
     use OpKind::*;
-    let moves = |kind| matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Pad | Gather | DynamicSlice);
+    let moves =
+        |kind| matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Pad | Gather | DynamicSlice);
     heavy(op) || op.kind().is_some_and(moves)
 }
 

@@ -64,7 +64,8 @@ struct Condition {
 impl Condition {
     /// Whether another one says no more.
     fn says(&self, other: &Condition) -> bool {
-        let (same, turned) = ((&self.less, &self.more) == (&other.less, &other.more), (&self.less, &self.more) == (&other.more, &other.less));
+        let (same, turned) =
+            ((&self.less, &self.more) == (&other.less, &other.more), (&self.less, &self.more) == (&other.more, &other.less));
         if self.equal { same || turned } else { same && !other.equal }
     }
 }
