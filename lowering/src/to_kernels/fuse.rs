@@ -25,8 +25,6 @@ kiln_passes::pass_options! {
         pub rounds: usize = 8,
         /// Computes two products with one left operand in one kernel, where one expression takes both; for chips with a kernel for it
         pub pairs: bool = false,
-        /// How long the rows of a convolution without a window are at least, if it is to write into a padded tensor; shorter ones are better one long row
-        pub rows: i64 = 24,
     }
 }
 
@@ -50,7 +48,7 @@ impl Pass for Fuse {
                 facts = Facts::of(func, self.rounds)?;
             }
             let graph = Graph::read(func, &facts)?;
-            let plan = group::plan(&graph, self.pairs, self.rows);
+            let plan = group::plan(&graph, self.pairs);
             outline::apply(func, &graph, &plan, &mut kernels)?;
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Kernels.name()));

@@ -88,12 +88,11 @@ struct Decide<'a> {
     group_of: Vec<usize>,
     forms: Vec<Form>,
     pairs: bool,
-    rows: i64,
 }
 
-/// Groups all nodes. `pairs`: whether two products may be one kernel; `rows`: from which length on rows of windows need not be joined.
-pub fn plan(graph: &Graph, pairs: bool, rows: i64) -> Plan {
-    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], pairs, rows };
+/// Groups all nodes. `pairs`: whether two products may be one kernel.
+pub fn plan(graph: &Graph, pairs: bool) -> Plan {
+    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], pairs };
     for n in 0..graph.nodes.len() {
         d.place(n);
     }

@@ -2,8 +2,7 @@
 use super::{Class, Decide, Form, Leaf, turns, wide};
 use kiln_dialects::{
     ir::{Node as _, Size, Value},
-    ops::{Convolution, OpKind, Pad, Place},
-    sym::Dim as SymDim,
+    ops::{OpKind, Pad, Place},
 };
 
 impl Decide<'_> {
@@ -44,12 +43,8 @@ impl Decide<'_> {
     pub(super) fn ends(&self, n: usize, g: usize) -> Result<(), String> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let op = |m: usize| self.graph.nodes[m].value.def().map(|o| turns(o).unwrap_or(o));
-        let convolution = group.nodes.iter().find_map(|m| Convolution::of(op(*m)?)).ok_or("only a convolution's result is placed")?;
-        // Rows of one window after the other are one long row, unless there is something between them.
-        let window = self.graph.facts.dims(convolution.weight).iter().skip(2).any(|d| d.known() != Some(1));
-        let long = |d: &SymDim| d.known().is_none_or(|n| n >= self.rows);
-        if self.pads(n) && !window && !self.graph.facts.dims(convolution.input).last().is_some_and(long) {
-            return Err("rows of its windows are short, and then better joined".into());
+        if !group.nodes.iter().any(|m| op(*m).is_some_and(|o| o.kind() == Some(OpKind::Convolution))) {
+            return Err("only a convolution's result is placed".into());
         }
         let adds = |all: &[Size]| all.iter().all(|s| s.known().is_some_and(|n| n >= 0));
         if op(n).and_then(Pad::of).is_some_and(|p| !adds(&p.low) || !adds(&p.high)) {
