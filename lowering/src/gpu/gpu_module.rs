@@ -173,12 +173,9 @@ impl Pass for GpuModule {
 fn known(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("llvm.intr.") {
-        // 2^x is an instruction for f32 only.
-        let narrow = || {
-            op.result_count() == 1
-                && ["f32", "vector<2xf32>", "vector<4xf32>", "vector<8xf32>"].contains(&op.result(0).ty().to_string().as_str())
-        };
-        return INTRINSICS.contains(&name) || (name == "exp2" && narrow());
+        // 2^x is an instruction for f32 only; of a vector it is one for each element.
+        let single = || op.results().first().map(|r| r.ty()).is_some_and(|t| t.element().unwrap_or(t).dtype() == Ok(DType::F32));
+        return INTRINSICS.contains(&name) || (name == "exp2" && single());
     }
     name.strip_prefix("llvm.").is_some_and(|n| OPS.contains(&n)) || name.strip_prefix("nvvm.").is_some_and(|n| NVVM.contains(&n))
 }
