@@ -44,7 +44,8 @@ impl Schedules {
     }
     /// Adds a schedule, unless there is a faster one of the same kernel.
     pub fn insert(&mut self, kernel: &str, target: &str, micros: f64, schedule: &str) {
-        let place = (kernel.to_string(), target.to_string());
+        // As many digits as the text has.
+        let (place, micros) = ((kernel.to_string(), target.to_string()), (micros * 1e3).round() / 1e3);
         if self.0.get(&place).is_none_or(|(old, _)| micros < *old) {
             self.0.insert(place, (micros, schedule.to_string()));
         }

@@ -2,6 +2,7 @@
 use crate::{
     Error,
     dialects::rules::Level,
+    lowering::Stop,
     model::{CachePolicy, Options},
     passes::names::hint,
     runtime::{Place, cache, cuda, pool::MAX_THREADS},
@@ -401,7 +402,10 @@ static DEFAULTS: LazyLock<Result<Settings, String>> = LazyLock::new(|| {
 impl Settings {
     /// The defaults, with what the environment says. Err: a variable whose value is none.
     pub fn new() -> Result<Settings, Error> {
-        DEFAULTS.as_ref().map(Clone::clone).map_err(|e| Error::Setting(e.clone()))
+        let mut settings = DEFAULTS.as_ref().map(Clone::clone).map_err(|e| Error::Setting(e.clone()))?;
+        // Clones of one are ended together.
+        settings.machine.stop = Stop::new();
+        Ok(settings)
     }
     /// Sets an option by name. Gives a remark if that changes nothing. Err: there is no such option, or it has no such value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<Option<String>, Error> {

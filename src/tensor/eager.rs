@@ -30,10 +30,10 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Err: why the backend refuses it.
-    pub fn new(name: &str, recorded: Recorded, backend: &dyn Backend, options: &Options) -> Result<Prepared, String> {
+    pub fn new(name: &str, recorded: Recorded, backend: &dyn Backend, options: &Options) -> Result<Prepared, crate::Error> {
         let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
         let graph = GraphModule::new(name, &recorded.captured);
-        let program = if computed { Some(backend.compile(&graph, options).map_err(|e| e.to_string())?) } else { None };
+        let program = if computed { Some(backend.compile(&graph, options)?) } else { None };
         Ok(Prepared { program, slots: recorded.slots })
     }
     /// The function's results.
@@ -140,5 +140,5 @@ fn make(
         let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(place, op, target, args))
     });
-    Prepared::new(op, recorded.map_err(reason)?, backend, options)
+    Prepared::new(op, recorded.map_err(reason)?, backend, options).map_err(|e| e.to_string())
 }

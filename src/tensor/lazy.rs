@@ -11,7 +11,7 @@ use super::{
     key::{self, Key, Keys},
     run::record,
 };
-use crate::{backend::Backend, model::Options};
+use crate::{Error, backend::Backend, lowering::compile::CompileError, model::Options};
 use indexmap::IndexMap;
 use kiln_dialects::{ir::Context, value::DType};
 use std::{
@@ -181,7 +181,7 @@ impl Lazy {
         }
         Ok(())
     }
-    /// The program of a segment; none if there may be no more.
+    /// The program of a segment; none if there may be no more, or if somebody ended its compilation.
     fn segment(&self, key: Key, ops: &[Noted], inputs: &[Arc<Array>], held: &[Arc<LazyNode>]) -> Result<Option<Arc<Segment>>, TraceError> {
         let s = &self.segments;
         let (found, full) = {
@@ -198,7 +198,11 @@ impl Lazy {
             let all = again(graph, ops, &inputs);
             Ok(held.iter().filter_map(|n| all.get(n.at.0)?.get(n.at.1).cloned()).collect())
         });
-        let prepared = Prepared::new(&s.name, recorded?, &*s.backend, &s.options).map_err(user)?;
+        let prepared = match Prepared::new(&s.name, recorded?, &*s.backend, &s.options) {
+            Ok(prepared) => prepared,
+            Err(Error::Compile(CompileError::Stopped(_))) => return Ok(None),
+            Err(e) => return Err(user(e.to_string())),
+        };
         let segment = Arc::new(Segment { prepared, calls: AtomicU64::new(0) });
         Ok(Some(lock(&s.made).entry(key).or_insert(segment).clone()))
     }

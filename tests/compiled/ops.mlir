@@ -172,3 +172,20 @@ func.func @f(%x: tensor<?x5x9x8xf32>, %w: tensor<8x5x3x3xf32>, %v: tensor<8x8x3x
   %4 = kiln.concat %3, %1, %2 axis = 1 : tensor<?x4x9x8xf32>, tensor<?x8x9x8xf32>, tensor<?x8x9x8xf32>
   return %4, %2 : tensor<?x20x9x8xf32>, tensor<?x8x9x8xf32>
 }
+
+// -----
+
+// CASE: reductions and products of a part of an open dimension
+func.func @f(%x: tensor<?x4xf32>, %w: tensor<4x?xf32>) -> (tensor<4xf32>, tensor<?x4xf32>, tensor<4x4xf32>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 4] : tensor<?x4xf32>
+  kiln.bind_shape %w, [4, %n] : tensor<4x?xf32>
+  %two = arith.constant 2 : index
+  %half = kiln.sym_expr floordiv %n, %two
+  %0 = kiln.slice %x offsets = [0, 0] sizes = [%half, 4] strides = [1, 1] : tensor<?x4xf32>
+  %1 = kiln.reduce sum %0 dims = [0] : tensor<?x4xf32>
+  %2 = kiln.softmax %0 axis = 0 : tensor<?x4xf32>
+  %3 = kiln.slice %w offsets = [0, 0] sizes = [4, %half] strides = [1, 1] : tensor<4x?xf32>
+  %4 = kiln.dot_general %3, %0 batch = [] x [] contract = [1] x [0] : tensor<4x?xf32>, tensor<?x4xf32>
+  return %1, %2, %4 : tensor<4xf32>, tensor<?x4xf32>, tensor<4x4xf32>
+}

@@ -4,6 +4,7 @@ use kiln::{
     Options,
     lowering::{Stop, compile::CompileError},
     model::CachePolicy,
+    tensor::TraceError,
 };
 use std::time::Duration;
 
@@ -49,5 +50,13 @@ fn a_function_without_time_runs_op_by_op() {
     f.stop().cancel();
     assert_eq!(f.call(&x).unwrap().to_vec::<f32>().unwrap(), [2.0, 0.0]);
     assert_eq!(f.programs(), 0);
+    // One that reads values, too; and no other function ends with it.
+    let reads = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+        Ok(if x.abs().sum(.., false).item::<f64>()? > 0.0 { (&x + 1).relu() } else { x })
+    });
+    reads.stop().cancel();
+    assert_eq!(reads.call(&x).unwrap().to_vec::<f32>().unwrap(), [2.0, 0.0]);
+    let other = kiln::compile(|x: Tensor| &x + 1).options([("cache_dir", "off")]);
+    assert_eq!((other.call(&x).unwrap().to_vec::<f32>().unwrap(), other.programs()), (vec![2.0, 0.0], 1));
     assert!(kiln::compile(|x: Tensor| x).options([("time_budget", "soon")]).check().is_err());
 }

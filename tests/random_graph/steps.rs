@@ -5,7 +5,7 @@ use kiln::dialects::{ir::*, ops::*, value::DType};
 /// Kinds of steps; each makes one or more ops.
 pub const STEPS: &str = "unary unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
-    convolution pieces if scan";
+    convolution pieces place if scan";
 
 type Made = Result<Vec<Value>, String>;
 
@@ -116,6 +116,15 @@ impl Graph {
                 let Some((x, axis)) = self.shaped() else { return none };
                 let y = self.like(x)?;
                 one(b.add(&Concat { inputs: vec![x, y], axis }))
+            }
+            "place" => {
+                let Some(x) = self.value(|d, _| !d.is_empty() && d.iter().all(|d| d.known().is_some())) else { return none };
+                let (y, own) = (self.like(x)?, b.sizes_of(x)?);
+                let (mut offsets, mut sizes) = (vec![Size::Static(0); own.len()], own.clone());
+                let n = own[0].known().unwrap_or_default();
+                (offsets[0], sizes[0]) = (Size::Static(n), Size::Static(2 * n));
+                let first = b.add(&Place { piece: x, whole: None, offsets: vec![Size::Static(0); own.len()], sizes: sizes.clone() })?;
+                one(b.add(&Place { piece: y, whole: Some(first), offsets, sizes }))
             }
             "reverse" => {
                 let input = self.any();

@@ -18,6 +18,10 @@ use kiln_dialects::{
 };
 use kiln_passes::{Failure, Numerics, Pass};
 
+/// NVPTX's, as its target machine says. Without one the translation takes integers of 64 bits to lie at multiples of 4 bytes, reads and writes them in halves,
+/// and the driver then loses lower halves.
+const DATA_LAYOUT: &str = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64";
+
 kiln_passes::pass_options! {
     /// The pass.
     pub struct GpuModule {
@@ -209,7 +213,8 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
     let c = module.ctx();
     let at = |e: String| Failure::at(first, e);
     let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">")).ok_or_else(|| at("has no nvvm dialect".into()))?;
-    let attrs = [("sym_name", Attr::string(c, "gpu")), ("targets", Attr::array(c, &[target]))];
+    let attrs =
+        [("sym_name", Attr::string(c, "gpu")), ("targets", Attr::array(c, &[target])), ("llvm.data_layout", Attr::string(c, DATA_LAYOUT))];
     let b = Builder::before(first).ok_or_else(|| at("is in no module".into()))?;
     let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {
         for op in &inside {

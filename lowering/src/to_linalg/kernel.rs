@@ -96,12 +96,13 @@ impl Kernel<'_> {
             (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1).then(|| l.coef.iter().position(|c| *c == 1)).flatten()
         };
         let have = t.ty().dims();
-        let shorter = |(l, d): (&Ix, &SymDim)| {
+        let shorter = |(axis, (l, d)): (usize, (&Ix, &SymDim))| {
             let size = l.lin().and_then(plain).map(|i| loops[i])?;
-            // Of two dynamic sizes only a fact could say that they differ; a slice of everything costs nothing.
-            (size.known() != d.known()).then_some(size)
+            // Equal dynamic sizes are one value; a slice of everything costs nothing.
+            let own = d.known().map_or_else(|| self.sizes.borrow_mut().size(input.value, axis).unwrap_or(size), Size::Static);
+            (size != own).then_some(size)
         };
-        let cut: Vec<Option<Size>> = map.iter().zip(&have).map(shorter).collect();
+        let cut: Vec<Option<Size>> = map.iter().zip(&have).enumerate().map(shorter).collect();
         if cut.iter().all(Option::is_none) {
             return Ok(t);
         }
