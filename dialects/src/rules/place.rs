@@ -33,8 +33,11 @@ pub fn infer(o: &Place, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     Ok(vec![TensorType { dtype: piece.dtype, dims }])
 }
 
+/// Where a piece begins along a dimension, and how long it is there, if that is known.
+type Bounds = (Option<i64>, Option<i64>);
+
 /// The box of a piece, as far as it is known: start and size of each dimension.
-fn bounds(o: &Place) -> Vec<(Option<i64>, Option<i64>)> {
+fn bounds(o: &Place) -> Vec<Bounds> {
     let sizes = o.piece.ty().dims();
     o.offsets.iter().map(|s| s.known()).zip(sizes.iter().map(Dim::known)).collect()
 }
@@ -54,7 +57,7 @@ pub fn verify(op: Op) -> Result<(), String> {
             return want(kernel, || "writes on an argument".into());
         };
         let earlier = Place::of(maker).ok_or("writes on what no kiln.place has made")?;
-        let apart = |((a, n), (b, m)): (&(Option<i64>, Option<i64>), (Option<i64>, Option<i64>))| {
+        let apart = |((a, n), (b, m)): (&Bounds, Bounds)| {
             let before = |a: Option<i64>, n: Option<i64>, b: Option<i64>| a.zip(n).zip(b).is_none_or(|((a, n), b)| a + n <= b);
             before(*a, *n, b) || before(b, m, *a)
         };
