@@ -357,9 +357,14 @@ fn host(module: &Module, function: &str, options: &CompileOptions, run: &RunOpti
         kernel.erase();
     }
     let code = |error| CompileError::Code { kernel: entry_symbol(function), error };
-    let object = CodeGen::quick(target).map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
+    // What a short one costs is a part of what a small program's call does: half a microsecond of four.
+    let generator = if walk(module.op()).len() > LONG { CodeGen::quick(target) } else { CodeGen::new(target) };
+    let object = generator.map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
     Ok(Host { program, object: Some(object), passes })
 }
+
+/// Ops of a host function, some twenty launches, from which on its code is made quickly and not made fast.
+const LONG: usize = 2000;
 
 /// A compiled kernel.
 struct Made {

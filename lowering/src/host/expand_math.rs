@@ -67,6 +67,8 @@ impl Pass for ExpandMath {
     const ANCHOR: &'static str = "";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
+    // Of what it leaves, LLVM has no form of some.
+    const REQUIRED: bool = true;
     const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
