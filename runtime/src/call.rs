@@ -181,6 +181,12 @@ impl Bytes {
         let (data, len) = (buffer.as_mut_ptr().cast_const(), buffer.len());
         Bytes { data, len, _keep: Arc::new(buffer) }
     }
+    /// A copy of these in memory of its own.
+    pub fn copied(bytes: &[u8]) -> Result<Bytes, OutOfMemory> {
+        let mut own = Buffer::zeroed(bytes.len())?;
+        own.bytes_mut().copy_from_slice(bytes);
+        Ok(Bytes::owned(own))
+    }
     /// A part of something that outlives this.
     pub fn part_of<T: Any + Send + Sync>(keep: Arc<T>, bytes: &[u8]) -> Bytes {
         Bytes { data: bytes.as_ptr(), len: bytes.len(), _keep: keep }

@@ -1,6 +1,6 @@
 //! A package for the host, from its bytes to a program that is called: linked, with its weights, and with what is prepared from them.
 use crate::{
-    Buffer, Bytes, CallError, Loaded, Package, Pool, Program, View, ViewMut,
+    Bytes, CallError, Loaded, Package, Pool, Program, View, ViewMut,
     call::{Entry, tensor_error},
     control::Driver,
     link::{Code, LinkError, library_symbols},
@@ -47,12 +47,12 @@ impl Package {
     /// A weight that the package holds, in memory of its own. Err: it holds none of that name.
     pub fn weight(&self, g: &Global) -> Result<Bytes, String> {
         let bytes = self.weights.get(&g.name).ok_or_else(|| format!("is not in the package but in '{}'", g.source))?;
-        owned(bytes)
+        Bytes::copied(bytes).map_err(|e| e.to_string())
     }
     /// The memory of a program's globals, in its order: what it holds itself, what was prepared, and what `find` finds.
     pub fn globals(program: &Program, prepared: &[Bytes], find: &mut Find) -> Result<Vec<Bytes>, OpenError> {
         let mut one = |g: &Global| match (&g.data, g.role) {
-            (Some(data), _) => owned(data),
+            (Some(data), _) => Bytes::copied(data).map_err(|e| e.to_string()),
             (None, Role::Packed) => {
                 g.result().and_then(|n| prepared.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string())
             }
@@ -60,12 +60,6 @@ impl Package {
         };
         program.globals.iter().map(|g| one(g).map_err(|reason| OpenError::Weight { name: g.name.clone(), reason })).collect()
     }
-}
-
-fn owned(bytes: &[u8]) -> Result<Bytes, String> {
-    let mut own = Buffer::zeroed(bytes.len()).map_err(|e| e.to_string())?;
-    own.bytes_mut().copy_from_slice(bytes);
-    Ok(Bytes::owned(own))
 }
 
 /// What is called.

@@ -5,7 +5,7 @@ use crate::{
         pt2,
         weight::{self, Weight},
     },
-    runtime::{Buffer, Bytes, Package, Program, program::Global},
+    runtime::{Bytes, Package, Program, program::Global},
 };
 use std::{
     borrow::Cow,
@@ -53,18 +53,12 @@ impl Finder<'_> {
     }
 }
 
-fn owned(bytes: &[u8]) -> Result<Bytes, String> {
-    let mut exact = Buffer::zeroed(bytes.len()).map_err(|e| e.to_string())?;
-    exact.bytes_mut().copy_from_slice(bytes);
-    Ok(Bytes::owned(exact))
-}
-
 fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, String> {
     if let Some(weight) = sources.held.get(&g.name) {
         return elements(g, weight);
     }
-    if let Some(bytes) = sources.package.weights.get(&g.name) {
-        return owned(bytes);
+    if sources.package.weights.contains_key(&g.name) {
+        return sources.package.weight(g);
     }
     let (file, name) = g.source.split_once('#').unwrap_or((&g.source, &g.name));
     let path = sources.folder.join(file);
@@ -86,7 +80,7 @@ fn elements(g: &Global, weight: &Weight) -> Result<Bytes, String> {
     same(g, weight.dtype.name(), &weight.shape)?;
     match weight.elements()? {
         Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Ok(Bytes::part_of(Arc::new(weight.clone()), bytes)),
-        bytes => owned(&bytes),
+        bytes => Bytes::copied(&bytes).map_err(|e| e.to_string()),
     }
 }
 

@@ -18,18 +18,22 @@ const PRODUCTS: &[(&str, &str, &str, bool)] = &[
     ("kiln.linear %x, %w : tensor<64x64xf32>, tensor<64x64xf32>", "64x64xf32 64x64xf32", "64x64xf32", false),
 ];
 
+/// A product of `%x` and `%w`, of types with a space between, and its gelu.
+fn with_gelu(product: &str, args: &str, result: &str) -> String {
+    let (x, w) = args.split_once(' ').unwrap();
+    format!(
+        "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{result}> {{\n%0 = {product}\n\
+         %1 = kiln.gelu %0 {{approximate = \"none\"}} : tensor<{result}>\nreturn %1 : tensor<{result}>\n}}"
+    )
+}
+
 #[test]
 fn products_are_for_the_tensor_cores_where_these_can_read_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (product, args, result, wgmma) in PRODUCTS {
         crate::watchdog::arm();
-        let (x, w) = args.split_once(' ').unwrap();
-        let text = format!(
-            "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{result}> {{\n%0 = {product}\n\
-             %1 = kiln.gelu %0 {{approximate = \"none\"}} : tensor<{result}>\nreturn %1 : tensor<{result}>\n}}"
-        );
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(&path, with_gelu(product, args, result)).unwrap();
         for chip in ["sm_90a", "sm_80", "sm_86", "sm_89"] {
             let package = build(&scheduled(&path, chip), chip).unwrap_or_else(|e| panic!("{product}: {e}"));
             // Older chips multiply what their threads copy, where those can copy 16 bytes at a time.
@@ -162,12 +166,7 @@ fn products_of_f32_are_rounded_where_that_is_allowed() {
     let path = folder.path().join("m.mlir");
     for (product, args, result, fits) in ROUNDED {
         crate::watchdog::arm();
-        let (x, w) = args.split_once(' ').unwrap();
-        let text = format!(
-            "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{result}> {{\n%0 = {product}\n\
-             %1 = kiln.gelu %0 {{approximate = \"none\"}} : tensor<{result}>\nreturn %1 : tensor<{result}>\n}}"
-        );
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(&path, with_gelu(product, args, result)).unwrap();
         for (target, allowed) in [("sm_90a", false), ("sm_90a:+tf32", true), ("sm_80:+tf32", false)] {
             let package = build(&path, target).unwrap_or_else(|e| panic!("{product}: {e}"));
             let used = package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32"));
