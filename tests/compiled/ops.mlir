@@ -189,3 +189,126 @@ func.func @f(%x: tensor<?x4xf32>, %w: tensor<4x?xf32>) -> (tensor<4xf32>, tensor
   %4 = kiln.dot_general %3, %0 batch = [] x [] contract = [1] x [0] : tensor<4x?xf32>, tensor<?x4xf32>
   return %1, %2, %4 : tensor<4xf32>, tensor<?x4xf32>, tensor<4x4xf32>
 }
+
+// -----
+
+// CASE: joined products: with their own epilogues, of an odd width, along either axis
+func.func @f(%x: tensor<37x40xf32>, %w: tensor<40x19xf32>, %v: tensor<40x29xf32>, %y: tensor<37x3xf32>) -> (tensor<37x51xf32>, tensor<74x19xf32>) {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<37x40xf32>, tensor<40x19xf32>
+  %1 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [0] : tensor<37x40xf32>, tensor<40x29xf32>
+  %2 = kiln.tanh %1 : tensor<37x29xf32>
+  %3 = kiln.concat %0, %y, %2 axis = 1 : tensor<37x19xf32>, tensor<37x3xf32>, tensor<37x29xf32>
+  %4 = kiln.neg %x : tensor<37x40xf32>
+  %5 = kiln.dot_general %4, %w batch = [] x [] contract = [1] x [0] : tensor<37x40xf32>, tensor<40x19xf32>
+  %6 = kiln.exp %x : tensor<37x40xf32>
+  %7 = kiln.dot_general %6, %w batch = [] x [] contract = [1] x [0] : tensor<37x40xf32>, tensor<40x19xf32>
+  %8 = kiln.concat %7, %5 axis = 0 : tensor<37x19xf32>, tensor<37x19xf32>
+  return %3, %8 : tensor<37x51xf32>, tensor<74x19xf32>
+}
+
+// -----
+
+// CASE: joined products of 16-bit floats and of open sizes
+func.func @f(%x: tensor<?x64xbf16>, %w: tensor<64x48xbf16>, %v: tensor<64x?xbf16>) -> tensor<?x?xbf16> {
+  %n = kiln.sym @n
+  %m = kiln.sym @m
+  kiln.bind_shape %x, [%n, 64] : tensor<?x64xbf16>
+  kiln.bind_shape %v, [64, %m] : tensor<64x?xbf16>
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<?x64xbf16>, tensor<64x48xbf16>
+  %1 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [0] : tensor<?x64xbf16>, tensor<64x?xbf16>
+  %2 = kiln.concat %0, %1 axis = 1 : tensor<?x48xbf16>, tensor<?x?xbf16>
+  return %2 : tensor<?x?xbf16>
+}
+
+// -----
+
+// CASE: a product of few rows and a large one, joined: a vector times a matrix, and blocks of a deep one
+func.func @f(%x: tensor<1x2304xf32>, %w: tensor<2304x40xf32>, %y: tensor<70x2304xf32>) -> tensor<71x40xf32> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<1x2304xf32>, tensor<2304x40xf32>
+  %1 = kiln.dot_general %y, %w batch = [] x [] contract = [1] x [0] : tensor<70x2304xf32>, tensor<2304x40xf32>
+  %2 = kiln.concat %0, %1 axis = 0 : tensor<1x40xf32>, tensor<70x40xf32>
+  return %2 : tensor<71x40xf32>
+}
+
+// -----
+
+// CASE: batched products that are joined along their batch and in the middle
+func.func @f(%x: tensor<3x5x8xf32>, %w: tensor<3x8x7xf32>) -> (tensor<6x5x7xf32>, tensor<3x10x7xf32>) {
+  %0 = kiln.dot_general %x, %w batch = [0] x [0] contract = [2] x [1] : tensor<3x5x8xf32>, tensor<3x8x7xf32>
+  %1 = kiln.neg %x : tensor<3x5x8xf32>
+  %2 = kiln.dot_general %1, %w batch = [0] x [0] contract = [2] x [1] : tensor<3x5x8xf32>, tensor<3x8x7xf32>
+  %3 = kiln.concat %0, %2 axis = 0 : tensor<3x5x7xf32>, tensor<3x5x7xf32>
+  %4 = kiln.tanh %x : tensor<3x5x8xf32>
+  %5 = kiln.dot_general %4, %w batch = [0] x [0] contract = [2] x [1] : tensor<3x5x8xf32>, tensor<3x8x7xf32>
+  %6 = kiln.exp %x : tensor<3x5x8xf32>
+  %7 = kiln.dot_general %6, %w batch = [0] x [0] contract = [2] x [1] : tensor<3x5x8xf32>, tensor<3x8x7xf32>
+  %8 = kiln.concat %7, %5 axis = 1 : tensor<3x5x7xf32>, tensor<3x5x7xf32>
+  return %3, %8 : tensor<6x5x7xf32>, tensor<3x10x7xf32>
+}
+
+// -----
+
+// CASE: pools of pools, joined with the convolution that they look at
+func.func @f(%x: tensor<2x4x8x9xf32>, %w: tensor<5x4x1x1xf32>) -> tensor<2x15x8x9xf32> {
+  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x4x8x9xf32>, tensor<5x4x1x1xf32>
+  %1 = kiln.reduce_window max %0 window = [1, 1, 3, 3] strides = [1, 1, 1, 1] pad = [0, 0, 1, 1] x [0, 0, 1, 1] dilation = [1, 1, 1, 1] : tensor<2x5x8x9xf32>
+  %2 = kiln.reduce_window max %1 window = [1, 1, 3, 3] strides = [1, 1, 1, 1] pad = [0, 0, 1, 1] x [0, 0, 1, 1] dilation = [1, 1, 1, 1] : tensor<2x5x8x9xf32>
+  %3 = kiln.concat %0, %1, %2 axis = 1 : tensor<2x5x8x9xf32>, tensor<2x5x8x9xf32>, tensor<2x5x8x9xf32>
+  return %3 : tensor<2x15x8x9xf32>
+}
+
+// -----
+
+// CASE: joined pools of a batch of any size, and of small types
+func.func @f(%x: tensor<?x3x9x17xf16>, %y: tensor<?x2x4x8xf16>) -> tensor<?x8x4x8xf16> {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 3, 9, 17] : tensor<?x3x9x17xf16>
+  kiln.bind_shape %y, [%n, 2, 4, 8] : tensor<?x2x4x8xf16>
+  %0 = kiln.reduce_window max %x window = [1, 1, 3, 3] strides = [1, 1, 2, 2] pad = [0, 0, 0, 0] x [0, 0, 0, 0] dilation = [1, 1, 1, 1] : tensor<?x3x9x17xf16>
+  %1 = kiln.reduce_window sum %x window = [1, 1, 3, 3] strides = [1, 1, 2, 2] pad = [0, 0, 0, 0] x [0, 0, 0, 0] dilation = [1, 1, 1, 1] : tensor<?x3x9x17xf16>
+  %2 = kiln.concat %0, %y, %1 axis = 1 : tensor<?x3x4x8xf16>, tensor<?x2x4x8xf16>, tensor<?x3x4x8xf16>
+  return %2 : tensor<?x8x4x8xf16>
+}
+
+// -----
+
+// CASE: joined rows: softmax and a norm beside an argument, of odd widths and of open height
+func.func @f(%x: tensor<?x33xf32>, %y: tensor<?x5xf32>) -> (tensor<?x71xf32>, tensor<?x33xf32>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 33] : tensor<?x33xf32>
+  kiln.bind_shape %y, [%n, 5] : tensor<?x5xf32>
+  %0 = kiln.softmax %x axis = 1 : tensor<?x33xf32>
+  %1 = kiln.tanh %x : tensor<?x33xf32>
+  %2 = kiln.softmax %1 axis = 1 : tensor<?x33xf32>
+  %3 = kiln.concat %0, %y, %2 axis = 1 : tensor<?x33xf32>, tensor<?x5xf32>, tensor<?x33xf32>
+  %4 = kiln.neg %2 : tensor<?x33xf32>
+  return %3, %4 : tensor<?x71xf32>, tensor<?x33xf32>
+}
+
+// -----
+
+// CASE: joined sums, of rows and of columns
+func.func @f(%x: tensor<64x40xf32>, %y: tensor<3x40xf32>, %z: tensor<64x1xf32>) -> (tensor<5x40xf32>, tensor<64x3xf32>) {
+  %0 = kiln.reduce sum %x dims = [0] : tensor<64x40xf32>
+  %1 = kiln.reshape %0 sizes = [1, 40] : tensor<40xf32>
+  %2 = kiln.reduce max %x dims = [0] : tensor<64x40xf32>
+  %3 = kiln.reshape %2 sizes = [1, 40] : tensor<40xf32>
+  %4 = kiln.concat %1, %y, %3 axis = 0 : tensor<1x40xf32>, tensor<3x40xf32>, tensor<1x40xf32>
+  %5 = kiln.reduce sum %x dims = [1] : tensor<64x40xf32>
+  %6 = kiln.tanh %5 : tensor<64xf32>
+  %7 = kiln.reshape %6 sizes = [64, 1] : tensor<64xf32>
+  %8 = kiln.reduce min %x dims = [1] : tensor<64x40xf32>
+  %9 = kiln.reshape %8 sizes = [64, 1] : tensor<64xf32>
+  %10 = kiln.concat %7, %z, %9 axis = 1 : tensor<64x1xf32>, tensor<64x1xf32>, tensor<64x1xf32>
+  return %4, %10 : tensor<5x40xf32>, tensor<64x3xf32>
+}
+
+// -----
+
+// CASE: the heads of an attention one by one, joined
+func.func @f(%q: tensor<1x1x9x16xf32>, %k: tensor<1x1x12x16xf32>, %v: tensor<1x1x12x16xf32>) -> tensor<1x1x9x32xf32> {
+  %0 = kiln.attention %q, %k, %v : tensor<1x1x9x16xf32>, tensor<1x1x12x16xf32>, tensor<1x1x12x16xf32>
+  %1 = kiln.attention %q, %v, %k : tensor<1x1x9x16xf32>, tensor<1x1x12x16xf32>, tensor<1x1x12x16xf32>
+  %2 = kiln.concat %0, %1 axis = 3 : tensor<1x1x9x16xf32>, tensor<1x1x9x16xf32>
+  return %2 : tensor<1x1x9x32xf32>
+}

@@ -397,17 +397,58 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x
 }
 
 // -----
-// A pool has no kernel that puts it in place: it is copied, and that is said.
-// CASE: a_piece_that_is_copied
+// A pool and a product write their pieces as a convolution does; what is an argument one of them copies.
+// CASE: pieces_of_a_pool_and_a_product
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: not_fused = ["place not with reduce_window: a contraction or a whole-tensor op starts a kernel"]
-// CHECK: ops = ["convolution", "place", "place"]
-func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>, %v: tensor<3x2x1x1xf32>) -> tensor<1x9x4x4xf32> {
-  %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
-  %1 = kiln.convolution %x, %v strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<3x2x1x1xf32>
-  %2 = kiln.reduce_window max %x window = [1, 1, 1, 1] strides = [1, 1, 1, 1] pad = [0, 0, 0, 0] x [0, 0, 0, 0] dilation = [1, 1, 1, 1] : tensor<1x2x4x4xf32>
-  %3 = kiln.concat %0, %1, %2 axis = 1 : tensor<1x4x4x4xf32>, tensor<1x3x4x4xf32>, tensor<1x2x4x4xf32>
-  return %3 : tensor<1x9x4x4xf32>
+// CHECK: ops = ["reduce_window", "place"]
+// CHECK: ops = ["dot_general", "tanh", "place", "place"]
+// CHECK-NOT: ops = ["place"]
+func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> tensor<8x17xf32> {
+  %0 = kiln.reduce_window max %x window = [1, 3] strides = [1, 1] pad = [0, 1] x [0, 1] dilation = [1, 1] : tensor<8x6xf32>
+  %1 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x6xf32>, tensor<6x5xf32>
+  %2 = kiln.tanh %1 : tensor<8x5xf32>
+  %3 = kiln.concat %0, %x, %2 axis = 1 : tensor<8x6xf32>, tensor<8x6xf32>, tensor<8x5xf32>
+  return %3 : tensor<8x17xf32>
+}
+
+// -----
+// Rows are put in place as well, but their kernels have no loops for what is beside them: a kernel of its own copies the argument alone.
+// CASE: pieces_of_rows
+// RUN: kiln-split-concats,kiln-fuse
+// CHECK: ops = ["reduce", "sub", "place"]
+// CHECK: not_fused = ["place not with reduce: it has no loops for elements beside its rows"], ops = ["place"]
+func.func @f(%x: tensor<8x6xf32>, %y: tensor<8x2xf32>) -> tensor<8x8xf32> {
+  %0 = kiln.reduce max %x dims = [1] : tensor<8x6xf32>
+  %1 = kiln.broadcast_in_dim %0 dims = [0] sizes = [8, 6] : tensor<8xf32>
+  %2 = kiln.sub %x, %1 : tensor<8x6xf32>
+  %3 = kiln.concat %2, %y axis = 1 : tensor<8x6xf32>, tensor<8x2xf32>
+  return %3 : tensor<8x8xf32>
+}
+
+// -----
+// A row is appended to many: the product's kernel, which has threads for one row, leaves the copy to a kernel of its own.
+// CASE: much_to_copy
+// RUN: kiln-split-concats,kiln-fuse
+// CHECK: ops = ["dot_general", "place"]
+// CHECK: not_fused = ["place not with dot_general: it would copy much more than it computes"], ops = ["place"]
+func.func @f(%x: tensor<1x6xf32>, %w: tensor<6x5xf32>, %y: tensor<64x5xf32>) -> tensor<65x5xf32> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<1x6xf32>, tensor<6x5xf32>
+  %1 = kiln.concat %y, %0 axis = 0 : tensor<64x5xf32>, tensor<1x5xf32>
+  return %1 : tensor<65x5xf32>
+}
+
+// -----
+// Sums of columns are pieces of one row each.
+// CASE: pieces_of_sums
+// RUN: kiln-split-concats,kiln-fuse
+// CHECK-NOT: ops = ["concat"]
+func.func @f(%x: tensor<8x6xf32>, %y: tensor<7x6xf32>) -> tensor<2x6xf32> {
+  %0 = kiln.reduce sum %x dims = [0] : tensor<8x6xf32>
+  %1 = kiln.reshape %0 sizes = [1, 6] : tensor<6xf32>
+  %2 = kiln.reduce sum %y dims = [0] : tensor<7x6xf32>
+  %3 = kiln.reshape %2 sizes = [1, 6] : tensor<6xf32>
+  %4 = kiln.concat %1, %3 axis = 0 : tensor<1x6xf32>, tensor<1x6xf32>
+  return %4 : tensor<2x6xf32>
 }
 
 // -----

@@ -53,3 +53,23 @@ func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<3x1x1xf32>) -> tensor<2x3x?xf32> 
   %3 = kiln.concat %0, %2 axis = 2 : tensor<2x3x?xf32>, tensor<2x3x?xf32>
   return %3 : tensor<2x3x?xf32>
 }
+
+// -----
+// Products, pools and rows as well; rows even if they are the only ones, since their kernel copies nothing.
+// CASE: pieces_of_a_product_and_rows
+// CHECK: kiln.place %0 offsets = [0, 0]
+// CHECK: kiln.place %3 into %4 offsets = [0, 5]
+// CHECK: kiln.place %arg0 into %9 offsets = [0, 0]
+// CHECK-NOT: kiln.concat
+func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> (tensor<8x11xf32>, tensor<8x12xf32>) {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x6xf32>, tensor<6x5xf32>
+  %1 = kiln.reduce max %x dims = [1] : tensor<8x6xf32>
+  %2 = kiln.broadcast_in_dim %1 dims = [0] sizes = [8, 6] : tensor<8xf32>
+  %3 = kiln.sub %x, %2 : tensor<8x6xf32>
+  %4 = kiln.concat %0, %3 axis = 1 : tensor<8x5xf32>, tensor<8x6xf32>
+  %5 = kiln.reduce min %x dims = [1] : tensor<8x6xf32>
+  %6 = kiln.broadcast_in_dim %5 dims = [0] sizes = [8, 6] : tensor<8xf32>
+  %7 = kiln.sub %x, %6 : tensor<8x6xf32>
+  %8 = kiln.concat %x, %7 axis = 1 : tensor<8x6xf32>, tensor<8x6xf32>
+  return %4, %8 : tensor<8x11xf32>, tensor<8x12xf32>
+}

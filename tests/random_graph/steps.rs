@@ -5,7 +5,7 @@ use kiln::dialects::{ir::*, ops::*, value::DType};
 /// Kinds of steps; each makes one or more ops.
 pub const STEPS: &str = "unary unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
-    convolution pieces place if scan";
+    convolution pieces joined place if scan";
 
 type Made = Result<Vec<Value>, String>;
 
@@ -100,9 +100,14 @@ impl Graph {
                 let Some((input, axis)) = self.shaped() else { return none };
                 let (mut sizes, axis) = (b.sizes_of(input)?, axis as usize);
                 let mut offsets = Size::all(&vec![0; sizes.len()]);
-                let Some(n) = sizes[axis].known().filter(|n| *n > 0) else { return none };
-                let from = self.random.below(n as usize) as i64;
-                (offsets[axis], sizes[axis]) = (Size::Static(from), Size::Static(1 + self.random.below((n - from) as usize) as i64));
+                (offsets[axis], sizes[axis]) = match sizes[axis] {
+                    Size::Static(n) if n > 0 => {
+                        let from = self.random.below(n as usize) as i64;
+                        (Size::Static(from), Size::Static(1 + self.random.below((n - from) as usize) as i64))
+                    }
+                    Size::Static(_) => return none,
+                    Size::Dynamic(n) => self.half(n)?,
+                };
                 let strides = vec![1; sizes.len()];
                 one(b.add(&Slice { input, offsets, sizes, strides }))
             }
@@ -238,6 +243,12 @@ impl Graph {
                 let joined = b.add(&Concat { inputs, axis: 1 })?;
                 Ok(if self.random.below(2) == 0 { vec![joined, first] } else { vec![joined] })
             }
+            "joined" => {
+                let Some(x) = self.value(|d, t| t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))) else {
+                    return none;
+                };
+                one(self.joined(x))
+            }
             "if" => {
                 let x = self.any();
                 let (y, on) = (self.like(x)?, self.random.below(2));
@@ -269,6 +280,48 @@ impl Graph {
                 one(b.add(&ReduceWindow { kind, input, window, strides: ones.clone(), pad_low: vec![0; n], pad_high, dilation: ones }))
             }
         }
+    }
+
+    /// One half of an open size, rounded up: where it starts, and how long it is.
+    fn half(&mut self, n: Value) -> Result<(Size, Size), String> {
+        let b = self.b;
+        let made = |kind: SymKind, lhs: Value, rhs: i64| {
+            b.create_with(&SymExpr { kind, lhs, rhs: b.index(rhs)? }, &[Type::index(b.ctx)], &mut []).map(|op| op.result(0))
+        };
+        let before = made(SymKind::Floordiv, n, 2)?;
+        let size = Size::Dynamic(made(SymKind::Floordiv, made(SymKind::Add, n, 1)?, 2)?);
+        Ok((if self.random.below(2) == 0 { Size::Static(0) } else { Size::Dynamic(before) }, size))
+    }
+
+    /// What products, pools, reductions and norms make of the rows of a matrix, joined along them.
+    fn joined(&mut self, x: Value) -> Result<Value, String> {
+        let (b, sizes) = (self.b, self.b.sizes_of(x)?);
+        let (height, width) = (sizes[0], sizes[1]);
+        let mut inputs = vec![];
+        for _ in 0..2 + self.random.below(2) {
+            let piece = match self.random.below(5) {
+                0 => x,
+                1 => {
+                    let columns = self.pick(&[1, 3, 16]);
+                    let rhs = b.splat(dtype(x), &[width, Size::Static(columns)], 2.0)?;
+                    let (lhs_batch, rhs_batch, lhs_contract, rhs_contract) = (vec![], vec![], vec![1], vec![0]);
+                    b.add(&DotGeneral { lhs: x, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type: None })?
+                }
+                2 => {
+                    let (strides, dilation, pad_low, pad_high) = (vec![1, 1], vec![1, 1], vec![0, 1], vec![0, 0]);
+                    let (kind, window) = (CumulativeKind::Max, vec![1, 2]);
+                    b.add(&ReduceWindow { kind, input: x, window, strides, pad_low, pad_high, dilation })?
+                }
+                n => {
+                    let sum = b.add(&Reduce { kind: ReduceKind::Sum, input: x, dims: vec![1], maybe_empty: false })?;
+                    let columns = if n == 3 { Size::Static(1) } else { width };
+                    let all = b.add(&BroadcastInDim { input: sum, dims: vec![0], sizes: vec![height, columns] })?;
+                    if n == 3 { all } else { b.add(&Add { lhs: x, rhs: all })? }
+                }
+            };
+            inputs.push(piece);
+        }
+        b.add(&Concat { inputs, axis: 1 })
     }
 
     /// The result of an op that was made without asking the rule; nothing if the rule has no such op.

@@ -4,7 +4,7 @@
 //! same place, and no kernel would then wait for itself. The gain of a join is the bytes of the values that need not go through memory, so a node
 //! that could join several kernels joins the one that it reads most from.
 mod pairs;
-mod place;
+pub mod place;
 
 use super::graph::{Class, Graph, Leaf, turns};
 use kiln_dialects::{
@@ -205,14 +205,13 @@ impl Decide<'_> {
             return Err(format!("it has {MOST_NODES} ops already"));
         }
         if self.goes_on(n) == Some(g) {
-            let pads = group.nodes.iter().any(|m| self.pads(*m));
-            return if pads { Err("its result is padded as well, which comes last".into()) } else { Ok((group.kind, Form::Full)) };
+            return self.copies(n, g);
         }
-        if group.kind == Kind::Contract && group.nodes.iter().any(|m| self.places(*m)) && !self.places_beside(n, g) {
+        if self.places(n) && group.kind != Kind::Pointwise {
+            return self.ends(n, g);
+        }
+        if group.kind == Kind::Contract && node.class != Class::Single && group.nodes.iter().any(|m| self.places(*m)) {
             return Err("its result is put into a larger tensor already".into());
-        }
-        if group.kind == Kind::Contract && self.places(n) {
-            return self.ends(n, g).map(|()| (Kind::Contract, Form::Full));
         }
         if group.kind == Kind::Contract && self.only_for_reductions(n, g) {
             return Err("only reductions read it, which cannot join, so that it would be stored beside what it is made of".into());

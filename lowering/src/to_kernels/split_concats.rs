@@ -1,9 +1,9 @@
-//! `kiln-split-concats`: a concatenation of several convolutions' results becomes a chain of pieces put into one tensor.
+//! `kiln-split-concats`: a concatenation of several kernels' results becomes a chain of pieces put into one tensor.
 //!
 //! Why: a kernel that computes a piece can write it where it belongs, but a concatenation is one op, which one of these kernels would take while it copies
-//! what the others have stored. In a chain each piece is an op of its own, that `kiln-fuse` puts into the kernel of the piece. Pieces of convolutions come in
-//! the order of the text, so that no kernel waits for one that waits for it; the others come behind, where a kernel of the chain copies them. A result that
-//! several concatenations take is written into the first one. Upstream's destination passing does this for one `insert_slice` after the other within a
+//! what the others have stored. In a chain each piece is an op of its own, that `kiln-fuse` puts into the kernel of the piece. Pieces that products,
+//! convolutions, pools, attentions and reductions compute come in the order of the text, so that no kernel waits for one that waits for it; the others come
+//! behind, where a kernel of the chain copies them. A result that several concatenations take is written into the first one. Upstream's destination passing does this for one `insert_slice` after the other within a
 //! function, not across kernels.
 //!
 //! Numerics: exact.
@@ -13,7 +13,10 @@
 //! after:   %1 = kiln.place %a offsets = [0, 0, 0, 0] sizes = [1, 24, 9, 9]
 //!          %0 = kiln.place %b into %1 offsets = [0, 8, 0, 0] sizes = [1, 24, 9, 9]
 //! ```
-use super::graph::{contracts, turns};
+use super::{
+    graph::{contracts, turns},
+    group::place::MOST_COPIED,
+};
 use crate::sizes::SizeValues;
 use kiln_dialects::{
     ir::*,
@@ -32,12 +35,12 @@ kiln_passes::pass_options! {
     }
 }
 
-/// Most elementwise ops between a convolution and its piece.
+/// Most ops between what computes a piece and the piece.
 const FAR: usize = 16;
 
 impl Pass for SplitConcats {
     const FLAG: &'static str = "kiln-split-concats";
-    const SUMMARY: &'static str = "Writes concatenations of several convolutions as pieces that their kernels put in place";
+    const SUMMARY: &'static str = "Writes concatenations as pieces that the kernels that compute them put in place";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -59,33 +62,47 @@ impl Pass for SplitConcats {
     }
 }
 
-/// The convolution that a value is the end of.
-fn convolution(v: Value) -> Option<Op> {
+/// The op whose kernel a value is the end of.
+fn maker(v: Value) -> Option<Op> {
+    use OpKind::{Attention, BroadcastInDim, Convolution, DotGeneral, Reduce, ReduceWindow, Reshape};
     let (mut stack, mut seen) = (vec![v], HashSet::new());
-    while let Some(op) = stack.pop().and_then(Value::def) {
+    while let Some(v) = stack.pop() {
+        let Some(op) = v.def() else { continue };
         let made = turns(op).unwrap_or(op);
-        if made.kind() == Some(OpKind::Convolution) && contracts(made) {
-            return Some(made);
-        }
-        if op.kind().is_some_and(OpKind::is_elementwise) && seen.len() < FAR && seen.insert(op) {
-            stack.extend(op.operands().into_iter().rev());
+        match made.kind() {
+            Some(Convolution) if contracts(made) => return Some(made),
+            Some(DotGeneral | ReduceWindow | Attention | Reduce) => return Some(made),
+            Some(kind) if kind.is_elementwise() || matches!(kind, BroadcastInDim | Reshape) => {
+                if seen.len() < FAR && seen.insert(op) {
+                    stack.extend(op.operands().into_iter().rev());
+                }
+            }
+            _ => {}
         }
     }
     None
 }
 
-/// Which of the pieces convolutions' kernels can put in place, if several can; these convolutions are then `taken`.
+/// Which of the pieces their kernels can put in place, if it is more than one kernel's concern; what computes these pieces is then `taken`.
 fn placed(o: &Concat, taken: &mut HashSet<Op>) -> Option<Vec<bool>> {
     let mut mine = HashSet::new();
     let empty = |v: &Value| v.ty().dims().iter().any(|d| d.known() == Some(0));
-    let mut one = |v: &Value| convolution(*v).is_some_and(|c| !empty(v) && !taken.contains(&c) && mine.insert(c));
+    let mut one = |v: &Value| maker(*v).is_some_and(|c| !empty(v) && !taken.contains(&c) && mine.insert(c));
     let placed: Vec<bool> = o.inputs.iter().map(&mut one).collect();
-    if mine.len() > 1 {
-        taken.extend(mine);
-        return Some(placed);
-    }
+    // One kernel that has loops for what is beside its own writes the rest as well, if that is not much more, as it is.
+    let rows = |op: &Op| matches!(op.kind(), Some(OpKind::Reduce | OpKind::Attention));
+    let count =
+        |own: bool| o.inputs.iter().zip(&placed).filter(|(_, p)| **p == own).map(|(v, _)| elements(*v)).fold(0, i64::saturating_add);
+    let pieces = o.inputs.iter().filter(|v| !empty(v)).count();
+    let alone = mine.iter().any(rows) || count(false) > count(true).saturating_mul(MOST_COPIED);
+    let split = mine.len() > 1 || pieces > 1 && !mine.is_empty() && alone;
     taken.extend(mine);
-    None
+    split.then_some(placed)
+}
+
+/// How many elements, with 128 for an open size.
+fn elements(v: Value) -> i64 {
+    v.ty().dims().iter().fold(1, |n, d| n.saturating_mul(d.known().unwrap_or(128)))
 }
 
 fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<(), String> {

@@ -1,11 +1,41 @@
 //! Paddings and concatenations: what only puts its operands into a larger tensor can be done by the kernels that compute these.
-use super::{Class, Decide, Form, Leaf, turns, wide};
+use super::{Class, Decide, Form, Kind, Leaf, turns, wide};
 use kiln_dialects::{
     ir::{Node as _, Size, Value},
     ops::{OpKind, Pad, Place},
 };
 
+/// Why rows are put in place, but no more than they.
+pub(super) const BESIDE: &str = "it has no loops for elements beside its rows";
+
+/// Most elements that a kernel copies for each one that it computes: its threads are as many as its own work wants.
+pub const MOST_COPIED: i64 = 4;
+
 impl Decide<'_> {
+    /// Whether a kernel can copy a piece beside the one that it has put into the same tensor, and what it is then.
+    pub(super) fn copies(&self, n: usize, g: usize) -> Result<(Kind, Form), String> {
+        let group = &self.groups[g];
+        if group.nodes.iter().any(|m| self.pads(*m)) {
+            return Err("its result is padded as well, which comes last".into());
+        }
+        if self.by_rows(g) {
+            return Err(BESIDE.into());
+        }
+        let whole = self.piece(n).unwrap_or(self.graph.nodes[n].value);
+        self.few(self.graph.count(self.graph.facts.dims(whole)), g).map(|()| (group.kind, Form::Full))
+    }
+
+    /// Whether a kernel's own work is enough to copy so many elements beside it.
+    fn few(&self, copied: i64, g: usize) -> Result<(), String> {
+        let own = self.graph.count(&self.groups[g].dims);
+        if copied > own.saturating_mul(MOST_COPIED) { Err("it would copy much more than it computes".into()) } else { Ok(()) }
+    }
+
+    /// Whether a kernel goes through rows that depend on each other's reductions, so that it takes one piece and nothing else.
+    pub(super) fn by_rows(&self, g: usize) -> bool {
+        matches!(self.groups[g].kind, Kind::Rows | Kind::Reduce | Kind::Attention)
+    }
+
     /// Whether a node does no more than put its operands into a larger tensor.
     pub(super) fn places(&self, n: usize) -> bool {
         let node = &self.graph.nodes[n];
@@ -39,12 +69,21 @@ impl Decide<'_> {
         (self.home(self.graph.base(place.piece)) != Some(before)).then_some(before)
     }
 
-    /// Whether a convolution's kernel can write its result right to where a padding or a concatenation wants it.
-    pub(super) fn ends(&self, n: usize, g: usize) -> Result<(), String> {
+    /// Whether a kernel can write its result right to where a padding or a concatenation wants it, and what it is then.
+    pub(super) fn ends(&self, n: usize, g: usize) -> Result<(Kind, Form), String> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let op = |m: usize| self.graph.nodes[m].value.def().map(|o| turns(o).unwrap_or(o));
-        if !group.nodes.iter().any(|m| op(*m).is_some_and(|o| o.kind() == Some(OpKind::Convolution))) {
-            return Err("only a convolution's result is placed".into());
+        let made_by = |kind: OpKind| group.nodes.iter().any(|m| op(*m).is_some_and(|o| o.kind() == Some(kind)));
+        let alone = self.piece(n).is_some();
+        match group.kind {
+            Kind::Contract if made_by(OpKind::Convolution) || made_by(OpKind::DotGeneral) => {}
+            Kind::Single if made_by(OpKind::ReduceWindow) => {}
+            _ if self.by_rows(g) && alone => {}
+            _ if self.by_rows(g) => return Err(BESIDE.into()),
+            _ => return Err("that is a whole-tensor op".into()),
+        }
+        if group.nodes.iter().any(|m| self.places(*m)) && !self.places_beside(n, g) {
+            return Err("its result is put into a larger tensor already".into());
         }
         let adds = |all: &[Size]| all.iter().all(|s| s.known().is_some_and(|n| n >= 0));
         if op(n).and_then(Pad::of).is_some_and(|p| !adds(&p.low) || !adds(&p.high)) {
@@ -53,16 +92,22 @@ impl Decide<'_> {
         let mine = |l: &&Leaf| self.home(self.graph.base(l.value)) == Some(g);
         let leaves: Vec<&Leaf> = node.leaves.iter().filter(mine).collect();
         let [leaf] = leaves[..] else { return Err("it reads several of its values".into()) };
-        let full = |m: &usize| self.forms[*m] == Form::Full && wide(self.graph.facts.dims(leaf.value)) == group.dims;
-        match self.graph.node_of.get(&leaf.value).is_some_and(full) && self.reads_whole(leaf) {
-            true => Ok(()),
-            false => Err(format!("it reads {} at another place", self.name(leaf.value))),
+        let others = node.leaves.iter().filter(|l| !mine(l)).map(|l| self.graph.count(self.graph.facts.dims(l.value)));
+        self.few(others.fold(0, i64::saturating_add), g)?;
+        let stay = || (0..group.dims.len()).filter(|d| !group.reduced.contains(d)).map(|d| group.dims[d].clone()).collect::<Vec<_>>();
+        let whole = |m: &usize| {
+            let dims = wide(self.graph.facts.dims(leaf.value));
+            dims == if self.forms[*m] == Form::Full { group.dims.clone() } else { stay() }
+        };
+        match self.graph.node_of.get(&leaf.value).filter(|m| whole(m) && self.reads_whole(n, leaf)) {
+            Some(m) => Ok((group.kind, self.forms[*m])),
+            None => Err(format!("it reads {} at another place", self.name(leaf.value))),
         }
     }
 
-    /// Whether a node that is no loop nest reads a leaf as it lies.
-    fn reads_whole(&self, leaf: &Leaf) -> bool {
-        let dims = self.graph.facts.dims(leaf.value);
+    /// Whether a node that is no loop nest reads a leaf as it lies; a piece may have dimensions of size 1 that the leaf has not.
+    fn reads_whole(&self, n: usize, leaf: &Leaf) -> bool {
+        let dims = self.graph.facts.dims(self.piece(n).unwrap_or(leaf.value));
         let loops: Vec<usize> = (0..dims.len()).filter(|d| dims[*d].known() != Some(1)).collect();
         self.reads_in_place(leaf, &loops)
     }
@@ -78,6 +123,6 @@ impl Decide<'_> {
         let direct = |l: &Leaf| self.graph.node_of.contains_key(&l.value);
         let [leaf] = leaves(n).collect::<Vec<_>>()[..] else { return false };
         let inside = self.groups[from].nodes.iter().flat_map(|m| leaves(*m));
-        self.reads_whole(leaf) && std::iter::once(leaf).chain(inside).all(direct) && self.only(from, n)
+        self.reads_whole(n, leaf) && std::iter::once(leaf).chain(inside).all(direct) && self.only(from, n)
     }
 }
