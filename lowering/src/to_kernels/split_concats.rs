@@ -45,7 +45,8 @@ impl Pass for SplitConcats {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for func in walk(root).into_iter().filter(|o| o.is("func.func")) {
+        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
+        for func in functions {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let mut taken = HashSet::new();
             let found: Vec<(Op, Vec<bool>)> =
