@@ -1,4 +1,4 @@
-//! Products of bf16 or f16 by the instructions of a warp, which every chip from sm_80 on has.
+//! Products and convolutions of bf16 or f16 by the instructions of a warp, which every chip from sm_80 on has.
 use super::{
     choose::make,
     wgmma::{self, PROCESSORS, Product, ROW},
@@ -23,9 +23,9 @@ const USUAL: i64 = 2048;
 /// Rows, columns and stages of a tile, the largest one first.
 const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128, 4), (64, 64, 4)];
 
-/// The product that a kernel is, if all of its operands' rows can be copied 16 bytes at a time.
+/// The product that a kernel is, if all of its operands' rows can be copied 16 bytes at a time; of a convolution as for the copy engine.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
-    wgmma::product(k, plan).filter(|p| p.window.is_none() && p.rights.len() == 1 && p.element != DType::F32)
+    wgmma::product(k, plan).filter(|p| p.rights.len() == 1 && p.element != DType::F32)
 }
 
 /// Bytes of shared memory that a launch asks for.
