@@ -27,7 +27,7 @@ use crate::{
     kernel::{Access, Poly},
 };
 use kiln_dialects::ir::*;
-use std::f64::consts::LOG2_E;
+use std::{f64::consts::LOG2_E, ops::Range};
 
 /// What a thread reads at once.
 const WIDE: Lanes = Lanes { count: EACH, mask: None };
@@ -99,6 +99,10 @@ impl State {
 }
 
 impl Split<'_> {
+    /// Whether sums leave few registers.
+    fn large(&self) -> bool {
+        self.form.at.depth + self.form.at.columns > LARGE
+    }
     /// Rows of a thread.
     fn halves(&self) -> usize {
         self.rows / EIGHT
@@ -214,8 +218,8 @@ impl Split<'_> {
         };
         (0..self.keys / EIGHT).map(eight).collect()
     }
-    /// Values: by 16 keys, by 64 columns, of the four keys whose exponentials the thread has.
-    fn read_values(&self, c: Code, place: &Place, start: Value) -> Made<Vec<Vec<Vec<Vec<Value>>>>> {
+    /// Values: by 16 keys, by 64 columns, those of a range, of the four keys whose exponentials the thread has.
+    fn read_values(&self, c: Code, place: &Place, start: Value, columns: Range<usize>) -> Made<Vec<Vec<Vec<Vec<Value>>>>> {
         let (p, at) = (Ptx(c), &self.form.at);
         let access = &self.scope.kernel.stages[at.product].inputs[1];
         let own = p.add(start, p.times(self.lane[1], 2)?)?;
@@ -233,7 +237,7 @@ impl Split<'_> {
                 };
                 [0, 1, EIGHT, EIGHT + 1].iter().map(one).collect()
             };
-            (0..(at.columns as usize).div_ceil(COLUMNS)).map(step).collect()
+            columns.clone().map(step).collect()
         };
         (0..self.keys / 16).map(sixteen).collect()
     }
@@ -285,7 +289,10 @@ impl Split<'_> {
     /// Some keys.
     fn step(&self, c: Code, place: &Place, rows: &[Row], queries: &[Vec<Vec<Value>>], start: Value, old: &State) -> Made<State> {
         let (p, element, halves) = (Ptx(c), self.form.element.name(), self.halves());
-        let (keys, values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start)?);
+        // Of long rows half of the values are read when the keys have left their registers.
+        let columns = (self.form.at.columns as usize).div_ceil(COLUMNS);
+        let early = if self.large() { columns / 2 } else { columns };
+        let (keys, mut values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start, 0..early)?);
         let (nothing, none) = (c.constant("0.0", p.f32())?, p.number(0)?);
         let mut scores = vec![];
         for key in &keys {
@@ -297,6 +304,10 @@ impl Split<'_> {
                 }
             }
             scores.push(sums);
+        }
+        if early < columns {
+            let late = self.read_values(c, place, start, early..columns)?;
+            values.iter_mut().zip(late).for_each(|(all, late)| all.extend(late));
         }
         let seen = self.seen(c, place, rows, &scores, start)?;
         let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
@@ -343,7 +354,7 @@ impl Split<'_> {
         let halves = self.halves();
         let rows = (0..halves).map(|h| self.row(c, place, h)).collect::<Made<Vec<_>>>()?;
         // Beside the sums of long rows registers would not do: the queries are read again for each step, from the first-level cache.
-        let large = self.form.at.depth + self.form.at.columns > LARGE;
+        let large = self.large();
         let queries = if large { vec![] } else { self.read_queries(c, &rows, false)? };
         let [low, high] = place.keys;
         let steps = p.over(p.plus(p.minus(high, low)?, self.keys - 1)?, self.keys)?;

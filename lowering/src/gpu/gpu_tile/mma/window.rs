@@ -37,9 +37,10 @@ impl Tile<'_> {
             let (image, down) = (p.two("arith.divui", line, high)?, p.two("arith.remui", line, high)?);
             let from = |x: Value, i: usize| p.shifted(p.times(x, w.strides[i] as usize)?, -w.low[i]);
             let (h, x) = (from(down, 0)?, from(across, 1)?);
-            let index = |v: Value| p.index(v);
-            let rows = c.add(c.mul(index(image)?, distance(2)?)?, c.mul(index(h)?, distance(1)?)?)?;
-            let element = c.add(rows, c.mul(index(x)?, distance(0)?)?)?;
+            // In front of the image places are negative.
+            let signed = |v: Value| c.op("arith.index_cast", &[v], Type::index(c.ctx()), &[]);
+            let rows = c.add(c.mul(signed(image)?, distance(2)?)?, c.mul(signed(h)?, distance(1)?)?)?;
+            let element = c.add(rows, c.mul(signed(x)?, distance(0)?)?)?;
             // slt
             let there = c.compare(2, row, total)?;
             let h = c.select(there, h, p.constant(NOWHERE)?)?;
