@@ -26,6 +26,7 @@ const COLUMN: u8 = 2;
 const SCORE: u8 = 4;
 
 /// The stage, read.
+#[derive(Clone)]
 pub struct Score<'a> {
     scope: &'a Scope<'a>,
     stage: &'a Stage,

@@ -27,7 +27,7 @@ use crate::{
     kernel::{Access, Poly},
 };
 use kiln_dialects::ir::*;
-use std::{f64::consts::LOG2_E, ops::Range};
+use std::f64::consts::LOG2_E;
 
 /// What a thread reads at once.
 const WIDE: Lanes = Lanes { count: EACH, mask: None };
@@ -35,6 +35,7 @@ const WIDE: Lanes = Lanes { count: EACH, mask: None };
 const EIGHT: usize = 8;
 
 /// What is the same for all parts of the emission.
+#[derive(Clone)]
 struct Split<'a> {
     scope: &'a Scope<'a>,
     form: &'a Form,
@@ -99,10 +100,6 @@ impl State {
 }
 
 impl Split<'_> {
-    /// Whether sums leave few registers.
-    fn large(&self) -> bool {
-        self.form.at.depth + self.form.at.columns > LARGE
-    }
     /// Rows of a thread.
     fn halves(&self) -> usize {
         self.rows / EIGHT
@@ -218,8 +215,8 @@ impl Split<'_> {
         };
         (0..self.keys / EIGHT).map(eight).collect()
     }
-    /// Values: by 16 keys, by 64 columns, those of a range, of the four keys whose exponentials the thread has.
-    fn read_values(&self, c: Code, place: &Place, start: Value, columns: Range<usize>) -> Made<Vec<Vec<Vec<Vec<Value>>>>> {
+    /// Values: by 16 keys, by 64 columns, of the four keys whose exponentials the thread has.
+    fn read_values(&self, c: Code, place: &Place, start: Value) -> Made<Vec<Vec<Vec<Vec<Value>>>>> {
         let (p, at) = (Ptx(c), &self.form.at);
         let access = &self.scope.kernel.stages[at.product].inputs[1];
         let own = p.add(start, p.times(self.lane[1], 2)?)?;
@@ -237,7 +234,7 @@ impl Split<'_> {
                 };
                 [0, 1, EIGHT, EIGHT + 1].iter().map(one).collect()
             };
-            columns.clone().map(step).collect()
+            (0..(at.columns as usize).div_ceil(COLUMNS)).map(step).collect()
         };
         (0..self.keys / 16).map(sixteen).collect()
     }
@@ -289,10 +286,7 @@ impl Split<'_> {
     /// Some keys.
     fn step(&self, c: Code, place: &Place, rows: &[Row], queries: &[Vec<Vec<Value>>], start: Value, old: &State) -> Made<State> {
         let (p, element, halves) = (Ptx(c), self.form.element.name(), self.halves());
-        // Of long rows half of the values are read when the keys have left their registers.
-        let columns = (self.form.at.columns as usize).div_ceil(COLUMNS);
-        let early = if self.large() { columns / 2 } else { columns };
-        let (keys, mut values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start, 0..early)?);
+        let (keys, values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start)?);
         let (nothing, none) = (c.constant("0.0", p.f32())?, p.number(0)?);
         let mut scores = vec![];
         for key in &keys {
@@ -304,10 +298,6 @@ impl Split<'_> {
                 }
             }
             scores.push(sums);
-        }
-        if early < columns {
-            let late = self.read_values(c, place, start, early..columns)?;
-            values.iter_mut().zip(late).for_each(|(all, late)| all.extend(late));
         }
         let seen = self.seen(c, place, rows, &scores, start)?;
         let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
@@ -354,7 +344,7 @@ impl Split<'_> {
         let halves = self.halves();
         let rows = (0..halves).map(|h| self.row(c, place, h)).collect::<Made<Vec<_>>>()?;
         // Beside the sums of long rows registers would not do: the queries are read again for each step, from the first-level cache.
-        let large = self.large();
+        let large = self.form.at.depth + self.form.at.columns > LARGE;
         let queries = if large { vec![] } else { self.read_queries(c, &rows, false)? };
         let [low, high] = place.keys;
         let steps = p.over(p.plus(p.minus(high, low)?, self.keys - 1)?, self.keys)?;
@@ -374,9 +364,11 @@ impl Split<'_> {
         for sum in &mut done.sums {
             *sum = team::butterfly(c, *sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
         }
-        self.put(c, &done)?;
+        // Addresses of what follows are not to be computed in front of the loop over tiles, and kept through the one over keys.
+        let here = Split { base: p.opaque(self.base)?, thread: p.opaque(self.thread)?, rank: p.opaque(self.rank)?, ..self.clone() };
+        here.put(c, &done)?;
         team::barrier(c)?;
-        self.combine(c, place)
+        here.combine(c, place)
     }
 }
 
