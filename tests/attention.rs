@@ -8,6 +8,11 @@ use kiln::{
 
 /// The results of `@main` for random inputs; they must not depend on the number of threads.
 fn check(name: &str, text: &str, whole: bool) {
+    check_with(name, text, whole, &|inputs| inputs);
+}
+
+/// The same with inputs that are changed.
+fn check_with(name: &str, text: &str, whole: bool, change: &dyn Fn(Vec<Tensor>) -> Vec<Tensor>) {
     crate::watchdog::arm();
     let path = std::env::temp_dir().join(format!("kiln_attention_{}_{name}.mlir", std::process::id()));
     std::fs::write(&path, text).expect("a file");
@@ -15,7 +20,7 @@ fn check(name: &str, text: &str, whole: bool) {
     let context = Context::new();
     let (module, _) = model.module(&context).unwrap_or_else(|e| panic!("{name}: {e}"));
     let func = module.find("main").expect("a function");
-    let inputs = inputs(func, 7);
+    let inputs = change(inputs(func, 7));
     let wanted = run(&module, func, Mode::Exact, &inputs).unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut first: Option<Vec<Tensor>> = None;
     for threads in [1, 2] {
@@ -211,8 +216,37 @@ fn forms_without_a_kernel_are_decomposed() {
   {end}"
     );
     check("row_of_a_table", &text, false);
-    let text = format!(
-        "{head}, %l: tensor<1xi64>) -> tensor<1x2x8x16xf32> {{\n%0 = kiln.attention %q, %k, %v key_lengths %l : tensor<1xi64> : {ty}\n{end}"
-    );
-    check("lengths", &text, false);
+}
+
+/// Queries and keys that do not count are no numbers here, so that a result shows whether they were read.
+#[test]
+fn lengths_are_those_of_each_batch() {
+    let queries = [33, 20, 0, 40, 33, 1];
+    let keys = [40, 17, 9, -3, 0, 100];
+    let case = |name: &str, dtype: &str, heads: i64, int: &str, options: &str| {
+        let (q, k) = (format!("6x4x33x16x{dtype}"), format!("6x{heads}x40x16x{dtype}"));
+        let lengths = format!("lengths %l : tensor<6x{int}> key_lengths %n : tensor<6x{int}> {options}");
+        let text = plain(&q, &k, &k, &format!(", %l: tensor<6x{int}>, %n: tensor<6x{int}>"), "", &lengths);
+        check_with(name, &text, true, &|mut inputs| {
+            let own = [queries, keys, keys];
+            for (t, lengths) in inputs.iter_mut().zip(own) {
+                let (shape, mut all) = (t.shape().to_vec(), t.as_f().expect("floats").to_vec());
+                for (i, x) in all.iter_mut().enumerate() {
+                    let (row, batch) = (i / shape[3] % shape[2], i / (shape[1] * shape[2] * shape[3]));
+                    if row as i64 >= lengths[batch] {
+                        *x = f64::NAN;
+                    }
+                }
+                *t = Tensor::floats(t.dtype(), shape, all).expect("as many");
+            }
+            for (t, lengths) in inputs.iter_mut().skip(3).zip([queries, keys]) {
+                *t = Tensor::ints(t.dtype(), vec![6], lengths.to_vec()).expect("as many");
+            }
+            inputs
+        });
+    };
+    case("lengths", "f32", 4, "i64", "");
+    case("lengths_i32", "f32", 4, "i32", "causal");
+    case("lengths_grouped", "bf16", 2, "i32", "causal");
+    case("lengths_f64", "f64", 1, "i64", "");
 }

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Attention of bf16 and f16 on a GPU: right against float64, then timed beside torch.
 
-    attention.py --kiln KILN [--check [--quick]] [--time [--items PART,PART] [--rounds 7] [--out FILE.json]]
+    attention.py --kiln KILN [--check [--quick] [--ragged]] [--time [--items PART,PART] [--rounds 7] [--out FILE.json]]
 
---quick prints only what disagrees; --items takes the cases whose name, with " ;" behind it, has one of these parts.
+--quick prints only what disagrees; --ragged checks cases with lengths only; --items takes the cases whose name, with " ;" behind it, has one of these parts.
 
 Cases are written as modules of kiln.attention ops, several in one module, and run by kiln in a process of its own; PyTorch computes the same in float64 from
 the same inputs. What is compared is the norm of the difference over the norm of the result, and the largest difference over the largest element. Goes on
 after failures, but for a first case that hangs; the exit code is 0 if all agree. Times are medians of CUDA events with random inputs, the sides taking turns:
 with few queries the rate at which keys and values are read. Peers: torch's scaled_dot_product_attention with cuDNN and with flash attention, and compiled flex_attention where scores have an expression of their own.
+Where batches have lengths: kiln without these, compiled flex_attention with a mask of blocks, and flash attention of what counts, packed beforehand. In checks queries, keys and values that do
+not count are no numbers.
 """
 import json, math, os, statistics, subprocess, sys, tempfile
 from dataclasses import dataclass, replace
@@ -82,13 +84,14 @@ class Case:
     score: str = ""
     scale: float = 0.0
     tokens: bool = False  # tensors are [b, tokens, heads, elements]
+    lengths: str = ""  # "keys": how many count in each batch; "both": of queries as well
 
     def __post_init__(self):
         self.g, self.k, self.e = self.g or self.h, self.k or self.q, self.e or self.d
 
     def name(self):
         words = [f"{NAMES[self.dtype]} b{self.b} h{self.h}/{self.g} {self.q}x{self.k} d{self.d}/{self.e}"]
-        words += [w for w, on in [("causal", self.causal), ("bias " + "x".join(map(str, self.bias)), self.bias), ("mask " + "x".join(map(str, self.mask)), self.mask), (self.score, self.score), ("tokens", self.tokens)] if on]
+        words += [w for w, on in [("causal", self.causal), ("bias " + "x".join(map(str, self.bias)), self.bias), ("mask " + "x".join(map(str, self.mask)), self.mask), (self.score, self.score), ("lengths of " + self.lengths, self.lengths), ("tokens", self.tokens)] if on]
         return " ".join(words)
 
     def shapes(self):
@@ -106,10 +109,34 @@ class Case:
             all.append(torch.exp2(-8.0 * torch.arange(1, self.h + 1, device=GPU) / self.h).float())
         if kind == "tokens":
             all.append(torch.sort(torch.randint(0, 4, (self.b, self.q), device=GPU), -1).values)
+        for name, size in (("both", self.q), ("keys", self.k)):
+            if self.lengths in ("both", name):
+                # None, one and all are among many.
+                n = torch.randint(0, size + 1, (self.b,), device=GPU)
+                n[: min(3, self.b)] = torch.tensor([size, 0, 1], device=GPU)[: min(3, self.b)].roll(len(name))
+                all.append(n)
         return all
+
+    def counts(self, inputs):
+        """How many queries and keys count in each batch."""
+        own = list(inputs[len(inputs) - {"": 0, "keys": 1, "both": 2}[self.lengths] :])
+        full = lambda n: torch.full((self.b,), n, device=GPU)
+        return own.pop(0) if self.lengths == "both" else full(self.q), own.pop(0) if self.lengths else full(self.k)
+
+    def spoiled(self, inputs):
+        """With no numbers where nothing counts."""
+        queries, keys = self.counts(inputs)
+        for x, n in zip(inputs[:3], (queries, keys, keys)):
+            axis = 1 if self.tokens else 2
+            place = torch.arange(x.shape[axis], device=GPU)
+            beyond = place[None, :] >= n[:, None]
+            x.masked_fill_(beyond[:, :, None, None] if self.tokens else beyond[:, None, :, None], math.nan)
+        return inputs
 
     def exact(self, inputs):
         q, k, v, *rest = inputs
+        queries, keys = self.counts(inputs)
+        q, k, v = (t.nan_to_num(0.0) for t in (q, k, v)) if self.lengths else (q, k, v)
         q, k, v = ([t.transpose(1, 2) for t in (q, k, v)] if self.tokens else (q, k, v))
         k, v = (t.repeat_interleave(self.h // self.g, 1) for t in (k, v))
         parts = []
@@ -130,6 +157,8 @@ class Case:
                 seen = seen if more is None else seen & more
             if self.causal:
                 seen = seen & (j <= i)
+            if self.lengths:
+                seen = seen & (j < keys[:, None, None, None]) & (i < queries[:, None, None, None])
             w = torch.softmax(s.masked_fill(~seen, -math.inf), -1).nan_to_num(0.0)
             parts.append(w @ v[:, n : n + 1].double())
         r = torch.cat(parts, 1)
@@ -162,6 +191,9 @@ def ops(n, case, names, types):
         lines.append(f"%l{n} = kiln.splat [{', '.join(map(str, case.mask))}], {'0xFF80' if case.dtype == BF16 else '0xFC00'} : {NAMES[case.dtype]}")
         lines.append(f"%m{n} = kiln.select {name}, %z{n}, %l{n} : {tensor(case.mask, torch.bool)}, {ty}")
         options += f" bias %m{n} : {ty}"
+    for word in {"": [], "keys": ["key_lengths"], "both": ["lengths", "key_lengths"]}[case.lengths]:
+        name, ty = rest[len(rest) - (2 if case.lengths == "both" and word == "lengths" else 1)]
+        options += f" {word} {name} : {ty}"
     options += " causal" if case.causal else ""
     region = ""
     if case.score:
@@ -229,6 +261,17 @@ def verdict(case, have, inputs):
     return f"{'agrees' if good else 'DIFFERS'}  {norm:.1e} {most:.1e}", good
 
 
+def ragged_groups():
+    """Modules of cases with lengths."""
+    sizes = [(1, 1), (17, 17), (64, 64), (65, 129), (128, 128), (129, 127), (300, 300)]
+    for lengths in ("keys", "both"):
+        yield [Case(b=b, h=4, g=2, q=q, k=k, d=d, causal=c, lengths=lengths) for q, k in sizes for d in (64, 128) for c in (False, True) for b in (1, 5)]
+        yield [Case(b=4, q=300, d=d, causal=c, lengths=lengths, dtype=F16) for d in (32, 80, 256) for c in (False, True)]
+        yield [Case(b=5, h=4, q=300, d=64, causal=True, score=s, lengths=lengths) for s in SCORES] + [Case(b=5, h=4, q=300, d=128, bias=(5, 1, 1, 300), lengths=lengths)]
+        yield [Case(b=4, h=8, g=g, q=q, k=k, d=d, lengths=lengths, causal=c) for q, c in [(1, False), (5, False), (16, True)] for k in (1, 15, 63, 1000, 4096) for d, g in [(64, 2), (128, 8), (256, 1)]]
+        yield [Case(b=3, h=8, g=2, q=300, d=64, lengths=lengths, tokens=True), Case(b=40, h=32, q=700, d=64, causal=True, lengths=lengths), Case(b=12, h=20, q=1000, d=128, lengths=lengths)]
+
+
 def groups(quick):
     """Modules of cases, the smallest first."""
     lengths = [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000]
@@ -247,6 +290,7 @@ def groups(quick):
     yield [Case(q=n, h=4, b=2, score=s, causal=c, d=d, dtype=t) for s in SCORES for n, c, d, t in [(65, False, 64, BF16), (300, True, 128, BF16), (300, True, 64, F16)]] + [
         Case(q=1300, score="window", causal=True), Case(q=100, scale=0.3, d=64)]
     yield from few_groups(lengths)
+    yield from ragged_groups()
     yield [Case(b=8, h=32, q=1100, d=64, causal=True), Case(b=8, h=20, q=1024, d=128), Case(b=16, h=16, q=900, d=128, causal=True, dtype=F16)]
 
 
@@ -260,13 +304,13 @@ def few_groups(lengths):
         Case(q=q, k=2100, h=4, b=2, mask=(2, 1, q, 2100), dtype=F16) for q in (1, 7)] + [Case(q=1, k=256, b=256, h=32, g=8, d=128)]
 
 
-def check(kiln, quick):
+def check(kiln, quick, ragged=False):
     torch.manual_seed(0)
     bad, first = 0, True
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "case")
-        for cases in groups(quick):
-            inputs = [c.inputs() for c in cases]
+        for cases in ragged_groups() if ragged else groups(quick):
+            inputs = [c.spoiled(c.inputs()) if c.lengths else c.inputs() for c in cases]
             open(path + ".mlir", "w").write(module(cases, inputs))
             save(path + ".safetensors", [x for own in inputs for x in own])
             made = run(kiln, path, len(cases))
@@ -283,6 +327,9 @@ def check(kiln, quick):
                     print(f"{case.name():60} {text}", flush=True)
             print(f"{cases[0].name()} … {len(cases)} cases done", flush=True)
             first = False
+        if ragged:
+            print(f"{bad} bad", flush=True)
+            return bad
         sizes = [(1, 1, 1), (3, 64, 65), (2, 129, 128), (1, 1000, 300), (2, 17, 1000)]
         few = [(1, 1), (3, 63), (2, 128), (1, 5000), (40, 1000)]
         cases = [(Case(h=2, d=64, causal=True), "%q", sizes), (Case(h=4, g=2, d=128), "%q", sizes)]
@@ -366,6 +413,17 @@ def peers(case, inputs):
     """The same by torch."""
     q, k, v, *rest = inputs
     group = case.g != case.h
+    if case.lengths:
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        queries, keys = case.counts(inputs)
+        seen = lambda b, h, i, j: (i < queries[b]) & (j < keys[b]) & ((i >= j) if case.causal else (i >= 0))
+        torch._dynamo.reset()
+        flex, block = torch.compile(flex_attention), create_block_mask(seen, case.b, None, case.q, case.k, device=GPU)
+        packed = [torch.cat([x[b, :, :n].transpose(0, 1) for b, n in enumerate(own.tolist())]).contiguous() for x, own in ((q, queries), (k, keys), (v, keys))]
+        ends = [F.pad(n.cumsum(0), (1, 0)).int() for n in (queries, keys)]
+        varlen = lambda: torch.ops.aten._flash_attention_forward(*packed, *ends, case.q, case.k, 0.0, case.causal, False)
+        return {"flex": lambda: flex(q, k, v, block_mask=block, enable_gqa=group), "flash packed": varlen}
     if case.score:
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -387,12 +445,14 @@ def peers(case, inputs):
     return {"cudnn": by(SDPBackend.CUDNN_ATTENTION), "flash": by(SDPBackend.FLASH_ATTENTION)}
 
 
-def seen(case):
-    """Pairs of query and key that count."""
+def seen(case, inputs):
+    """Pairs of query and key that count, of all batches."""
+    if case.lengths:
+        return sum(seen(replace(case, b=1, q=q, k=k, lengths=""), []) for q, k in zip(*(n.tolist() for n in case.counts(inputs))) if q and k)
     i = torch.arange(case.q)
     ends = torch.clamp(i + 1, max=case.k) if case.causal else torch.full((case.q,), case.k)
     starts = torch.clamp(i + 1 - WINDOW, min=0) if case.score == "window" else 0 * i
-    return int((ends - starts).sum())
+    return case.b * int((ends - starts).sum())
 
 
 def timed(kiln, rounds, items, out):
@@ -402,6 +462,8 @@ def timed(kiln, rounds, items, out):
     cases += [Case(b=4, h=32, g=8, q=4096, d=d, causal=True) for d in (128, 64)]
     decodes = [(1, 32, 8, 1, 2048, 64), (1, 32, 8, 1, 8192, 128), (8, 32, 8, 1, 4096, 128), (32, 32, 8, 1, 4096, 128), (1, 32, 32, 1, 4096, 128), (64, 16, 16, 1, 1024, 64), (8, 32, 8, 16, 4096, 128)]
     cases += [Case(b=b, h=h, g=g, q=q, k=k, d=d) for b, h, g, q, k, d in decodes]
+    cases += [Case(b=16, h=16, q=2048, d=d, causal=c, lengths="both") for d in (128, 64) for c in (False, True)]
+    cases += [Case(b=b, h=32, g=8, q=1, k=k, d=128, lengths="keys") for b, k in [(1, 8192), (32, 4096)]]
     cases += [Case(b=b, h=h, q=s, d=d, causal=True, score=m) for d in (128, 64) for b, h, s in sizes for m in ("softcap", "alibi", "window")]
     rows = []
     for case in [c for c in cases if not items or any(i in c.name() + " ;" for i in items.split(","))]:
@@ -417,20 +479,30 @@ def timed(kiln, rounds, items, out):
                     except Exception as e:
                         print(f"{case.name():48} {name}: {type(e).__name__}: {str(e)[:100]}", flush=True)
                 samples = {s: [] for s in ["kiln", *sides]}
+                own = os.path.join(folder, "whole")
+                os.mkdir(own)
+                whole = Single(kiln, own, replace(case, lengths=""), inputs[:3]) if case.lengths else None
+                if whole:
+                    samples["kiln without lengths"] = []
                 for _ in range(rounds):
                     samples["kiln"].append(mine(0.1))
+                    if whole:
+                        samples["kiln without lengths"].append(whole(0.1))
                     for s, f in sides.items():
                         samples[s].append(kernel_us(f))
                 mine.close()
-            work = 2e-6 * case.b * case.h * (case.d + case.e) * seen(case)
+                if whole:
+                    whole.close()
+            work = 2e-6 * case.h * (case.d + case.e) * seen(case, inputs)
             unit = "TFLOP/s"
             if case.q <= 16:
                 # Keys and values once: what fits the second-level cache is read from there.
-                work, unit = 2e-6 * case.b * case.g * case.k * (case.d + case.e), "TB/s"
+                work, unit = 2e-6 * case.g * int(case.counts(inputs)[1].sum()) * (case.d + case.e), "TB/s"
             text = ", ".join(f"{s} {statistics.median(v):.4g} us {work / statistics.median(v):.3g} {unit}" for s, v in samples.items())
             ratios = {s: statistics.median(a / b for a, b in zip(v, samples["kiln"])) for s, v in samples.items() if s != "kiln"}
             few = replace(case, b=1, h=case.h // case.g, g=1)
-            own = [x[:1, : n] for x, n in zip(inputs, (few.h, 1, 1))] + ([inputs[3][: few.h]] if len(inputs) > 3 else [])
+            own = [x[:1, : n] for x, n in zip(inputs, (few.h, 1, 1))] + ([inputs[3][: few.h]] if case.score and len(inputs) > 3 else [])
+            own += [n[:1] for n in inputs[3:]] if case.lengths else []
             wrong, _ = verdict(few, mine.result[:1, : few.h], own) if case.q <= 4096 else ("", True)
             print(f"{case.name():48} {text}, " + ", ".join(f"{r:.2f} of {s}" for s, r in ratios.items()) + f", {wrong}", flush=True)
             rows.append({"item": case.name(), "samples": samples, "work": work})
@@ -443,9 +515,10 @@ def timed(kiln, rounds, items, out):
 def main():
     p = arguments(__doc__)
     p.add_argument("--quick", action="store_true")
+    p.add_argument("--ragged", action="store_true")
     p.add_argument("--items", default="")
     a = p.parse_args()
-    bad = check(a.kiln, a.quick) + check_lse(a.kiln) if a.check or not a.time else 0
+    bad = check(a.kiln, a.quick, a.ragged) + check_lse(a.kiln) if a.check or not a.time else 0
     if a.time:
         timed(a.kiln, a.rounds, a.items, a.out)
     sys.exit(bad != 0)

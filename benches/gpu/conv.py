@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Convolutions of bf16 and f16 images with channels last on a GPU: right against float64, then timed beside cuDNN.
 
-    conv.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--modes default] [--out FILE.json]
+    conv.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--modes default] [--target cuda:sm_80] [--out FILE.json]
 
 Weights are parameters, and so frozen. A case is exported with channels last at its ends, run by kiln in a process of its own, and compared with a float64
 convolution of the same values. Times are medians of CUDA events with random inputs, the sides taking turns, the peers' calls in CUDA graphs: cuDNN's plain convolution for `plain`; for
@@ -113,17 +113,17 @@ def cases():
             yield kind, shape, F16 if shape in ODD[4:6] + ODD[13:14] + ODD[18:19] else BF16
 
 
-def check(kiln, jobs, only):
+def check(kiln, jobs, only, more):
     all_cases = []
     for kind, shape, dtype in cases():
         name = name_of(kind, shape, dtype)
         if matmul.wanted(name, only):
             module, inputs = case(kind, shape, dtype)
             all_cases.append((name, module, [tuple(x.shape) for x in inputs], dtype, None))
-    return matmul.check(kiln, all_cases, jobs)
+    return matmul.check(kiln, all_cases, jobs, more)
 
 
-def timed(kiln, rounds, out, only, modes):
+def timed(kiln, rounds, out, only, modes, more):
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(0)
     rows = []
@@ -146,7 +146,7 @@ def timed(kiln, rounds, out, only, modes):
                 for mode in modes.split(",") if modes and kind != "plain" else []:
                     sides["inductor " + mode] = torch.compile(module, mode=mode)
                 with tempfile.TemporaryDirectory() as folder:
-                    mine = Kiln(kiln, folder, "case", module, inputs)
+                    mine = Kiln(kiln, folder, "case", module, inputs, more)
                     samples = {s: [] for s in ["kiln", *sides]}
                     for _ in range(rounds):
                         samples["kiln"].append(mine(0.1))
@@ -170,10 +170,12 @@ def main():
     p.add_argument("--jobs", type=int, default=8)
     p.add_argument("--only", default="")
     p.add_argument("--modes", default="default")
+    p.add_argument("--target", default="")
     a = p.parse_args()
-    bad = check(a.kiln, a.jobs, a.only) if a.check or not a.time else 0
+    more = ["--target", a.target] if a.target else []
+    bad = check(a.kiln, a.jobs, a.only, more) if a.check or not a.time else 0
     if a.time:
-        timed(a.kiln, a.rounds, a.out, a.only, a.modes)
+        timed(a.kiln, a.rounds, a.out, a.only, a.modes, more)
     sys.exit(bad != 0)
 
 

@@ -48,6 +48,16 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     inputs: &[Tensor],
     compile: impl FnOnce(&str) -> Result<C, String>,
 ) -> Result<(), String> {
+    against_with(module, inputs, tolerance::of, compile)
+}
+
+/// The same with the tolerance of each dtype.
+pub fn against_with<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
+    module: &Module,
+    inputs: &[Tensor],
+    tolerance: impl Fn(DType) -> f64,
+    compile: impl FnOnce(&str) -> Result<C, String>,
+) -> Result<(), String> {
     let func = functions(module)[0];
     let exact = run(module, func, Mode::Exact, inputs).map_err(|e| e.to_string());
     // What has no value for no elements, such as a maximum or an element of none, is an error of the interpreter. Compiled it is an error of the
@@ -69,7 +79,7 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
         for (i, ((have, exact), rounded)) in have.iter().zip(&exact).zip(&rounded).enumerate() {
             // Law 5: as a whole, and for the element that is furthest off in terms of the greatest one.
             for error in [relative_error, greatest_error] {
-                let allowed = 2.0 * error(rounded, exact) + tolerance::of(exact.dtype());
+                let allowed = 2.0 * error(rounded, exact) + tolerance(exact.dtype());
                 let off = error(have, exact);
                 // Where rounding alone overflows or changes an integer there is nothing to hold the compiler to.
                 if allowed.is_finite() && off > allowed {

@@ -735,6 +735,48 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 
 // -----
 // Nine pixels of each channel; a thread takes 8 channels of neighbours in width, and reads zeros beside the image.
+// CASE: padded_convolution_of_warps
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile
+// CHECK-NOT: tensor.pad
+// CHECK: nvvm.cp.async.shared.global
+// CHECK: nvvm.mma.sync
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %z = arith.constant 0.0 : bf16
+    tensor.yield %z : bf16
+  } : tensor<?x9x7x72xbf16> to tensor<?x11x9x72xbf16>
+  %e = tensor.empty(%s0) : tensor<?x5x4x40xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x4x40xf32>) -> tensor<?x5x4x40xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>,
+      affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+      ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x5x4x40xf32>
+  %g = tensor.empty(%s0) : tensor<?x5x4x40xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, k) -> (n, h, w, k)>, affine_map<(n, h, w, k) -> (n, h, w, k)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%c : tensor<?x5x4x40xf32>) outs(%g : tensor<?x5x4x40xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %0 = arith.maximumf %a, %zero : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x5x4x40xbf16>
+  return %r : tensor<?x5x4x40xbf16>
+}
+}
+}
+
+// -----
+// Nine pixels of each channel; a thread takes 8 channels of neighbours in width, and reads zeros beside the image.
 // CASE: depthwise_convolution
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"depthwise", {across = 1 : i64, threads = 128 : i64, vector = 8 : i64}>

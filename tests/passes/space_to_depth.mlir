@@ -132,8 +132,8 @@ module {
 }
 
 // -----
-// CASE: another_chip
-// RUN: kiln-space-to-depth{chip=sm_80 flops=0 growth=100},cse
+// CASE: a_processor
+// RUN: kiln-space-to-depth{flops=0 growth=100},cse
 // CHECK: strides = [2, 2]
 module {
   kiln.global "private" @w : tensor<2x3x2x2xbf16> from "w#w"

@@ -127,6 +127,21 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
+// Queries and keys that do not count are hidden by their positions.
+// CASE: attention_with_lengths
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: arith.cmpi slt
+// CHECK: 0xFF800000
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "attention"}} {
+  func.func @k(%q: tensor<2x4x9x8xbf16>, %k: tensor<2x2x7x8xbf16>, %v: tensor<2x2x7x8xbf16>, %l: tensor<2xi32>, %n: tensor<2xi64>) -> tensor<2x4x9x8xbf16> {
+    %0 = kiln.attention %q, %k, %v lengths %l : tensor<2xi32> key_lengths %n : tensor<2xi64> : tensor<2x4x9x8xbf16>, tensor<2x2x7x8xbf16>, tensor<2x2x7x8xbf16>
+    return %0 : tensor<2x4x9x8xbf16>
+  }
+}
+}
+
+// -----
 // A dimension that is read in part beside one whose size is an argument.
 // CASE: part_of_a_symbolic_size
 // NO-RUN: the interpreter runs kiln ops

@@ -3,7 +3,7 @@ use super::{
     code::{Code, Made},
     lanes::{Lanes, Val},
 };
-use crate::kernel::{Access, Body, Init, Kernel, Lin, Output, Poly, Stage};
+use crate::kernel::{Access, Attention, Body, Init, Kernel, Lin, Output, Poly, Stage};
 use kiln_dialects::ir::*;
 use std::collections::HashMap;
 
@@ -174,6 +174,44 @@ impl Scope<'_> {
             values.insert(op.result(0), result);
         }
         Err("has a body without linalg.yield".into())
+    }
+
+    /// A value of a stage's body by itself, with what it depends on. `dims`: the loops that it depends on, and any others.
+    pub fn by_itself(&self, c: Code, s: &Stage, v: Value, dims: &[Val]) -> Made<Value> {
+        let one = Lanes { count: 1, mask: None };
+        let Body::Block(block) = s.body else { return Err("has no body to compute in".into()) };
+        let found = match (v.block_arg(), v.def()) {
+            (Some((b, i)), _) if b == block => {
+                self.read(c, s.inputs.get(i).ok_or("reads what is no input")?, dims, one, &Passed::new())?
+            }
+            (None, Some(op)) if op.block() == Some(block) => {
+                let made = op.operands().into_iter().map(|v| Ok((v, self.by_itself(c, s, v, dims)?))).collect::<Made<HashMap<_, _>>>()?;
+                let get = |v: Value| made.get(&v).map(|v| Val::One(*v)).ok_or_else(|| "takes what is not there".to_string());
+                self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, one, &get)?
+            }
+            _ => return self.scalar(v),
+        };
+        match found {
+            Val::One(v) => Ok(v),
+            _ => Err("has several values where one is wanted".into()),
+        }
+    }
+    /// How many queries and keys of an attention count at a place of the loops around, if these differ: no more than there are.
+    pub fn lengths(&self, c: Code, at: &Attention, around: &[Value], most: &dyn Fn(usize) -> Made<Value>) -> Made<[Option<Value>; 2]> {
+        let stage = self.kernel.stages.get(at.seen).ok_or("has no such stage")?;
+        let mut dims: Vec<Val> = around.iter().map(|i| Val::One(*i)).collect();
+        if at.limits.lengths != [None; 2] {
+            dims.resize(stage.extents.len(), Val::One(c.index(0)?));
+        }
+        let one = |axis: usize| -> Made<Option<Value>> {
+            let Some(v) = at.limits.lengths[axis] else { return Ok(None) };
+            let n = self.by_itself(c, stage, v, &dims)?;
+            let cast = |v: Value, ty: Type| if v.ty() == ty { Ok(v) } else { c.op("arith.index_cast", &[v], ty, &[]) };
+            let n = c.op("arith.maxsi", &[n, c.constant("0", n.ty())?], n.ty(), &[])?;
+            let n = c.op("arith.minsi", &[n, cast(most(axis)?, n.ty())?], n.ty(), &[])?;
+            cast(n, Type::index(c.ctx())).map(Some)
+        };
+        Ok([one(0)?, one(1)?])
     }
 
     fn scalar_op(&self, c: Code, s: &Stage, op: Op, dims: &[Val], lanes: Lanes, get: &dyn Fn(Value) -> Made<Val>) -> Made<Val> {

@@ -121,6 +121,7 @@ const OPS: &[&str] = &[
 ];
 const NVVM: &[&str] = &[
     "bar.warp.sync",
+    "barrier",
     "barrier0",
     "cluster.arrive",
     "cluster.wait",

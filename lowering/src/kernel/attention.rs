@@ -1,6 +1,6 @@
 //! Attention among kernels: its seven or eight stages, as `kiln-to-linalg` writes them.
 use super::*;
-use kiln_dialects::ir::Attr;
+use kiln_dialects::ir::{Attr, Value};
 
 /// On the stage of the scores as they are seen: query i sees keys j <= i only.
 pub const CAUSAL: &str = "kiln.causal";
@@ -32,6 +32,73 @@ pub struct Attention {
     pub depth: i64,
     /// Elements of a value.
     pub columns: i64,
+    /// What hides scores by their position alone.
+    pub limits: Limits,
+}
+
+/// What is outermost in the scores as they are seen: selections of -inf by comparisons of positions.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The scores in front of these.
+    pub root: Value,
+    /// Whether one of them hides keys behind the query.
+    pub causal: bool,
+    /// How many queries, and how many keys, count: integers of the body that depend on the first two loops only.
+    pub lengths: [Option<Value>; 2],
+}
+
+impl Limits {
+    fn of(s: &Stage, outer: usize) -> Option<Limits> {
+        let Body::Block(block) = s.body else { return None };
+        let mut limits = Limits { root: block.terminator()?.operands().first().copied()?, causal: false, lengths: [None; 2] };
+        while let Some(op) = limits.root.def().filter(|d| d.is("arith.select")) {
+            let number = op.operand(2).def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")?.as_f64());
+            let Some(inner) = limits.with(s, op.operand(0), outer).filter(|_| number == Some(f64::NEG_INFINITY)) else { break };
+            limits = Limits { root: op.operand(1), ..inner };
+        }
+        Some(limits)
+    }
+    /// With a condition, if it is a conjunction of such comparisons.
+    fn with(&self, s: &Stage, condition: Value, outer: usize) -> Option<Limits> {
+        let op = condition.def()?;
+        if op.is("arith.andi") {
+            return self.with(s, op.operand(0), outer)?.with(s, op.operand(1), outer);
+        }
+        let loop_of = |v: Value| {
+            let v = v.def().filter(|d| d.is("arith.index_cast")).map_or(v, |d| d.operand(0));
+            v.def().filter(|d| d.is("linalg.index"))?.attr("dim")?.as_i64()?.checked_sub(outer as i64)
+        };
+        let (left, right) = (loop_of(op.operand(0)), op.operand(1));
+        let predicate = if op.is("arith.cmpi") { op.attr("predicate")?.as_i64()? } else { return None };
+        let mut more = self.clone();
+        match (predicate, left) {
+            // sle
+            (3, Some(1)) if loop_of(right) == Some(0) => more.causal = true,
+            // slt
+            (2, Some(axis @ 0..=1)) => {
+                let slot = &mut more.lengths[axis as usize];
+                (slot.is_none() && around(s, right, outer)).then_some(())?;
+                *slot = Some(right);
+            }
+            _ => return None,
+        }
+        Some(more)
+    }
+}
+
+/// Whether a value of a body depends on the first two loops around only, and on what is read there.
+fn around(s: &Stage, v: Value, outer: usize) -> bool {
+    let Body::Block(block) = s.body else { return false };
+    let few = outer.min(2);
+    match v.block_arg() {
+        Some((b, i)) if b == block => s.inputs.get(i).is_some_and(|a| (few..s.extents.len()).all(|d| !a.at.uses(d))),
+        Some(_) => true,
+        None => v.def().is_some_and(|op| match op {
+            op if op.block() != Some(block) => true,
+            op if op.is("linalg.index") => op.attr("dim").and_then(Attr::as_i64).is_some_and(|d| (d as usize) < few),
+            op => op.regions().is_empty() && !op.is("tensor.extract") && op.operands().into_iter().all(|v| around(s, v, outer)),
+        }),
+    }
 }
 
 impl Plan {
@@ -89,6 +156,7 @@ impl Attention {
             causal: seen.op.attr(CAUSAL).is_some(),
             depth: size(scores, loops)?,
             columns: size(result, outer + 1)?,
+            limits: Limits::of(seen, outer)?,
         })
     }
     /// Sizes: of the loops around, of queries, of keys.

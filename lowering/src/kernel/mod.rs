@@ -9,7 +9,7 @@ mod merge;
 mod nest;
 mod read;
 
-pub use attention::{Attention, CAUSAL};
+pub use attention::{Attention, CAUSAL, Limits};
 pub use combine::Combine;
 pub use homes::SCRATCH;
 pub use index::{Div, Lin, Poly, row_major};

@@ -3,8 +3,8 @@
 //! Why: inside of a window loop padding is a test per element; as an op it is written once, and fusion can let the producer write into the
 //! middle of the padded tensor. Upstream's named convolutions know no padding either.
 //!
-//! A convolution of bf16 or f16 for Hopper keeps its padding: the copy engine reads zeros beside the image. So does, on any GPU, one in which each channel has a
-//! window of its own. That is decided twice: before the layout is, and behind `kiln-layout`, when only those with channels last keep it.
+//! A convolution of bf16 or f16 for a GPU keeps its padding: who copies pixels for the tensor cores copies zeros beside the image. So does one in which each
+//! channel has a window of its own. That is decided twice: before the layout is, and behind `kiln-layout`, when only those with channels last keep it.
 //!
 //! Numerics: exact. Zeros add nothing; a maximum's padding is its identity.
 //!
@@ -16,7 +16,6 @@ use super::{
     frozen::{STORED, is_movement},
     graph::{contracts, turned},
 };
-use crate::target::Chip;
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -81,7 +80,7 @@ impl ExposePadding {
                 && (-128..128).contains(&(o.pad_high[i] - reach))
         };
         let narrow = matches!(t.dtype, DType::BF16 | DType::F16) && channels % 8 == 0;
-        let engine = self.chip == Chip::Sm90a.name() && o.groups == 1 && narrow && fits(0, *height) && fits(1, *width);
+        let engine = !self.chip.is_empty() && o.groups == 1 && narrow && fits(0, *height) && fits(1, *width);
         let threads = !self.chip.is_empty() && o.groups != 1 && o.pad_low.iter().chain(&o.pad_high).all(|n| *n >= 0);
         (engine || threads) && (last || !laid_out) && t.dims.iter().skip(2).all(|d| d.known().is_some())
     }

@@ -67,12 +67,20 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
     let place = [b, head, Ix::dim(outer, loops), Ix::dim(outer + 1, loops)];
     let bias = o.bias.map(|v| (v, broadcast(v, &place, &[q[0], q[1], q[2], ks[2]], loops)));
     let regions = Regions::of(k, op);
+    let lengths = [(o.query_lengths, outer), (o.key_lengths, outer + 1)].map(|(v, at)| v.map(|v| (v, at)));
+    let lengths: Vec<(Value, usize)> = lengths.into_iter().flatten().collect();
+    let first = [place[0].clone()];
     let factor = o.scale.unwrap_or(1.0 / (q[3].known().ok_or("has a head size that is not known")? as f64).sqrt());
     let seen = generic(Nest {
         reduction: vec![false; loops],
         sizes: spread.clone(),
         outs: vec![(k.empty(d, &spread)?, (0..loops).collect())],
-        reads: [Some((scores, id.clone())), bias.clone()].into_iter().flatten().chain(regions.reads()).collect(),
+        reads: [Some((scores, id.clone())), bias.clone()]
+            .into_iter()
+            .flatten()
+            .chain(regions.reads())
+            .chain(lengths.iter().map(|(v, _)| (*v, first.to_vec())))
+            .collect(),
         body: &mut |body, _| {
             let s = body.element(scores, &id)?;
             let mut s = body.s.binary(BinaryKind::Mul, s, body.s.float(factor, s)?, d)?;
@@ -84,6 +92,14 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
             s = regions.score(body, s, &place)?.unwrap_or(s);
             if let Some(mask) = regions.mask(body, &place)? {
                 s = body.s.select(mask, s, body.s.float(f64::NEG_INFINITY, s)?)?;
+            }
+            for (v, at) in &lengths {
+                let n = body.element(*v, &first)?;
+                let n = body.s.convert(n, dtype(*v)?, DType::I64)?;
+                let at = body.dim(*at)?;
+                let at = body.s.op("arith.index_cast", &[at], n.ty())?;
+                let counts = body.s.cmpi(2, at, n)?;
+                s = body.s.select(counts, s, body.s.float(f64::NEG_INFINITY, s)?)?;
             }
             if o.causal {
                 let (q, key) = (body.dim(outer)?, body.dim(outer + 1)?);
@@ -155,7 +171,9 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
             // One division a row.
             let one = body.s.float(1.0, sum)?;
             let share = body.s.binary(BinaryKind::Div, one, sum, d)?;
-            Ok(vec![body.s.binary(BinaryKind::Mul, x, share, d)?])
+            let x = body.s.binary(BinaryKind::Mul, x, share, d)?;
+            // A query that does not count gives 0 whatever its keys have, infinities as well.
+            Ok(vec![if o.query_lengths.is_some() { or_if_none(body, m, x, 0.0, d)? } else { x }])
         },
     })?;
     let mut made = vec![(value, joined(k, result, &order, outer)?)];

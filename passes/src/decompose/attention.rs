@@ -15,9 +15,6 @@ pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
     if !walk(op).into_iter().filter(|o| *o != op).all(by_element) {
         return Some("its score or its mask is not computed element by element");
     }
-    if o.query_lengths.is_some() || o.key_lengths.is_some() {
-        return Some("it has lengths");
-    }
     if o.dropout_p > 0.0 || (o.with_lse && chip == "none") {
         return Some("it drops weights or gives the log-sum-exp");
     }

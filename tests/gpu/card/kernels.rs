@@ -1,7 +1,8 @@
-//! Small kernels against the interpreter: the cases of `tests/gpu/cases.txt` at each of their lengths, and those of `tests/compiled/ops.mlir`.
+//! Small kernels against the interpreter: the cases of `tests/gpu/cases.txt` at each of their lengths, and those of `tests/compiled/ops.mlir`. Factors of cases
+//! named `tf32` may be rounded to that.
 use super::*;
 use crate::{
-    compiled::graphs::against,
+    compiled::graphs::against_with,
     support::{cases, functions, inputs_of_sizes, symbol_values},
 };
 use kiln::{
@@ -10,6 +11,7 @@ use kiln::{
         value::Tensor,
     },
     model::Model,
+    tolerance,
 };
 use std::{collections::HashMap, path::Path, sync::LazyLock};
 
@@ -119,7 +121,9 @@ fn check(item: u64) -> Outcome {
     let c = Context::new();
     let (module, _) = Module::parse(c.ctx(), kernel.text.as_bytes(), &kernel.label).unwrap_or_else(|e| panic!("{e}\n{}", kernel.text));
     let func = functions(&module)[0];
-    let options = Options { function: func.symbol().expect("a name"), ..options() };
+    let tf32 = kernel.label.starts_with("tf32");
+    let options = Options { function: func.symbol().expect("a name"), tf32, ..options() };
+    let tolerance = if tf32 { tolerance::of_tf32 } else { tolerance::of };
     let exe = match Model::of_module(&module, Path::new("")).compile(&options) {
         Ok(exe) => exe,
         Err(e) => return failed(&e),
@@ -132,9 +136,8 @@ fn check(item: u64) -> Outcome {
     for (seed, n) in kernel.lengths.iter().enumerate() {
         let symbols = HashMap::from([("n".to_string(), *n), ("m".to_string(), n + 3)]);
         let symbols = if *n == 0 { symbol_values(func) } else { symbols };
-        wrong.extend(
-            against(&module, &inputs_of_sizes(func, seed as u64, &symbols), |_| Ok(&call)).err().map(|e| format!("length {n}: {e}")),
-        );
+        let inputs = inputs_of_sizes(func, seed as u64, &symbols);
+        wrong.extend(against_with(&module, &inputs, tolerance, |_| Ok(&call)).err().map(|e| format!("length {n}: {e}")));
     }
     Outcome::of(wrong)
 }

@@ -1,4 +1,4 @@
-//! Products of bf16 or f16 by the instructions of a warp, which every chip from sm_80 on has.
+//! Products and convolutions of bf16 or f16 by the instructions of a warp, which every chip from sm_80 on has.
 use super::{
     choose::make,
     wgmma::{self, PROCESSORS, Product, ROW},
@@ -20,12 +20,20 @@ pub const THREADS: usize = WARPS.0 * WARPS.1 * WARP;
 const SHARED: usize = 99 << 10;
 /// What a size is taken for if it depends on the call.
 const USUAL: i64 = 2048;
+/// Products and sums of 16-bit elements that a multiprocessor of an A100 does in a clock at most.
+const RATE: f64 = 1024.0;
+/// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
+const BANDWIDTH: f64 = 40.0;
+/// Clocks of a tile in which nothing is multiplied, whatever its size.
+const WAIT: f64 = 1500.0;
+/// Elements of a tile that its epilogue finishes in a clock.
+const FINISHED: f64 = 30.0;
 /// Rows, columns and stages of a tile, the largest one first.
 const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128, 4), (64, 64, 4)];
 
-/// The product that a kernel is, if all of its operands' rows can be copied 16 bytes at a time.
+/// The product that a kernel is, if all of its operands' rows can be copied 16 bytes at a time; of a convolution as for the copy engine.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
-    wgmma::product(k, plan).filter(|p| p.window.is_none() && p.rights.len() == 1 && p.element != DType::F32)
+    wgmma::product(k, plan).filter(|p| p.rights.len() == 1 && p.element != DType::F32)
 }
 
 /// Bytes of shared memory that a launch asks for.
@@ -41,13 +49,18 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     if sizes { Ok(THREADS) } else { Err(format!("has a schedule of m = {m}, n = {n}, stages = {stages}; {text}")) }
 }
 
-/// The schedule: the largest tile of which there are enough for all multiprocessors.
+/// The schedule: the tile with which the multiprocessor that has most of them is thought to be done first.
 pub fn choose(nest: &Nest, p: &Product) -> Schedule {
-    let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL);
-    let tiles = |(m, n, _): &&(usize, usize, usize)| {
-        let up = |a: i64, b: usize| (a + b as i64 - 1) / b as i64;
-        size(&p.roles.batch) * up(size(&p.roles.rows), *m) * up(size(&p.roles.columns), *n) >= PROCESSORS as i64
+    let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1);
+    let time = |(m, n, _): &(usize, usize, usize)| {
+        let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
+        let tiles = up(size(&p.roles.rows), *m).saturating_mul(up(size(&p.roles.columns), *n));
+        let tiles = size(&p.roles.batch).saturating_mul(tiles);
+        let (multiply, load) = ((m * n * DEPTH) as f64 / RATE, ((m + n) * ROW) as f64 / BANDWIDTH);
+        let each = p.steps(nest) as f64 * multiply.max(load) + WAIT + (m * n) as f64 / FINISHED;
+        up(tiles, PROCESSORS) as f64 * each
     };
-    let (m, n, stages) = TILES.iter().find(tiles).copied().unwrap_or(TILES[TILES.len() - 1]);
+    let best = TILES.iter().map(|tile| (time(tile), *tile)).min_by(|a, b| a.0.total_cmp(&b.0));
+    let (m, n, stages) = best.map_or(TILES[0], |(_, tile)| tile);
     make("mma", &[("m", m as i64), ("n", n as i64), ("stages", stages as i64)])
 }

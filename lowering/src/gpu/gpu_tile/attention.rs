@@ -85,6 +85,9 @@ struct Place {
     end: Value,
     /// How many blocks of keys it sees, and how many of these, counted from the last, it does not see whole.
     blocks: [Value; 2],
+    /// How many keys count here, and how many queries if these are not all.
+    count: Value,
+    queries: Option<Value>,
 }
 
 /// What is done for a block of queries, given what is carried; returns what is carried on.
@@ -143,6 +146,8 @@ struct Thread<'a> {
     known: Known,
     /// Where the queries of its group are.
     queries: Value,
+    /// The number of its group, and its own in it.
+    group: [Value; 2],
 }
 
 impl Flash<'_> {
@@ -163,23 +168,31 @@ impl Flash<'_> {
         let high = self.groups * ROWS;
         let (zero, one) = (p.number(0)?, p.number(1)?);
         let first = p.times(p.of(down)?, high)?;
+        let around = decode(c, place, &self.around)?;
+        let most = |axis: usize| p.index([self.queries, self.count][axis]);
+        let [queries, keys] = self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)));
+        let (queries, count) = (queries.transpose()?, keys.unwrap_or(Ok(self.count))?);
         // At least one, of keys that are all beyond the end if there are none. Loops of a known number would be unrolled, and not fit registers.
-        let mut end = p.opaque(p.most(p.over(p.plus(self.count, self.keys - 1)?, self.keys)?, one)?)?;
+        let mut end = p.opaque(p.most(p.over(p.plus(count, self.keys - 1)?, self.keys)?, one)?)?;
         if let Some(ahead) = self.score.ahead {
             let last = p.most(p.shifted(first, high as i64 - 1 + ahead)?, zero)?;
             end = p.least(end, p.plus(p.over(last, self.keys)?, 1)?)?;
         }
-        let mut count = end;
+        let mut blocks = end;
         if let Some(back) = self.score.back {
             let start = p.over(p.most(p.shifted(first, -back)?, zero)?, self.keys)?;
-            count = p.most(p.minus(end, start)?, one)?;
+            blocks = p.most(p.minus(end, start)?, one)?;
+        }
+        if let Some(queries) = queries {
+            // Queries that do not count at all see one block, and what comes of it is dropped: slt
+            blocks = c.select(c.compare(2, first, queries)?, blocks, one)?;
         }
         let mut partly = one;
         if self.hides() {
             let whole = p.over(p.plus(first, 1)?, self.keys)?;
-            partly = p.least(p.most(p.minus(end, whole)?, one)?, count)?;
+            partly = p.least(p.most(p.minus(end, whole)?, one)?, blocks)?;
         }
-        Ok(Place { around: decode(c, place, &self.around)?, first, end, blocks: [count, partly] })
+        Ok(Place { around, first, end, blocks: [blocks, partly], count, queries })
     }
     /// Whether more than the last block of keys may be one that a block of queries does not see whole.
     fn hides(&self) -> bool {
@@ -230,7 +243,7 @@ impl Flash<'_> {
         // The last column that a row of the thread sees, counted from the thread's first one.
         let mut limits = vec![];
         for row in 0..2 {
-            let ends = if beyond { Some(p.shifted(p.minus(self.count, start)?, -1)?) } else { None };
+            let ends = if beyond { Some(p.shifted(p.minus(t.place.count, start)?, -1)?) } else { None };
             let hidden = partly && self.score.causal;
             let own = if hidden { Some(p.minus(p.plus(t.row, 8 * row)?, start)?) } else { None };
             limits.push(match (ends, own) {
@@ -313,6 +326,9 @@ impl Flash<'_> {
         self.release(c, t, Ring::Keys, keys[0])?;
         let seen = self.seen(c, t, &scores, p.number(0)?, true)?;
         let (made, rows, _) = self.exponentials(c, &seen, None)?;
+        if self.form.at.limits.lengths[1].is_some() {
+            self.clear(c, t, keys)?;
+        }
         let nothing = c.constant("0.0", p.f32())?;
         let sums = vec![nothing; self.form.at.columns as usize / 2];
         Ok(State { weights: self.packed(p, &made)?, sums, rows, keys: self.next(p, Ring::Keys, keys)?, values: keys })
@@ -355,7 +371,7 @@ impl Flash<'_> {
             let there = |row: Value| if self.ragged[0] { p.least(row, last) } else { Ok(row) };
             let known = self.score.rows(c, &place.around, [there(row)?, there(p.plus(row, 8)?)?])?;
             let queries = p.add(self.slot(p, Ring::Queries, query[0])?, p.times(group, ROWS * ROW)?)?;
-            let t = Thread { place, speaks, lane, row, column, known, queries };
+            let t = Thread { place, speaks, lane, row, column, known, queries, group: [group, thread] };
             p.wait(self.full(p, Ring::Queries, query[0])?, query[1])?;
             let first = self.begin(c, &t, [carried[2], carried[3]])?;
             let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
@@ -390,7 +406,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, maps: &[Value]) -> 
     let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
     let (groups, keys) = (schedule.get("groups"), schedule.get("keys"));
     let even = |p: &Poly, by: usize| !p.is_zero() && p.terms().all(|(_, n)| n % by as i64 == 0);
-    let ragged = [!even(queries, groups * ROWS), !even(count, keys)];
+    let ragged = [!even(queries, groups * ROWS), !even(count, keys) || form.at.limits.lengths[1].is_some()];
     let around: Vec<Value> = outer.iter().map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
     let down = c.ceil_div(queries, c.index((groups * ROWS) as i64)?)?;

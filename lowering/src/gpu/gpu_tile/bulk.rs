@@ -9,6 +9,12 @@ impl Ptx {
         let all = self.0.constant("-1", self.i32())?;
         self.0.effect("nvvm.bar.warp.sync", &[all], &[])
     }
+    /// Waits for the threads of a group of so many in the block, and for what they have written to shared memory. `group`: its number, below 15.
+    pub fn group_barrier(self, group: Value, threads: usize) -> Made<()> {
+        // The first one is that of the whole block.
+        let operands = [self.plus(group, 1)?, self.number(threads)?];
+        self.0.effect("nvvm.barrier", &operands, &[("operandSegmentSizes", Attr::i32s(self.0.ctx(), &[1, 1, 0]))])
+    }
     /// What this thread has written to shared memory is there for the copy engine.
     pub fn release(self) -> Made<()> {
         let attrs = [("kind", self.attr("#nvvm.proxy_kind<async.shared>")?), ("space", self.attr("#nvvm.shared_space<cta>")?)];

@@ -1,5 +1,8 @@
 //! A product by the instructions of a warp: all threads of a block have their parts of both operands' tiles copied to a ring in shared memory, some steps of the
-//! depth ahead, and each warp multiplies its part of the tile. The kernel's later stages take the sums out of registers.
+//! depth ahead, and each warp multiplies its part of the tile. The kernel's later stages take the sums out of registers. Of a convolution the left tile's rows are
+//! pixels.
+mod window;
+
 use super::{
     fragments::{Part, Results},
     items,
@@ -54,6 +57,8 @@ struct Side<'a> {
     begin: Value,
     /// The first row of the left one, the first column of the right one.
     first: Value,
+    /// Of a convolution's left one, the rows that this thread copies.
+    pixels: Vec<window::Pixel>,
 }
 
 /// The nest of a product, and what is written beside its result.
@@ -92,7 +97,11 @@ impl Tile<'_> {
             at = p.0.add(at, p.0.mul(*i, scope.poly(p.0, stride)?)?)?;
         }
         let begin = p.two("arith.addi", p.begin_of(scope.buffer(operand.buffer)?)?, self.bytes(p, at)?)?;
-        Ok(Side { operand, left, across, begin, first })
+        let pixels = match &product.window {
+            Some(w) if left => self.pixels(p.0, w, begin, first)?,
+            _ => vec![],
+        };
+        Ok(Side { operand, left, across, begin, first, pixels })
     }
     /// So many elements as bytes.
     fn bytes(&self, p: Ptx, elements: Value) -> Made<Value> {
@@ -110,12 +119,15 @@ impl Tile<'_> {
     /// 64 rows are a slab.
     fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Made<()> {
         let (p, o) = (Ptx(c), side.operand);
-        let size = |i: usize| p.of(self.results.scope.poly(c, &o.sizes[i])?);
-        let (near_size, far_size) = (size(0)?, size(1)?);
-        let stride = self.results.scope.poly(c, &o.strides[0])?;
         let (row, chunk) = (p.over(self.thread, 8)?, p.rest(self.thread, 8)?);
         let place = p.two("arith.xori", chunk, p.rest(row, 8)?)?;
         let to = p.add(self.slot(p, slot, side.left)?, p.add(p.times(row, ROW)?, p.times(place, 16)?)?)?;
+        if let Some(w) = &self.results.product.window {
+            return self.copy_window(c, w, side, step, to, chunk);
+        }
+        let size = |i: usize| p.of(self.results.scope.poly(c, &o.sizes[i])?);
+        let (near_size, far_size) = (size(0)?, size(1)?);
+        let stride = self.results.scope.poly(c, &o.strides[0])?;
         let depth = p.times(step, DEPTH)?;
         let (near0, far0) = if o.deep { (depth, side.first) } else { (side.first, depth) };
         let (near0, far0) = (p.add(near0, p.times(chunk, 8)?)?, p.add(far0, row)?);

@@ -26,15 +26,16 @@ const COLUMN: u8 = 2;
 const SCORE: u8 = 4;
 
 /// The stage, read.
+#[derive(Clone)]
 pub struct Score<'a> {
     scope: &'a Scope<'a>,
     stage: &'a Stage,
     outer: usize,
     /// The block argument that is the score.
     raw: Value,
-    /// What is computed of it, without the comparison of positions and the factor at the end.
+    /// What is computed of it, without the comparisons of positions and the factor at the end.
     root: Value,
-    /// Whether that comparison is left to the caller.
+    /// Whether keys behind a query are to be hidden by the caller, as is what is beyond lengths.
     pub causal: bool,
     /// By what the result is still to be multiplied, above 0.
     pub factor: f64,
@@ -117,19 +118,7 @@ impl<'a> Score<'a> {
         let scores = k.stages.get(at.scores).and_then(|s| s.outputs.first()).ok_or("has no scores")?;
         let place = stage.inputs.iter().position(|a| *a == scores.access).ok_or("does not read its scores")?;
         let raw = *block.args().get(place).ok_or("does not read its scores")?;
-        let mut root = block.terminator().ok_or("has no end")?.operand(0);
-        let behind = root.def().filter(|d| at.causal && d.is("arith.select") && number(d.operand(2)) == Some(f64::NEG_INFINITY));
-        let hides = |d: &Op| -> Option<()> {
-            let of = |v: Value| v.def().filter(|i| i.is("linalg.index"))?.attr("dim")?.as_i64();
-            let compare = d.operand(0).def().filter(|c| c.is("arith.cmpi") && c.attr("predicate").and_then(Attr::as_i64) == Some(3))?;
-            let both = [of(compare.operand(0))?, of(compare.operand(1))?];
-            (both == [at.outer as i64 + 1, at.outer as i64]).then_some(())
-        };
-        let behind = behind.filter(|d| hides(d).is_some());
-        if let Some(select) = behind {
-            root = select.operand(1);
-        }
-        let mut factor = 1.0;
+        let (mut root, mut factor) = (at.limits.root, 1.0);
         if let Some(product) = root.def().filter(|d| d.is("arith.mulf")) {
             let [a, b] = [product.operand(0), product.operand(1)];
             let positive = |v: Value| number(v).filter(|f| *f > 0.0 && f.is_finite());
@@ -143,9 +132,9 @@ impl<'a> Score<'a> {
             outer: at.outer,
             raw,
             root,
-            causal: behind.is_some(),
+            causal: at.limits.causal,
             factor,
-            ahead: at.causal.then_some(0),
+            ahead: (at.causal || at.limits.causal).then_some(0),
             back: None,
             depends: HashMap::new(),
             linear: HashSet::new(),

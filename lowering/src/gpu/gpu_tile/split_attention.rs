@@ -35,6 +35,7 @@ const WIDE: Lanes = Lanes { count: EACH, mask: None };
 const EIGHT: usize = 8;
 
 /// What is the same for all parts of the emission.
+#[derive(Clone)]
 struct Split<'a> {
     scope: &'a Scope<'a>,
     form: &'a Form,
@@ -70,6 +71,8 @@ struct Place {
     first: Value,
     /// The first key that a row of it sees, and the one behind the last.
     keys: [Value; 2],
+    /// How many queries count, if these are not all.
+    queries: Option<Value>,
 }
 
 /// A row of a thread: what its scores depend on, and where its query is.
@@ -116,7 +119,19 @@ impl Split<'_> {
         if let Some(back) = self.score.back.filter(|_| !stacked) {
             low = p.least(p.most(p.shifted(first, -back)?, low)?, high)?;
         }
-        Ok(Place { around, first, keys: [low, high] })
+        let most = |axis: usize| p.index([self.queries, self.count][axis]);
+        let [queries, keys] = self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)).transpose());
+        let (queries, keys) = (queries?, keys?);
+        if let Some(keys) = keys {
+            high = p.least(high, keys)?;
+            low = p.least(low, high)?;
+        }
+        if let Some(queries) = queries {
+            // slt
+            let counts = c.compare(2, if stacked { p.number(0)? } else { first }, queries)?;
+            high = c.select(counts, high, low)?;
+        }
+        Ok(Place { around, first, keys: [low, high], queries })
     }
     /// A row of the thread; those beyond the end are what the last one is, and nobody stores them.
     fn row(&self, c: Code, place: &Place, half: usize) -> Made<Row> {
@@ -349,9 +364,11 @@ impl Split<'_> {
         for sum in &mut done.sums {
             *sum = team::butterfly(c, *sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
         }
-        self.put(c, &done)?;
+        // Addresses of what follows are not to be computed in front of the loop over tiles, and kept through the one over keys.
+        let here = Split { base: p.opaque(self.base)?, thread: p.opaque(self.thread)?, rank: p.opaque(self.rank)?, ..self.clone() };
+        here.put(c, &done)?;
         team::barrier(c)?;
-        self.combine(c, place)
+        here.combine(c, place)
     }
 }
 
@@ -362,7 +379,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule) -> Made<()> {
     let score = Score::of(scope, &form.at)?;
     let (keys, parts, rows, warps) = (schedule.get("keys"), schedule.get("parts"), schedule.get("rows"), schedule.get("warps"));
     let even = |p: &Poly| !p.is_zero() && p.terms().all(|(_, n)| n % keys as i64 == 0);
-    let ragged = !even(count) || score.ahead.is_some() || score.back.is_some();
+    let ragged = !even(count) || form.at.limits.lengths[1].is_some() || score.ahead.is_some() || score.back.is_some();
     let sizes: Vec<Value> = outer.iter().take(form.around()).map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
     let total = c.mul(queries, c.index(form.heads)?)?;

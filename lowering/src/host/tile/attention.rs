@@ -47,8 +47,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, threads: Threads) -
             let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
             masks.push(if even { None } else { Some(c.op("vector.create_mask", &[left], Type::vector(i1, lanes), &[])?) });
         }
+        let limits = scope.lengths(c, &at, &outer, &|axis| Ok([queries, keys][axis]))?;
         let task = Task { scope, at: &at, wide, lanes, masks, outer, first, queries, even, query, scores, total };
-        task.emit(c, keys, [get("keys_block"), get("keys"), get("columns")])
+        task.emit(c, (keys, limits), [get("keys_block"), get("keys"), get("columns")])
     })
 }
 
@@ -126,7 +127,8 @@ impl Task<'_> {
         if x.ty() == ty { Ok(x) } else { c.op("arith.extf", &[x], ty, &[]) }
     }
 
-    fn emit(&self, c: Code, keys: Value, [block, at_once, columns]: [usize; 3]) -> Made<()> {
+    /// `limits`: how many queries and keys count here.
+    fn emit(&self, c: Code, (keys, limits): (Value, [Option<Value>; 2]), [block, at_once, columns]: [usize; 3]) -> Made<()> {
         self.pack(c)?;
         let (zero, n) = (c.index(0)?, self.n());
         let nothing = self.splat(c, "0.0")?;
@@ -137,7 +139,13 @@ impl Task<'_> {
         let mut carried = vec![low; n];
         carried.extend(vec![nothing; n]);
         // Beyond the last query of the block there is nothing to see.
-        let end = if self.at.causal { c.min(c.add(self.first, c.index((n * self.lanes) as i64)?)?, keys)? } else { keys };
+        let mut end = if self.at.causal { c.min(c.add(self.first, c.index((n * self.lanes) as i64)?)?, keys)? } else { keys };
+        if let Some(keys) = limits[1] {
+            end = c.min(end, keys)?;
+        }
+        if let Some(queries) = limits[0] {
+            end = c.select(c.below(self.first, queries)?, end, zero)?;
+        }
         let known = c.each(zero, end, block as i64, &carried, &mut |c, lo, carried| {
             let hi = c.end(lo, c.index(block as i64)?, end)?;
             let (old, sums) = carried.split_at(n);

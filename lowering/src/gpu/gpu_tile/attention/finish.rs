@@ -29,9 +29,17 @@ impl Flash<'_> {
         let wide = element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
         let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);
         for (half, row) in rows.iter().enumerate() {
-            let total = team::butterfly(c, row.sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
-            let most = c.op("arith.mulf", &[row.max, factor], factor.ty(), &[])?;
             let number = p.plus(t.row, 8 * half)?;
+            // slt
+            let counts = t.place.queries.map(|n| c.compare(2, number, n)).transpose()?;
+            // Of a query that does not count.
+            let or = |x: Value, other: &str| match counts {
+                Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
+                None => Ok(x),
+            };
+            let total = team::butterfly(c, row.sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
+            let (total, max_seen) = (or(total, "0.0")?, or(row.max, "0xFF800000")?);
+            let most = c.op("arith.mulf", &[max_seen, factor], factor.ty(), &[])?;
             let dims = |c: Code, column: Val| -> Made<Vec<Val>> {
                 let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
                 dims.extend([Val::One(Ptx(c).index(number)?), column]);
@@ -42,7 +50,8 @@ impl Flash<'_> {
             let mut pairs = vec![];
             for (eight, all) in sums.chunks(4).enumerate() {
                 let column = p.index(p.plus(t.column, 8 * eight)?)?;
-                let both = Val::Many(c.op("vector.from_elements", &all[2 * half..][..2], Type::vector(p.f32(), 2), &[])?);
+                let own = all[2 * half..][..2].iter().map(|x| or(*x, "0.0")).collect::<Made<Vec<_>>>()?;
+                let both = Val::Many(c.op("vector.from_elements", &own, Type::vector(p.f32(), 2), &[])?);
                 let mut passed = Passed::from([(product.clone(), both), (sum.clone(), Val::One(total)), (max.clone(), Val::One(most))]);
                 inner.iteration(c, &[at.result], &dims(c, Val::Steps(column, 1))?, two, &mut [], &mut passed)?;
                 let made = passed.get(&result).copied().ok_or("has a stage without a result")?;

@@ -1,8 +1,9 @@
 //! The rings of queries, keys and values in shared memory, and the thread that has the copy engine fill them.
-use super::{Flash, Place, ROW, Ring};
+use super::{Flash, Place, ROW, Ring, Thread, WARPS};
 use crate::{
     emit::code::{Code, Made},
     gpu::{
+        WARP,
         gpu_schedule::{
             attention::ROWS,
             wgmma::{DEPTH, Operand},
@@ -11,6 +12,9 @@ use crate::{
     },
 };
 use kiln_dialects::ir::*;
+
+/// Bytes that a thread writes at once.
+const WORDS: usize = 16;
 
 impl Flash<'_> {
     pub(super) fn slots(&self, ring: Ring) -> (usize, usize, usize) {
@@ -63,6 +67,32 @@ impl Flash<'_> {
             p.copy(p.plus(to, slab * rows * ROW)?, map, &at, full)?;
         }
         Ok(())
+    }
+    /// Zeros for the values of the last block of keys that do not count: what stands there may be no number, and 0 times that is none. A group that is late
+    /// writes zeros over zeros.
+    pub(super) fn clear(&self, c: Code, t: &Thread<'_>, [slot, parity]: [Value; 2]) -> Made<()> {
+        let p = Ptx(c);
+        let rest = p.minus(t.place.count, self.first_key(p, t.place, p.number(0)?)?)?;
+        // slt
+        let some = [c.compare(2, rest, p.number(self.keys)?)?, c.compare(2, t.place.count, self.count)?];
+        let mut zeros = |c: Code| -> Made<()> {
+            let p = Ptx(c);
+            p.wait(self.full(p, Ring::Values, slot)?, parity)?;
+            let begin = p.add(self.slot(p, Ring::Values, slot)?, p.times(p.most(rest, p.number(0)?)?, ROW)?)?;
+            let (first, end) = (p.times(t.group[1], WORDS)?, p.times(p.minus(p.number(self.keys)?, p.most(rest, p.number(0)?)?)?, ROW)?);
+            let nothing = c.constant("dense<0>", Type::vector(p.i32(), WORDS / 4))?;
+            c.strided(p.index(first)?, p.index(end)?, c.index((WARPS * WARP * WORDS) as i64)?, &[], &mut |c, at, _| {
+                let p = Ptx(c);
+                let at = p.add(begin, p.of(at)?)?;
+                for slab in 0..self.form.slabs()[1] {
+                    p.write(p.plus(at, slab * self.keys * ROW)?, nothing, WORDS)?;
+                }
+                Ok(vec![])
+            })?;
+            p.release()?;
+            p.group_barrier(t.group[0], WARPS * WARP)
+        };
+        c.when(c.both(&some)?.ok_or("has no condition")?, &mut zeros, None)
     }
     /// The copying thread. The first time around, every slot is free.
     pub(super) fn produce(&self, c: Code) -> Made<()> {

@@ -163,8 +163,16 @@ impl Split<'_> {
         let mut one = |c: Code| -> Made<()> {
             let p = Ptx(c);
             let factor = c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
-            let most = p.two("arith.mulf", whole.most, factor)?;
             let (outer, query) = self.split(c, place, row)?;
+            // slt
+            let counts = place.queries.map(|n| c.compare(2, query, n)).transpose()?;
+            // Of a query that does not count.
+            let or = |x: Value, other: &str| match counts {
+                Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
+                None => Ok(x),
+            };
+            let whole = Part { most: or(whole.most, "0xFF800000")?, sum: or(whole.sum, "0.0")?, value: or(whole.value, "0.0")? };
+            let most = p.two("arith.mulf", whole.most, factor)?;
             let mut dims: Vec<Val> = outer.into_iter().map(Val::One).collect();
             dims.extend([Val::One(p.index(query)?), Val::One(p.index(column)?)]);
             let mut passed =
