@@ -50,6 +50,14 @@ impl Schedules {
             self.0.insert(place, (micros, schedule.to_string()));
         }
     }
+    /// Adds those of another table, unless there are faster ones here.
+    pub fn merge(&mut self, other: &Schedules) {
+        other.0.iter().for_each(|((kernel, target), (micros, schedule))| self.insert(kernel, target, *micros, schedule));
+    }
+    /// The schedule of a kernel.
+    pub fn get(&self, kernel: &str, target: &Target) -> Option<&str> {
+        self.0.get(&(kernel.to_string(), target.to_string())).map(|(_, s)| s.as_str())
+    }
     /// Whether there is one for a kernel.
     pub fn has(&self, kernel: &str, target: &Target) -> bool {
         self.0.contains_key(&(kernel.to_string(), target.to_string()))
