@@ -3,7 +3,7 @@ use super::How;
 use crate::{
     Error, Model, Options,
     dialects::{ir::*, ops::Launch, rules::Level, value::Tensor},
-    lowering::{RunOptions, Target, compile::CompileError, host::kernels_of, pipeline_text_for, run_pipeline},
+    lowering::{RunOptions, Target, compile::CompileError, host::kernels_of, pipeline_text_for, run_pipeline, schedules},
     model::{Data, Executable},
 };
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Alone {
         })?;
         b.clone_op(self.kernel, &|v| v)?;
         if let Some(schedule) = schedule {
-            kernels_of(own.op()).iter().for_each(|f| f.set_attr("kiln.schedule", schedule));
+            kernels_of(own.op()).iter().for_each(|f| schedules::set(*f, schedule));
         }
         Ok(own)
     }
@@ -86,6 +86,10 @@ impl Alone {
 }
 
 impl Timed {
+    /// Whether a library computes it.
+    pub fn by_library(&self) -> bool {
+        self.exe.cuda().is_some_and(|l| l.library_calls() > 0)
+    }
     /// Times it anew: microseconds of a call, the median.
     pub fn again(&mut self) -> Result<f64, Error> {
         let mut times = self.exe.measure(&self.inputs, &mut self.outputs, 1, 1)?;

@@ -4,7 +4,7 @@ use crate::{
     Error, Model, Options,
     lowering::{Schedules, Target, compile::CompileError},
     model::{CachePolicy, Times, made_up},
-    runtime::Store,
+    runtime::{Store, cuda::cublaslt},
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -140,8 +140,12 @@ pub fn measured(
             listed
         }
     };
-    if let Err(why) = here {
-        say(why);
+    match here {
+        Err(why) => say(why),
+        Ok(()) if matches!(target, Target::Cuda { .. }) && !cublaslt::present() => {
+            say(format!("no library calls were tried: looked for {}", cublaslt::searched()));
+        }
+        Ok(()) => {}
     }
     let mut sha = Sha256::new();
     sha.update(base);

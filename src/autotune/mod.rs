@@ -23,11 +23,11 @@ use crate::{
         compile::CompileError,
         host::kernels_of,
         pipeline_text_for, run_pipeline,
-        schedules::{key, variants},
+        schedules::{by_library, key, variants},
     },
     model::{Data, own_passes, target},
     passes::pass::level_of,
-    runtime::{Place, Program},
+    runtime::{Place, Program, cuda::cublaslt},
     tolerance,
 };
 use alone::{Alone, Timed};
@@ -56,6 +56,8 @@ pub struct Tuned {
     pub after: f64,
     /// The fastest schedule.
     pub schedule: String,
+    /// Microseconds that a library takes, if it has such a product.
+    pub library: Option<f64>,
     /// How many others were tried.
     pub tried: usize,
     /// How many of these could not be compiled or run, or gave other results.
@@ -188,7 +190,7 @@ fn tune(alone: &Alone, options: &Options, target: &Target, how: &How<'_>, until:
     let want = fastest.results.clone();
     let before = fastest.time;
     tracing::info!(target: "kiln::autotune", "{kernel}: {before:.2} us, the default, {best}");
-    let mut made = Tuned { kernel, before, after: before, schedule: best.to_string(), tried: 0, refused: 0 };
+    let mut made = Tuned { kernel, before, after: before, schedule: best.to_string(), library: None, tried: 0, refused: 0 };
     let mut seen = vec![best.to_string()];
     loop {
         let from = best;
@@ -222,6 +224,23 @@ fn tune(alone: &Alone, options: &Options, target: &Target, how: &How<'_>, until:
             break;
         }
     }
+    // On top of the best schedule, since that is what runs where there is no library.
+    let call = by_library(best, c).filter(|_| matches!(target, Target::Cuda { .. }) && cublaslt::present());
+    if let Some(candidate) = call {
+        let timed = outcome(alone.time(candidate, options, how), &want);
+        let none = || ("the library has no such product".to_string(), false);
+        match timed.and_then(|t| if t.by_library() { Ok(t) } else { Err(none()) }) {
+            Ok(mut timed) => {
+                made.tried += 1;
+                tracing::info!(target: "kiln::autotune", "{}: {:.2} us, {candidate}", made.kernel, timed.time);
+                made.library = Some(timed.time);
+                if faster(&mut timed, &mut fastest)? {
+                    (made.after, made.schedule) = (timed.time, candidate.to_string());
+                }
+            }
+            Err((why, _)) => tracing::info!(target: "kiln::autotune", "{}: no library call: {why}", made.kernel),
+        }
+    }
     tracing::info!(
         target: "kiln::autotune", "{}: {:.2} us of {:.2}, {} tried, {} refused: {}",
         made.kernel, made.after, made.before, made.tried, made.refused, made.schedule
@@ -231,7 +250,8 @@ fn tune(alone: &Alone, options: &Options, target: &Target, how: &How<'_>, until:
 
 /// What a candidate came to. Err: why it does not count, and whether the device may be the reason.
 fn outcome(timed: Result<Timed, Error>, want: &[Tensor]) -> Result<Timed, (String, bool)> {
-    let timed = timed.map_err(|e| (e.to_string(), matches!(e, Error::Cuda(_) | Error::Call(_))))?;
+    let first = |e: &Error| e.to_string().lines().next().unwrap_or_default().to_string();
+    let timed = timed.map_err(|e| (first(&e), matches!(e, Error::Cuda(_) | Error::Call(_))))?;
     for (have, want) in timed.results.iter().zip(want) {
         match tolerance::compare(have, want) {
             Ok(c) if c.ok => {}

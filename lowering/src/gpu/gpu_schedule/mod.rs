@@ -25,6 +25,7 @@ mod contraction;
 pub mod depthwise;
 pub mod few;
 mod grid;
+pub mod library;
 pub mod mma;
 pub mod registers;
 pub mod split_attention;
@@ -86,6 +87,7 @@ impl Pass for GpuSchedule {
             let grid = grid::grid(&k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
             func.set_attr(THREADS, Attr::i64(func.ctx(), threads as i64));
             func.set_attr(GRID, grid);
+            library::describe(&k, &plan, self.tf32).map_err(|e| Failure::at(func, e))?;
             if schedule.strategy == "registers" && func.attr(RESIDENT).is_none() && registers::resident(&schedule, threads) > 1 {
                 func.set_attr(RESIDENT, Attr::i64(func.ctx(), registers::resident(&schedule, threads) as i64));
             }
