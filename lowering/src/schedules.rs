@@ -174,7 +174,9 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
             all.push(with(&[&shape[..], &[("resident", *resident as i64)]].concat()));
             all.push(with(&[&shape[..], &[("resident", 0)]].concat()));
         }
-        all.extend(FURTHER.iter().map(|(m, n, stages, resident)| with(&[("m", *m), ("n", *n), ("stages", *stages), ("resident", *resident)])));
+        all.extend(
+            FURTHER.iter().map(|(m, n, stages, resident)| with(&[("m", *m), ("n", *n), ("stages", *stages), ("resident", *resident)])),
+        );
     }
     if strategy == "attention" && value("blocks").is_some() {
         all.extend([2, 3].iter().flat_map(|g| [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))));

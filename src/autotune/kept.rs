@@ -1,5 +1,5 @@
 //! The table of measured schedules that compilations share: a file, which every process reads, and which is added to under a lock.
-use super::{How, Kernels, measurable};
+use super::{How, Kernels, measurable, timing};
 use crate::{
     Error, Model, Options,
     lowering::{Schedules, Target, compile::CompileError},
@@ -114,6 +114,9 @@ pub fn measured(
             let kernels = Kernels::of(model, options, target)?;
             let listed = Listed(kernels.keys().map(|(k, timed)| (k.to_string(), timed)).collect());
             if here.is_ok() && lacks(&listed, &table) > 0 {
+                let _one = timing();
+                // Another thread may have measured the same meanwhile.
+                table = Kept::of(options)?.table;
                 let how = How {
                     budget: options.autotune_budget,
                     stop: options.stop.clone(),
@@ -127,7 +130,10 @@ pub fn measured(
                 }
                 let left = lacks(&listed, &table);
                 if left > 0 {
-                    say(format!("{left} kernels were not measured in {:.0} s and have their default schedules", options.autotune_budget.as_secs_f64()));
+                    say(format!(
+                        "{left} kernels were not measured in {:.0} s and have their default schedules",
+                        options.autotune_budget.as_secs_f64()
+                    ));
                 }
                 if let Err(e) = kept.add(&table) {
                     say(format!("what was measured is not kept: {e}"));

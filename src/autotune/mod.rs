@@ -33,7 +33,7 @@ use crate::{
 use alone::{Alone, Timed};
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -44,6 +44,11 @@ const MOST: usize = 48;
 
 /// One kernel is timed at a time in a process, whatever compiles.
 static TIMING: Mutex<()> = Mutex::new(());
+
+/// Until this goes, nobody else in the process times kernels.
+fn timing() -> MutexGuard<'static, ()> {
+    TIMING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What came out for a kernel.
 #[derive(Clone, Debug)]
@@ -85,7 +90,9 @@ pub struct How<'a> {
 pub fn measurable(options: &Options, target: &Target) -> Result<(), String> {
     match (target, options.device) {
         (Target::Host(_), Place::Host) | (Target::Cuda { .. }, Place::Cuda(_)) => Ok(()),
-        (Target::Cuda { .. }, Place::Host) => Err(format!("nothing is measured: the program is for {target}, and no GPU is named as the device")),
+        (Target::Cuda { .. }, Place::Host) => {
+            Err(format!("nothing is measured: the program is for {target}, and no GPU is named as the device"))
+        }
         (Target::Host(_), Place::Cuda(_)) => Err(format!("nothing is measured: the program is for {target}, the device is a GPU")),
     }
 }
@@ -112,15 +119,19 @@ impl Kernels {
         let (module, _) = model.module(&context)?;
         own_passes(&module, options, target)?;
         let level = level_of(module.op()).unwrap_or(Level::Graph);
-        let run = RunOptions { skip_verifier: !options.verify, disable: options.disable.clone(), stop: options.stop.clone(), ..Default::default() };
+        let run = RunOptions {
+            skip_verifier: !options.verify,
+            disable: options.disable.clone(),
+            stop: options.stop.clone(),
+            ..Default::default()
+        };
         if level < Level::Linalg {
             let text = pipeline_text_for(level, Level::Linalg, target).map_err(CompileError::Module)?;
             run_pipeline(&module, &text, &run, &|_, _, _| ()).map_err(CompileError::from)?;
         }
         let once = once(module.op());
         let within = |o: &Op| o.parent().and_then(|f| f.symbol()).is_some_and(|f| once.contains(&f));
-        let launches: Vec<Op> =
-            walk(module.op()).into_iter().filter(|o| o.kind() == Some(OpKind::Launch) && !within(o)).collect();
+        let launches: Vec<Op> = walk(module.op()).into_iter().filter(|o| o.kind() == Some(OpKind::Launch) && !within(o)).collect();
         let known = |v: &Value| v.ty().is_tensor() && v.ty().dims().iter().all(|d| d.known().is_some());
         let mut all: BTreeMap<String, Option<Alone>> = BTreeMap::new();
         for func in kernels_of(module.op()).into_iter().filter(|f| f.attr("kiln.schedule").is_none()) {
@@ -140,18 +151,18 @@ impl Kernels {
         self.all.iter().map(|(k, a)| (k.as_str(), a.is_some()))
     }
 
-    /// Times those that the table does not have, and adds what is fastest to it. Err: the device fails, or it was stopped; what was measured until then is in
+    /// Times those that the table does not have, while nobody else does so, and adds what is fastest to it. Err: the device fails, or it was stopped; what was measured until then is in
     /// the table.
     pub fn measure(&self, options: &Options, target: &Target, how: &How<'_>, table: &mut Schedules) -> Result<Vec<Tuned>, Error> {
         let todo: Vec<(&String, &Alone)> =
             self.all.iter().filter_map(|(k, a)| Some((k, a.as_ref()?))).filter(|(k, _)| !table.has(k, target)).collect();
-        let (mut made, total, until) = (vec![], todo.len(), Instant::now() + how.budget);
+        let (mut made, total) = (vec![], todo.len());
         if total == 0 {
             return Ok(made);
         }
         let open = self.all.values().filter(|a| a.is_none()).count();
         tracing::info!(target: "kiln::autotune", "{total} kernels to measure for {target} in {:.1} s; {open} of open sizes, or that run once, are not", how.budget.as_secs_f64());
-        let _one = TIMING.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + how.budget;
         // What a model asks for has been done on the way to these kernels.
         let own = Options {
             function: "main".into(),
@@ -287,5 +298,7 @@ pub fn autotune(
 ) -> Result<Vec<Tuned>, Error> {
     let target = target(options)?;
     let how = How { budget, stop: options.stop.clone(), inputs, progress };
-    Kernels::of(model, options, &target)?.measure(options, &target, &how, table)
+    let kernels = Kernels::of(model, options, &target)?;
+    let _one = timing();
+    kernels.measure(options, &target, &how, table)
 }

@@ -44,7 +44,11 @@ impl Tune {
         let written = std::fs::write(&self.output, table.to_string());
         written.map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
         for t in made? {
-            println!("{:40} {:10.2} us, was {:.2}; {} tried, {} refused; {}", t.kernel, t.after, t.before, t.tried, t.refused, t.schedule);
+            let library = t.library.map_or(String::new(), |l| format!("; by the library {l:.2}"));
+            println!(
+                "{:40} {:10.2} us, was {:.2}{library}; {} tried, {} refused; {}",
+                t.kernel, t.after, t.before, t.tried, t.refused, t.schedule
+            );
         }
         println!("{}: {} schedules", self.output.display(), table.len());
         Ok(Exit::Done)

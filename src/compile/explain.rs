@@ -155,6 +155,7 @@ impl GraphInfo {
     fn times(&mut self, times: &Times) {
         self.tuning.extend(times.tuning.iter().cloned());
         let mut add = |name: &str, t: Duration| self.times.push((name.into(), t));
+        add("measuring schedules", times.measuring);
         add("capture", times.capture);
         if let Some(c) = &times.compile {
             add("passes on the graph", c.graph);

@@ -86,6 +86,8 @@ pub struct Times {
     pub link: Duration,
     /// Finding the weights, and copying those that do not lie in memory as the program reads them.
     pub weights: Duration,
+    /// Measuring schedules, or looking up that there is nothing to measure.
+    pub measuring: Duration,
     /// What measuring schedules had to say.
     pub tuning: Vec<String>,
     /// What the cache had to say of the whole program.
@@ -192,7 +194,6 @@ impl Model {
         times: &mut Times,
     ) -> Result<Package, Error> {
         let start = Instant::now();
-        let stop = options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
         let (schedules, key) = if options.max_autotune {
             let base = self.key(options, &target, &Schedules::default())?;
             autotune::measured(self, options, &target, store, &base, times)?
@@ -201,6 +202,10 @@ impl Model {
             let key = self.key(options, &target, &table)?;
             (table, key)
         };
+        // Measuring has a budget of its own.
+        times.measuring = start.elapsed();
+        let start = Instant::now();
+        let stop = options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
         // A dump needs the way down, too.
         match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
             // What cannot be read is compiled again.

@@ -40,10 +40,7 @@ fn an_option_that_does_nothing_says_so() {
         ("fallback_random", "true"),
     ]);
     let said: Vec<_> = f.remarks().into_iter().filter(|r| r.topic == Topic::Options).map(|r| r.message).collect();
-    assert!(
-        said.len() == 1 && said[0].starts_with("option fallback_random=true changes nothing"),
-        "{said:?}"
-    );
+    assert!(said.len() == 1 && said[0].starts_with("option fallback_random=true changes nothing"), "{said:?}");
     let f = kiln::compile(relu).mode("reduce-overhead").backend("interpreter");
     f.call(counting(&[2])).expect("a result");
     assert!(f.remarks().iter().any(|r| r.message.contains("on the host")), "{:?}", f.remarks());

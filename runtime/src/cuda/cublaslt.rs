@@ -13,7 +13,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use sys::{
-    cublasLtMatmulDescAttributes_t as Attribute, cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayoutAttribute_t as Layout,
+    cublasLtMatmulDescAttributes_t as Attribute, cublasLtMatmulPreferenceAttributes_t as Preference,
+    cublasLtMatrixLayoutAttribute_t as Layout,
 };
 
 /// What programs call it.
@@ -126,7 +127,8 @@ struct Task(sys::cublasLtMatmulDesc_t);
 impl Task {
     fn new(g: &Gemm, epilogue: sys::cublasLtEpilogue_t, bias: Option<u64>) -> Result<Task, CudaError> {
         let fail = error("describing a product to cuBLASLt");
-        let compute = if g.tf32 { sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32 } else { sys::cublasComputeType_t::CUBLAS_COMPUTE_32F };
+        let compute =
+            if g.tf32 { sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32 } else { sys::cublasComputeType_t::CUBLAS_COMPUTE_32F };
         let task = Task(result::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F).map_err(&fail)?);
         // Of both operands the library wants the depth as rows of the first and columns of the second.
         let first = if g.right.transposed { 1i32 } else { 0 };
@@ -200,7 +202,9 @@ impl Product {
     pub fn launch(&self, parameters: &[u64], scratch: u64, stream: driver::CUstream) -> Result<(), CudaError> {
         let fail = error("a product by cuBLASLt");
         let address = |arg: usize, offset: u64, dtype: &str| {
-            let word = parameters.get(arg).ok_or_else(|| CudaError::Driver { what: "a product by cuBLASLt", reason: format!("there is no parameter {arg}") })?;
+            let word = parameters
+                .get(arg)
+                .ok_or_else(|| CudaError::Driver { what: "a product by cuBLASLt", reason: format!("there is no parameter {arg}") })?;
             Ok::<u64, CudaError>(word + offset * width(dtype))
         };
         let of = |m: &Matrix| address(m.arg, m.offset, &m.dtype);

@@ -151,13 +151,13 @@ impl Loaded {
             Ok(handle) => Arc::new(handle),
             Err(e) => {
                 let count = wanted().flatten().count();
-                return self.remark(format!("{count} products that cuBLASLt is faster at run as kernels: {e}"));
+                return self.missed(format!("{count} products that cuBLASLt is faster at run as kernels: {e}"));
             }
         };
         for (kernel, gemm) in program.kernels.iter().zip(wanted()) {
             let made = gemm.filter(|g| g.library == cublaslt::NAME).map(|g| Product::new(&handle, g)).transpose();
             if let Err(e) = &made {
-                self.remark(format!("{} runs as a kernel: {e}", kernel.name));
+                self.missed(format!("{} runs as a kernel: {e}", kernel.name));
             }
             self.products.push(made.ok().flatten().map(Arc::new));
         }
@@ -202,16 +202,29 @@ impl Loaded {
     pub fn used_graphs(&self) -> bool {
         self.graphs.load(Ordering::Relaxed)
     }
-    /// What hinders [`Mode::ReduceOverhead`], each thing once.
+    /// What hinders [`Mode::ReduceOverhead`], and libraries that were not found, each thing once.
     pub fn remarks(&self) -> Vec<String> {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
     pub(super) fn remark(&self, text: String) {
-        let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.contains(&text) {
+        if let Some(text) = self.keep(text) {
             tracing::info!(target: "kiln::cudagraphs", program = self.program.name, "{text}");
-            all.push(text);
         }
+    }
+    /// A remark on a library.
+    fn missed(&self, text: String) {
+        if let Some(text) = self.keep(text) {
+            tracing::info!(target: "kiln::perf_hints", program = self.program.name, "{text}");
+        }
+    }
+    /// Keeps a remark, if it is new.
+    fn keep(&self, text: String) -> Option<String> {
+        let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = !all.contains(&text);
+        new.then(|| {
+            all.push(text.clone());
+            text
+        })
     }
 
     /// The memory that the program needs, in words; of a call its arena, its arguments' and its results' copies.

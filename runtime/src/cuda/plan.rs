@@ -259,7 +259,8 @@ mod tests {
     fn program() -> Arc<Program> {
         let tensor =
             |name: &str| Tensor { name: name.into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(4)], order: vec![] };
-        let launch = |args: Vec<Arg>| Some(Launch { args, grid: Dim::Expr(0), resident: 0, threads: 64, shared: 0, maps: vec![], library: None });
+        let launch =
+            |args: Vec<Arg>| Some(Launch { args, grid: Dim::Expr(0), resident: 0, threads: 64, shared: 0, maps: vec![], library: None });
         let kernel = |args| Kernel { launch: launch(args), ..Default::default() };
         Arc::new(Program {
             inputs: vec![tensor("x")],

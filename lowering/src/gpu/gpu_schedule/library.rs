@@ -36,7 +36,8 @@ fn gemm(k: &Kernel, plan: &Plan, name: &str, tf32: bool) -> Option<Attr> {
     let c = k.func.ctx();
     let p = wgmma::product(k, plan)?;
     let r = &p.roles;
-    let plain = p.rights.len() == 1 && p.window.is_none() && r.rows.len() == 1 && r.columns.len() == 1 && r.depth.len() == 1 && r.batch.len() < 2;
+    let plain =
+        p.rights.len() == 1 && p.window.is_none() && r.rows.len() == 1 && r.columns.len() == 1 && r.depth.len() == 1 && r.batch.len() < 2;
     let outputs: Vec<_> = k.stages.iter().flat_map(|s| &s.outputs).filter(|o| role(k, o.access.buffer) == Some(None)).collect();
     let ([out], true) = (outputs.as_slice(), plain && k.pads.is_empty()) else { return None };
     let made = of_buffer(k, nest, &p, out.access.buffer, 0)?;
@@ -116,8 +117,10 @@ fn of_buffer(k: &Kernel, nest: &Nest, p: &Product, buffer: usize, depth: usize) 
     if !plain { None } else { value(k, nest, p, stage, block, block.terminator()?.operand(0), depth + 1) }
 }
 
+/// A constant, as it is or made wider.
 fn number(v: Value) -> Option<f64> {
-    v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_f64()
+    let op = v.def()?;
+    if op.is("arith.extf") { number(op.operand(0)) } else { op.attr("value").filter(|_| op.is("arith.constant"))?.as_f64() }
 }
 
 fn value(k: &Kernel, nest: &Nest, p: &Product, stage: &Stage, block: Block, v: Value, depth: usize) -> Option<Made> {
