@@ -1,7 +1,7 @@
 //! Measured schedules: measuring on this machine, the table as text, and that a compilation takes what stands there, for a GPU too.
 use kiln::{
     Options,
-    autotune::autotune,
+    autotune::{autotune, parts::Products},
     dialects::{ir::*, rules::Level},
     load,
     lowering::{RunOptions, Schedules, Target, host::kernels_of, pipeline_text_for, run_pipeline, schedules},
@@ -247,6 +247,33 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
         // Of another chip's kernels it says nothing.
         let (other, _) = load(&path).unwrap().build(&Options { target: Some("cuda:sm_80".into()), ..options }, &|_, _| ()).unwrap();
         assert!(other.objects.values().any(|p| String::from_utf8_lossy(p).contains("mma.sync")));
+    }
+}
+
+#[test]
+fn products_have_as_many_parts_as_the_table_says() {
+    crate::watchdog::arm();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let text = "func.func @main(%x: tensor<64x4096xbf16>, %w: tensor<128x4096xbf16>) -> tensor<64x128xbf16> {
+        %0 = kiln.linear %x, %w : tensor<64x4096xbf16>, tensor<128x4096xbf16>
+        return %0 : tensor<64x128xbf16>\n}";
+    std::fs::write(&path, text).unwrap();
+    let (target, options) = (Target::parse("cuda:sm_90a").unwrap(), Options { cache: CachePolicy::Off, ..Options::default() });
+    let products = Products::of(&load(&path).unwrap(), &options, &target).unwrap();
+    let keys: Vec<&str> = products.keys().collect();
+    let [key] = keys[..] else { panic!("{keys:?}") };
+    assert!(key.starts_with("parts tensor<64x4096xbf16> tensor<128x4096xbf16>"), "{key}");
+    let file = folder.path().join("table");
+    for (parts, launches) in [(1, 1), (4, 2), (64, 2)] {
+        std::fs::write(&file, format!("{key}\tcuda:sm_90a\t5.0\t{parts}\n")).unwrap();
+        let options = Options { target: Some("cuda:sm_90a".into()), schedules: Some(file.clone()), ..options.clone() };
+        let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
+        let program = package.program;
+        assert_eq!(program.kernels.len(), launches);
+        // Sums wait for each other in f32.
+        let bytes = if launches == 1 { 0 } else { parts * 64 * 128 * 4 };
+        assert_eq!(program.arena, kiln::runtime::program::Dim::Known(bytes));
     }
 }
 

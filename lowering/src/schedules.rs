@@ -64,6 +64,11 @@ impl Schedules {
     pub fn get(&self, kernel: &str, target: &Target) -> Option<&str> {
         self.0.get(&(kernel.to_string(), target.to_string())).map(|(_, s)| s.as_str())
     }
+    /// All of a target: keys and schedules.
+    pub fn of(&self, target: &Target) -> impl Iterator<Item = (&str, &str)> {
+        let target = target.to_string();
+        self.0.iter().filter(move |((_, t), _)| *t == target).map(|((k, _), (_, s))| (k.as_str(), s.as_str()))
+    }
     /// Whether there is one for a kernel.
     pub fn has(&self, kernel: &str, target: &Target) -> bool {
         self.0.contains_key(&(kernel.to_string(), target.to_string()))
@@ -151,7 +156,6 @@ const FURTHER: &[(i64, i64, i64, i64)] = &[
     (128, 64, 4, 1),
     (128, 64, 3, 2),
     (128, 128, 4, 1),
-    (128, 128, 2, 2),
     (256, 64, 4, 1),
 ];
 

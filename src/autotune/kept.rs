@@ -1,5 +1,5 @@
 //! The table of measured schedules that compilations share: a file, which every process reads, and which is added to under a lock.
-use super::{How, Kernels, measurable, timing};
+use super::{How, Kernels, measurable, parts::Products, timing};
 use crate::{
     Error, Model, Options,
     lowering::{Schedules, Target, compile::CompileError},
@@ -11,6 +11,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, Write},
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 /// The table's name in the cache folder.
@@ -111,24 +112,33 @@ pub fn measured(
     let listed = match listed {
         Some(l) if here.is_err() || lacks(&l, &table) == 0 => l,
         _ => {
-            let kernels = Kernels::of(model, options, target)?;
-            let listed = Listed(kernels.keys().map(|(k, timed)| (k.to_string(), timed)).collect());
-            if here.is_ok() && lacks(&listed, &table) > 0 {
+            let products = Products::of(model, options, target)?;
+            let list = |kernels: &Kernels| {
+                let products = products.keys().map(|k| (k.to_string(), true));
+                Listed(products.chain(kernels.keys().map(|(k, timed)| (k.to_string(), timed))).collect())
+            };
+            let mut kernels = Kernels::of(model, options, target, &table)?;
+            if here.is_ok() && lacks(&list(&kernels), &table) > 0 {
                 let _one = timing();
                 // Another thread may have measured the same meanwhile.
                 table = Kept::of(options)?.table;
                 let how = How {
-                    budget: options.autotune_budget,
+                    until: Instant::now() + options.autotune_budget,
                     stop: options.stop.clone(),
                     inputs: &|p| made_up(p).map_err(Error::Target),
                     progress: &|done, total, name| model.tell_measuring(done, total, name),
                 };
-                match kernels.measure(options, target, &how, &mut table) {
+                let measured = products.measure(options, target, &how, &mut table).and_then(|()| {
+                    // Parts make other kernels.
+                    kernels = Kernels::of(model, options, target, &table)?;
+                    kernels.measure(options, target, &how, &mut table)
+                });
+                match measured {
                     Err(e @ Error::Compile(CompileError::Stopped(_))) => return Err(e),
                     Err(e) => say(format!("measuring schedules ended early: {e}")),
                     Ok(_) => {}
                 }
-                let left = lacks(&listed, &table);
+                let left = lacks(&list(&kernels), &table);
                 if left > 0 {
                     say(format!(
                         "{left} kernels were not measured in {:.0} s and have their default schedules",
@@ -139,6 +149,7 @@ pub fn measured(
                     say(format!("what was measured is not kept: {e}"));
                 }
             }
+            let listed = list(&kernels);
             if let Some(store) = store {
                 // A cache that cannot be written has said so.
                 let _ = store.put(&place, listed.text().as_bytes());

@@ -7,6 +7,7 @@
 //! `kiln tune` does so for a table of its own; a compilation with [`Options::max_autotune`] for the table that it keeps.
 mod alone;
 mod kept;
+pub mod parts;
 
 pub use kept::{Kept, measured};
 
@@ -76,8 +77,8 @@ pub type Progress<'a> = dyn Fn(usize, usize, &str) + 'a;
 
 /// How to measure.
 pub struct How<'a> {
-    /// For how long.
-    pub budget: Duration,
+    /// Until when.
+    pub until: Instant,
     /// Ends it, as it ends a compilation.
     pub stop: Stop,
     /// With what.
@@ -113,11 +114,12 @@ fn once(module: Op) -> Vec<String> {
 }
 
 impl Kernels {
-    /// Takes a model to `linalg`.
-    pub fn of(model: &Model, options: &Options, target: &Target) -> Result<Kernels, Error> {
+    /// Takes a model to `linalg`; products in as many parts as the table says.
+    pub fn of(model: &Model, options: &Options, target: &Target, table: &Schedules) -> Result<Kernels, Error> {
         let context = Context::new();
         let (module, _) = model.module(&context)?;
         own_passes(&module, options, target)?;
+        parts::request(&module, table, target);
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         let run = RunOptions {
             skip_verifier: !options.verify,
@@ -161,29 +163,17 @@ impl Kernels {
             return Ok(made);
         }
         let open = self.all.values().filter(|a| a.is_none()).count();
-        tracing::info!(target: "kiln::autotune", "{total} kernels to measure for {target} in {:.1} s; {open} of open sizes, or that run once, are not", how.budget.as_secs_f64());
-        let until = Instant::now() + how.budget;
-        // What a model asks for has been done on the way to these kernels.
-        let own = Options {
-            function: "main".into(),
-            schedules: None,
-            max_autotune: false,
-            dump: None,
-            passes: vec![],
-            orders: Default::default(),
-            mode: Default::default(),
-            time_budget: None,
-            ..options.clone()
-        };
+        tracing::info!(target: "kiln::autotune", "{total} kernels to measure for {target} in {:.1} s; {open} of open sizes, or that run once, are not", how.until.saturating_duration_since(Instant::now()).as_secs_f64());
+        let own = options.alone();
         for (i, (key, alone)) in todo.into_iter().enumerate() {
             how.stop.check().map_err(CompileError::from)?;
-            if Instant::now() >= until {
+            if Instant::now() >= how.until {
                 tracing::info!(target: "kiln::autotune", "the time is over with {} of {total} kernels measured", i);
                 break;
             }
             (how.progress)(i, total, &alone.name());
             // What is left is shared among the kernels that are left.
-            let share = until.saturating_duration_since(Instant::now()) / (total - i) as u32;
+            let share = how.until.saturating_duration_since(Instant::now()) / (total - i) as u32;
             let tuned = tune(alone, &own, target, how, Instant::now() + share)?;
             table.insert(key, &target.to_string(), tuned.after, &tuned.schedule);
             made.push(tuned);
@@ -297,8 +287,9 @@ pub fn autotune(
     progress: &Progress<'_>,
 ) -> Result<Vec<Tuned>, Error> {
     let target = target(options)?;
-    let how = How { budget, stop: options.stop.clone(), inputs, progress };
-    let kernels = Kernels::of(model, options, &target)?;
+    let products = parts::Products::of(model, options, &target)?;
     let _one = timing();
-    kernels.measure(options, &target, &how, table)
+    let how = How { until: Instant::now() + budget, stop: options.stop.clone(), inputs, progress };
+    products.measure(options, &target, &how, table)?;
+    Kernels::of(model, options, &target, table)?.measure(options, &target, &how, table)
 }

@@ -231,6 +231,7 @@ impl Model {
             Some(dir) => Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?),
         };
         own_passes(&module, options, &target)?;
+        autotune::parts::request(&module, &schedules, &target);
         let debug = Debug { disable: &options.disable, insert: &options.insert, dump: times.dump.as_deref() };
         let how = CompileOptions {
             target,

@@ -101,6 +101,20 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Those for a program of one of a model's kernels: what a model asks for has been done on the way there.
+    pub(crate) fn alone(&self) -> Options {
+        Options {
+            function: "main".into(),
+            schedules: None,
+            max_autotune: false,
+            dump: None,
+            passes: vec![],
+            orders: BTreeMap::new(),
+            mode: Mode::Default,
+            time_budget: None,
+            ..self.clone()
+        }
+    }
     /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise), `KILN_DUMP` (a folder),
     /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers),
     /// `KILN_TF32` (1: products of f32 on a GPU may round their factors to tf32),

@@ -111,7 +111,7 @@ pub fn text((_, args, result, body, _): &Product) -> String {
 /// A table in which the only kernel of a model asks for the library, with a schedule for `chip` beside it.
 pub fn table(model: &Model, options: &Options, chip: &str, schedule: &str) -> Schedules {
     let target = Target::parse(&format!("cuda:{chip}")).unwrap();
-    let kernels = Kernels::of(model, options, &target).unwrap();
+    let kernels = Kernels::of(model, options, &target, &Schedules::default()).unwrap();
     let keys: Vec<(&str, bool)> = kernels.keys().collect();
     assert!(keys.len() == 1 && keys[0].1, "{keys:?}");
     let mut table = Schedules::default();

@@ -24,12 +24,12 @@ use std::{
 pub static SUITE: Suite = Suite { name: "tuning", count: || 2 * PRODUCTS.len() as u64, label, check, whole: true };
 
 fn label(item: u64) -> String {
-    let (p, tuned) = (&PRODUCTS[item as usize / 2], item % 2 == 0);
+    let (p, tuned) = (&PRODUCTS[item as usize / 2], item.is_multiple_of(2));
     format!("{}, {}", p.0, if tuned { "measured" } else { "by the library" })
 }
 
 fn check(item: u64) -> Outcome {
-    let (p, measured) = (&PRODUCTS[item as usize / 2], item % 2 == 0);
+    let (p, measured) = (&PRODUCTS[item as usize / 2], item.is_multiple_of(2));
     // Nothing runs where there is no card, and a library's description is no matter of one.
     if ["cpu", "ptx"].contains(&device().as_str()) || !(measured || p.4) {
         return Outcome::Agrees;
