@@ -1,14 +1,21 @@
 //! Measured schedules: measuring on this machine, the table as text, and that a compilation takes what stands there, for a GPU too.
 use kiln::{
     Options,
-    autotune::autotune,
+    autotune::{autotune, parts::Products},
     dialects::{ir::*, rules::Level},
     load,
     lowering::{RunOptions, Schedules, Target, host::kernels_of, pipeline_text_for, run_pipeline, schedules},
     model::{CachePolicy, Data},
     runtime::Program,
 };
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 const MODEL: &str = "func.func @main(%x: tensor<96x64xf32>, %w: tensor<80x64xf32>) -> tensor<96xf32> {
   %0 = kiln.linear %x, %w : tensor<96x64xf32>, tensor<80x64xf32>
@@ -80,6 +87,132 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
     assert!(compared.ok, "{compared}");
 }
 
+/// Compiles with schedules measured, and says how many kernels that were.
+fn tuned(path: &Path, options: &Options) -> (kiln::model::Executable, usize) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let told = count.clone();
+    let model = load(path).unwrap().measuring(move |_, total, _| told.store(total, Ordering::Relaxed));
+    let exe = model.compile(options).unwrap();
+    (exe, count.load(Ordering::Relaxed))
+}
+
+fn result(exe: &kiln::model::Executable) -> kiln::dialects::value::Tensor {
+    let inputs = ones(exe.program()).unwrap();
+    let mut outputs = exe.memory(&inputs).unwrap();
+    exe.call_data(&inputs, &mut outputs).unwrap();
+    outputs[0].tensor().unwrap()
+}
+
+#[test]
+fn a_compilation_measures_what_no_table_has_and_only_once() {
+    crate::watchdog::arm();
+    let folder = tempfile::tempdir().unwrap();
+    let path = model(folder.path());
+    let budget = Duration::from_secs(2);
+    let cached = |name: &str| Options {
+        cache: CachePolicy::Dir(folder.path().join(name)),
+        max_autotune: true,
+        autotune_budget: budget,
+        ..Options::default()
+    };
+    let options = cached("cache");
+    let (first, measured) = tuned(&path, &options);
+    assert!(measured > 0 && first.times().compile.is_some(), "{:?}", first.times());
+    let file = folder.path().join("cache/autotune.txt");
+    let table = Schedules::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert!(!table.is_empty());
+    let plain = load(&path).unwrap().compile(&Options { max_autotune: false, ..options.clone() }).unwrap();
+    let compared = kiln::tolerance::compare(&result(&first), &result(&plain)).unwrap();
+    assert!(compared.ok, "{compared}");
+
+    // What the time has not been enough for is made up for; then all is known, and the whole program comes from the cache.
+    let mut kernels = table.len();
+    for _ in 0..measured {
+        let (again, more) = tuned(&path, &options);
+        let table = Schedules::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(more > 0, table.len() > kernels, "{table}");
+        kernels = table.len();
+        if more == 0 {
+            assert!(again.times().compile.is_none() && again.times().tuning.is_empty(), "{:?}", again.times());
+            break;
+        }
+    }
+    assert_eq!(kernels, measured);
+
+    // On another machine of the kind, the table is enough, and its schedules are those of the program.
+    let shipped = Options { schedules: Some(file.clone()), ..cached("other") };
+    let (other, more) = tuned(&path, &shipped);
+    assert!(more == 0 && other.times().compile.is_some());
+    // A line for another model changes nothing about this program; one for a kernel of its own does.
+    let mut lines = table.to_string();
+    lines += "another\tcuda:sm_90a\t1.0\tx\n";
+    std::fs::write(&file, &lines).unwrap();
+    assert!(tuned(&path, &shipped).0.times().compile.is_none());
+}
+
+#[test]
+fn without_a_device_for_the_target_schedules_are_the_default_ones() {
+    crate::watchdog::arm();
+    let folder = tempfile::tempdir().unwrap();
+    let path = model(folder.path());
+    let options = Options {
+        target: Some("cuda:sm_90a".into()),
+        cache: CachePolicy::Dir(folder.path().join("cache")),
+        max_autotune: true,
+        ..Options::default()
+    };
+    let (package, times) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
+    assert!(times.tuning.len() == 1 && times.tuning[0].contains("no GPU is named as the device"), "{:?}", times.tuning);
+    let (plain, _) = load(&path).unwrap().build(&Options { max_autotune: false, ..options }, &|_, _| ()).unwrap();
+    assert_eq!(package.program, plain.program);
+}
+
+#[test]
+fn the_command_line_measures_merges_and_tells_what_it_tries() {
+    crate::watchdog::arm();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small.mlir");
+    let text = "func.func @main(%x: tensor<64x48xf32>) -> tensor<64xf32> {
+        %0 = kiln.reduce max %x dims = [1] : tensor<64x48xf32>
+        return %0 : tensor<64xf32>\n}";
+    std::fs::write(&path, text).unwrap();
+    let kiln = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(arguments).current_dir(folder.path()).env("KILN_CACHE_DIR", folder.path().join("cache")).env("KILN_LOG", "autotune");
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{said}");
+        // The log goes to standard error, and nothing draws a bar there that is no terminal.
+        said
+    };
+    let said = kiln(&["run", "small.mlir", "--mode", "max-autotune", "--autotune-budget", "0.5", "--repeat", "1"]);
+    let lines = |what: &str| said.lines().filter(|l| l.contains(what)).count();
+    assert!(said.contains("1 kernels to measure for x86_64") && lines("the default") == 1 && lines("tried,") == 1, "{said}");
+    assert!(lines(" us, #kiln.schedule") + lines("refused, #kiln.schedule") > 1, "{said}");
+    let again = kiln(&["run", "small.mlir", "--mode", "max-autotune-no-cudagraphs", "--repeat", "1"]);
+    assert!(!again.contains("to measure") && !again.contains(" us"), "{again}");
+
+    std::fs::write(folder.path().join("a"), "k\tcuda:sm_90a\t2.0\tslow\n").unwrap();
+    std::fs::write(folder.path().join("b"), "k\tcuda:sm_90a\t1.0\tfast\nl\tcuda:sm_90a\t1.0\tone\n").unwrap();
+    kiln(&["tune", "--merge", "a", "--merge", "b", "-o", "both"]);
+    let both = std::fs::read_to_string(folder.path().join("both")).unwrap();
+    assert_eq!(both, "k\tcuda:sm_90a\t1.000\tfast\nl\tcuda:sm_90a\t1.000\tone\n");
+}
+
+#[test]
+fn compiled_functions_have_their_schedules_measured() {
+    crate::watchdog::arm();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap().to_string();
+    let f = kiln::compile(|x: kiln::Tensor| x.relu() * 2)
+        .mode("max-autotune")
+        .options([("cache_dir", dir.as_str()), ("autotune_budget", "0.5")]);
+    let x = kiln::Tensor::of(&[4], &[-1f32, 0.0, 1.0, 2.0]).unwrap();
+    assert_eq!(f.call(x).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0, 2.0, 4.0]);
+    let text = std::fs::read_to_string(folder.path().join("autotune.txt")).unwrap();
+    assert!(!Schedules::parse(&text).unwrap().is_empty() && !f.explain().to_string().contains("autotune:"), "{text}");
+}
+
 #[test]
 fn a_table_is_text_with_a_line_for_each_kernel() {
     let text = "# a remark\n\na\tcuda:sm_90a\t2.5\tx\na\tcuda:sm_90a\t1.5\ty\nb\tcuda:sm_80\t3\tz\n";
@@ -114,6 +247,33 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
         // Of another chip's kernels it says nothing.
         let (other, _) = load(&path).unwrap().build(&Options { target: Some("cuda:sm_80".into()), ..options }, &|_, _| ()).unwrap();
         assert!(other.objects.values().any(|p| String::from_utf8_lossy(p).contains("mma.sync")));
+    }
+}
+
+#[test]
+fn products_have_as_many_parts_as_the_table_says() {
+    crate::watchdog::arm();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let text = "func.func @main(%x: tensor<64x4096xbf16>, %w: tensor<128x4096xbf16>) -> tensor<64x128xbf16> {
+        %0 = kiln.linear %x, %w : tensor<64x4096xbf16>, tensor<128x4096xbf16>
+        return %0 : tensor<64x128xbf16>\n}";
+    std::fs::write(&path, text).unwrap();
+    let (target, options) = (Target::parse("cuda:sm_90a").unwrap(), Options { cache: CachePolicy::Off, ..Options::default() });
+    let products = Products::of(&load(&path).unwrap(), &options, &target).unwrap();
+    let keys: Vec<&str> = products.keys().collect();
+    let [key] = keys[..] else { panic!("{keys:?}") };
+    assert!(key.starts_with("parts tensor<64x4096xbf16> tensor<128x4096xbf16>"), "{key}");
+    let file = folder.path().join("table");
+    for (parts, launches) in [(1, 1), (4, 2), (64, 2)] {
+        std::fs::write(&file, format!("{key}\tcuda:sm_90a\t5.0\t{parts}\n")).unwrap();
+        let options = Options { target: Some("cuda:sm_90a".into()), schedules: Some(file.clone()), ..options.clone() };
+        let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
+        let program = package.program;
+        assert_eq!(program.kernels.len(), launches);
+        // Sums wait for each other in f32.
+        let bytes = if launches == 1 { 0 } else { parts * 64 * 128 * 4 };
+        assert_eq!(program.arena, kiln::runtime::program::Dim::Known(bytes));
     }
 }
 

@@ -1,7 +1,7 @@
 //! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
 use crate::{
     PassError, PassRun, RunOptions, Schedules, Stop, Stopped, Target, alone,
-    gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
+    gpu::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
     host::{
         control::each,
         interface::{describe, entry_symbol},
@@ -289,8 +289,9 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
         let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         entries.push(("symbol", Attr::string(ctx, &symbol)));
         // A GPU's launches are described when the function is elsewhere.
-        entries
-            .extend([GRID, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES].into_iter().filter_map(|name| Some((name, func.attr(name)?))));
+        entries.extend(
+            [GRID, LIBRARY, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES].into_iter().filter_map(|name| Some((name, func.attr(name)?))),
+        );
         kernel.set_attr("kiln.kernel", Attr::dictionary(ctx, &entries));
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {

@@ -5,7 +5,13 @@
 //! values, so that equal kernels of different models share a line.
 use crate::{
     Target,
-    gpu::gpu_schedule::wgmma::{PROCESSORS, TILES},
+    gpu::{
+        LIBRARY,
+        gpu_schedule::{
+            library::LIBRARIES,
+            wgmma::{PROCESSORS, TILES},
+        },
+    },
     host::kernels_of,
 };
 use kiln_dialects::ir::*;
@@ -50,6 +56,19 @@ impl Schedules {
             self.0.insert(place, (micros, schedule.to_string()));
         }
     }
+    /// Adds those of another table, unless there are faster ones here.
+    pub fn merge(&mut self, other: &Schedules) {
+        other.0.iter().for_each(|((kernel, target), (micros, schedule))| self.insert(kernel, target, *micros, schedule));
+    }
+    /// The schedule of a kernel.
+    pub fn get(&self, kernel: &str, target: &Target) -> Option<&str> {
+        self.0.get(&(kernel.to_string(), target.to_string())).map(|(_, s)| s.as_str())
+    }
+    /// All of a target: keys and schedules.
+    pub fn of(&self, target: &Target) -> impl Iterator<Item = (&str, &str)> {
+        let target = target.to_string();
+        self.0.iter().filter(move |((_, t), _)| *t == target).map(|((k, _), (_, s))| (k.as_str(), s.as_str()))
+    }
     /// Whether there is one for a kernel.
     pub fn has(&self, kernel: &str, target: &Target) -> bool {
         self.0.contains_key(&(kernel.to_string(), target.to_string()))
@@ -71,7 +90,7 @@ impl Schedules {
         for func in kernels_of(module).into_iter().filter(|f| f.attr("kiln.schedule").is_none()) {
             let Some((_, text)) = self.0.get(&(key(func), target.clone())) else { continue };
             let attr = Attr::parse(func.ctx(), text).filter(|a| a.as_schedule().is_some());
-            func.set_attr("kiln.schedule", attr.ok_or_else(|| format!("'{text}' is no schedule"))?);
+            set(func, attr.ok_or_else(|| format!("'{text}' is no schedule"))?);
             count += 1;
         }
         Ok(count)
@@ -83,6 +102,32 @@ impl fmt::Display for Schedules {
         self.0.iter().try_for_each(|((kernel, target), (micros, schedule))| writeln!(f, "{kernel}\t{target}\t{micros:.3}\t{schedule}"))
     }
 }
+
+/// Writes a schedule on a kernel's function; what it says of a library, beside it.
+pub fn set(func: Op, schedule: Attr) {
+    let (c, parts) = (func.ctx(), schedule.as_schedule());
+    let Some((strategy, entries)) = parts.and_then(|(strategy, d)| Some((strategy, d.entries()?))) else {
+        return func.set_attr("kiln.schedule", schedule);
+    };
+    let (library, own): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(name, _)| name == LIBRARY_ENTRY);
+    let own: Vec<(&str, Attr)> = own.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+    func.set_attr("kiln.schedule", Attr::schedule(c, &strategy, &own));
+    library.iter().for_each(|(_, name)| func.set_attr(LIBRARY, *name));
+}
+
+/// A schedule with a library's call in front of it, of which there are some for kernels that may be products.
+pub fn by_library(schedule: Attr, c: Ctx) -> Option<Attr> {
+    let (strategy, dictionary) = schedule.as_schedule()?;
+    let entries = dictionary.entries()?;
+    let name = Attr::string(c, LIBRARIES.first()?);
+    let mut all: Vec<(&str, Attr)> = entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+    all.push((LIBRARY_ENTRY, name));
+    all.sort_by_key(|(name, _)| *name);
+    ["contract", "few", "mma", "wgmma"].contains(&strategy.as_str()).then(|| Attr::schedule(c, &strategy, &all))
+}
+
+/// The parameter of a schedule in a table that is no size: the library that is called where it is found.
+const LIBRARY_ENTRY: &str = "library";
 
 /// Parameters of strategies that are tried twice and half as large: what they are does not change which elements a thread may read at once.
 const VARIED: &[(&str, &[&str])] = &[
@@ -97,6 +142,21 @@ const VARIED: &[(&str, &[&str])] = &[
     ("registers", &["groups"]),
     ("rows", &["block", "group", "groups", "pieces", "unroll"]),
     ("split_attention", &["parts", "warps"]),
+];
+
+/// Tiles for Hopper's tensor cores beyond those that the model chooses among: rows, columns, stages, and how many blocks share a multiprocessor. They are narrow ones,
+/// of which there are more for the same product, with rings as deep as shared memory allows, and pairs of blocks of which one multiplies while the other waits.
+const FURTHER: &[(i64, i64, i64, i64)] = &[
+    (64, 64, 12, 1),
+    (64, 64, 8, 1),
+    (64, 64, 3, 2),
+    (64, 128, 6, 1),
+    (64, 192, 6, 1),
+    (64, 256, 5, 1),
+    (128, 64, 4, 1),
+    (128, 64, 3, 2),
+    (128, 128, 4, 1),
+    (256, 64, 4, 1),
 ];
 
 /// Schedules near one, of which some may not be possible for the kernel.
@@ -118,6 +178,9 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
             all.push(with(&[&shape[..], &[("resident", *resident as i64)]].concat()));
             all.push(with(&[&shape[..], &[("resident", 0)]].concat()));
         }
+        all.extend(
+            FURTHER.iter().map(|(m, n, stages, resident)| with(&[("m", *m), ("n", *n), ("stages", *stages), ("resident", *resident)])),
+        );
     }
     if strategy == "attention" && value("blocks").is_some() {
         all.extend([2, 3].iter().flat_map(|g| [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))));

@@ -12,6 +12,7 @@ pub mod control;
 pub mod cuda;
 pub mod custom;
 pub mod entries;
+pub mod gemm;
 pub mod guards;
 pub mod host;
 pub mod interop;

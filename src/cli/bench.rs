@@ -1,5 +1,5 @@
 //! `kiln bench`: times of calls, alone or as one side of a comparison.
-use super::{Calling, Common, File, Stop, data, progress};
+use super::{Calling, Common, File, Stop, data, measuring, progress};
 use crate::{Exit, load};
 use std::{
     io::{BufRead, Write},
@@ -45,7 +45,7 @@ struct Sample {
 impl Bench {
     pub fn run(&self) -> Result<Exit, Stop> {
         let start = Instant::now();
-        let exe = load(&self.model)?.compile_with(&self.calling.options(&self.common)?, &progress())?;
+        let exe = load(&self.model)?.measuring(measuring()).compile_with(&self.calling.options(&self.common)?, &progress())?;
         let inputs = match &self.inputs {
             Some(path) => data::read(path)?,
             None => data::random(exe.program())?,

@@ -1,5 +1,5 @@
 //! `kiln compile`: a package.
-use super::{Common, File, Stop, progress};
+use super::{Calling, Common, File, Stop, measuring, progress};
 use crate::{Error, Exit, load};
 
 #[derive(clap::Args)]
@@ -13,13 +13,16 @@ pub struct Compile {
     #[arg(long)]
     with_weights: bool,
     #[command(flatten)]
+    calling: Calling,
+    #[command(flatten)]
     common: Common,
 }
 
 impl Compile {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let model = load(&self.model)?;
-        let (mut package, _) = model.build(&self.common.options()?, &progress())?;
+        let model = load(&self.model)?.measuring(measuring());
+        let (mut package, times) = model.build(&self.calling.options(&self.common)?, &progress())?;
+        times.tuning.iter().for_each(|t| println!("remark: {t}"));
         if self.with_weights {
             model.hold_weights(&mut package)?;
         }

@@ -49,6 +49,11 @@ impl Inspect {
             );
         }
         println!("{} launches, {} globals", p.kernels.len(), p.globals.len());
+        for k in p.parts().into_iter().flat_map(|p| &p.kernels) {
+            if let Some(gemm) = k.launch.as_ref().and_then(|l| l.library.as_ref()) {
+                println!("kernel {} is called from {} where that is found", k.name, gemm.library);
+            }
+        }
         for (name, bytes) in &package.objects {
             println!("object {name}: {} bytes", bytes.len());
         }
@@ -83,6 +88,10 @@ impl Doctor {
                 }
             }
             (Err(e), _) | (_, Err(e)) => println!("NVIDIA GPUs: {e}"),
+        }
+        match cuda::cublaslt::present() {
+            true => println!("cuBLASLt: found; max-autotune measures its products as well"),
+            false => println!("cuBLASLt: not found, and needed by nothing; looked for {}", cuda::cublaslt::searched()),
         }
         match &options.cache {
             CachePolicy::Off => println!("cache: off"),

@@ -13,12 +13,12 @@ mod run;
 mod tune;
 
 use crate::{
-    Error, Exit,
+    Error, Exit, list_mode_options,
     model::{CachePolicy, Options, Place},
     runtime::cuda::Mode,
 };
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 /// Compiles tensor graphs to machine code, and runs them.
 #[derive(Parser)]
@@ -86,21 +86,42 @@ struct Common {
     no_cache: bool,
 }
 
-/// Options that call.
+/// Options that say how much is done for speed.
 #[derive(clap::Args, Clone)]
 struct Calling {
-    /// How kernels are launched on a GPU: one after the other, or as a CUDA graph
-    #[arg(long, default_value = Mode::ALL[0].0, value_name = "MODE", value_parser = Mode::ALL.map(|(name, _)| name))]
+    /// What is done for speed: max-autotune measures schedules while compiling, and it and reduce-overhead launch kernels on a GPU as a CUDA graph
+    #[arg(long, default_value = "default", value_name = "MODE", value_parser = clap::builder::PossibleValuesParser::new(mode_names()))]
     mode: String,
+    /// Seconds that max-autotune may measure [default: KILN_AUTOTUNE_BUDGET, or 60]
+    #[arg(long, value_name = "S")]
+    autotune_budget: Option<f64>,
+}
+
+fn mode_names() -> Vec<&'static str> {
+    list_mode_options().into_iter().map(|(name, _)| name).collect()
 }
 
 impl Calling {
     /// What the environment and the command line say.
     fn options(&self, common: &Common) -> Result<Options, Stop> {
         let mut options = common.options()?;
-        options.mode = Mode::ALL.into_iter().find(|(name, _)| *name == self.mode).map_or(Mode::Default, |(_, mode)| mode);
+        let sets = list_mode_options().into_iter().find(|(name, _)| *name == self.mode).map_or(&[][..], |(_, sets)| sets);
+        let on = |name: &str| sets.contains(&(name, "true"));
+        options.max_autotune = on("max_autotune");
+        // On the host a program is one parallel region already; only who asks for nothing but graphs is told that there are none.
+        if on("cudagraphs") && !(options.max_autotune && options.device == Place::Host) {
+            options.mode = Mode::ReduceOverhead;
+        }
+        if let Some(s) = self.autotune_budget {
+            options.autotune_budget = seconds("--autotune-budget", s)?;
+        }
         Ok(options)
     }
+}
+
+/// A number of seconds. Err: it is none.
+fn seconds(name: &str, s: f64) -> Result<Duration, Stop> {
+    Duration::try_from_secs_f64(s).map_err(|e| Stop::usage(format!("{name} {s}: {e}")))
 }
 
 /// Why a command ends early.
@@ -158,6 +179,22 @@ fn progress() -> impl Fn(usize, usize) + Sync {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
         if done == total {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows how far measuring is, on a terminal only.
+fn measuring() -> impl Fn(usize, usize, &str) + Send + Sync {
+    let bar = indicatif::ProgressBar::new(0);
+    if let Ok(style) = indicatif::ProgressStyle::with_template("measuring schedules {bar:40} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    move |done, total, name| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        bar.set_message(name.to_string());
+        if name.is_empty() {
             bar.finish_and_clear();
         }
     }

@@ -95,6 +95,10 @@ impl RunReport<'_> {
         self.times[self.times.len() / 2]
     }
 
+    fn remarks(&self) -> Vec<String> {
+        let card = self.exe.cuda().map(|l| l.remarks()).unwrap_or_default();
+        self.exe.times().tuning.iter().cloned().chain(card).collect()
+    }
     /// One screen.
     pub fn text(&self) -> String {
         let (p, times) = (self.exe.program(), self.exe.times());
@@ -145,7 +149,7 @@ impl RunReport<'_> {
             None => format!("{} threads", self.options.threads),
         };
         let _ = writeln!(t, "median of {} calls {} ({} to {}), {place}", self.times.len(), ms(self.median()), ms(least), ms(most));
-        for remark in self.exe.cuda().map(|l| l.remarks()).unwrap_or_default() {
+        for remark in self.remarks() {
             let _ = writeln!(t, "remark: {remark}");
         }
         for (i, c) in self.checks {
@@ -185,7 +189,7 @@ impl RunReport<'_> {
             "compile": compile, "capture_us": us(times.capture), "link_us": us(times.link), "weights_us": us(times.weights),
             "total_us": us(times.total), "first_result_us": us(self.first), "arena_bytes": self.exe.arena_bytes(),
             "threads": self.options.threads, "card": self.exe.card().map(|c| c.name.as_str()), "median_us": us(self.median()), "calls": self.times.len(),
-            "remarks": self.exe.cuda().map(|l| l.remarks()).unwrap_or_default(),
+            "remarks": self.remarks(),
             "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
         });
         format!("{}\n", serde_json::to_string_pretty(&all).unwrap_or_default())

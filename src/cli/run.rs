@@ -1,5 +1,5 @@
 //! `kiln run`: compile, call, compare, report.
-use super::{Calling, Common, File, Stop, data, profile::chrome, progress, report};
+use super::{Calling, Common, File, Stop, data, measuring, profile::chrome, progress, report};
 use crate::{
     Exit, load,
     model::{Data, Executable},
@@ -40,7 +40,7 @@ impl Run {
     pub fn run(&self) -> Result<Exit, Stop> {
         let start = Instant::now();
         let options = self.calling.options(&self.common)?;
-        let model = load(&self.model)?;
+        let model = load(&self.model)?.measuring(measuring());
         let exe = model.compile_with(&options, &progress())?;
         let inputs = match &self.inputs {
             Some(path) => data::read(path)?,

@@ -49,6 +49,8 @@ pub struct GraphInfo {
     pub copies: Vec<String>,
     /// What hinders a CUDA graph, of a program on a GPU.
     pub cudagraphs: Vec<String>,
+    /// What measuring schedules had to say.
+    pub tuning: Vec<String>,
     /// What the runs of each pass took, if it was compiled in this process; those on kernels are summed over threads.
     pub passes: Vec<PassTime>,
     /// Calls that it has run.
@@ -151,7 +153,9 @@ impl GraphInfo {
         }
     }
     fn times(&mut self, times: &Times) {
+        self.tuning.extend(times.tuning.iter().cloned());
         let mut add = |name: &str, t: Duration| self.times.push((name.into(), t));
+        add("measuring schedules", times.measuring);
         add("capture", times.capture);
         if let Some(c) = &times.compile {
             add("passes on the graph", c.graph);
@@ -184,6 +188,7 @@ impl fmt::Display for GraphInfo {
         }
         self.copies.iter().try_for_each(|c| writeln!(f, "  copy: {c}"))?;
         self.cudagraphs.iter().try_for_each(|c| writeln!(f, "  no CUDA graph, or not all of the call: {c}"))?;
+        self.tuning.iter().try_for_each(|t| writeln!(f, "  autotune: {t}"))?;
         self.times.iter().try_for_each(|(name, t)| writeln!(f, "  time {name}: {:.1} ms", t.as_secs_f64() * 1e3))?;
         for p in self.passes.iter().take(PASSES) {
             let runs = if p.runs == 1 { String::new() } else { format!(" in {} runs", p.runs) };

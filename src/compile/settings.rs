@@ -214,8 +214,8 @@ const ROWS: &[Row] = &[
         name: "schedules",
         torch: None,
         kind: "a file that kiln tune has made",
-        default: "none",
-        summary: "schedules of kernels that were measured",
+        default: "none, with max_autotune autotune.txt in the cache folder",
+        summary: "schedules of kernels that were measured; with max_autotune the file that they are added to",
         variable: Some("KILN_AUTOTUNE_CACHE"),
         set: |s, t| {
             s.machine.schedules = Some(t.into());
@@ -341,9 +341,25 @@ const ROWS: &[Row] = &[
         torch: None,
         kind: BOOL,
         default: "false",
-        summary: "measures several schedules of a kernel and takes the fastest",
-        variable: None,
-        set: |_, t| only(t, false, "calls measure nothing: `kiln tune` does, and option schedules reads its table"),
+        summary: "measures several schedules of each kernel that no table has while compiling, and takes the fastest whose results are those of the default",
+        variable: Some("KILN_MAX_AUTOTUNE"),
+        set: |s, t| {
+            s.machine.max_autotune = flag(t)?;
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "autotune_budget",
+        torch: None,
+        kind: SECONDS,
+        default: "60",
+        summary: "how long a program's schedules are measured with max_autotune; kernels that are left keep their default, and are measured the next time",
+        variable: Some("KILN_AUTOTUNE_BUDGET"),
+        set: |s, t| {
+            let seconds = t.parse().ok().filter(|n: &f64| *n > 0.0).ok_or(SECONDS)?;
+            s.machine.autotune_budget = Duration::try_from_secs_f64(seconds).map_err(|_| SECONDS)?;
+            Ok(Effect::Done)
+        },
     },
     Row {
         name: "trace.enabled",

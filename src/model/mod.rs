@@ -11,10 +11,11 @@ pub use crate::runtime::Place;
 pub use data::Data;
 pub use error::Error;
 pub use made_up::made_up;
-pub use options::{CachePolicy, Options};
+pub use options::{AUTOTUNE_BUDGET, CachePolicy, Options};
 pub use weights::Finder;
 
 use crate::{
+    autotune,
     capture::{pt2, weight::Weight},
     dialects::{
         ir::{Attr, Context, Diagnostic, Module},
@@ -45,7 +46,12 @@ pub struct Model {
     kind: Kind,
     /// Weights in memory, by the names of their globals.
     held: BTreeMap<String, Weight>,
+    /// Is told how far measuring is.
+    measuring: Option<Box<Measuring>>,
 }
+
+/// Is told how many of how many kernels have been measured, and the next one's name.
+pub type Measuring = dyn Fn(usize, usize, &str) + Send + Sync;
 
 enum Kind {
     Archive,
@@ -66,7 +72,7 @@ pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
     } else {
         Kind::Ir(std::fs::read(&path).map_err(io)?)
     };
-    Ok(Model { path, kind, held: BTreeMap::new() })
+    Ok(Model { path, kind, held: BTreeMap::new(), measuring: None })
 }
 
 /// Where the time of [`Model::compile`] went.
@@ -80,6 +86,10 @@ pub struct Times {
     pub link: Duration,
     /// Finding the weights, and copying those that do not lie in memory as the program reads them.
     pub weights: Duration,
+    /// Measuring schedules, or looking up that there is nothing to measure.
+    pub measuring: Duration,
+    /// What measuring schedules had to say.
+    pub tuning: Vec<String>,
     /// What the cache had to say of the whole program.
     pub remarks: Vec<Remark>,
     /// The folder of [`Options::dump`] that this compilation has written.
@@ -99,11 +109,21 @@ pub struct Executable {
 impl Model {
     /// IR in memory; weights are looked for in `folder`.
     pub fn of_module(module: &Module, folder: &Path) -> Model {
-        Model { path: folder.join("module.mlir"), kind: Kind::Ir(module.bytecode()), held: BTreeMap::new() }
+        Model { path: folder.join("module.mlir"), kind: Kind::Ir(module.bytecode()), held: BTreeMap::new(), measuring: None }
     }
     /// IR in memory with the values of its globals.
     pub fn of_graph(module: &Module, weights: BTreeMap<String, Weight>) -> Model {
         Model { held: weights, ..Model::of_module(module, Path::new("")) }
+    }
+    /// Tells how far measuring is, where [`Options::max_autotune`] has schedules measured.
+    pub fn measuring(mut self, tell: impl Fn(usize, usize, &str) + Send + Sync + 'static) -> Model {
+        self.measuring = Some(Box::new(tell));
+        self
+    }
+    pub(crate) fn tell_measuring(&self, done: usize, total: usize, name: &str) {
+        if let Some(tell) = &self.measuring {
+            tell(done, total, name);
+        }
     }
     /// The module of a file that holds no compiled program.
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
@@ -174,15 +194,18 @@ impl Model {
         times: &mut Times,
     ) -> Result<Package, Error> {
         let start = Instant::now();
-        let schedules = match &options.schedules {
-            Some(path) => {
-                let fail = |reason: String| Error::File { file: path.display().to_string(), reason };
-                Schedules::parse(&std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?).map_err(fail)?
-            }
-            None => Schedules::default(),
+        let (schedules, key) = if options.max_autotune {
+            let base = self.key(options, &target, &Schedules::default())?;
+            autotune::measured(self, options, &target, store, &base, times)?
+        } else {
+            let table = autotune::Kept::of(options)?.table;
+            let key = self.key(options, &target, &table)?;
+            (table, key)
         };
+        // Measuring has a budget of its own.
+        times.measuring = start.elapsed();
+        let start = Instant::now();
         let stop = options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
-        let key = self.key(options, &target, &schedules)?;
         // A dump needs the way down, too.
         match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
             // What cannot be read is compiled again.
@@ -208,6 +231,7 @@ impl Model {
             Some(dir) => Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?),
         };
         own_passes(&module, options, &target)?;
+        autotune::parts::request(&module, &schedules, &target);
         let debug = Debug { disable: &options.disable, insert: &options.insert, dump: times.dump.as_deref() };
         let how = CompileOptions {
             target,
@@ -273,7 +297,7 @@ fn tell(p: &Program) {
 const BUILD: &str = env!("KILN_BUILD");
 
 /// Runs the passes that the options ask for, each on its level.
-fn own_passes(module: &Module, options: &Options, target: &Target) -> Result<(), Error> {
+pub(crate) fn own_passes(module: &Module, options: &Options, target: &Target) -> Result<(), Error> {
     let how = RunOptions { skip_verifier: !options.verify, ..Default::default() };
     let run = |text: &str| run_pipeline(module, text, &how, &|_, _, _| ()).map(|_| ()).map_err(|e| Error::from(CompileError::Pass(e)));
     for (level, passes) in &options.passes {

@@ -41,8 +41,12 @@ pub struct Options {
     pub nvtx: bool,
     /// Whether factors of products of f32 may be rounded to tf32 on a GPU, whose tensor cores multiply these.
     pub tf32: bool,
-    /// A table of measured schedules, which `kiln tune` makes.
+    /// A table of measured schedules, which `kiln tune` makes; with `max_autotune` also the one that is added to.
     pub schedules: Option<PathBuf>,
+    /// Whether schedules that no table has are measured while compiling, and kept in `schedules` or a table in the cache folder.
+    pub max_autotune: bool,
+    /// For how long the schedules of one program are measured.
+    pub autotune_budget: Duration,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
     /// How arguments lie in memory, if not as the file says: the dimensions of the argument of that number, the outermost first, such as `[0, 2, 3, 1]`
@@ -51,6 +55,9 @@ pub struct Options {
     /// Passes that run as soon as a graph is on a level, in the order of levels.
     pub passes: Vec<(Level, String)>,
 }
+
+/// For how long a program's schedules are measured if nobody says.
+pub const AUTOTUNE_BUDGET: Duration = Duration::from_secs(60);
 
 /// Whether compiled code is kept between processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +91,8 @@ impl Default for Options {
             nvtx: false,
             tf32: false,
             schedules: None,
+            max_autotune: false,
+            autotune_budget: AUTOTUNE_BUDGET,
             verify,
             orders: BTreeMap::new(),
             passes: vec![],
@@ -92,10 +101,24 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Those for a program of one of a model's kernels: what a model asks for has been done on the way there.
+    pub(crate) fn alone(&self) -> Options {
+        Options {
+            function: "main".into(),
+            schedules: None,
+            max_autotune: false,
+            dump: None,
+            passes: vec![],
+            orders: BTreeMap::new(),
+            mode: Mode::Default,
+            time_budget: None,
+            ..self.clone()
+        }
+    }
     /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise), `KILN_DUMP` (a folder),
     /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers),
     /// `KILN_TF32` (1: products of f32 on a GPU may round their factors to tf32),
-    /// `KILN_AUTOTUNE_CACHE` (a table of measured schedules).
+    /// `KILN_AUTOTUNE_CACHE` (a table of measured schedules), `KILN_AUTOTUNE_BUDGET` (seconds that a program's schedules are measured for; 60 otherwise).
     pub fn from_env() -> Result<Options, String> {
         let mut options = Options::default();
         if let Some(text) = std::env::var_os("KILN_NUM_THREADS") {
@@ -109,6 +132,11 @@ impl Options {
         options.nvtx = set("KILN_NVTX");
         options.tf32 = set("KILN_TF32");
         options.schedules = std::env::var_os("KILN_AUTOTUNE_CACHE").map(PathBuf::from);
+        if let Some(text) = std::env::var_os("KILN_AUTOTUNE_BUDGET") {
+            let text = text.to_string_lossy();
+            let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+            options.autotune_budget = seconds.ok_or_else(|| format!("KILN_AUTOTUNE_BUDGET is '{text}', not a number of seconds"))?;
+        }
         let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
         if dir.as_deref() != Some(std::path::Path::new("off")) {
             options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);

@@ -3,6 +3,7 @@
 mod attention;
 mod card;
 mod convolution;
+mod gemm;
 mod launches;
 mod library;
 mod products;

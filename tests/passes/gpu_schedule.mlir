@@ -1028,3 +1028,107 @@ func.func @k(%x: tensor<2x3x8x16xf32> {kiln.sizes = array<i64: 2, 3, 8, 16>}) ->
 }
 }
 }
+
+// -----
+// CASE: a_product_that_a_library_has
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: kiln.library = {batch = 1 : i64, bias = array<i64: 2, 0>
+// CHECK: name = "cublaslt", relu = 1 : i64
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xbf16> {kiln.sizes = array<i64: 128>}) -> tensor<96x128xbf16> attributes {kiln.library = "cublaslt"} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<96x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<96x128xf32>) -> tensor<96x128xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<96x128xf32>
+  %g = tensor.empty() : tensor<96x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<96x128xf32>, tensor<128xbf16>) outs(%g : tensor<96x128xbf16>) {
+  ^bb0(%x: f32, %y: bf16, %o: bf16):
+    %0 = arith.extf %y : bf16 to f32
+    %1 = arith.addf %x, %0 : f32
+    %2 = arith.maximumf %1, %zero : f32
+    %3 = arith.truncf %2 : f32 to bf16
+    linalg.yield %3 : bf16
+  } -> tensor<96x128xbf16>
+  return %r : tensor<96x128xbf16>
+}
+}
+}
+
+// -----
+// CASE: a_product_that_no_library_has
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// expected-error @+3 {{is for library 'cublaslt', but is no product that it has}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xbf16> {kiln.sizes = array<i64: 128>}) -> tensor<96x128xbf16> attributes {kiln.library = "cublaslt"} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<96x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<96x128xf32>) -> tensor<96x128xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<96x128xf32>
+  %g = tensor.empty() : tensor<96x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<96x128xf32>, tensor<128xbf16>) outs(%g : tensor<96x128xbf16>) {
+  ^bb0(%x: f32, %y: bf16, %o: bf16):
+    %0 = arith.extf %y : bf16 to f32
+    %1 = arith.addf %x, %0 : f32
+    %2 = math.tanh %1 : f32
+    %3 = arith.truncf %2 : f32 to bf16
+    linalg.yield %3 : bf16
+  } -> tensor<96x128xbf16>
+  return %r : tensor<96x128xbf16>
+}
+}
+}
+
+// -----
+// CASE: a_library_that_there_is_not
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// expected-error @+3 {{is for library 'cudnn', which is none of cublaslt}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xbf16> {kiln.sizes = array<i64: 128>}) -> tensor<96x128xbf16> attributes {kiln.library = "cudnn"} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<96x128xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<96x128xf32>) -> tensor<96x128xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<96x128xf32>
+  %g = tensor.empty() : tensor<96x128xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<96x128xf32>, tensor<128xbf16>) outs(%g : tensor<96x128xbf16>) {
+  ^bb0(%x: f32, %y: bf16, %o: bf16):
+    %0 = arith.extf %y : bf16 to f32
+    %1 = arith.addf %x, %0 : f32
+    %2 = arith.maximumf %1, %zero : f32
+    %3 = arith.truncf %2 : f32 to bf16
+    linalg.yield %3 : bf16
+  } -> tensor<96x128xbf16>
+  return %r : tensor<96x128xbf16>
+}
+}
+}

@@ -56,3 +56,17 @@ func.func @f(%x: tensor<128x8192xbf16>, %w: tensor<128x8192xbf16>) -> tensor<128
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<128x8192xbf16>, tensor<128x8192xbf16>
   return %0 : tensor<128x128xbf16>
 }
+
+// -----
+// CASE: as_many_parts_as_were_measured
+// CHECK: kiln.reshape %arg0 sizes = [64, 2, 64]
+// CHECK-NOT: kiln.reshape %arg2
+module attributes {kiln.parts = {
+    "tensor<64x128xbf16> tensor<64x128xbf16> batch [] x [] contract [1] x [1] to bf16" = 2 : i64,
+    "tensor<64x8192xbf16> tensor<64x8192xbf16> batch [] x [] contract [1] x [1] to f32" = 1 : i64}} {
+func.func @f(%x: tensor<64x128xbf16>, %w: tensor<64x128xbf16>, %y: tensor<64x8192xbf16>, %z: tensor<64x8192xbf16>) -> (tensor<64x64xbf16>, tensor<64x64xf32>) {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<64x128xbf16>, tensor<64x128xbf16>
+  %1 = kiln.dot_general %y, %z batch = [] x [] contract = [1] x [1] : tensor<64x8192xbf16>, tensor<64x8192xbf16> to f32
+  return %0, %1 : tensor<64x64xbf16>, tensor<64x64xf32>
+}
+}

@@ -247,6 +247,15 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             })?;
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
+        "kiln.library" => {
+            let fits = value.as_string().is_some() || ["left", "name", "result", "right"].iter().all(|n| value.entry(n).is_some());
+            want(fits, || format!("needs a library's name or {{left, name, result, right}} as kiln.library, has {value}"))?;
+            return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.library, which belongs on a kernel's function".into());
+        }
+        "kiln.parts" => {
+            let fits = value.entries().is_some_and(|all| all.iter().all(|(_, n)| n.as_i64().is_some_and(|n| n > 0)));
+            want(fits, || format!("needs {{product = parts}} as kiln.parts, has {value}"))?;
+        }
         "kiln.stored" => {
             want(value.is_unit(), || "has kiln.stored, which has no value".into())?;
             return want(op.result_count() == 1, || "has kiln.stored, which belongs on an op with one result".into());

@@ -9,7 +9,7 @@
 //! before:  llvm.func @k(…) attributes {kiln.threads = 256}
 //! after:   gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_90a">] { llvm.func @k(…) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = …} }
 //! ```
-use super::{CLUSTER, GRID, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS};
+use super::{CLUSTER, GRID, LIBRARY, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS};
 use crate::target::Chip;
 use kiln_dialects::{
     ir::*,
@@ -231,7 +231,7 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
                     copy.set_attr("nvvm.cluster_dim", Attr::i32s(c, &[blocks as i32, 1, 1]));
                 }
                 tensor_maps(copy).ok_or("has tensor maps that are no parameters")?;
-                for name in [THREADS, GRID, CLUSTER, RESIDENT, PERSISTENT, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
+                for name in [THREADS, GRID, CLUSTER, LIBRARY, RESIDENT, PERSISTENT, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
                     copy.remove_attr(name);
                 }
             }

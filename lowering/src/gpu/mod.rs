@@ -35,6 +35,9 @@ pub const SHARED_BYTES: &str = "kiln.shared";
 pub const PERSISTENT: &str = "kiln.persistent";
 /// On a kernel's function: how many neighbouring blocks are a cluster, whose shared memory each of them reads; no cluster if it is absent.
 pub const CLUSTER: &str = "kiln.cluster";
+/// On a kernel's function: a library, `"cublaslt"`, that can compute it; once it is scheduled, what the library is to do: argument numbers, sizes, distances. A
+/// runtime that finds the library calls it, any other runs the kernel.
+pub const LIBRARY: &str = "kiln.library";
 /// On a kernel's function: how many threads a block has.
 pub const THREADS: &str = "kiln.threads";
 /// On a kernel's function: how many blocks a multiprocessor should hold at once, for which the assembler keeps registers few enough; one if it is absent.

@@ -1,6 +1,6 @@
 //! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
 use crate::{
-    gpu::{GRID, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
+    gpu::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, gpu_schedule::library},
     host::{control::control, plan::host_functions},
     sizes::MakeSize,
     to_kernels::PIECES,
@@ -303,7 +303,8 @@ fn launch(module: Op, op: Op, slots: &Slots, args: &[Value], sizes: &mut Sizes, 
     }
     let shared = number(stated(SHARED_BYTES).and_then(Attr::as_i64).unwrap_or(0))?;
     let resident = number(stated(PERSISTENT).and_then(Attr::as_i64).unwrap_or(0))?;
-    Ok(Some(p::Launch { args: all, grid, resident, threads: number(threads)?, shared, maps }))
+    let library = stated(LIBRARY).map(library::read).transpose()?;
+    Ok(Some(p::Launch { args: all, grid, resident, threads: number(threads)?, shared, maps, library }))
 }
 
 /// An entry of `kiln.tensor_maps`, over sizes.

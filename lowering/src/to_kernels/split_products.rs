@@ -3,7 +3,7 @@
 //! Why: a tile is one block's, so that 16 tiles of a long sum keep 16 multiprocessors busy and all others idle. The parts are one more dimension of the
 //! batch, and wait in f32 for the sum, which takes the product's later stages along. Two launches in a fixed order give the same bits in every run, which
 //! atomic additions do not. How many parts, and whether any, says the model that chooses tiles of Hopper's tensor cores, with what writing the parts and
-//! another launch take.
+//! another launch take; where `kiln.parts` on the module names a product, as tables of measured schedules do, what stands there.
 //!
 //! Numerics: reassociates. The parts of 16-bit floats stay f32, and are rounded once.
 //!
@@ -38,6 +38,54 @@ kiln_passes::pass_options! {
     }
 }
 
+/// On a module: products, as [`Splittable::product`] has them, each with the number of its parts.
+pub const PARTS: &str = "kiln.parts";
+
+/// A product that can be split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Splittable {
+    /// Operands' types, dimensions of the batch and of the sum, and the result's element.
+    pub product: String,
+    /// What divides into parts: steps of the sum.
+    pub steps: i64,
+    /// How many tiles of 128 by 128 it has.
+    pub tiles: i64,
+    /// The model's choice.
+    pub parts: i64,
+}
+
+impl Splittable {
+    /// What an op is.
+    pub fn of(op: Op) -> Option<Splittable> {
+        let (dot, pass) = (DotGeneral::of(op)?, SplitProducts::default());
+        let sizes = pass.sizes(&dot)?;
+        let up = |n: i64| (n + 127) / 128;
+        let tiles = sizes.batch * up(sizes.rows) * up(sizes.columns);
+        Some(Splittable { product: words(op, &dot), steps: sizes.steps(), tiles, parts: pass.parts(&dot).unwrap_or(1) })
+    }
+}
+
+fn words(op: Op, o: &DotGeneral) -> String {
+    let element = op.result(0).ty().element().map_or(String::new(), |e| e.to_string());
+    let (lhs, rhs) = (o.lhs.ty(), o.rhs.ty());
+    format!("{lhs} {rhs} batch {:?} x {:?} contract {:?} x {:?} to {element}", o.lhs_batch, o.rhs_batch, o.lhs_contract, o.rhs_contract)
+}
+
+/// The sizes of a product.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: i64,
+    rows: i64,
+    columns: i64,
+    depth: i64,
+}
+
+impl Sizes {
+    fn steps(&self) -> i64 {
+        self.depth / wgmma::DEPTH as i64
+    }
+}
+
 impl Pass for SplitProducts {
     const FLAG: &'static str = "kiln-split-products";
     const SUMMARY: &'static str = "Splits the depth of products whose tiles are too few for a GPU";
@@ -48,9 +96,15 @@ impl Pass for SplitProducts {
         if self.chip != Chip::Sm90a.name() {
             return Ok(());
         }
+        let named = root.attr(PARTS);
         for op in walk(root) {
             let Some(dot) = DotGeneral::of(op) else { continue };
-            let Some(parts) = self.parts(&dot) else { continue };
+            let measured = named.and_then(|n| n.entry(&words(op, &dot))?.as_i64());
+            let parts = match measured {
+                Some(n) => self.sizes(&dot).filter(|s| n > 1 && s.steps() % n == 0).map(|_| n),
+                None => self.parts(&dot),
+            };
+            let Some(parts) = parts else { continue };
             let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let result = split(b.at(op.loc()), op, &dot, parts).map_err(|e| Failure::at(op, e))?;
             op.result(0).replace_uses(result);
@@ -70,8 +124,8 @@ fn sizes(v: Value, batch: &[i64], contract: &[i64]) -> Option<(i64, i64)> {
 }
 
 impl SplitProducts {
-    /// Into how many parts a product is split, if that pays.
-    fn parts(&self, o: &DotGeneral) -> Option<i64> {
+    /// The sizes of a product that can be split.
+    fn sizes(&self, o: &DotGeneral) -> Option<Sizes> {
         let element = |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).filter(|d| [DType::BF16, DType::F16].contains(d));
         if element(o.lhs)? != element(o.rhs)? {
             return None;
@@ -79,10 +133,12 @@ impl SplitProducts {
         let ((rows, depth), (columns, _)) = (sizes(o.lhs, &o.lhs_batch, &o.lhs_contract)?, sizes(o.rhs, &o.rhs_batch, &o.rhs_contract)?);
         let batch: i64 = o.lhs_batch.iter().map(|d| o.lhs.ty().dims()[*d as usize].known()).product::<Option<i64>>()?;
         let step = wgmma::DEPTH as i64;
-        if [rows, columns, batch].iter().any(|n| *n < 1) || depth % step != 0 {
-            return None;
-        }
-        let steps = depth / step;
+        ([rows, columns, batch].iter().all(|n| *n > 0) && depth % step == 0).then_some(Sizes { batch, rows, columns, depth })
+    }
+    /// Into how many parts a product is split, if that pays.
+    fn parts(&self, o: &DotGeneral) -> Option<i64> {
+        let sizes = self.sizes(o)?;
+        let (Sizes { batch, rows, columns, depth }, steps) = (sizes, sizes.steps());
         let few = (rows.min(columns) <= few::MOST).then(|| few::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1);
         let whole = wgmma::time([batch, rows, columns, steps]).min(few.unwrap_or(f64::MAX));
         let time = |n: i64| {

@@ -100,7 +100,9 @@ impl Loaded {
         let (p, device) = (&*self.program, &*self.device);
         if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
             let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
-            state.plans.add(Plan::new(&self.program, &shapes, &self.functions, &self.addresses, device.card().processors)?);
+            let mut plan = Plan::new(&self.program, &shapes, &self.functions, &self.addresses, device.card().processors)?;
+            plan.call(&self.products);
+            state.plans.add(plan);
         }
         let State { plans, known, ways, .. } = state;
         let Some(plan) = plans.last() else { return Ok(vec![]) };
@@ -259,6 +261,10 @@ impl Loaded {
     }
 
     fn one(&self, l: &Ready, what: impl Fn() -> String, stream: Stream) -> Result<(), CudaError> {
+        if let Some((product, _)) = &l.library {
+            product.launch(&l.words, l.scratch, stream.0)?;
+            return if self.settings.blocking { stream.wait(&self.device) } else { Ok(()) };
+        }
         // SAFETY: the kernel takes 64-bit words and then descriptions, as many as the program says, and the addresses are of memory of the planned sizes.
         let launched = unsafe {
             sys::cuLaunchKernel(l.function, l.grid, 1, 1, l.threads, 1, 1, l.shared, stream.0, l.params(), std::ptr::null_mut()).result()

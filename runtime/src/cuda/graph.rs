@@ -1,4 +1,4 @@
-//! A plan's launches as a CUDA graph of kernel nodes. A node depends on the one before it: launches use the arena's memory again, and their order is what
+//! A plan's launches as a CUDA graph of kernel nodes; a library's product is a graph of its own within it, captured. A node depends on the one before it: launches use the arena's memory again, and their order is what
 //! keeps that right. Addresses and descriptions that change are patched in the executable graph; launches that are under way keep the old ones.
 use super::{CudaError, Device, fault::Launches, plan::Ready, stream::Stream, words};
 use cudarc::driver::{
@@ -44,8 +44,16 @@ impl Graph {
             for (i, l) in launches.iter().enumerate() {
                 let (mut made, before) = (ptr::null_mut(), graph.nodes.last().copied());
                 let after = before.as_ref().map_or(ptr::null(), ptr::from_ref);
-                let params = node(l);
-                let added = sys::cuGraphAddKernelNode_v2(&mut made, graph.graph, after, usize::from(before.is_some()), &params);
+                let added = match &l.library {
+                    None => sys::cuGraphAddKernelNode_v2(&mut made, graph.graph, after, usize::from(before.is_some()), &node(l)),
+                    Some((product, _)) => {
+                        let own = product.captured(device, &l.words, l.scratch)?;
+                        let added = sys::cuGraphAddChildGraphNode(&mut made, graph.graph, after, usize::from(before.is_some()), own);
+                        // The node has a copy of it.
+                        let _ = result::graph::destroy(own);
+                        added
+                    }
+                };
                 added
                     .result()
                     .map_err(|e| CudaError::Launch { what: about.one(i), reason: format!("is no node of a graph: {}", words(e)) })?;
@@ -59,8 +67,20 @@ impl Graph {
     /// Gives a launch its new parameters.
     pub fn patch(&self, i: usize, l: &Ready, about: &Launches) -> Result<(), CudaError> {
         let Some(made) = self.nodes.get(i) else { return Ok(()) };
-        // SAFETY: a node of this graph, with the kernel that it had.
-        unsafe { sys::cuGraphExecKernelNodeSetParams_v2(self.exec, *made, &node(l)) }
+        let patched = match &l.library {
+            // SAFETY: a node of this graph, with the kernel that it had.
+            None => unsafe { sys::cuGraphExecKernelNodeSetParams_v2(self.exec, *made, &node(l)) },
+            Some((product, _)) => {
+                let own = product.captured(&self.device, &l.words, l.scratch)?;
+                // SAFETY: a node of this graph; what the same product launches with other addresses is the same nodes, and the driver says if not.
+                unsafe {
+                    let patched = sys::cuGraphExecChildGraphNodeSetParams(self.exec, *made, own);
+                    let _ = result::graph::destroy(own);
+                    patched
+                }
+            }
+        };
+        patched
             .result()
             .map_err(|e| CudaError::Launch { what: about.one(i), reason: format!("was not changed in its graph: {}", words(e)) })
     }

@@ -1,5 +1,13 @@
 //! A program on a card: its code, its weights, and what its calls share.
-use super::{CudaError, Device, Mode, Settings, link, memory::Memory, staging::Staging, state::States, words};
+use super::{
+    CudaError, Device, Mode, Settings,
+    cublaslt::{self, Handle, Product},
+    link,
+    memory::Memory,
+    staging::Staging,
+    state::States,
+    words,
+};
 use crate::{
     Bytes, CallError, Package, Program, Store,
     call::tensor_error,
@@ -25,6 +33,8 @@ pub struct Loaded {
     pub(super) functions: Vec<sys::CUfunction>,
     /// The names of launches, and of the program at the end, for profilers; none if nobody asked.
     pub(super) names: Vec<CString>,
+    /// By launch, what a library computes in the kernel's place; nothing if no launch asks for one.
+    pub(super) products: Vec<Option<Arc<Product>>>,
     modules: Vec<sys::CUmodule>,
     globals: Vec<Memory>,
     /// Addresses of the globals.
@@ -65,6 +75,7 @@ impl Loaded {
         let mut loaded = Loaded {
             functions: vec![],
             names,
+            products: vec![],
             modules: vec![],
             globals: vec![],
             addresses: vec![],
@@ -85,6 +96,7 @@ impl Loaded {
             found.insert(k.symbol.clone(), function);
             loaded.functions.push(function);
         }
+        loaded.libraries();
         if settings.blocking && settings.mode == Mode::ReduceOverhead {
             loaded.remark("no CUDA graphs: each launch is waited for".into());
         }
@@ -128,6 +140,29 @@ impl Loaded {
         stream.wait(&self.device)
     }
 
+    /// Asks libraries for what launches want of them. One that is not found, or cannot do it, is a remark: the kernel's own code runs.
+    fn libraries(&mut self) {
+        let program = self.program.clone();
+        let wanted = || program.kernels.iter().map(|k| k.launch.as_ref().and_then(|l| l.library.as_ref()));
+        if wanted().flatten().next().is_none() {
+            return;
+        }
+        let handle = match Handle::new() {
+            Ok(handle) => Arc::new(handle),
+            Err(e) => {
+                let count = wanted().flatten().count();
+                return self.missed(format!("{count} products that cuBLASLt is faster at run as kernels: {e}"));
+            }
+        };
+        for (kernel, gemm) in program.kernels.iter().zip(wanted()) {
+            let made = gemm.filter(|g| g.library == cublaslt::NAME).map(|g| Product::new(&handle, g)).transpose();
+            if let Err(e) = &made {
+                self.missed(format!("{} runs as a kernel: {e}", kernel.name));
+            }
+            self.products.push(made.ok().flatten().map(Arc::new));
+        }
+    }
+
     fn load(&mut self, k: &Kernel, code: &BTreeMap<String, Vec<u8>>) -> Result<sys::CUfunction, CudaError> {
         let link = |reason: String| CudaError::Link { kernel: k.name.clone(), reason };
         let bytes = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
@@ -159,20 +194,37 @@ impl Loaded {
     pub fn arena_bytes(&self) -> usize {
         self.states.arena_bytes()
     }
+    /// How many launches a library computes.
+    pub fn library_calls(&self) -> usize {
+        self.products.iter().flatten().count()
+    }
     /// Whether any call was launched as a CUDA graph.
     pub fn used_graphs(&self) -> bool {
         self.graphs.load(Ordering::Relaxed)
     }
-    /// What hinders [`Mode::ReduceOverhead`], each thing once.
+    /// What hinders [`Mode::ReduceOverhead`], and libraries that were not found, each thing once.
     pub fn remarks(&self) -> Vec<String> {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
     pub(super) fn remark(&self, text: String) {
-        let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.contains(&text) {
+        if let Some(text) = self.keep(text) {
             tracing::info!(target: "kiln::cudagraphs", program = self.program.name, "{text}");
-            all.push(text);
         }
+    }
+    /// A remark on a library.
+    fn missed(&self, text: String) {
+        if let Some(text) = self.keep(text) {
+            tracing::info!(target: "kiln::perf_hints", program = self.program.name, "{text}");
+        }
+    }
+    /// Keeps a remark, if it is new.
+    fn keep(&self, text: String) -> Option<String> {
+        let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = !all.contains(&text);
+        new.then(|| {
+            all.push(text.clone());
+            text
+        })
     }
 
     /// The memory that the program needs, in words; of a call its arena, its arguments' and its results' copies.
@@ -192,6 +244,7 @@ impl Drop for Loaded {
         let Ok(_current) = self.device.enter() else { return };
         // What calls have launched is over before code and weights go.
         self.states.trim();
+        self.products.clear();
         self.globals.clear();
         for m in &self.modules {
             // SAFETY: loaded by `new`, and no call is under way.

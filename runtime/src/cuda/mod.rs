@@ -1,6 +1,7 @@
 //! Programs on NVIDIA GPUs, through the driver alone. `libcuda` is looked for when a GPU is first asked for.
 mod arguments;
 mod call;
+pub mod cublaslt;
 mod device;
 mod fault;
 mod graph;

@@ -1,11 +1,14 @@
 //! A call with its sizes known: how much memory it takes, and its launches, which only need addresses.
-use super::{CudaError, fault::Launches, graph::Graph, tensor_map::Described};
+use super::{CudaError, cublaslt::Product, fault::Launches, graph::Graph, tensor_map::Described};
 use crate::{
     CallError, Program,
     program::{Arg, Dim, Window},
 };
 use cudarc::driver::sys;
 use std::{ffi::c_void, sync::Arc};
+
+/// What the address of a library's memory is a multiple of.
+const WORKSPACE_ALIGNED: usize = 256;
 
 /// Where a call's memory is: the arena, arguments and results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,10 @@ pub struct Ready {
     pub shared: u32,
     /// Where each word comes from.
     sources: Vec<Source>,
+    /// A library's product in place of the kernel, and where in the arena its own memory begins.
+    pub library: Option<(Arc<Product>, u64)>,
+    /// The address of that memory.
+    pub scratch: u64,
     /// The parameters: words, then descriptions of tensors.
     pub words: Vec<u64>,
     maps: Vec<sys::CUtensorMap>,
@@ -155,6 +162,16 @@ impl Plan {
         })
     }
 
+    /// Has libraries compute these launches. One runs behind the other, so that all take the same memory, behind that of the program.
+    pub fn call(&mut self, products: &[Option<Arc<Product>>]) {
+        let Some(most) = products.iter().flatten().map(|p| p.workspace).max() else { return };
+        let begin = self.arena.next_multiple_of(WORKSPACE_ALIGNED);
+        self.arena = begin + most;
+        for (launch, product) in self.launches.iter_mut().zip(products) {
+            launch.library = product.clone().map(|p| (p, begin as u64));
+        }
+    }
+
     /// Gives the launches these addresses. Those that change are also patched in the graph.
     pub fn point(&mut self, to: &Addresses) -> Result<(), CudaError> {
         if self.at.as_ref() == Some(to) {
@@ -162,12 +179,20 @@ impl Plan {
         }
         // Until all have changed, the addresses are no call's.
         self.at = None;
+        let mut stale = false;
         for (i, launch) in self.launches.iter_mut().enumerate() {
             if launch.point(to, &self.about.program.kernels[i].name)?
                 && let Some(graph) = &self.graph
             {
-                graph.patch(i, launch, &self.about)?;
+                match graph.patch(i, launch, &self.about) {
+                    // What a library launches may be another number of nodes.
+                    Err(_) if launch.library.is_some() => stale = true,
+                    other => other?,
+                }
             }
+        }
+        if stale {
+            self.graph = None;
         }
         self.at = Some(to.clone());
         Ok(())
@@ -183,7 +208,8 @@ impl Ready {
         described: Vec<Map>,
     ) -> Ready {
         let maps = vec![sys::CUtensorMap { opaque: [0; 16] }; described.len()];
-        let mut ready = Ready { function, grid, threads, shared, sources, words, maps, described, params: vec![] };
+        let mut ready =
+            Ready { function, grid, threads, shared, sources, library: None, scratch: 0, words, maps, described, params: vec![] };
         let words = ready.words.iter_mut().map(|w| (w as *mut u64).cast());
         let maps = ready.maps.iter_mut().map(|m| (m as *mut sys::CUtensorMap).cast::<c_void>());
         ready.params = words.chain(maps).collect();
@@ -193,6 +219,10 @@ impl Ready {
     /// Whether anything changed.
     fn point(&mut self, to: &Addresses, kernel: &str) -> Result<bool, CudaError> {
         let mut changed = false;
+        if let Some((_, begin)) = &self.library {
+            changed |= self.scratch != to.arena + begin;
+            self.scratch = to.arena + begin;
+        }
         for (source, word) in self.sources.iter().zip(&mut self.words) {
             let now = match source {
                 Source::Arena(offset) => to.arena + offset,
@@ -229,7 +259,8 @@ mod tests {
     fn program() -> Arc<Program> {
         let tensor =
             |name: &str| Tensor { name: name.into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(4)], order: vec![] };
-        let launch = |args: Vec<Arg>| Some(Launch { args, grid: Dim::Expr(0), resident: 0, threads: 64, shared: 0, maps: vec![] });
+        let launch =
+            |args: Vec<Arg>| Some(Launch { args, grid: Dim::Expr(0), resident: 0, threads: 64, shared: 0, maps: vec![], library: None });
         let kernel = |args| Kernel { launch: launch(args), ..Default::default() };
         Arc::new(Program {
             inputs: vec![tensor("x")],

@@ -14,6 +14,7 @@ mod graphs;
 mod kernels;
 mod models;
 mod rows;
+mod tuning;
 mod workers;
 
 use kiln::{
@@ -43,7 +44,7 @@ pub struct Suite {
     pub whole: bool,
 }
 
-static SUITES: [&Suite; 6] = [&models::SUITE, &rows::SUITE, &graphs::SUITE, &front::SUITE, &kernels::SUITE, &calls::SUITE];
+static SUITES: [&Suite; 7] = [&models::SUITE, &rows::SUITE, &graphs::SUITE, &front::SUITE, &kernels::SUITE, &calls::SUITE, &tuning::SUITE];
 
 fn device() -> String {
     std::env::var("KILN_CARD_DEVICE").unwrap_or("cuda:0".into())
@@ -105,6 +106,11 @@ fn functions_of_the_front_agree() {
 #[test]
 fn small_kernels_as_interpreted() {
     run(&kernels::SUITE);
+}
+
+#[test]
+fn measured_schedules_and_library_calls_are_right() {
+    run(&tuning::SUITE);
 }
 
 #[test]

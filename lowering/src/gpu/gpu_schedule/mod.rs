@@ -10,6 +10,7 @@
 //! `warps` share the depth),
 //! `attention` (there too: scores stay in registers), `split_attention` (of few queries, and on older chips of any: `warps` of a block, and on sm_90a
 //! `parts` of a cluster, share the keys).
+//! A kernel with `kiln.library` is also a library's product, which has to be exactly that; here it is said which.
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.
@@ -25,6 +26,7 @@ mod contraction;
 pub mod depthwise;
 pub mod few;
 mod grid;
+pub mod library;
 pub mod mma;
 pub mod registers;
 pub mod split_attention;
@@ -86,6 +88,7 @@ impl Pass for GpuSchedule {
             let grid = grid::grid(&k, &plan, &schedule).map_err(|e| Failure::at(func, e))?;
             func.set_attr(THREADS, Attr::i64(func.ctx(), threads as i64));
             func.set_attr(GRID, grid);
+            library::describe(&k, &plan, self.tf32).map_err(|e| Failure::at(func, e))?;
             if schedule.strategy == "registers" && func.attr(RESIDENT).is_none() && registers::resident(&schedule, threads) > 1 {
                 func.set_attr(RESIDENT, Attr::i64(func.ctx(), registers::resident(&schedule, threads) as i64));
             }

@@ -1,0 +1,172 @@
+//! The table of measured schedules that compilations share: a file, which every process reads, and which is added to under a lock.
+use super::{How, Kernels, measurable, parts::Products, timing};
+use crate::{
+    Error, Model, Options,
+    lowering::{Schedules, Target, compile::CompileError},
+    model::{CachePolicy, Times, made_up},
+    runtime::{Store, cuda::cublaslt},
+};
+use sha2::{Digest, Sha256};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, Write},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+/// The table's name in the cache folder.
+const FILE: &str = "autotune.txt";
+
+/// A table with the file that it came from.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    path: Option<PathBuf>,
+    /// What has been measured.
+    pub table: Schedules,
+}
+
+fn fail(path: &Path) -> impl Fn(String) -> Error + '_ {
+    |reason| Error::File { file: path.display().to_string(), reason }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+impl Kept {
+    /// The table of [`Options::schedules`], or with [`Options::max_autotune`] and none that of the cache folder. Err: it cannot be read, or is none.
+    pub fn of(options: &Options) -> Result<Kept, Error> {
+        let own = match &options.cache {
+            CachePolicy::Dir(dir) if options.max_autotune => Some(dir.join(FILE)),
+            _ => None,
+        };
+        let Some(path) = options.schedules.clone().or(own) else { return Ok(Kept::default()) };
+        // Nobody writes while a shared lock is held.
+        let read = File::open(&path).and_then(|mut f| {
+            f.lock_shared()?;
+            let mut text = String::new();
+            f.read_to_string(&mut text).map(|_| text)
+        });
+        let text = match read {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && options.max_autotune => String::new(),
+            other => other.map_err(|e| fail(&path)(e.to_string()))?,
+        };
+        let table = Schedules::parse(&text).map_err(fail(&path))?;
+        Ok(Kept { path: Some(path), table })
+    }
+    /// Adds to the file; what others have added since it was read stays.
+    pub fn add(&self, new: &Schedules) -> Result<(), Error> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let write = || -> io::Result<Result<(), String>> {
+            path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            let mut file = open(path)?;
+            file.lock()?;
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            let mut all = match Schedules::parse(&text) {
+                Ok(all) => all,
+                Err(e) => return Ok(Err(e)),
+            };
+            all.merge(new);
+            file.rewind()?;
+            let text = all.to_string();
+            file.write_all(text.as_bytes())?;
+            file.set_len(text.len() as u64).map(Ok)
+        };
+        write().map_err(|e| e.to_string()).flatten().map_err(fail(path))
+    }
+}
+
+/// A program's kernels, as the cache of programs keeps them: keys, and whether each can be timed.
+struct Listed(Vec<(String, bool)>);
+
+impl Listed {
+    fn read(bytes: &[u8]) -> Option<Listed> {
+        let line = |l: &str| Some((l.get(1..)?.to_string(), l.starts_with('+')));
+        std::str::from_utf8(bytes).ok()?.lines().map(line).collect::<Option<_>>().map(Listed)
+    }
+    fn text(&self) -> String {
+        self.0.iter().map(|(key, timed)| format!("{}{key}\n", if *timed { '+' } else { '-' })).collect()
+    }
+}
+
+/// Measures what a program's kernels lack in the table that is kept. Gives the table, and the key of the program in the cache: `base`, with the schedules of its own
+/// kernels. What hinders measuring is no error: kernels keep their default schedules, and `times` says why. Err: the model is not compiled, or it was stopped.
+pub fn measured(
+    model: &Model,
+    options: &Options,
+    target: &Target,
+    store: Option<&Store>,
+    base: &str,
+    times: &mut Times,
+) -> Result<(Schedules, String), Error> {
+    let kept = Kept::of(options)?;
+    let (mut table, place) = (kept.table.clone(), format!("kernels of {base}"));
+    let listed = store.and_then(|s| s.get(&place).ok().flatten()).and_then(|bytes| Listed::read(&bytes));
+    let here = measurable(options, target);
+    let lacks = |l: &Listed, table: &Schedules| l.0.iter().filter(|(k, timed)| *timed && !table.has(k, target)).count();
+    let mut say = |why: String| {
+        tracing::info!(target: "kiln::autotune", "{why}");
+        times.tuning.push(why);
+    };
+    let listed = match listed {
+        Some(l) if here.is_err() || lacks(&l, &table) == 0 => l,
+        _ => {
+            let products = Products::of(model, options, target)?;
+            let list = |kernels: &Kernels| {
+                let products = products.keys().map(|k| (k.to_string(), true));
+                Listed(products.chain(kernels.keys().map(|(k, timed)| (k.to_string(), timed))).collect())
+            };
+            let mut kernels = Kernels::of(model, options, target, &table)?;
+            if here.is_ok() && lacks(&list(&kernels), &table) > 0 {
+                let _one = timing();
+                // Another thread may have measured the same meanwhile.
+                table = Kept::of(options)?.table;
+                let how = How {
+                    until: Instant::now() + options.autotune_budget,
+                    stop: options.stop.clone(),
+                    inputs: &|p| made_up(p).map_err(Error::Target),
+                    progress: &|done, total, name| model.tell_measuring(done, total, name),
+                };
+                let measured = products.measure(options, target, &how, &mut table).and_then(|()| {
+                    // Parts make other kernels.
+                    kernels = Kernels::of(model, options, target, &table)?;
+                    kernels.measure(options, target, &how, &mut table)
+                });
+                match measured {
+                    Err(e @ Error::Compile(CompileError::Stopped(_))) => return Err(e),
+                    Err(e) => say(format!("measuring schedules ended early: {e}")),
+                    Ok(_) => {}
+                }
+                let left = lacks(&list(&kernels), &table);
+                if left > 0 {
+                    say(format!(
+                        "{left} kernels were not measured in {:.0} s and have their default schedules",
+                        options.autotune_budget.as_secs_f64()
+                    ));
+                }
+                if let Err(e) = kept.add(&table) {
+                    say(format!("what was measured is not kept: {e}"));
+                }
+            }
+            let listed = list(&kernels);
+            if let Some(store) = store {
+                // A cache that cannot be written has said so.
+                let _ = store.put(&place, listed.text().as_bytes());
+            }
+            listed
+        }
+    };
+    match here {
+        Err(why) => say(why),
+        Ok(()) if matches!(target, Target::Cuda { .. }) && !cublaslt::present() => {
+            say(format!("no library calls were tried: looked for {}", cublaslt::searched()));
+        }
+        Ok(()) => {}
+    }
+    let mut sha = Sha256::new();
+    sha.update(base);
+    listed.0.iter().filter_map(|(k, _)| Some((k, table.get(k, target)?))).for_each(|(k, schedule)| sha.update(format!("{k} {schedule}\n")));
+    let key = format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>());
+    Ok((table, key))
+}

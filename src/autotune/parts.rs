@@ -1,0 +1,173 @@
+//! Into how many parts the depth of a product is split, measured: that is decided before there are kernels, so that what is timed are those that come of it.
+//!
+//! A product's time is that of its kernels with their default schedules, one after the other; a library has the whole product, and if it is faster than all
+//! parts, the product stays whole. A table has it as a line like a kernel's, whose key is the product in words, and whose schedule is the number of parts.
+use super::{Alone, How, Kernels, outcome};
+use crate::{
+    Error, Model, Options,
+    dialects::{ir::*, rules::Level},
+    lowering::{
+        RunOptions, Schedules, Target,
+        compile::CompileError,
+        pipeline_text_for, run_pipeline,
+        schedules::by_library,
+        to_kernels::split_products::{PARTS, Splittable},
+    },
+    model::own_passes,
+    passes::pass::level_of,
+    runtime::cuda::cublaslt,
+};
+use std::{collections::BTreeMap, path::Path, time::Instant};
+
+/// What the key of a product begins with.
+const KEY: &str = "parts ";
+/// Numbers of parts that are tried beside the model's.
+const TRIED: [i64; 4] = [1, 2, 4, 8];
+/// Steps of the sum that a part has at least.
+const STEPS: i64 = 4;
+/// Tiles from which on a card is full without parts.
+const FULL: i64 = 2 * 132;
+/// The pass that splits.
+const SPLIT: &str = ",kiln-split-products";
+
+/// The products of a model, as they are where they may be split.
+pub struct Products {
+    all: BTreeMap<String, (Splittable, Op)>,
+    _module: Module,
+    // It goes last.
+    _context: Context,
+}
+
+/// What the tables say of products becomes what the pass is told: an attribute of the module.
+pub fn request(module: &Module, table: &Schedules, target: &Target) {
+    let c = module.op().ctx();
+    let all: Vec<(String, Attr)> = table
+        .of(target)
+        .filter_map(|(key, parts)| Some((key.strip_prefix(KEY)?.to_string(), parts.parse().ok().filter(|n| *n > 0)?)))
+        .map(|(product, parts)| (product, Attr::i64(c, parts)))
+        .collect();
+    if !all.is_empty() {
+        let all: Vec<(&str, Attr)> = all.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        module.op().set_attr(PARTS, Attr::dictionary(c, &all));
+    }
+}
+
+impl Products {
+    /// Takes a model to where products are split; those of which there may be a choice.
+    pub fn of(model: &Model, options: &Options, target: &Target) -> Result<Products, Error> {
+        let context = Context::new();
+        let (module, _) = model.module(&context)?;
+        own_passes(&module, options, target)?;
+        let level = level_of(module.op()).unwrap_or(Level::Graph);
+        let mut all = BTreeMap::new();
+        let text = if level < Level::Kernels {
+            pipeline_text_for(level, Level::Linalg, target).map_err(CompileError::Module)?
+        } else {
+            String::new()
+        };
+        if let Some((before, _)) = text.split_once(SPLIT) {
+            let run = RunOptions {
+                skip_verifier: !options.verify,
+                disable: options.disable.clone(),
+                stop: options.stop.clone(),
+                ..Default::default()
+            };
+            run_pipeline(&module, &format!("{before})"), &run, &|_, _, _| ()).map_err(CompileError::from)?;
+            let found = walk(module.op()).into_iter().filter_map(|o| Some((Splittable::of(o)?, o)));
+            for (s, op) in found.filter(|(s, _)| s.tiles < FULL && s.steps >= 2 * STEPS) {
+                all.insert(format!("{KEY}{}", s.product), (s, op));
+            }
+        }
+        Ok(Products { all, _module: module, _context: context })
+    }
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.all.keys().map(String::as_str)
+    }
+    /// How many the table does not have.
+    fn missing(&self, table: &Schedules, target: &Target) -> Vec<(&String, &(Splittable, Op))> {
+        self.all.iter().filter(|(k, _)| !table.has(k, target)).collect()
+    }
+
+    /// Times those that the table does not have, while nobody else times anything, and adds what is fastest to it.
+    pub fn measure(&self, options: &Options, target: &Target, how: &How<'_>, table: &mut Schedules) -> Result<(), Error> {
+        // The other half is for the kernels.
+        let until = Instant::now() + how.until.saturating_duration_since(Instant::now()) / 2;
+        let todo = self.missing(table, target);
+        for (i, (key, (s, op))) in todo.iter().enumerate() {
+            how.stop.check().map_err(CompileError::from)?;
+            if Instant::now() >= until {
+                break;
+            }
+            (how.progress)(i, todo.len(), "parts of a product");
+            let mut times: Vec<(i64, f64)> = vec![];
+            let mut counts: Vec<i64> =
+                TRIED.into_iter().chain([s.parts]).filter(|n| *n == 1 || s.steps % n == 0 && s.steps / n >= STEPS).collect();
+            counts.sort_unstable();
+            counts.dedup();
+            for n in counts {
+                match time(*op, s, n, options, target, how) {
+                    Ok(all) => {
+                        for (what, time) in all {
+                            tracing::info!(target: "kiln::autotune", "{}: {n} parts{what}: {time:.2} us", s.product);
+                            times.push((n, time));
+                        }
+                    }
+                    Err(e) => {
+                        tracing::info!(target: "kiln::autotune", "{}: {n} parts: refused: {}", s.product, e.to_string().lines().next().unwrap_or_default())
+                    }
+                }
+            }
+            let fastest = times.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+            if let Some((n, time)) = fastest {
+                tracing::info!(target: "kiln::autotune", "{}: {n} parts, the model says {}", s.product, s.parts);
+                table.insert(key, &target.to_string(), *time, &n.to_string());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Microseconds of a product in so many parts, and if it is whole those of a library as well.
+fn time(op: Op, s: &Splittable, parts: i64, options: &Options, target: &Target, how: &How<'_>) -> Result<Vec<(&'static str, f64)>, Error> {
+    let module = alone(op, s, parts).map_err(CompileError::Module)?;
+    let own = options.alone();
+    let kernels = Kernels::of(&Model::of_module(&module, Path::new("")), &own, target, &Schedules::default())?;
+    let all: Vec<&Alone> = kernels.all.values().flatten().collect();
+    // Another number would be that of something else.
+    if (all.len() > 1) != (parts > 1) {
+        return Err(Error::Target(format!("it is {} kernels", all.len())));
+    }
+    let (mut sum, mut made) = (0.0, vec![]);
+    for kernel in all {
+        let schedule = kernel.default(&own, target)?;
+        let timed = kernel.time(schedule, &own, how)?;
+        sum += timed.time;
+        let call = by_library(schedule, kernel.launch.ctx()).filter(|_| parts == 1 && cublaslt::present());
+        if let Some(candidate) = call
+            && let Ok(called) = outcome(kernel.time(candidate, &own, how), &timed.results)
+            && called.by_library()
+        {
+            made.push((" by the library", called.time));
+        }
+    }
+    made.push(("", sum));
+    Ok(made)
+}
+
+/// A product as a program of its own, on level prims.
+fn alone(op: Op, s: &Splittable, parts: i64) -> Result<Module, String> {
+    let c = op.ctx();
+    let own = Module::new(op.loc());
+    own.op().set_attr("kiln.level", Attr::string(c, Level::Prims.name()));
+    own.op().set_attr(PARTS, Attr::dictionary(c, &[(s.product.as_str(), Attr::i64(c, parts))]));
+    let operands = op.operands();
+    let types = |all: &[Value]| all.iter().map(|v| v.ty()).collect::<Vec<_>>();
+    let b = Builder::at_end(c, own.body(), op.loc());
+    b.function("main", &types(&operands), &types(&op.results()), &mut |b, args| {
+        let place = |v: Value| operands.iter().position(|o| *o == v).and_then(|i| args.get(i).copied()).unwrap_or(v);
+        let copy = b.clone_op(op, &place)?;
+        b.ret(&copy.results()).map(drop)
+    })?;
+    Ok(own)
+}

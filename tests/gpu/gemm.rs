@@ -1,0 +1,199 @@
+//! Products that a library is called for: what the program tells the library is computed here by plain loops, beside the interpreter.
+use super::*;
+use crate::{
+    compiled::graphs::against,
+    support::{functions, inputs},
+};
+use kiln::{
+    autotune::Kernels,
+    dialects::{
+        ir::{Context, Module},
+        value::{DType, Tensor},
+    },
+    lowering::{Schedules, Target},
+    model::Model,
+    runtime::{
+        gemm::{Gemm, Matrix},
+        program::Arg,
+    },
+};
+
+/// A name, the arguments' and the result's types, the body that makes `%r`, and whether cuBLASLt has it.
+type Product = (&'static str, &'static str, &'static str, &'static str, bool);
+
+/// Products and what follows on them. Rows are multiples of 16 bytes, which is what the description wants of all.
+pub const PRODUCTS: &[Product] = &[
+    (
+        "nt",
+        "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
+        "48x40xbf16",
+        "%r = kiln.linear %x, %w : tensor<48x64xbf16>, tensor<40x64xbf16>",
+        true,
+    ),
+    (
+        "nn",
+        "%x: tensor<48x64xf16>, %w: tensor<64x40xf16>",
+        "48x40xf16",
+        "%r = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<48x64xf16>, tensor<64x40xf16>",
+        true,
+    ),
+    (
+        "tn",
+        "%x: tensor<64x48xbf16>, %w: tensor<64x40xbf16>",
+        "48x40xbf16",
+        "%r = kiln.dot_general %x, %w batch = [] x [] contract = [0] x [0] : tensor<64x48xbf16>, tensor<64x40xbf16>",
+        true,
+    ),
+    (
+        "tt",
+        "%x: tensor<64x48xbf16>, %w: tensor<40x64xbf16>",
+        "48x40xbf16",
+        "%r = kiln.dot_general %x, %w batch = [] x [] contract = [0] x [1] : tensor<64x48xbf16>, tensor<40x64xbf16>",
+        true,
+    ),
+    (
+        "batch",
+        "%x: tensor<3x48x64xbf16>, %w: tensor<3x64x40xbf16>",
+        "3x48x40xbf16",
+        "%r = kiln.dot_general %x, %w batch = [0] x [0] contract = [2] x [1] : tensor<3x48x64xbf16>, tensor<3x64x40xbf16>",
+        true,
+    ),
+    (
+        "bias",
+        "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>, %b: tensor<40xbf16>",
+        "48x40xbf16",
+        "%r = kiln.linear %x, %w bias %b : tensor<40xbf16> : tensor<48x64xbf16>, tensor<40x64xbf16>",
+        true,
+    ),
+    (
+        "relu",
+        "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
+        "48x40xbf16",
+        "%0 = kiln.linear %x, %w : tensor<48x64xbf16>, tensor<40x64xbf16>\n%z = kiln.splat [48, 40], 0.0 : bf16\n%r = kiln.max %0, %z : tensor<48x40xbf16>",
+        true,
+    ),
+    (
+        "bias and relu",
+        "%x: tensor<48x64xf16>, %w: tensor<40x64xf16>, %b: tensor<40xf16>",
+        "48x40xf16",
+        "%0 = kiln.linear %x, %w bias %b : tensor<40xf16> : tensor<48x64xf16>, tensor<40x64xf16>\n%z = kiln.splat [48, 40], 0.0 : f16\n%r = kiln.max %0, %z : tensor<48x40xf16>",
+        true,
+    ),
+    (
+        "f32",
+        "%x: tensor<48x64xf32>, %w: tensor<40x64xf32>",
+        "48x40xf32",
+        "%r = kiln.linear %x, %w : tensor<48x64xf32>, tensor<40x64xf32>",
+        true,
+    ),
+    // What it does not have: another function, a bias for each row, a second result's worth of work.
+    (
+        "gelu",
+        "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
+        "48x40xbf16",
+        "%0 = kiln.linear %x, %w : tensor<48x64xbf16>, tensor<40x64xbf16>\n%r = kiln.gelu %0 {approximate = \"none\"} : tensor<48x40xbf16>",
+        false,
+    ),
+    (
+        "residual",
+        "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>, %b: tensor<48x40xbf16>",
+        "48x40xbf16",
+        "%0 = kiln.linear %x, %w : tensor<48x64xbf16>, tensor<40x64xbf16>\n%r = kiln.add %0, %b : tensor<48x40xbf16>",
+        false,
+    ),
+];
+
+/// The module of a product.
+pub fn text((_, args, result, body, _): &Product) -> String {
+    format!("func.func @main({args}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}")
+}
+
+/// A table in which the only kernel of a model asks for the library, with a schedule for `chip` beside it.
+pub fn table(model: &Model, options: &Options, chip: &str, schedule: &str) -> Schedules {
+    let target = Target::parse(&format!("cuda:{chip}")).unwrap();
+    let kernels = Kernels::of(model, options, &target, &Schedules::default()).unwrap();
+    let keys: Vec<(&str, bool)> = kernels.keys().collect();
+    assert!(keys.len() == 1 && keys[0].1, "{keys:?}");
+    let mut table = Schedules::default();
+    table.insert(keys[0].0, &target.to_string(), 1.0, schedule);
+    table
+}
+
+/// A schedule that names the library, of the strategy that has any element.
+pub fn schedule(result: &str) -> &'static str {
+    if result.ends_with("f32") {
+        "#kiln.schedule<\"contract\", {depth = 16 : i64, library = \"cublaslt\", m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>"
+    } else {
+        "#kiln.schedule<\"wgmma\", {k = 64 : i64, library = \"cublaslt\", m = 64 : i64, n = 64 : i64, resident = 0 : i64, stages = 4 : i64}>"
+    }
+}
+
+/// The program with the library's call, or why there is none.
+fn told(p: &Product) -> Result<Package, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
+    std::fs::write(&path, text(p)).unwrap();
+    let options = options("sm_90a");
+    let model = load(&path).unwrap();
+    std::fs::write(&file, table(&model, &options, "sm_90a", schedule(p.2)).to_string()).unwrap();
+    model.build(&Options { schedules: Some(file), ..options }, &|_, _| ()).map(|(package, _)| package)
+}
+
+/// What the library computes of a program's arguments, by loops over what it is told.
+fn computed(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
+    let elements = |arg: usize| match args[arg] {
+        Arg::Input(i) => inputs[i].as_f().unwrap(),
+        other => panic!("{other:?} is no argument"),
+    };
+    let at = |m: &Matrix, b: u64, row: u64, column: u64| {
+        let (line, place) = if m.transposed { (column, row) } else { (row, column) };
+        assert!(line < m.lines[0] && place < m.lines[1], "{row}, {column} is outside of {m:?}");
+        (m.offset + b * m.apart + line * m.stride + place) as usize
+    };
+    let (left, right) = (elements(g.left.arg), elements(g.right.arg));
+    let [rows, columns] = g.result.lines;
+    let depth = if g.left.transposed { g.left.lines[0] } else { g.left.lines[1] };
+    assert!(!g.result.transposed && matches!(args[g.result.arg], Arg::Output(0)));
+    let mut out = vec![f64::NAN; (u64::from(g.batch) * rows * columns) as usize];
+    for b in 0..u64::from(g.batch) {
+        for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+            let sum: f64 = (0..depth).map(|k| left[at(&g.left, b, i, k)] * right[at(&g.right, b, k, j)]).sum();
+            let sum = sum + g.bias.map_or(0.0, |v| elements(v.arg)[(v.offset + j) as usize]);
+            out[at(&g.result, b, i, j)] = if g.relu { sum.max(0.0) } else { sum };
+        }
+    }
+    let dtype = DType::from_name(&g.result.dtype).unwrap();
+    let shape = if g.batch > 1 { vec![g.batch as usize, rows as usize, columns as usize] } else { vec![rows as usize, columns as usize] };
+    Tensor::floats(dtype, shape, out.into_iter().map(|x| dtype.round(x)).collect()).unwrap()
+}
+
+#[test]
+fn a_library_is_told_what_the_kernel_computes() {
+    for p in PRODUCTS {
+        crate::watchdog::arm();
+        let (name, has) = (p.0, p.4);
+        let package = match told(p) {
+            Ok(package) if has => package,
+            Err(e) if !has => {
+                assert!(e.to_string().contains("no product that it has"), "{name}: {e}");
+                continue;
+            }
+            Ok(_) => panic!("{name}: the library has no such product"),
+            Err(e) => panic!("{name}: {e}"),
+        };
+        let [kernel] = package.program.kernels.as_slice() else { panic!("{name}: {} kernels", package.program.kernels.len()) };
+        let launch = kernel.launch.as_ref().unwrap();
+        let gemm = launch.library.as_ref().unwrap_or_else(|| panic!("{name}: no library call"));
+        assert!(gemm.library == "cublaslt" && !gemm.tf32, "{gemm:?}");
+        // The kernel is there for whoever has no such library.
+        assert!(package.objects.contains_key(&kernel.symbol), "{name}");
+        let context = Context::new();
+        let (module, _) = Module::parse(context.ctx(), text(p).as_bytes(), name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let call = |inputs: &[Tensor]| Ok(vec![vec![computed(gemm, &launch.args, inputs)]]);
+        against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        // A package keeps it.
+        let bytes = package.to_bytes().unwrap();
+        let again = Package::read(std::io::Cursor::new(bytes), kiln::runtime::package::MAX_BYTES).unwrap();
+        assert_eq!(again.program, package.program, "{name}");
+    }
+}
