@@ -312,3 +312,23 @@ func.func @f(%q: tensor<1x1x9x16xf32>, %k: tensor<1x1x12x16xf32>, %v: tensor<1x1
   %2 = kiln.concat %0, %1 axis = 3 : tensor<1x1x9x16xf32>, tensor<1x1x9x16xf32>
   return %2 : tensor<1x1x9x32xf32>
 }
+
+// -----
+
+// CASE: halves of a product and of a convolution, padded and joined
+func.func @f(%x: tensor<?x4xf32>, %y: tensor<?x1x9xf32>, %w: tensor<2x1x2xf32>) -> (tensor<?x?xf32>, tensor<?x4x8xf32>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 4] : tensor<?x4xf32>
+  kiln.bind_shape %y, [%n, 1, 9] : tensor<?x1x9xf32>
+  %two = arith.constant 2 : index
+  %half = kiln.sym_expr floordiv %n, %two
+  %zero = kiln.splat [], 0.0 : f32
+  %0 = kiln.dot_general %x, %x batch = [] x [] contract = [1] x [1] : tensor<?x4xf32>, tensor<?x4xf32>
+  %1 = kiln.slice %0 offsets = [0, 0] sizes = [%n, %half] strides = [1, 1] : tensor<?x?xf32>
+  %2 = kiln.pad %1, %zero low = [0, 0] high = [1, 1] : tensor<?x?xf32>, tensor<f32>
+  %3 = kiln.convolution %y, %w strides = [1] pad = [0] x [0] dilation = [1] : tensor<?x1x9xf32>, tensor<2x1x2xf32>
+  %4 = kiln.slice %3 offsets = [0, 0, 0] sizes = [%half, 2, 8] strides = [1, 1, 1] : tensor<?x2x8xf32>
+  %5 = kiln.splat [%half, 2, 8], 1.0 : f32
+  %6 = kiln.concat %4, %5 axis = 1 : tensor<?x2x8xf32>, tensor<?x2x8xf32>
+  return %2, %6 : tensor<?x?xf32>, tensor<?x4x8xf32>
+}

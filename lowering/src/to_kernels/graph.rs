@@ -304,12 +304,18 @@ impl Graph<'_> {
             // Contractions and the rest are never computed inside of another's loops; only what they read matters.
             Class::Contract | Class::Attention | Class::Single => {
                 for v in reads(turns(op).unwrap_or(op)) {
-                    let at = id(self.facts.dims(v).len());
-                    self.visit(v, &at, at.len(), &mut node.leaves);
+                    node.leaves.extend(self.leaves(v));
                 }
             }
         }
         Ok(node)
+    }
+
+    /// What a value is read from, over loops of its own.
+    pub fn leaves(&self, v: Value) -> Vec<Leaf> {
+        let (n, mut all) = (self.facts.dims(v).len(), vec![]);
+        self.visit(v, &(0..n).map(|d| Ix::dim(d, n)).collect::<Vec<_>>(), n, &mut all);
+        all
     }
 
     fn visit(&self, v: Value, at: &[Ix], loops: usize, out: &mut Vec<Leaf>) {

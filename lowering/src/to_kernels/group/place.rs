@@ -1,5 +1,6 @@
 //! Paddings and concatenations: what only puts its operands into a larger tensor can be done by the kernels that compute these.
 use super::{Class, Decide, Form, Kind, Leaf, turns, wide};
+use crate::to_kernels::graph::reads;
 use kiln_dialects::{
     ir::{Node as _, Size, Value},
     ops::{OpKind, Pad, Place},
@@ -105,11 +106,15 @@ impl Decide<'_> {
         }
     }
 
-    /// Whether a node that is no loop nest reads a leaf as it lies; a piece may have dimensions of size 1 that the leaf has not.
+    /// Whether a node that is no loop nest reads all of a leaf as it lies; the operand may have dimensions of size 1 that the leaf has not.
     fn reads_whole(&self, n: usize, leaf: &Leaf) -> bool {
-        let dims = self.graph.facts.dims(self.piece(n).unwrap_or(leaf.value));
-        let loops: Vec<usize> = (0..dims.len()).filter(|d| dims[*d].known() != Some(1)).collect();
-        self.reads_in_place(leaf, &loops)
+        let Some(op) = self.graph.nodes[n].value.def() else { return false };
+        let dims = |v: Value| self.graph.facts.dims(v);
+        let whole = |v: &Value| {
+            let loops: Vec<usize> = (0..dims(*v).len()).filter(|d| dims(*v)[*d].known() != Some(1)).collect();
+            wide(dims(*v)) == wide(dims(leaf.value)) && self.reads_in_place(leaf, &loops)
+        };
+        reads(op).iter().find(|v| self.graph.leaves(**v).iter().any(|l| l.value == leaf.value)).is_some_and(whole)
     }
 
     /// Whether a node puts what a pointwise kernel computes into a larger tensor, once, and nothing else reads it.
