@@ -22,7 +22,7 @@ use crate::{
     model::Place,
     runtime::{
         entries::{Entries, Made},
-        guards::{Given, Guards, InputGuard},
+        guards::{Given, Guards, InputGuard, Scalar as Number},
     },
     tensor::{OpError, Segments, TraceError, at_once, in_segments, lock},
 };
@@ -297,7 +297,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
         let plain = |leaf: Leaf| match leaf {
             Leaf::Tensor(t) => Ok(Leaf::Tensor(t.array()?.into())),
-            Leaf::Scalar(s) => Ok(Leaf::Scalar(s)),
+            other => Ok(other),
         };
         let results = results.into_iter().map(plain).collect::<Result<Vec<_>, TraceError>>()?;
         rebuild(results).map_err(Error::Backend)
@@ -352,11 +352,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let names = arguments.leaf_names();
         if kept.len() >= self.settings.cache_size_limit {
             if !self.state.warned.swap(true, Ordering::Relaxed) {
-                self.remark(Topic::CacheLimit, place, self.limit(&kept, given));
+                self.remark(Topic::CacheLimit, place, self.limit(&kept, all, given));
             }
             return Ok(None);
         }
-        if let Some(why) = self.recompiled(before, given) {
+        if let Some(why) = self.recompiled(before, all, given) {
             self.remark(Topic::Recompiles, place, why);
         }
         history.learn(all);
@@ -373,7 +373,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             remark: &|topic, message| self.remark(topic, place, message),
         };
         let made = match settings.each_op && !settings.fullgraph {
-            true => Ok((Entry::in_segments(plan.guards(names.clone(), true), start.elapsed()), vec![])),
+            true => Ok((Entry::in_segments(plan.guards(names.clone(), true, &[]), start.elapsed()), vec![])),
             false => maker.make(&plan),
         };
         let entry = match made {
@@ -394,7 +394,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 let message = "the graph ends here, since a value is read; what lies between such reads has programs of its own, and the function \
                                is called each time. fullgraph(true) makes this an error";
                 self.remark_at(Topic::GraphBreaks, at, message.into());
-                Entry::in_segments(plan.guards(names, true), start.elapsed())
+                Entry::in_segments(plan.guards(names, true, &[]), start.elapsed())
             }
         };
         tracing::info!(target: "kiln::guards", "{}:\n{}", self.settings.name, entry.guards);
@@ -408,7 +408,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     /// Why there is no program for a call; none if there was none at all.
-    fn recompiled(&self, entries: &[Arc<Entry>], given: &[Given]) -> Option<String> {
+    fn recompiled(&self, entries: &[Arc<Entry>], all: &[Leaf], given: &[Given]) -> Option<String> {
         let last = entries.last()?;
         let Some(m) = last.guards.mismatch(given) else {
             let weight = last.stale().unwrap_or("a weight");
@@ -423,23 +423,42 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             (Some(InputGuard::Tensor(_)), Some(d)) => {
                 format!("mark_dynamic on dimension {d} makes one program for all sizes at the first call")
             }
-            (Some(InputGuard::Scalar(_)), _) => {
-                "a number is a part of the program; one that changes is better given as a tensor without dimensions".into()
-            }
+            (Some(InputGuard::Scalar(value)), _) => match m.input.and_then(|i| all.get(i)) {
+                Some(Leaf::Number(_)) => self.of_number(last, m.input.unwrap_or_default(), value),
+                _ => PLAIN.into(),
+            },
             _ => "calls with other types have programs of their own".into(),
         };
         Some(format!("compiled again, since {m}; {remedy}"))
     }
 
-    fn limit(&self, entries: &[Arc<Entry>], given: &[Given]) -> String {
+    /// What there is to do about a number that has changed.
+    fn of_number(&self, entry: &Entry, leaf: usize, value: &Number) -> String {
+        match (entry.taken.iter().find(|(l, _)| *l == leaf), value) {
+            _ if self.settings.dynamic == Some(false) => "numbers are part of the program, since dynamic is false".into(),
+            (Some((_, why)), _) => format!("each value has a program of its own, since {why}"),
+            (None, Number::Int(_) | Number::Float(_)) => {
+                "from now on it is an input of the program, which dynamic(true) makes it at the first call".into()
+            }
+            _ => "a truth value is a part of the program".into(),
+        }
+    }
+
+    fn limit(&self, entries: &[Arc<Entry>], all: &[Leaf], given: &[Given]) -> String {
         let n = entries.len();
-        let why = entries.last().and_then(|e| e.guards.mismatch(given)).map_or("guards fail".into(), |m| m.to_string());
+        let found = entries.last().and_then(|e| e.guards.mismatch(given));
+        let leaf = found.as_ref().and_then(|m| m.input).and_then(|i| all.get(i));
+        let remedy = if let Some(Leaf::Scalar(_)) = leaf { PLAIN } else { "pass it in another way" };
+        let why = found.map_or("guards fail".into(), |m| m.to_string());
         format!(
-            "{n} programs have been made, which is the limit; calls that none is right for run op by op from now on. What changes: {why}. \
-             Pass it in another way, or raise the option cache_size_limit"
+            "{n} programs have been made, which is the limit; calls that none is right for run op by op from now on. What changes: {why}; \
+             {remedy}, or raise the option cache_size_limit"
         )
     }
 }
+
+/// Of plain numbers among the arguments.
+const PLAIN: &str = "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";
 
 /// The error of a read in a function that has to be one graph.
 fn whole(mut read: OpError) -> Error {

@@ -5,6 +5,7 @@ mod control;
 mod dynamic;
 mod examples;
 mod options;
+mod scalars;
 mod stop;
 pub mod suite;
 mod threads;
