@@ -3,6 +3,7 @@
 //! `docs/front.md` says how the parts work together.
 mod explain;
 mod function;
+pub(crate) mod later;
 mod plan;
 mod remark;
 mod settings;
@@ -18,7 +19,7 @@ pub use tree::{Leaf, Leaves, Returns, Tree};
 use crate::{
     Error,
     backend::{self, Backend},
-    lowering::{Stop, compile::CompileError},
+    lowering::{Stop, Stopped, compile::CompileError},
     model::Place,
     runtime::{
         entries::{Entries, Made},
@@ -27,6 +28,7 @@ use crate::{
     tensor::{OpError, Segments, TraceError, at_once, in_segments, lock},
 };
 use function::{leaves, rebuild};
+use later::{Later, Making, Queue};
 use plan::History;
 use specialise::{Code, Entry, Failed, Maker, traced};
 use std::{
@@ -64,6 +66,8 @@ struct State {
     eager: AtomicU64,
     /// Programs of a function that reads values.
     segments: Mutex<Option<Arc<Segments>>>,
+    /// What another thread makes.
+    queue: Mutex<Option<Arc<Queue>>>,
 }
 
 /// How many remarks of a function are kept.
@@ -78,6 +82,56 @@ impl State {
         *lock(&self.segments) = None;
         self.warned.store(false, Ordering::Relaxed);
         self.stopped.store(false, Ordering::Relaxed);
+        self.drop_work();
+    }
+    fn drop_work(&self) {
+        if let Some(queue) = lock(&self.queue).take() {
+            queue.drop_work();
+        }
+    }
+    fn remark(&self, remark: Remark) {
+        remark.tell();
+        let mut all = lock(&self.remarks);
+        if all.len() < REMARKS {
+            all.push(remark);
+        }
+    }
+    /// A compilation has been ended: no more are begun.
+    fn stop(&self, function: &str, why: Stopped, place: String) {
+        if self.stopped.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let message = format!("{why}; calls that have no program run op by op from now on. reset() begins anew");
+        self.remark(Remark { topic: Topic::CacheLimit, function: function.into(), message, place });
+    }
+    /// Where another thread makes programs.
+    fn queue(self: &Arc<State>, settings: &Settings, place: &Location<'_>) -> Option<Arc<Queue>> {
+        if !settings.is_asynchronous() {
+            return None;
+        }
+        let make = || {
+            // The thread may be at work when nobody has the function any more.
+            let (state, function, place) = (Arc::downgrade(self), settings.name.clone(), remark::place(place));
+            let tell = move |e: &Error| {
+                let Some(state) = state.upgrade() else { return };
+                match e {
+                    Error::Compile(CompileError::Stopped(why)) => state.stop(&function, *why, place.clone()),
+                    e => {
+                        let message = format!("a program was not made, and its calls run op by op: {e}");
+                        state.remark(Remark { topic: Topic::Asynchronous, function: function.clone(), message, place: place.clone() });
+                    }
+                }
+            };
+            Queue::new(&settings.machine.stop, Box::new(tell))
+        };
+        Some(lock(&self.queue).get_or_insert_with(make).clone())
+    }
+}
+
+/// What is being made for a function that nobody has any more is not made.
+impl Drop for State {
+    fn drop(&mut self) {
+        self.drop_work();
     }
 }
 
@@ -204,6 +258,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     pub fn programs(&self) -> usize {
         self.state.entries.all().len()
     }
+    /// Waits until no other thread makes a program for it (option `asynchronous`). Err: why the first of them that there is none of was not made.
+    pub fn wait(&self) -> Result<(), Error> {
+        let mut all: Vec<Arc<Later>> = vec![];
+        for entry in self.state.entries.all().iter() {
+            if let Code::Graph(graph) = &entry.code {
+                all.extend(graph.program.clone());
+            }
+        }
+        if let Some(segments) = lock(&self.state.segments).as_ref() {
+            all.extend(lock(&segments.made).values().filter_map(|s| s.prepared.program.clone()));
+        }
+        let outcomes: Vec<_> = all.iter().map(|p| p.wait()).collect();
+        outcomes.into_iter().find_map(Result::err).map_or(Ok(()), |e| Err(Error::Asynchronous(e)))
+    }
     /// Forgets its programs, and what it knows of sizes that change.
     pub fn reset(&self) {
         self.state.reset();
@@ -213,12 +281,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.remark_at(topic, remark::place(at), message);
     }
     fn remark_at(&self, topic: Topic, place: String, message: String) {
-        let remark = Remark { topic, function: self.settings.name.clone(), message, place };
-        remark.tell();
-        let mut all = lock(&self.state.remarks);
-        if all.len() < REMARKS {
-            all.push(remark);
-        }
+        self.state.remark(Remark { topic, function: self.settings.name.clone(), message, place });
     }
 }
 
@@ -238,12 +301,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         if traced(&all) || self.settings.disable {
             return Ok(self.function.invoke(arguments).into_tree()?);
         }
-        let Some(backend) = &self.backend else { return self.eager(arguments) };
+        if self.backend.is_none() {
+            return self.eager(arguments);
+        }
         let given = plan::given(&all)?;
         if let Some(entry) = self.find(&given) {
             return self.run(&entry, &all, arguments, place);
         }
-        let entry = self.make(&**backend, &all, &given, &arguments, place)?;
+        let entry = self.make(&all, &given, &arguments, place)?;
         match entry {
             Some(entry) => self.run(&entry, &all, arguments, place),
             None => self.eager(arguments),
@@ -255,13 +320,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     fn run(&self, entry: &Entry, all: &[Leaf], arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
-        entry.count();
         let graph = match &entry.code {
-            Code::Segments => return self.in_segments(arguments),
+            Code::Segments => {
+                entry.count();
+                return self.in_segments(arguments, place);
+            }
             Code::Graph(graph) => graph,
         };
+        if graph.program.as_ref().is_none_or(|p| p.ready().is_some()) {
+            entry.count();
+        }
         match graph.run(all) {
-            Ok(results) => rebuild(results).map_err(Error::Backend),
+            Ok(Some(results)) => rebuild(results).map_err(Error::Backend),
+            // Another thread is at it, or has said why there is none.
+            Ok(None) => self.eager(arguments),
             // Sizes that the guards allow and the program does not take: op by op the answer, or the reason, is exact.
             Err(Error::Call(e)) if !entry.guards.symbols.is_empty() => {
                 self.remark(Topic::Dynamic, place, format!("this call runs op by op, since the program does not take its sizes: {e}"));
@@ -284,8 +356,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     /// What is noted between reads of values as programs.
-    fn in_segments(&self, arguments: A) -> Result<Out<F, A>, Error> {
-        let segments = self.segments();
+    fn in_segments(&self, arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
+        let segments = self.segments(place);
         let results = in_segments(segments.clone(), || Ok(leaves(&self.function.invoke(arguments).into_tree()?)))?;
         if lock(&segments.made).len() >= segments.limit && !self.state.warned.swap(true, Ordering::Relaxed) {
             let (n, place) = (segments.limit, lock(&segments.reads).first().cloned().unwrap_or_default());
@@ -302,14 +374,13 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let results = results.into_iter().map(plain).collect::<Result<Vec<_>, TraceError>>()?;
         rebuild(results).map_err(Error::Backend)
     }
-    fn segments(&self) -> Arc<Segments> {
+    fn segments(&self, place: &'static Location<'static>) -> Arc<Segments> {
         let mut settings = self.settings.clone();
         settings.settle();
         let make = || {
             Arc::new(Segments {
                 name: settings.name.clone(),
-                backend: self.backend.clone().unwrap_or_else(backend::kiln),
-                options: settings.machine.clone(),
+                making: self.making(&settings, place),
                 each_op: settings.each_op,
                 limit: settings.cache_size_limit.saturating_mul(8),
                 made: Mutex::default(),
@@ -319,24 +390,29 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         lock(&self.state.segments).get_or_insert_with(make).clone()
     }
 
+    fn making(&self, settings: &Settings, place: &'static Location<'static>) -> Making {
+        Making {
+            backend: self.backend.clone().unwrap_or_else(backend::kiln),
+            options: settings.machine.clone(),
+            queue: self.state.queue(settings, place),
+        }
+    }
+
     /// Makes a program for a call; none if there may be no more.
     fn make(
         &self,
-        backend: &dyn Backend,
         all: &[Leaf],
         given: &[Given],
         arguments: &A,
         place: &'static Location<'static>,
     ) -> Result<Option<Arc<Entry>>, Error> {
         let fits = |e: &Entry| e.guards.check(given) && e.is_current();
-        self.state.entries.find_or_make(fits, |history, before| self.made(backend, all, given, arguments, place, history, before))
+        self.state.entries.find_or_make(fits, |history, before| self.made(all, given, arguments, place, history, before))
     }
 
     /// The entries that stay, and a new one.
-    #[allow(clippy::too_many_arguments)]
     fn made(
         &self,
-        backend: &dyn Backend,
         all: &[Leaf],
         given: &[Given],
         arguments: &A,
@@ -360,13 +436,17 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             self.remark(Topic::Recompiles, place, why);
         }
         history.learn(all);
+        for (s, places) in before.iter().filter(|e| e.refused().is_some()).map(|e| (&e.guards.symbols, &e.guards.same)) {
+            s.iter().map(|s| (s.input, s.dim)).chain(places.iter().map(|p| (p.input, p.dim))).for_each(|(leaf, dim)| history.pin(leaf, dim));
+        }
         let plan = history.plan(all, self.settings.dynamic);
         let mut settings = self.settings.clone();
         settings.settle().into_iter().for_each(|r| self.remark(Topic::Options, place, r));
+        let making = self.making(&settings, place);
         let maker = Maker {
             name: &self.settings.name,
             settings: &settings,
-            backend,
+            making: &making,
             place,
             names: &names,
             function: &|leaves| self.traced(leaves),
@@ -382,9 +462,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 entry
             }
             Err(Failed::Error(Error::Compile(CompileError::Stopped(why)))) => {
-                self.state.stopped.store(true, Ordering::Relaxed);
-                let message = format!("{why}; calls that have no program run op by op from now on. reset() begins anew");
-                self.remark(Topic::CacheLimit, place, message);
+                self.state.stop(&self.settings.name, why, remark::place(place));
                 return Ok(None);
             }
             Err(Failed::Error(e)) => return Err(e),
@@ -410,6 +488,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// Why there is no program for a call; none if there was none at all.
     fn recompiled(&self, entries: &[Arc<Entry>], all: &[Leaf], given: &[Given]) -> Option<String> {
         let last = entries.last()?;
+        if let Some(e) = last.refused() {
+            return Some(format!("compiled again with sizes as numbers, since with symbols there is no program: {e}"));
+        }
         let Some(m) = last.guards.mismatch(given) else {
             let weight = last.stale().unwrap_or("a weight");
             return Some(format!(
@@ -480,6 +561,7 @@ impl Settings {
             backend: "kiln".into(),
             cache_size_limit: 8,
             each_op: false,
+            asynchronous: false,
             keep_graphs: false,
             machine: crate::Options::default(),
         }

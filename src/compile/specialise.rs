@@ -1,5 +1,6 @@
 //! From a call to a program: trace with a plan, state guards, compile; with fewer symbols where the function contradicts them.
 use super::{
+    later::{Later, Making},
     plan::{Plan, PlanDim, PlanLeaf},
     remark::Topic,
     settings::Settings,
@@ -7,7 +8,7 @@ use super::{
 };
 use crate::{
     Error,
-    backend::{Backend, GraphModule, Runnable},
+    backend::GraphModule,
     dialects::{
         ir::Context,
         ops::{CompareKind, SymKind},
@@ -63,7 +64,7 @@ pub(super) enum Code {
 /// A captured function.
 pub(super) struct Graphed {
     /// None if nothing has to be computed.
-    pub program: Option<Arc<dyn Runnable>>,
+    pub program: Option<Arc<Later>>,
     /// Inputs behind the arguments: weights, which are read anew by every call, and numbers.
     lifted: Vec<Lifted>,
     results: Vec<ResultLeaf>,
@@ -96,9 +97,17 @@ impl Entry {
     pub fn in_segments(guards: Guards, took: Duration) -> Entry {
         Entry { guards, frozen: vec![], code: Code::Segments, taken: vec![], calls: AtomicU64::new(0), took }
     }
-    /// Whether the weights in the program are those of now.
+    /// Whether the weights in the program are those of now, and there is a program or may be one.
     pub fn is_current(&self) -> bool {
-        self.frozen.iter().all(|(w, version)| w.version() == *version)
+        self.frozen.iter().all(|(w, version)| w.version() == *version) && self.refused().is_none()
+    }
+    /// Why another thread could not make a program with these symbols; with numbers in their places there may be one.
+    pub fn refused(&self) -> Option<&Error> {
+        let Code::Graph(Graphed { program: Some(program), .. }) = &self.code else { return None };
+        match program.get() {
+            Some(Err(e)) if !self.guards.symbols.is_empty() && !matches!(**e, Error::Compile(CompileError::Stopped(_))) => Some(&**e),
+            _ => None,
+        }
     }
     /// The name of a weight that has been changed.
     pub fn stale(&self) -> Option<&str> {
@@ -107,13 +116,19 @@ impl Entry {
 }
 
 impl Graphed {
-    /// The leaves of the results for arguments that meet the guards.
-    pub fn run(&self, leaves: &[Leaf]) -> Result<Vec<Leaf>, Error> {
+    /// The leaves of the results for arguments that meet the guards; none if another thread still makes the program, or could not make it.
+    pub fn run(&self, leaves: &[Leaf]) -> Result<Option<Vec<Leaf>>, Error> {
+        let program = match self.program.as_ref().map(|p| p.ready()) {
+            None => None,
+            Some(None) => return Ok(None),
+            Some(ready) => ready,
+        };
+
         let mut arrays: Vec<Arc<Array>> = leaves.iter().filter_map(|l| super::plan::array(l).cloned()).collect();
         for input in &self.lifted {
             arrays.push(lifted(input, leaves)?);
         }
-        let results = computed(self.program.as_deref(), &arrays)?;
+        let results = computed(program.map(|p| &**p), &arrays)?;
         let leaf = |r: &ResultLeaf| match r {
             ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
             ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, &arrays).map_err(Error::Backend)?.into())),
@@ -124,7 +139,7 @@ impl Graphed {
                 Ok(Leaf::Number(tensor::Scalar::plain(value)))
             }
         };
-        self.results.iter().map(leaf).collect()
+        self.results.iter().map(leaf).collect::<Result<_, _>>().map(Some)
     }
 }
 
@@ -154,7 +169,7 @@ fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
 pub(super) struct Maker<'a> {
     pub name: &'a str,
     pub settings: &'a Settings,
-    pub backend: &'a dyn Backend,
+    pub making: &'a Making,
     pub place: &'static Location<'static>,
     /// What people call the leaves.
     pub names: &'a [String],
@@ -275,7 +290,7 @@ impl Maker<'_> {
     }
 
     fn finish(&self, plan: &Plan, trial: Trial, start: Instant) -> Result<Entry, Failed> {
-        let Recorded { captured, slots, session } = &trial.recorded;
+        let Trial { recorded: Recorded { captured, slots, session }, results, _context } = trial;
         let sized: Vec<usize> = session.lifted.iter().filter_map(|l| if let Lifted::Size(leaf) = l { Some(*leaf) } else { None }).collect();
         let mut guards = plan.guards(self.names.to_vec(), false, &sized);
         for (leaf, why) in &session.taken {
@@ -284,15 +299,14 @@ impl Maker<'_> {
             let name = self.names.get(*leaf).map_or("?", String::as_str);
             (self.remark)(Topic::Dynamic, format!("{name} is the number {value} in this program, since {why}; other values have programs of their own"));
         }
-        state(&mut guards, session).map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
-        let graph = GraphModule::new(self.name, captured);
-        let text = if self.settings.keep_graphs { graph.text() } else { String::new() };
+        state(&mut guards, &session).map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
+        let text = if self.settings.keep_graphs { GraphModule::new(self.name, &captured).text() } else { String::new() };
         let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
         let program =
-            if computed || has_effects(captured.module.op()) { Some(self.backend.compile(&graph, &self.settings.machine)?) } else { None };
+            if computed || has_effects(captured.module.op()) { Some(self.making.program(self.name, captured)?) } else { None };
         let frozen = session.weights.iter().filter_map(|(w, version, _)| version.map(|v| (w.clone(), v))).collect();
-        let code = Code::Graph(Graphed { program, lifted: session.lifted.clone(), results: trial.results, text });
-        Ok(Entry { guards, frozen, code, taken: session.taken.clone(), calls: AtomicU64::new(0), took: start.elapsed() })
+        let code = Code::Graph(Graphed { program, lifted: session.lifted, results, text });
+        Ok(Entry { guards, frozen, code, taken: session.taken, calls: AtomicU64::new(0), took: start.elapsed() })
     }
 }
 

@@ -1,4 +1,5 @@
 //! The front door: `compile()`, guards, dynamic sizes, ops that run at once, backends, options.
+mod asynchronous;
 mod breaks;
 mod call;
 mod control;

@@ -27,7 +27,7 @@ fn the_second_value_of_a_number_makes_it_an_input() {
     assert!(said.len() == 1 && said[0].topic == Topic::Recompiles, "{said:?}");
     assert!(said[0].message.contains("arg1 == 2.0: it was 2.0, now it is 0.5; from now on it is an input"), "{said:?}");
     // An integer is no float: another kind of number has a program of its own.
-    assert_eq!(numbers(&f.call((&counting(&[2]), 3i64)).expect("a result")), [1.0, 4.0]);
+    assert_eq!(numbers(&f.call((&counting(&[4]), 3i64)).expect("a result")), [1.0, 4.0, 7.0, 10.0]);
     assert!(f.remarks().iter().any(|r| r.message.contains("float")), "{:?}", f.remarks());
 }
 
@@ -122,16 +122,19 @@ fn an_integer_is_a_size() {
         assert_eq!(have[1], if n > rows as i64 { 2.0 } else { 1.0 }, "{rows} {n}\n{}", text(&g.guards()));
     }
     assert_eq!(g.programs(), 2, "{}", text(&g.guards()));
-    // A size that has to be a number is one, and the number is still an input elsewhere.
-    let h = kiln::compile(|x: Tensor, n: Scalar| (x.reshape((n.size(), 2)) * &n).sum(.., false)).dynamic(true).backend("interpreter");
-    for (i, n) in [2i64, 3].into_iter().enumerate() {
-        let x = counting(&[2 * n as usize]);
-        kiln::mark_static(&x, 0).expect("a mark");
-        let want = (0..2 * n).map(|i| i * n).sum::<i64>() as f64;
-        assert_eq!(numbers(&h.call((&x, n)).expect("a result")), [want]);
-        assert_eq!(h.programs(), i + 1);
+    // One that has to be a number is one, and so is one that a size is computed from outside of sizes.
+    let weight = counting(&[6]);
+    let h = kiln::compile(move |x: Tensor, n: Scalar| (Graph::current().full((n.size(),), 1.0, F32) + &weight).sum(.., false) + x * n);
+    let h = h.dynamic(true).backend("interpreter");
+    assert_eq!(numbers(&h.call((&counting(&[]), 6i64)).expect("a result")), [21.0]);
+    assert!(h.remarks()[0].message.contains("arg1 as a size stays the number 6"), "{:?}", h.remarks());
+    assert!(h.guards()[0].to_string().contains("arg1 == 6"), "{}", text(&h.guards()));
+    let twice = kiln::compile(|x: Tensor, n: Scalar| x + Graph::current().full(((&n * 2).size(),), n, F32)).dynamic(true).backend("interpreter");
+    for n in [2i64, 3] {
+        assert_eq!(numbers(&twice.call((&counting(&[]), n)).expect("a result")), vec![n as f64; 2 * n as usize]);
     }
-    assert!(h.remarks()[0].message.contains("arg1"), "{:?}", h.remarks());
+    assert_eq!(twice.programs(), 2);
+    assert!(twice.remarks()[0].message.contains("arg1 is the number 2 in this program, since a size cannot be computed from it"), "{:?}", twice.remarks());
 }
 
 #[test]
@@ -187,7 +190,7 @@ fn numbers_come_out_go_through_control_flow_and_into_segments() {
         let large = y.iter().sum::<f64>() > 5.0;
         assert_eq!(numbers(&g.call((&counting(&[3]), a)).expect("a result")), y.map(|y| if large { y - a } else { y }));
     }
-    assert_eq!((g.programs(), g.explain().graphs.len()), (1, 3), "{}", g.explain());
+    assert_eq!((g.programs(), g.explain().graphs.len()), (1, 2), "{}", g.explain());
 }
 
 #[test]

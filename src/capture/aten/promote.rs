@@ -91,6 +91,9 @@ impl Cx {
                 let v = self.get(*t)?;
                 self.convert(v, dtype)
             }
+            // As a truth value a number is whether it is not 0.
+            Some(Val::Int(Size::Static(n))) if dtype == DType::I1 => self.number(dtype, f64::from(*n != 0)),
+            Some(Val::Float(x)) if dtype == DType::I1 => self.number(dtype, f64::from(*x != 0.0)),
             Some(Val::Int(Size::Static(n))) => self.integer(dtype, *n),
             Some(Val::Int(Size::Dynamic(size))) => self.b.size_as_tensor(Size::Dynamic(*size), dtype),
             Some(Val::Float(x)) => self.number(dtype, *x),
