@@ -48,7 +48,9 @@ impl Inspect {
                 p.inputs[s.input].name
             );
         }
-        println!("{} launches, {} globals", p.kernels.len(), p.globals.len());
+        let parts = p.parts();
+        let launches: usize = parts.iter().map(|p| p.kernels.len()).sum();
+        println!("{launches} launches, {} globals", parts.iter().map(|p| p.globals.len()).sum::<usize>());
         for (name, bytes) in &package.objects {
             println!("object {name}: {} bytes", bytes.len());
         }
