@@ -232,7 +232,8 @@ impl Driver {
         }
         let mut copies = vec![];
         let memory = lock(&self.idle).pop().unwrap_or_default();
-        let mut run = Run { driver: self, shapes: &made, places: vec![None; made.len()], wanted: vec![None; made.len()], memory, threads, profile };
+        let mut run =
+            Run { driver: self, shapes: &made, places: vec![None; made.len()], wanted: vec![None; made.len()], memory, threads, profile };
         let place = |data: *const u8| Place { data: data.cast_mut(), buffer: None };
         for ((v, t), at) in inputs.iter().zip(&p.inputs).zip(&self.control.body.args) {
             check("input", v.dtype(), v.place(), t)?;

@@ -69,8 +69,16 @@ impl Run {
         if let Some(path) = &self.outputs {
             tensors::write(path, &results).map_err(|e| Stop { exit: e.exit, message: e.message })?;
         }
-        let run =
-            report::RunReport { exe: &exe, options: &options, first, times: &times, launches: &launches, runs: &runs, checks: &checks, inputs: &inputs };
+        let run = report::RunReport {
+            exe: &exe,
+            options: &options,
+            first,
+            times: &times,
+            launches: &launches,
+            runs: &runs,
+            checks: &checks,
+            inputs: &inputs,
+        };
         print!("{}", if self.json { run.json() } else { run.text() });
         let agrees = checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));
         Ok(if agrees { Exit::Done } else { Exit::No })

@@ -102,7 +102,8 @@ impl Queue {
                 backend.compile(&GraphModule::new(&name, &captured), &options)
             };
             // A backend of somebody's that panics must leave nobody waiting.
-            let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::Backend(format!("the backend panicked on {name}"))));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::Backend(format!("the backend panicked on {name}"))));
             let outcome = outcome.map_err(Arc::new);
             if let (Err(e), false) = (&outcome, queue.dropped.load(Ordering::Relaxed)) {
                 (queue.tell)(e);

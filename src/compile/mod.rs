@@ -5,39 +5,41 @@ mod explain;
 mod function;
 pub(crate) mod later;
 mod plan;
+mod reasons;
 mod remark;
 mod settings;
 mod specialise;
+mod state;
 mod tree;
 
 pub use explain::{Break, Explanation, GraphInfo, explain};
 pub use function::{Arguments, Function, Pack};
 pub use remark::{Remark, Topic};
 pub use settings::{OptionInfo, Settings, list_mode_options, list_options};
+pub use state::reset;
 pub use tree::{Leaf, Leaves, Returns, Tree};
 
 use crate::{
     Error,
     backend::{self, Backend},
-    lowering::{Stop, Stopped, compile::CompileError},
+    lowering::{Stop, compile::CompileError},
     model::Place,
     runtime::{
-        entries::{Entries, Made},
-        guards::{Given, Guards, InputGuard, Scalar as Number},
+        entries::Made,
+        guards::{Given, Guards},
     },
-    tensor::{OpError, Segments, TraceError, at_once, in_segments, lock},
+    tensor::{Segments, TraceError, at_once, in_segments, lock},
 };
 use function::{leaves, rebuild};
-use later::{Later, Making, Queue};
+use later::{Later, Making};
 use plan::History;
+use reasons::whole;
 use specialise::{Code, Entry, Failed, Maker, traced};
+use state::State;
 use std::{
     marker::PhantomData,
     panic::Location,
-    sync::{
-        Arc, LazyLock, Mutex, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Instant,
 };
 
@@ -51,88 +53,6 @@ pub struct Compiled<F, A> {
     wrong: Option<String>,
     state: Arc<State>,
     _arguments: PhantomData<fn(A)>,
-}
-
-/// What is learned from calls.
-#[derive(Default)]
-struct State {
-    entries: Entries<Entry, History>,
-    remarks: Mutex<Vec<Remark>>,
-    /// Whether the limit has been told.
-    warned: AtomicBool,
-    /// Whether a compilation was ended early, so that no more are begun.
-    stopped: AtomicBool,
-    /// Calls that ran op by op.
-    eager: AtomicU64,
-    /// Programs of a function that reads values.
-    segments: Mutex<Option<Arc<Segments>>>,
-    /// What another thread makes.
-    queue: Mutex<Option<Arc<Queue>>>,
-}
-
-/// How many remarks of a function are kept.
-const REMARKS: usize = 1000;
-
-static FUNCTIONS: LazyLock<Mutex<Vec<Weak<State>>>> = LazyLock::new(Mutex::default);
-
-impl State {
-    fn reset(&self) {
-        self.entries.reset();
-        lock(&self.remarks).clear();
-        *lock(&self.segments) = None;
-        self.warned.store(false, Ordering::Relaxed);
-        self.stopped.store(false, Ordering::Relaxed);
-        self.drop_work();
-    }
-    fn drop_work(&self) {
-        if let Some(queue) = lock(&self.queue).take() {
-            queue.drop_work();
-        }
-    }
-    fn remark(&self, remark: Remark) {
-        remark.tell();
-        let mut all = lock(&self.remarks);
-        if all.len() < REMARKS {
-            all.push(remark);
-        }
-    }
-    /// A compilation has been ended: no more are begun.
-    fn stop(&self, function: &str, why: Stopped, place: String) {
-        if self.stopped.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let message = format!("{why}; calls that have no program run op by op from now on. reset() begins anew");
-        self.remark(Remark { topic: Topic::CacheLimit, function: function.into(), message, place });
-    }
-    /// Where another thread makes programs.
-    fn queue(self: &Arc<State>, settings: &Settings, place: &Location<'_>) -> Option<Arc<Queue>> {
-        if !settings.is_asynchronous() {
-            return None;
-        }
-        let make = || {
-            // The thread may be at work when nobody has the function any more.
-            let (state, function, place) = (Arc::downgrade(self), settings.name.clone(), remark::place(place));
-            let tell = move |e: &Error| {
-                let Some(state) = state.upgrade() else { return };
-                match e {
-                    Error::Compile(CompileError::Stopped(why)) => state.stop(&function, *why, place.clone()),
-                    e => {
-                        let message = format!("a program was not made, and its calls run op by op: {e}");
-                        state.remark(Remark { topic: Topic::Asynchronous, function: function.clone(), message, place: place.clone() });
-                    }
-                }
-            };
-            Queue::new(&settings.machine.stop, Box::new(tell))
-        };
-        Some(lock(&self.queue).get_or_insert_with(make).clone())
-    }
-}
-
-/// What is being made for a function that nobody has any more is not made.
-impl Drop for State {
-    fn drop(&mut self) {
-        self.drop_work();
-    }
 }
 
 /// Makes a function compiled. It may take and give tensors, numbers, and tuples, lists, arrays and options of these; what else it reads, such as weights
@@ -150,18 +70,7 @@ pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
         Ok(settings) => (settings, None),
         Err(e) => (Settings::plain(), Some(e.to_string())),
     };
-    let state = Arc::new(State::default());
-    let mut all = lock(&FUNCTIONS);
-    all.retain(|s| s.strong_count() > 0);
-    all.push(Arc::downgrade(&state));
-    Compiled { function, settings, backend: Some(backend::kiln()), wrong, state, _arguments: PhantomData }
-}
-
-/// Forgets all programs of all functions, and all ops that have run at once.
-pub fn reset() {
-    let all: Vec<Arc<State>> = lock(&FUNCTIONS).iter().filter_map(Weak::upgrade).collect();
-    all.iter().for_each(|s| s.reset());
-    crate::tensor::reset();
+    Compiled { function, settings, backend: Some(backend::kiln()), wrong, state: State::new(), _arguments: PhantomData }
 }
 
 /// How a function is compiled. What is wrong with a setting is the error of [`Compiled::check`], and of every call.
@@ -399,13 +308,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     /// Makes a program for a call; none if there may be no more.
-    fn make(
-        &self,
-        all: &[Leaf],
-        given: &[Given],
-        arguments: &A,
-        place: &'static Location<'static>,
-    ) -> Result<Option<Arc<Entry>>, Error> {
+    fn make(&self, all: &[Leaf], given: &[Given], arguments: &A, place: &'static Location<'static>) -> Result<Option<Arc<Entry>>, Error> {
         let fits = |e: &Entry| e.guards.check(given) && e.is_current();
         self.state.entries.find_or_make(fits, |history, before| self.made(all, given, arguments, place, history, before))
     }
@@ -437,7 +340,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
         history.learn(all);
         for (s, places) in before.iter().filter(|e| e.refused().is_some()).map(|e| (&e.guards.symbols, &e.guards.same)) {
-            s.iter().map(|s| (s.input, s.dim)).chain(places.iter().map(|p| (p.input, p.dim))).for_each(|(leaf, dim)| history.pin(leaf, dim));
+            s.iter()
+                .map(|s| (s.input, s.dim))
+                .chain(places.iter().map(|p| (p.input, p.dim)))
+                .for_each(|(leaf, dim)| history.pin(leaf, dim));
         }
         let plan = history.plan(all, self.settings.dynamic);
         let mut settings = self.settings.clone();
@@ -483,87 +389,5 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     fn traced(&self, leaves: Vec<Leaf>) -> Result<Vec<Leaf>, TraceError> {
         let arguments = rebuild(leaves).map_err(TraceError::Module)?;
         Ok(function::leaves(&self.function.invoke(arguments).into_tree()?))
-    }
-
-    /// Why there is no program for a call; none if there was none at all.
-    fn recompiled(&self, entries: &[Arc<Entry>], all: &[Leaf], given: &[Given]) -> Option<String> {
-        let last = entries.last()?;
-        if let Some(e) = last.refused() {
-            return Some(format!("compiled again with sizes as numbers, since with symbols there is no program: {e}"));
-        }
-        let Some(m) = last.guards.mismatch(given) else {
-            let weight = last.stale().unwrap_or("a weight");
-            return Some(format!(
-                "compiled again, since {weight} was changed, which is part of the program; without freeze(true) it need not be"
-            ));
-        };
-        let remedy = match (m.input.and_then(|i| last.guards.inputs.get(i)), m.dim) {
-            (Some(InputGuard::Tensor(_)), Some(d)) if self.settings.dynamic == Some(false) => {
-                format!("sizes are numbers, since dynamic is false; without that dimension {d} becomes a symbol")
-            }
-            (Some(InputGuard::Tensor(_)), Some(d)) => {
-                format!("mark_dynamic on dimension {d} makes one program for all sizes at the first call")
-            }
-            (Some(InputGuard::Scalar(value)), _) => match m.input.and_then(|i| all.get(i)) {
-                Some(Leaf::Number(_)) => self.of_number(last, m.input.unwrap_or_default(), value),
-                _ => PLAIN.into(),
-            },
-            _ => "calls with other types have programs of their own".into(),
-        };
-        Some(format!("compiled again, since {m}; {remedy}"))
-    }
-
-    /// What there is to do about a number that has changed.
-    fn of_number(&self, entry: &Entry, leaf: usize, value: &Number) -> String {
-        match (entry.taken.iter().find(|(l, _)| *l == leaf), value) {
-            _ if self.settings.dynamic == Some(false) => "numbers are part of the program, since dynamic is false".into(),
-            (Some((_, why)), _) => format!("each value has a program of its own, since {why}"),
-            (None, Number::Int(_) | Number::Float(_)) => {
-                "from now on it is an input of the program, which dynamic(true) makes it at the first call".into()
-            }
-            _ => "a truth value is a part of the program".into(),
-        }
-    }
-
-    fn limit(&self, entries: &[Arc<Entry>], all: &[Leaf], given: &[Given]) -> String {
-        let n = entries.len();
-        let found = entries.last().and_then(|e| e.guards.mismatch(given));
-        let leaf = found.as_ref().and_then(|m| m.input).and_then(|i| all.get(i));
-        let remedy = if let Some(Leaf::Scalar(_)) = leaf { PLAIN } else { "pass it in another way" };
-        let why = found.map_or("guards fail".into(), |m| m.to_string());
-        format!(
-            "{n} programs have been made, which is the limit; calls that none is right for run op by op from now on. What changes: {why}; \
-             {remedy}, or raise the option cache_size_limit"
-        )
-    }
-}
-
-/// Of plain numbers among the arguments.
-const PLAIN: &str = "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";
-
-/// The error of a read in a function that has to be one graph.
-fn whole(mut read: OpError) -> Error {
-    read.reason += ", and fullgraph wants one graph: keep the choice in the graph (where_ takes both sides), return the tensor and read it outside, or \
-                    let the graph break (fullgraph(false))";
-    Error::Trace(TraceError::Read(read))
-}
-
-impl Settings {
-    /// Without the environment.
-    fn plain() -> Settings {
-        Settings {
-            name: "function".into(),
-            mode: "default".into(),
-            dynamic: None,
-            fullgraph: false,
-            freeze: false,
-            disable: false,
-            backend: "kiln".into(),
-            cache_size_limit: 8,
-            each_op: false,
-            asynchronous: false,
-            keep_graphs: false,
-            machine: crate::Options::default(),
-        }
     }
 }

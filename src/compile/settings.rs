@@ -95,7 +95,8 @@ fn only(text: &str, usual: bool, why: &'static str) -> Result<Effect, &'static s
 const COUNT: &str = "a number from 1 on";
 const BYTES: &str = "a number of bytes, such as 500M or 4G";
 const SECONDS: &str = "a number of seconds above 0";
-const PASSES: &str = "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
+const PASSES: &str =
+    "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
 
 const THREADS: &str = "a number from 1 to 64";
 
@@ -402,6 +403,23 @@ static DEFAULTS: LazyLock<Result<Settings, String>> = LazyLock::new(|| {
 });
 
 impl Settings {
+    /// Without the environment.
+    pub(super) fn plain() -> Settings {
+        Settings {
+            name: "function".into(),
+            mode: "default".into(),
+            dynamic: None,
+            fullgraph: false,
+            freeze: false,
+            disable: false,
+            backend: "kiln".into(),
+            cache_size_limit: 8,
+            each_op: false,
+            asynchronous: false,
+            keep_graphs: false,
+            machine: crate::Options::default(),
+        }
+    }
     /// The defaults, with what the environment says. Err: a variable whose value is none.
     pub fn new() -> Result<Settings, Error> {
         let mut settings = DEFAULTS.as_ref().map(Clone::clone).map_err(|e| Error::Setting(e.clone()))?;

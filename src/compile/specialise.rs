@@ -27,7 +27,8 @@ use crate::{
         program::{Dim, Expr},
     },
     tensor::{
-        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor, TraceError, computed, has_effects, pick, record,
+        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor, TraceError, computed, has_effects, pick,
+        record,
     },
 };
 use std::{
@@ -227,7 +228,9 @@ impl Maker<'_> {
     fn pin(&self, plan: &mut Plan, symbol: usize, why: &str, pinned: &mut Vec<(usize, usize)>) {
         let places = plan.places(symbol);
         let name = |l: usize| self.names.get(l).map_or("?", String::as_str);
-        let one = |(l, d): &(usize, usize)| if plan.is_number(*l) { format!("{} as a size", name(*l)) } else { format!("{}.size({d})", name(*l)) };
+        let one = |(l, d): &(usize, usize)| {
+            if plan.is_number(*l) { format!("{} as a size", name(*l)) } else { format!("{}.size({d})", name(*l)) }
+        };
         let all: Vec<String> = places.iter().map(one).collect();
         let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
         let first = why.lines().next().unwrap_or(why);
@@ -290,20 +293,23 @@ impl Maker<'_> {
     }
 
     fn finish(&self, plan: &Plan, trial: Trial, start: Instant) -> Result<Entry, Failed> {
-        let Trial { recorded: Recorded { captured, slots, session }, results, _context } = trial;
+        // What is named first is dropped last.
+        let Trial { _context, recorded: Recorded { captured, slots, session }, results } = trial;
         let sized: Vec<usize> = session.lifted.iter().filter_map(|l| if let Lifted::Size(leaf) = l { Some(*leaf) } else { None }).collect();
         let mut guards = plan.guards(self.names.to_vec(), false, &sized);
         for (leaf, why) in &session.taken {
             let (Some(PlanLeaf::Number(value, _)), Some(guard)) = (plan.leaves.get(*leaf), guards.inputs.get_mut(*leaf)) else { continue };
             *guard = InputGuard::Scalar(*value);
             let name = self.names.get(*leaf).map_or("?", String::as_str);
-            (self.remark)(Topic::Dynamic, format!("{name} is the number {value} in this program, since {why}; other values have programs of their own"));
+            (self.remark)(
+                Topic::Dynamic,
+                format!("{name} is the number {value} in this program, since {why}; other values have programs of their own"),
+            );
         }
         state(&mut guards, &session).map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
         let text = if self.settings.keep_graphs { GraphModule::new(self.name, &captured).text() } else { String::new() };
         let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
-        let program =
-            if computed || has_effects(captured.module.op()) { Some(self.making.program(self.name, captured)?) } else { None };
+        let program = if computed || has_effects(captured.module.op()) { Some(self.making.program(self.name, captured)?) } else { None };
         let frozen = session.weights.iter().filter_map(|(w, version, _)| version.map(|v| (w.clone(), v))).collect();
         let code = Code::Graph(Graphed { program, lifted: session.lifted, results, text });
         Ok(Entry { guards, frozen, code, taken: session.taken, calls: AtomicU64::new(0), took: start.elapsed() })
@@ -323,7 +329,12 @@ fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
         .iter()
         .enumerate()
         // One that stands nowhere is no size of the program; that of a number is made where it is used as one.
-        .map(|(i, (s, _))| plan.places(i).first().is_some_and(|(leaf, _)| !plan.is_number(*leaf)).then(|| graph.dim_by(&s.name, s.min..=s.max.unwrap_or(i64::MAX), s.divisor)))
+        .map(|(i, (s, _))| {
+            plan.places(i)
+                .first()
+                .is_some_and(|(leaf, _)| !plan.is_number(*leaf))
+                .then(|| graph.dim_by(&s.name, s.min..=s.max.unwrap_or(i64::MAX), s.divisor))
+        })
         .collect();
     let one = |(i, (leaf, name)): (usize, (&PlanLeaf, &String))| match leaf {
         PlanLeaf::Scalar(s) => Leaf::Scalar(*s),

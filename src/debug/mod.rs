@@ -17,12 +17,7 @@ use crate::{
         rules::tensor_type,
         value::{DType, Tensor},
     },
-    lowering::{
-        Own, Target,
-        own::At,
-        pipeline::STEPS,
-        table,
-    },
+    lowering::{Own, Target, own::At, pipeline::STEPS, table},
     model::Finder,
     runtime::{Package, program},
     tolerance,

@@ -95,9 +95,7 @@ impl Arg {
     pub(super) fn with_tensors(self, next: &mut impl Iterator<Item = Tensor>) -> Arg {
         match self {
             Arg::Operand(Operand::Tensor(t)) => Arg::Operand(Operand::Tensor(next.next().unwrap_or(t))),
-            Arg::Operand(Operand::Number(s)) => {
-                Arg::Operand(Operand::Number(next.next().map_or_else(|| s.clone(), |t| s.with(t))))
-            }
+            Arg::Operand(Operand::Number(s)) => Arg::Operand(Operand::Number(next.next().map_or_else(|| s.clone(), |t| s.with(t)))),
             Arg::Tensors(all) => Arg::Tensors(all.into_iter().map(|t| next.next().unwrap_or(t)).collect()),
             other => other,
         }
@@ -105,6 +103,22 @@ impl Arg {
     /// Whether it is a number that calls may change.
     pub(super) fn is_number(&self) -> bool {
         matches!(self, Arg::Operand(Operand::Number(_)))
+    }
+    /// Whether it is one that nobody knows.
+    pub(super) fn is_open_number(&self) -> bool {
+        matches!(self, Arg::Operand(Operand::Number(s)) if s.is_open())
+    }
+    /// Whether it is an integer or a float that is known now.
+    pub(super) fn is_plain_number(&self) -> bool {
+        matches!(self, Arg::Operand(Operand::Int(_) | Operand::Float(_)))
+    }
+    /// The same with such a one as a number that calls may change.
+    pub(super) fn as_number(self) -> Arg {
+        match self {
+            Arg::Operand(Operand::Int(n)) => Arg::Operand(Operand::Number(n.into())),
+            Arg::Operand(Operand::Float(x)) => Arg::Operand(Operand::Number(x.into())),
+            other => other,
+        }
     }
     /// The same with such a number as it is in this call.
     pub(super) fn known(self, place: Place, why: &str) -> Arg {

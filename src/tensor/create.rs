@@ -62,7 +62,7 @@ fn number(x: Operand) -> Operand {
     match x {
         Operand::Size(d) => d.known().map_or(x, Operand::Int),
         // How many elements there are follows from it.
-        Operand::Number(s) if !s.dtype().is_float() => number(Operand::Size(s.size())),
+        Operand::Number(s) if !s.is_float() => number(Operand::Size(s.size())),
         x => x,
     }
 }

@@ -71,6 +71,7 @@ thread_local! {
 /// Forgets all programs of one op.
 pub(crate) fn reset() {
     lock(&PROGRAMS).clear();
+    lock(&NUMBERS).clear();
 }
 
 /// Runs something whose ops run at once on a backend of that name, such as `interpreter`; without this it is `kiln`. Err: there is no such backend.
@@ -88,6 +89,45 @@ pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate:
 
 /// The results of a row whose tensors have elements. Err: a reason.
 pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
+    if let Some(open) = changing(target, &args) {
+        let key = key::of("", target, &open);
+        match with_programs(place, op, target, open) {
+            Ok(made) => return Ok(made),
+            // An op that has to know its numbers has a program for each.
+            Err(_) => drop(lock(&NUMBERS).insert(key, None)),
+        }
+    }
+    with_programs(place, op, target, args)
+}
+
+/// The plain numbers that ops have had, by their keys; from a certain count on they are inputs. None: of this op they cannot be.
+static NUMBERS: LazyLock<Mutex<IndexMap<Key, Option<Vec<Key>>>>> = LazyLock::new(Mutex::default);
+/// How many of them have programs of their own.
+const DIFFERENT: usize = 4;
+
+/// The same arguments with plain numbers as inputs, where the op has had so many that a program for each would be many programs.
+fn changing(target: &'static str, args: &[(&'static str, Arg)]) -> Option<Vec<(&'static str, Arg)>> {
+    if !args.iter().any(|(_, a)| a.is_plain_number()) {
+        return None;
+    }
+    let open: Vec<_> = args.iter().map(|(name, a)| (*name, a.clone().as_number())).collect();
+    let (one, all) = (key::of("", target, args), key::of("", target, &open));
+    let mut known = lock(&NUMBERS);
+    if known.len() >= KEPT {
+        known.shift_remove_index(0);
+    }
+    let had = known.entry(all).or_insert_with(|| Some(vec![])).as_mut()?;
+    if had.contains(&one) {
+        return None;
+    }
+    if had.len() < DIFFERENT {
+        had.push(one);
+        return None;
+    }
+    Some(open)
+}
+
+fn with_programs(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
     let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
     let arrays = operands.iter().map(|t| t.array().map_err(|e| e.to_string())).collect::<Result<Vec<_>, _>>()?;
     let backend = match BACKEND.with_borrow(Option::clone) {

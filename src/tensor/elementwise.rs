@@ -146,7 +146,7 @@ impl Tensor {
         let integers = self.dtype().is_ok_and(|d| !d.is_float());
         let exponent = match exponent {
             // Whether it is negative has to be known.
-            Operand::Number(s) if integers => s.known(Location::caller(), "the exponent of integers is"),
+            Operand::Number(s) if integers && !s.is_float() => s.known(Location::caller(), "the exponent of integers is"),
             other => other,
         };
         match exponent {

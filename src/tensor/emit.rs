@@ -50,6 +50,7 @@ impl Graph {
             // A row that has to know a number says so; then it is one of the program's, if it can be at all.
             true => match self.attempt(place, op, target, args.clone()) {
                 Ok(made) => return made,
+                Err(reason) if args.iter().any(|(_, a)| a.is_open_number()) => return vec![self.refuse(place, op, reason, &operands)],
                 Err(_) => args.into_iter().map(|(name, a)| (name, a.known(place, &format!("'{op}' has to know it,")))).collect(),
             },
         };

@@ -27,6 +27,8 @@ enum Source {
     Argument { graph: u64, leaf: usize },
     /// Computed in a graph, from these arguments.
     Tensor(Tensor, Vec<usize>),
+    /// An input of a program that is for all values, of which this one says nothing.
+    Open(Tensor),
 }
 
 impl std::fmt::Debug for Scalar {
@@ -62,6 +64,13 @@ impl Scalar {
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.of, Source::Plain)
     }
+    /// Whether nobody knows its value.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.of, Source::Open(_))
+    }
+    pub(super) fn is_float(&self) -> bool {
+        self.dtype().is_float()
+    }
     pub(super) fn dtype(&self) -> DType {
         match self.value {
             Plain::Float(_) => DType::F64,
@@ -90,7 +99,7 @@ impl Scalar {
             format!("{why} at {}:{}", at.file(), at.line())
         };
         match &self.of {
-            Source::Plain => {}
+            Source::Plain | Source::Open(_) => {}
             Source::Argument { graph, leaf } => {
                 if let Some(graph) = Graph::by_id(*graph) {
                     graph.take(*leaf, why(&graph));
@@ -122,7 +131,7 @@ impl Scalar {
                 // As every tensor of a trace that is over.
                 None => Tensor(Repr::Node(Arc::new(Node { graph: *graph, alias: None }))),
             },
-            Source::Tensor(t, _) => t.clone(),
+            Source::Tensor(t, _) | Source::Open(t) => t.clone(),
         }
     }
     /// An integer as a size, which is a symbol with a range from 2 on where the number is an input of the program; a negative one, 0, 1 and what was
@@ -141,7 +150,7 @@ impl Scalar {
     }
     /// A tensor in the place of its value, in ops that take it as an input.
     pub(super) fn with(&self, tensor: Tensor) -> Scalar {
-        Scalar { value: self.value, of: Source::Tensor(tensor, vec![]) }
+        Scalar { value: self.value, of: Source::Open(tensor) }
     }
     /// As an operand that is known now.
     pub(super) fn known(&self, place: Place, why: &str) -> Operand {
@@ -156,7 +165,7 @@ impl Scalar {
     }
     fn leaves(&self) -> Vec<usize> {
         match &self.of {
-            Source::Plain => vec![],
+            Source::Plain | Source::Open(_) => vec![],
             Source::Argument { leaf, .. } => vec![*leaf],
             Source::Tensor(_, leaves) => leaves.clone(),
         }

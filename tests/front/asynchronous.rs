@@ -172,7 +172,8 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
         other.wait().expect("a program");
         assert_eq!(other.programs(), 1);
     });
-    let late = kiln::compile(|x: Tensor| (&x * 2).relu()).options([("asynchronous", "on"), ("time_budget", "0.000000001"), ("cache_dir", "off")]);
+    let late =
+        kiln::compile(|x: Tensor| (&x * 2).relu()).options([("asynchronous", "on"), ("time_budget", "0.000000001"), ("cache_dir", "off")]);
     assert_eq!(numbers(&late.call(counting(&[2])).expect("a result")), [0.0, 2.0]);
     assert!(message(late.wait()).contains("time budget"));
 }

@@ -1,10 +1,15 @@
 //! Numbers among the arguments.
 use super::*;
 use kiln::{
-    Scalar,
+    Backend, Options, Runnable, Scalar, backend,
+    backend::GraphModule,
     compile::Topic,
     dialects::value::DType::*,
     tensor::{Graph, TraceError},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 fn text(f: &[kiln::runtime::Guards]) -> String {
@@ -77,8 +82,10 @@ fn a_number_is_an_operand_as_a_plain_one_is() {
         let x = counting(&[3]).to(dtype);
         for (name, op) in ops {
             let compiled = kiln::compile(move |x: Tensor, a: Scalar| op(&x, &a)).dynamic(true).backend("interpreter");
-            let segments =
-                kiln::compile(move |x: Tensor, a: Scalar| op(&x, &a)).dynamic(true).backend("interpreter").options([("break_each_op", "true")]);
+            let segments = kiln::compile(move |x: Tensor, a: Scalar| op(&x, &a))
+                .dynamic(true)
+                .backend("interpreter")
+                .options([("break_each_op", "true")]);
             for a in [Scalar::from(2i64), Scalar::from(5i64), Scalar::from(2.5), Scalar::from(0.75)] {
                 // As a part of a program.
                 let y = a.clone();
@@ -129,12 +136,17 @@ fn an_integer_is_a_size() {
     assert_eq!(numbers(&h.call((&counting(&[]), 6i64)).expect("a result")), [21.0]);
     assert!(h.remarks()[0].message.contains("arg1 as a size stays the number 6"), "{:?}", h.remarks());
     assert!(h.guards()[0].to_string().contains("arg1 == 6"), "{}", text(&h.guards()));
-    let twice = kiln::compile(|x: Tensor, n: Scalar| x + Graph::current().full(((&n * 2).size(),), n, F32)).dynamic(true).backend("interpreter");
+    let twice =
+        kiln::compile(|x: Tensor, n: Scalar| x + Graph::current().full(((&n * 2).size(),), n, F32)).dynamic(true).backend("interpreter");
     for n in [2i64, 3] {
         assert_eq!(numbers(&twice.call((&counting(&[]), n)).expect("a result")), vec![n as f64; 2 * n as usize]);
     }
     assert_eq!(twice.programs(), 2);
-    assert!(twice.remarks()[0].message.contains("arg1 is the number 2 in this program, since a size cannot be computed from it"), "{:?}", twice.remarks());
+    assert!(
+        twice.remarks()[0].message.contains("arg1 is the number 2 in this program, since a size cannot be computed from it"),
+        "{:?}",
+        twice.remarks()
+    );
 }
 
 #[test]
@@ -148,7 +160,10 @@ fn a_number_that_is_read_is_a_part_of_the_program() {
     }
     assert!(f.guards()[1].to_string().contains("arg1 == 4.0"), "{}", text(&f.guards()));
     let said: Vec<String> = f.remarks().iter().map(|r| r.message.clone()).collect();
-    assert!(said[0].contains("arg1 is the number 2.0 in this program, since the function reads it at ") && said[0].contains(file!()), "{said:?}");
+    assert!(
+        said[0].contains("arg1 is the number 2.0 in this program, since the function reads it at ") && said[0].contains(file!()),
+        "{said:?}"
+    );
     assert!(said[1].contains("it was 2.0, now it is 4.0; each value has a program of its own, since the function reads it"), "{said:?}");
     // What was computed from it, too; and another number stays an input.
     let g = kiln::compile(|x: Tensor, a: Scalar, b: Scalar| if (&a * 2).integer() == Some(8) { x * b } else { x + b });
@@ -204,4 +219,48 @@ fn plain_numbers_have_programs_and_the_limit_says_what_to_do() {
     let said = f.remarks();
     assert!(said[0].message.contains("take it") || said[0].message.contains("kiln::Scalar"), "{said:?}");
     assert!(said.iter().any(|r| r.topic == Topic::CacheLimit && r.message.contains("kiln::Scalar")), "{said:?}");
+}
+
+/// The interpreter, which counts what it compiles.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl Backend for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+    fn summary(&self) -> &str {
+        "the interpreter, which counts"
+    }
+    fn compile(&self, graph: &GraphModule, options: &Options) -> Result<Arc<dyn Runnable>, Error> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        backend::find("interpreter")?.expect("a backend").compile(graph, options)
+    }
+}
+
+#[test]
+fn an_op_that_runs_at_once_with_many_numbers_has_few_programs() {
+    crate::watchdog::arm();
+    let counted = Arc::new(Counting::default());
+    backend::register(counted.clone()).expect("a new name");
+    let programs = |body: &dyn Fn()| {
+        let before = counted.0.load(Ordering::SeqCst);
+        kiln::tensor::with_backend("counting", body).expect("a backend");
+        counted.0.load(Ordering::SeqCst) - before
+    };
+    let x = counting(&[2, 3, 1]);
+    let multiply = || (0..20).for_each(|a| assert_eq!(numbers(&(&x * f64::from(a)))[5], 5.0 * f64::from(a)));
+    // Four with the number in them, and one for all others.
+    assert_eq!(programs(&multiply), 5);
+    assert_eq!(programs(&multiply), 0);
+    // An op that has to know its numbers, also those that may change.
+    let range = |a: &Scalar| Graph::current().arange(0.0, 10.0, a).dims().expect("sizes")[0].known();
+    let steps = [(0.5, 20), (1.0, 10), (2.0, 5), (4.0, 3), (5.0, 2), (10.0, 1), (0.25, 40)];
+    assert_eq!(programs(&|| steps.iter().for_each(|(step, n)| assert_eq!(range(&Scalar::from(*step)), Some(*n)))), 7);
+    let count = || (1..9i64).for_each(|n| assert_eq!(Graph::current().arange(0i64, n, 1i64).dims().expect("sizes")[0], n));
+    assert_eq!(programs(&count), 8);
+    // One that is asked for by a function behind its limit.
+    let f = kiln::compile(|x: Tensor, a: f64| x + a).backend("counting").options([("cache_size_limit", "2")]);
+    let calls = || (0..20).for_each(|a| assert_eq!(numbers(&f.call((x.clone(), f64::from(a))).expect("a result"))[1], 1.0 + f64::from(a)));
+    assert_eq!(programs(&calls), 2 + 5);
 }

@@ -149,11 +149,18 @@ fn passes_of_ones_own_run_as_those_of_the_table_do() {
     for place in ["prims", "kiln-reciprocals"] {
         let options = inserted(place, "test-swap-sub");
         let exe = model.compile(&Options { dump: Some(dir.path().join(place)), ..options.clone() }).unwrap();
-        let ran: Vec<(&str, usize)> =
-            exe.times().compile.iter().flat_map(|c| &c.passes).map(|p| (p.pass.as_str(), p.runs)).filter(|p| p.0.starts_with("test")).collect();
+        let ran: Vec<(&str, usize)> = exe
+            .times()
+            .compile
+            .iter()
+            .flat_map(|c| &c.passes)
+            .map(|p| (p.pass.as_str(), p.runs))
+            .filter(|p| p.0.starts_with("test"))
+            .collect();
         assert_eq!(ran, [("test-swap-sub", 1)], "{place}");
         let dumped = exe.times().dump.clone().unwrap().join("graph/run-0");
-        let names: Vec<String> = std::fs::read_dir(dumped).unwrap().map(|f| f.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let names: Vec<String> =
+            std::fs::read_dir(dumped).unwrap().map(|f| f.unwrap().file_name().to_string_lossy().into_owned()).collect();
         assert_eq!(names.iter().filter(|n| n.ends_with("-test-swap-sub.mlir")).count(), 1, "{names:?}");
         let found = debug::bisect(&model, &options, None).unwrap();
         assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-swap-sub"), "{found}");
