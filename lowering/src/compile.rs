@@ -7,9 +7,10 @@ use crate::{
         interface::{describe, entry_symbol},
         llvm::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES, version},
     },
+    own::{Own, behind, whole_text},
     part_text,
-    pipeline::{On, with_inserted},
-    pipeline_text_for, run_pipeline,
+    pipeline::On,
+    run_pipeline,
 };
 use kiln_dialects::{ir::*, rules::Level, value::DType};
 use kiln_passes::{Failure, pass::level_of};
@@ -55,8 +56,8 @@ pub struct CompileOptions<'a> {
 pub struct Debug<'a> {
     /// Flags of passes that do not run.
     pub disable: &'a [String],
-    /// Passes that run behind every run of a pass of the pipeline: that one's flag, and a pass with its options.
-    pub insert: &'a [(String, String)],
+    /// Passes that run beside those of the table.
+    pub own: &'a [Own],
     /// A folder for IR: `graph/` after every pass on the whole graph, and below `kernels/` each kernel as a program of its own and after every pass.
     pub dump: Option<&'a Path>,
 }
@@ -119,6 +120,9 @@ impl CompileReport {
         }
     }
 }
+
+/// A pipeline without passes.
+const NOTHING: &str = "builtin.module()";
 
 /// Why nothing came out.
 #[derive(Debug, thiserror::Error)]
@@ -189,9 +193,10 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
             return Err(CompileError::Unsupported(missing));
         }
     }
-    if level < Level::Linalg {
-        let text =
-            with_inserted(&pipeline_text_for(level, Level::Linalg, &options.target).map_err(CompileError::Module)?, options.debug.insert);
+    let own = options.debug.own;
+    let text = whole_text(level, Level::Linalg.max(level), &options.target, own).map_err(CompileError::Module)?;
+    // Of a module that comes on a level below there may be passes of one's own.
+    if level < Level::Linalg || text != NOTHING {
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
         report.add(&done.passes);
         report.diagnostics.extend(done.diagnostics);
@@ -208,7 +213,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         if level == Level::Linalg {
             // Here and not beside the kernels' code, since the program says how many blocks a launch has.
             level = Level::Scheduled;
-            let text = pipeline_text_for(Level::Linalg, level, &options.target).map_err(CompileError::Module)?;
+            let text = behind(&part_text(On::Kernels, Level::Linalg, level, &options.target), own);
             report.add(&run_pipeline(module, &text, &dumped("schedule"), &|_, _, _| ())?.passes);
         }
     }
@@ -277,7 +282,7 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
             &version(),
             options.salt,
             level.name(),
-            &format!("{:?}", (options.debug.disable, options.debug.insert)),
+            &format!("{:?}", (options.debug.disable, options.debug.own)),
         ] {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
@@ -331,7 +336,7 @@ struct Host {
 
 fn host(module: &Module, function: &str, options: &CompileOptions, run: &RunOptions, level: Level) -> Result<Host, CompileError> {
     let ctx = module.op().ctx();
-    let host_text = |from, to| with_inserted(&part_text(On::Host, from, to, &options.target), options.debug.insert);
+    let host_text = |from, to| behind(&part_text(On::Host, from, to, &options.target), options.debug.own);
     let mut passes = vec![];
     // Without bodies nothing is left to do for kernels.
     if level < Level::Program {
@@ -430,7 +435,7 @@ impl Kernels<'_> {
             stop: self.options.stop.clone(),
             ..Default::default()
         };
-        let part = |from, to| with_inserted(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.insert);
+        let part = |from, to| behind(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.own);
         let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {

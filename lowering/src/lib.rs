@@ -7,6 +7,7 @@ pub mod host;
 mod index;
 pub mod kernel;
 pub mod manager;
+pub mod own;
 pub mod pipeline;
 pub mod report;
 pub mod reproducer;
@@ -19,6 +20,7 @@ pub mod to_kernels;
 pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
+pub use own::Own;
 pub use pipeline::{For, On, PassOptions, Step, part_text, pipeline_text, pipeline_text_for, steps};
 pub use schedules::Schedules;
 pub use stop::{Stop, Stopped};

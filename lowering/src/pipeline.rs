@@ -220,12 +220,22 @@ fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> R
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()));
     }
+    Ok(format!("builtin.module({})", all_texts(from, to, chip, options).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")))
+}
+
+/// The steps from one level to another, with what the module's level is before each.
+fn all_texts(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Vec<(Level, String)> {
     // Kiln's own passes find the kernels; upstream's are nested on the kernels' modules.
     let text = |s: &Step| match s.on {
         On::Kernels if !s.pass.starts_with("kiln-") => format!("builtin.module({})", s.pass),
         _ => with(s, options),
     };
-    Ok(format!("builtin.module({})", steps(from, to, chip).iter().map(text).collect::<Vec<_>>().join(",")))
+    steps(from, to, chip).iter().map(|s| (s.from, text(s))).collect()
+}
+
+/// The steps from one level to another for a target, with the level before each.
+pub(crate) fn texts(from: Level, to: Level, target: &Target) -> Vec<(Level, String)> {
+    all_texts(from, to, target.chip(), &target.pass_options())
 }
 
 /// The pipeline of one part alone: of a module that holds one kernel, or of a module whose kernels are compiled elsewhere.
@@ -233,36 +243,4 @@ pub fn part_text(on: On, from: Level, to: Level, target: &Target) -> String {
     let options = target.pass_options();
     let all: Vec<_> = steps(from, to, target.chip()).iter().filter(|s| s.on == on).map(|s| with(s, &options)).collect();
     format!("builtin.module({})", all.join(","))
-}
-
-/// A pipeline with further passes behind every run of some: a flag, and what runs behind it.
-pub fn with_inserted(pipeline: &str, insert: &[(String, String)]) -> String {
-    let (mut out, mut name, mut nested) = (String::new(), String::new(), 0usize);
-    for c in pipeline.chars() {
-        if matches!(c, ',' | ')') && nested == 0 {
-            let flag = name.split('{').next().unwrap_or_default().trim();
-            insert.iter().filter(|(behind, _)| behind == flag).for_each(|(_, pass)| out += &format!(",{pass}"));
-        }
-        match c {
-            '{' => nested += 1,
-            '}' => nested = nested.saturating_sub(1),
-            _ => {}
-        }
-        out.push(c);
-        if nested == 0 && matches!(c, ',' | '(' | ')') { name.clear() } else { name.push(c) }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_inserted;
-
-    #[test]
-    fn passes_are_inserted_behind_each_run() {
-        let text = "builtin.module(a{x=1,2},b,func.func(a,c),b)";
-        let insert = [("a".to_string(), "new{y=3}".to_string()), ("b".into(), "last".into())];
-        assert_eq!(with_inserted(text, &insert), "builtin.module(a{x=1,2},new{y=3},b,last,func.func(a,new{y=3},c),b,last)");
-        assert_eq!(with_inserted(text, &[]), text);
-    }
 }

@@ -11,6 +11,8 @@ use std::{
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     cancelled: Arc<AtomicBool>,
+    /// That of whoever it belongs to.
+    parent: Option<Arc<AtomicBool>>,
     until: Option<Instant>,
 }
 
@@ -36,12 +38,17 @@ impl Stop {
     }
     /// The same, which also ends what is not done in this time from now on.
     pub fn within(&self, time: Duration) -> Stop {
-        Stop { cancelled: self.cancelled.clone(), until: Instant::now().checked_add(time) }
+        Stop { until: Instant::now().checked_add(time), ..self.clone() }
+    }
+    /// One that ends with this one, and may end alone. Of one that has a parent, it is that one's child.
+    pub fn child(&self) -> Stop {
+        Stop { cancelled: Arc::default(), parent: Some(self.parent.clone().unwrap_or_else(|| self.cancelled.clone())), until: self.until }
     }
     /// Err: it is time to end.
     pub fn check(&self) -> Result<(), Stopped> {
         match self.until {
             _ if self.cancelled.load(Ordering::Relaxed) => Err(Stopped::Cancelled),
+            _ if self.parent.as_ref().is_some_and(|p| p.load(Ordering::Relaxed)) => Err(Stopped::Cancelled),
             Some(until) if Instant::now() >= until => Err(Stopped::Late),
             _ => Ok(()),
         }

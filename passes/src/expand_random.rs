@@ -10,7 +10,7 @@
 //! after:   %i = kiln.iota …   %c = kiln.shr %i, %two   … ten rounds of kiln.mul, kiln.shr, kiln.and and kiln.xor on i64 …   %0 = kiln.convert %w : … to i32
 //! ```
 use crate::{
-    decompose::tools::Math,
+    decompose::tools::{Math, replace_ops},
     pass::{Failure, Numerics, Pass},
 };
 use kiln_dialects::{
@@ -32,35 +32,23 @@ impl Pass for ExpandRandom {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let random = |o: &Op| matches!(o.kind(), Some(OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal));
-        for op in walk(root).into_iter().filter(random) {
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let expanded = || -> Result<Value, String> {
-                if let Some(o) = RandomBits::of(op) {
-                    return Draws::new(&b, o.key, &o.sizes)?.bits(op.result(0));
-                }
-                if let Some(o) = RandomUniform::of(op) {
-                    return Draws::new(&b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high);
-                }
-                let o = RandomNormal::of(op).ok_or("is malformed")?;
-                Draws::new(&b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std)
+        replace_ops(root, |m, op| {
+            let made = if let Some(o) = RandomBits::of(op) {
+                flat(m, &o.sizes, || Draws::new(m.b, o.key, &o.sizes)?.bits(op.result(0)))
+            } else if let Some(o) = RandomUniform::of(op) {
+                flat(m, &o.sizes, || Draws::new(m.b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high))
+            } else {
+                let o = RandomNormal::of(op)?;
+                flat(m, &o.sizes, || Draws::new(m.b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std))
             };
-            let flat = expanded().map_err(|e| Failure::at(op, e))?;
-            let shaped = Math { b: &b }.retype_from_flat(flat, op).map_err(|e| Failure::at(op, e))?;
-            op.result(0).replace_uses(shaped);
-            op.erase();
-        }
-        Ok(())
+            Some(made)
+        })
     }
 }
 
-impl Math<'_> {
-    /// All elements in a row as the op's result has them.
-    fn retype_from_flat(&self, flat: Value, op: Op) -> Result<Value, String> {
-        let sizes = RandomBits::of(op).map(|o| o.sizes);
-        let sizes = sizes.or_else(|| RandomUniform::of(op).map(|o| o.sizes)).or_else(|| RandomNormal::of(op).map(|o| o.sizes));
-        self.retype(self.reshape(flat, &sizes.ok_or("is no random op")?)?, op.result(0).ty())
-    }
+/// All elements in a row, in the shape of the result.
+fn flat(m: &Math, sizes: &[Size], draw: impl FnOnce() -> Result<Value, String>) -> Result<Vec<Value>, String> {
+    Ok(vec![m.reshape(draw()?, sizes)?])
 }
 
 /// The draws of a key at the positions 0, 1, …; words of 32 bits are i64 from 0 to 2^32 - 1.

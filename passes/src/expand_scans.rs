@@ -12,7 +12,7 @@
 //!          %0 = kiln.reduce sum %s dims = [1]
 //! ```
 use crate::{
-    decompose::tools::{Math, wide},
+    decompose::tools::{Math, replace_ops, wide},
     pass::{Failure, Numerics, Pass},
 };
 use kiln_dialects::{
@@ -45,21 +45,13 @@ impl Pass for ExpandScans {
         if self.whole < 64 {
             return Err(format!("whole is at least 64, not {}", self.whole).into());
         }
-        for op in walk(root) {
-            let Some(scan) = Cumulative::of(op) else { continue };
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let m = Math { b: &b };
-            let made = || {
-                let dtype = tensor_type(scan.input.ty())?.dtype;
-                let x = m.convert(scan.input, summed(dtype))?;
-                let all = Scan { m: &m, kind: scan.kind, axis: scan.axis as usize, whole: self.whole }.running(x, false)?;
-                m.retype(m.convert(all, dtype)?, op.result(0).ty())
-            };
-            let result = made().map_err(|e| Failure::at(op, e))?;
-            op.result(0).replace_uses(result);
-            op.erase();
-        }
-        Ok(())
+        let made = |m: &Math, scan: Cumulative| {
+            let dtype = tensor_type(scan.input.ty())?.dtype;
+            let x = m.convert(scan.input, summed(dtype))?;
+            let all = Scan { m, kind: scan.kind, axis: scan.axis as usize, whole: self.whole }.running(x, false)?;
+            Ok(vec![m.convert(all, dtype)?])
+        };
+        replace_ops(root, |m, op| Cumulative::of(op).map(|scan| made(m, scan)))
     }
 }
 

@@ -11,7 +11,7 @@
 //! after:   %m = kiln.compare eq %i, %place   %s = kiln.select %m, %u, %zero   %r = kiln.reduce sum %s dims = [0]   %0 = kiln.add %x, %r : tensor<8xf32>
 //! ```
 use crate::{
-    decompose::tools::Math,
+    decompose::tools::{Math, replace_ops},
     expand_scans::{neutral, summed},
     pass::{Failure, Numerics, Pass},
 };
@@ -34,15 +34,7 @@ impl Pass for ExpandScatters {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for op in walk(root) {
-            let Some(scatter) = Scatter::of(op) else { continue };
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let m = Math { b: &b };
-            let result = expanded(&m, &scatter).and_then(|v| m.retype(v, op.result(0).ty())).map_err(|e| Failure::at(op, e))?;
-            op.result(0).replace_uses(result);
-            op.erase();
-        }
-        Ok(())
+        replace_ops(root, |m, op| Scatter::of(op).map(|o| Ok(vec![expanded(m, &o)?])))
     }
 }
 

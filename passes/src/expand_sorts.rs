@@ -11,7 +11,7 @@
 //!          %v = kiln.reduce max (kiln.select %m, %x, -inf) dims = [1]   %i = kiln.reduce max (kiln.select %m, %position, -1) dims = [1]
 //! ```
 use crate::{
-    decompose::tools::Math,
+    decompose::tools::{Math, replace_ops},
     expand_scans::{neutral, summed},
     pass::{Failure, Numerics, Pass},
 };
@@ -34,23 +34,15 @@ impl Pass for ExpandSorts {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for op in walk(root).into_iter().filter(|o| matches!(o.kind(), Some(OpKind::Sort | OpKind::TopK))) {
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let m = Math { b: &b };
+        replace_ops(root, |m, op| {
             let made = if let Some(o) = Sort::of(op) {
-                m.size_of(o.input, o.axis as usize).and_then(|n| sorted(&m, o.input, o.axis as usize, o.descending, n))
-            } else if let Some(o) = TopK::of(op) {
-                best(&m, o.input, o.axis as usize, !o.smallest, o.k)
+                m.size_of(o.input, o.axis as usize).and_then(|n| sorted(m, o.input, o.axis as usize, o.descending, n))
             } else {
-                Err("is malformed".to_string())
+                let o = TopK::of(op)?;
+                best(m, o.input, o.axis as usize, !o.smallest, o.k)
             };
-            let made = made.map_err(|e| Failure::at(op, e))?;
-            for (old, new) in op.results().into_iter().zip(made) {
-                old.replace_uses(m.retype(new, old.ty()).map_err(|e| Failure::at(op, e))?);
-            }
-            op.erase();
-        }
-        Ok(())
+            Some(made.map(|all| all.to_vec()))
+        })
     }
 }
 

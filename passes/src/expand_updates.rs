@@ -9,7 +9,7 @@
 //! after:   %j = kiln.sub %i, %start   %c = kiln.and (0 <= %j), (%j < 2)   %g = kiln.gather %u[clamped %j] dims = [0]   %0 = kiln.select %c, %g, %x
 //! ```
 use crate::{
-    decompose::tools::Math,
+    decompose::tools::{Math, replace_ops},
     pass::{Failure, Numerics, Pass},
 };
 use kiln_dialects::{
@@ -31,15 +31,7 @@ impl Pass for ExpandUpdates {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for op in walk(root) {
-            let Some(update) = DynamicUpdateSlice::of(op) else { continue };
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let m = Math { b: &b };
-            let result = expanded(&m, &update).and_then(|v| m.retype(v, op.result(0).ty())).map_err(|e| Failure::at(op, e))?;
-            op.result(0).replace_uses(result);
-            op.erase();
-        }
-        Ok(())
+        replace_ops(root, |m, op| DynamicUpdateSlice::of(op).map(|o| Ok(vec![expanded(m, &o)?])))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     CallError, Loaded, Program, View, ViewMut,
     call::tensor_error,
     custom::{self, CustomFn},
+    profile::Profile,
     program::{Dim, Tensor},
     view::{byte_size, product},
 };
@@ -196,6 +197,26 @@ impl Driver {
 
     /// Runs the program on at most `threads` threads of the pool. Where a part or a custom call fails, results may have been written.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+        self.call_with(inputs, outputs, threads, None).map(|_| ())
+    }
+    /// As [`Driver::call`], with the time of each launch of the programs that it calls, in the order of [`Control::parts`].
+    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+        let launches = self.parts.iter().map(|p| p.program().kernels.len()).sum();
+        let profile = self.call_with(inputs, outputs, threads, Some(Profile::of_parts(launches)))?;
+        Ok(profile.unwrap_or_else(|| Profile::of_parts(launches)))
+    }
+    /// Where the launches of a part are among those of all.
+    fn first_launch(&self, part: usize) -> usize {
+        self.parts.iter().take(part).map(|p| p.program().kernels.len()).sum()
+    }
+
+    fn call_with(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+        profile: Option<Profile>,
+    ) -> Result<Option<Profile>, CallError> {
         let p = &self.program;
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
         let (symbols, exprs) = p.sizes(&shapes)?;
@@ -211,7 +232,8 @@ impl Driver {
         }
         let mut copies = vec![];
         let memory = lock(&self.idle).pop().unwrap_or_default();
-        let mut run = Run { driver: self, shapes: &made, places: vec![None; made.len()], wanted: vec![None; made.len()], memory, threads };
+        let mut run =
+            Run { driver: self, shapes: &made, places: vec![None; made.len()], wanted: vec![None; made.len()], memory, threads, profile };
         let place = |data: *const u8| Place { data: data.cast_mut(), buffer: None };
         for ((v, t), at) in inputs.iter().zip(&p.inputs).zip(&self.control.body.args) {
             check("input", v.dtype(), v.place(), t)?;
@@ -238,11 +260,11 @@ impl Driver {
             }
             Ok(())
         });
-        let mut memory = run.memory;
+        let (mut memory, profile) = (run.memory, run.profile);
         memory.buffers.iter_mut().for_each(|b| b.users = 0);
         lock(&self.idle).push(memory);
         drop(copies);
-        done
+        done.map(|()| profile)
     }
 }
 

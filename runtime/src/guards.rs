@@ -112,6 +112,14 @@ impl PartialEq for Scalar {
 }
 
 impl Scalar {
+    fn kind(&self) -> &'static str {
+        match self {
+            Scalar::Int(_) => "integer",
+            Scalar::Float(_) => "float",
+            Scalar::Bool(_) | Scalar::Training(_) => "truth value",
+            Scalar::Count(_) => "length",
+        }
+    }
     /// Whether both are numbers of one kind.
     pub fn same_kind(&self, other: &Scalar) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
@@ -242,9 +250,10 @@ impl Guards {
     fn open_sizes(&self, given: &[Given]) -> Option<Mismatch> {
         let size = |input: usize, dim: usize| match given.get(input) {
             Some(Given::Tensor(view)) => view.shape().get(dim).map(|n| *n as i64),
+            Some(Given::Scalar(Scalar::Int(n))) => Some(*n),
             _ => None,
         };
-        let place = |input: usize, dim: usize| format!("{}.size({dim})", self.name(input));
+        let place = |input: usize, dim: usize| self.size_name(input, dim);
         let mut known = Vec::with_capacity(self.symbols.len());
         for s in &self.symbols {
             let n = size(s.input, s.dim).unwrap_or(OPEN);
@@ -279,6 +288,14 @@ impl Guards {
         self.names.get(input).map_or("an argument", String::as_str)
     }
 
+    /// What people call a size: an integer among the arguments may be one.
+    fn size_name(&self, input: usize, dim: usize) -> String {
+        match self.inputs.get(input) {
+            Some(InputGuard::Any(_)) => self.name(input).to_string(),
+            _ => format!("{}.size({dim})", self.name(input)),
+        }
+    }
+
     /// The first guard that a call does not meet.
     pub fn mismatch(&self, given: &[Given]) -> Option<Mismatch> {
         // A list of another length comes before the number of leaves, which follows from it.
@@ -302,7 +319,14 @@ impl Guards {
         match (guard, given) {
             (InputGuard::Scalar(want), Given::Scalar(have)) if want == have => None,
             (InputGuard::Any(want), Given::Scalar(have)) if want.same_kind(have) => None,
-            (InputGuard::Scalar(want) | InputGuard::Any(want), Given::Scalar(have)) => found("", want.to_string(), have.to_string(), None),
+            (InputGuard::Any(want), Given::Scalar(have)) => Some(Mismatch {
+                guard: format!("{name}: any {}", want.kind()),
+                want: want.kind().into(),
+                have: have.kind().into(),
+                input: Some(i),
+                dim: None,
+            }),
+            (InputGuard::Scalar(want), Given::Scalar(have)) => found("", want.to_string(), have.to_string(), None),
             (InputGuard::Tensor(t), Given::Tensor(v)) => {
                 if dtype_word(v.dtype()) != t.dtype {
                     return found(".dtype", dtype_name(t.dtype), v.dtype().to_string(), None);
@@ -358,7 +382,7 @@ impl fmt::Display for Guards {
             let name = self.name(i);
             match guard {
                 InputGuard::Scalar(s) => writeln!(f, "{name} == {s}")?,
-                InputGuard::Any(s) => writeln!(f, "{name} is a number as {s}, with any value")?,
+                InputGuard::Any(s) => writeln!(f, "{name}: any {}", s.kind())?,
                 InputGuard::Tensor(t) => {
                     let size = |d: usize| match self.sizes.get(t.first + d).copied() {
                         Some(n) if n != OPEN => n.to_string(),
@@ -372,7 +396,7 @@ impl fmt::Display for Guards {
             }
         }
         for s in &self.symbols {
-            writeln!(f, "{} = {}.size({}) in {}", s.name, self.name(s.input), s.dim, range(s))?;
+            writeln!(f, "{} = {} in {}", s.name, self.size_name(s.input, s.dim), range(s))?;
         }
         for s in &self.same {
             writeln!(f, "{}.size({}) == {}", self.name(s.input), s.dim, self.symbols.get(s.symbol).map_or("?", |s| &s.name))?;

@@ -104,11 +104,11 @@ impl Host {
             Host::Several(d) => d.call(inputs, outputs, threads),
         }
     }
-    /// The same with the time of each launch; several programs have none of their own.
+    /// The same with the time of each launch of [`Program::parts`].
     pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
         match self {
             Host::One(p) => p.profile(inputs, outputs, threads),
-            Host::Several(d) => d.call(inputs, outputs, threads).map(|()| Profile::new(0)),
+            Host::Several(d) => d.profile(inputs, outputs, threads),
         }
     }
 }

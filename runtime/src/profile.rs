@@ -14,18 +14,34 @@ pub const SYMBOL: &str = "kiln_launches_over";
 pub struct Profile {
     last: Instant,
     times: Vec<Duration>,
+    runs: Vec<usize>,
 }
 
 impl Profile {
     /// For a program of that many launches.
     pub fn new(launches: usize) -> Profile {
-        Profile { last: Instant::now(), times: vec![Duration::ZERO; launches] }
+        Profile { last: Instant::now(), times: vec![Duration::ZERO; launches], runs: vec![1; launches] }
     }
     /// Of launches that were timed elsewhere.
     pub(crate) fn of(times: Vec<Duration>) -> Profile {
-        Profile { last: Instant::now(), times }
+        Profile { last: Instant::now(), runs: vec![1; times.len()], times }
     }
-    /// The time of each launch, with the barrier behind it.
+    /// For the launches of programs that control flow calls, none of which has run.
+    pub(crate) fn of_parts(launches: usize) -> Profile {
+        Profile { runs: vec![0; launches], ..Profile::new(launches) }
+    }
+    /// A part has run, whose launches these are from there on.
+    pub(crate) fn add(&mut self, from: usize, part: &Profile) {
+        for ((time, runs), more) in self.times.iter_mut().zip(&mut self.runs).skip(from).zip(&part.times) {
+            *time += *more;
+            *runs += 1;
+        }
+    }
+    /// How often each launch ran: once, or in control flow as often as its program was called.
+    pub fn runs(&self) -> &[usize] {
+        &self.runs
+    }
+    /// The time of each launch, with the barrier behind it; of all its runs.
     pub fn times(&self) -> &[Duration] {
         &self.times
     }

@@ -23,10 +23,11 @@ use crate::{
         RunOptions, Schedules, Stop, Target,
         compile::CompileError,
         host::kernels_of,
-        pipeline_text_for, run_pipeline,
+        own::whole_text,
+        run_pipeline,
         schedules::{by_library, key, variants},
     },
-    model::{Data, own_passes, target},
+    model::{Data, target},
     passes::pass::level_of,
     runtime::{Place, Program, cuda::cublaslt},
     tolerance,
@@ -118,7 +119,6 @@ impl Kernels {
     pub fn of(model: &Model, options: &Options, target: &Target, table: &Schedules) -> Result<Kernels, Error> {
         let context = Context::new();
         let (module, _) = model.module(&context)?;
-        own_passes(&module, options, target)?;
         parts::request(&module, table, target);
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         let run = RunOptions {
@@ -127,8 +127,8 @@ impl Kernels {
             stop: options.stop.clone(),
             ..Default::default()
         };
-        if level < Level::Linalg {
-            let text = pipeline_text_for(level, Level::Linalg, target).map_err(CompileError::Module)?;
+        if level < Level::Linalg || !options.passes.is_empty() {
+            let text = whole_text(level, Level::Linalg.max(level), target, &options.passes).map_err(CompileError::Module)?;
             run_pipeline(&module, &text, &run, &|_, _, _| ()).map_err(CompileError::from)?;
         }
         let once = once(module.op());

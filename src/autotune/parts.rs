@@ -9,11 +9,11 @@ use crate::{
     lowering::{
         RunOptions, Schedules, Target,
         compile::CompileError,
-        pipeline_text_for, run_pipeline,
+        own::whole_text,
+        run_pipeline,
         schedules::by_library,
         to_kernels::split_products::{PARTS, Splittable},
     },
-    model::own_passes,
     passes::pass::level_of,
     runtime::cuda::cublaslt,
 };
@@ -57,11 +57,10 @@ impl Products {
     pub fn of(model: &Model, options: &Options, target: &Target) -> Result<Products, Error> {
         let context = Context::new();
         let (module, _) = model.module(&context)?;
-        own_passes(&module, options, target)?;
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         let mut all = BTreeMap::new();
         let text = if level < Level::Kernels {
-            pipeline_text_for(level, Level::Linalg, target).map_err(CompileError::Module)?
+            whole_text(level, Level::Linalg, target, &options.passes).map_err(CompileError::Module)?
         } else {
             String::new()
         };

@@ -123,7 +123,7 @@ pub(crate) fn kiln() -> Arc<dyn Backend> {
 }
 
 /// The backend of that name; none for `eager`, which captures nothing. Err: there is none of that name.
-pub(crate) fn find(name: &str) -> Result<Option<Arc<dyn Backend>>, Error> {
+pub fn find(name: &str) -> Result<Option<Arc<dyn Backend>>, Error> {
     if name == EAGER.0 {
         return Ok(None);
     }

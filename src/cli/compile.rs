@@ -27,7 +27,12 @@ impl Compile {
             model.hold_weights(&mut package)?;
         }
         package.save(&self.output).map_err(Error::from)?;
-        println!("{}: {} kernels, {} objects", self.output.display(), package.program.kernels.len(), package.objects.len());
+        println!(
+            "{}: {} kernels, {} objects",
+            self.output.display(),
+            package.program.parts().iter().map(|p| p.kernels.len()).sum::<usize>(),
+            package.objects.len()
+        );
         Ok(Exit::Done)
     }
 }

@@ -17,7 +17,7 @@ impl Explain {
     pub fn run(&self) -> Result<Exit, Stop> {
         let (package, times) = load(&self.model)?.build(&self.common.options()?, &progress())?;
         let p = &package.program;
-        let count = p.kernels.len();
+        let count: usize = p.parts().iter().map(|p| p.kernels.len()).sum();
         print!("{}: {count} kernel{}\n{}", p.name, if count == 1 { "" } else { "s" }, GraphInfo::of(p, Some(&times)));
         if let Some(path) = &self.svg {
             std::fs::write(path, svg(p)).map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;

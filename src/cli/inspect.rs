@@ -48,8 +48,10 @@ impl Inspect {
                 p.inputs[s.input].name
             );
         }
-        println!("{} launches, {} globals", p.kernels.len(), p.globals.len());
-        for k in p.parts().into_iter().flat_map(|p| &p.kernels) {
+        let parts = p.parts();
+        let launches: usize = parts.iter().map(|p| p.kernels.len()).sum();
+        println!("{launches} launches, {} globals", parts.iter().map(|p| p.globals.len()).sum::<usize>());
+        for k in parts.iter().flat_map(|p| &p.kernels) {
             if let Some(gemm) = k.launch.as_ref().and_then(|l| l.library.as_ref()) {
                 println!("kernel {} is called from {} where that is found", k.name, gemm.library);
             }

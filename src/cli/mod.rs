@@ -14,6 +14,7 @@ mod tune;
 
 use crate::{
     Error, Exit, list_mode_options,
+    lowering::Own,
     model::{CachePolicy, Options, Place},
     runtime::cuda::Mode,
 };
@@ -78,6 +79,9 @@ struct Common {
     /// A table of measured schedules, which `kiln tune` makes [default: KILN_AUTOTUNE_CACHE]
     #[arg(long, value_name = "FILE")]
     schedules: Option<File>,
+    /// Passes beside those of the pipeline, on a level or behind a pass, such as 'prims: cse; kiln-fuse: canonicalize' [default: KILN_PASSES]
+    #[arg(long, value_name = "PASSES")]
+    passes: Option<String>,
     /// The function to compile
     #[arg(long, default_value = "main", value_name = "NAME")]
     function: String,
@@ -160,6 +164,9 @@ impl Common {
         }
         if self.schedules.is_some() {
             options.schedules = self.schedules.clone();
+        }
+        if let Some(text) = &self.passes {
+            options.passes = Own::parse(text).map_err(Stop::usage)?;
         }
         if self.no_cache {
             options.cache = CachePolicy::Off;

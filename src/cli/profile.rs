@@ -1,5 +1,5 @@
 //! `kiln run --profile`: a call's launches as a trace of events, which `chrome://tracing` and Perfetto show.
-use super::report::Numbers;
+use super::report::{Numbers, launches};
 use crate::{
     model::{Data, Executable},
     runtime::program::Kernel,
@@ -11,10 +11,10 @@ use std::time::Duration;
 const KERNELS: u32 = 1;
 const OPS: u32 = 2;
 
-/// The trace of a call: launches end to end, each with its median time, in one row by kernel, in another by graph op.
-pub fn chrome(exe: &Executable, inputs: &[Data], launches: &[Duration]) -> Value {
+/// The trace of a call: launches end to end, each with its median time, in one row by kernel, in another by graph op. What control flow calls several times is
+/// one event of all runs, at its first place.
+pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usize]) -> Value {
     let p = exe.program();
-    let numbers = Numbers::of(p, inputs);
     let place = exe.card().map_or_else(|| "host".to_string(), |c| format!("cuda:{} ({})", c.index, c.name));
     let named = |what: &str, tid: u32, name: &str| json!({"name": what, "ph": "M", "pid": 1, "tid": tid, "args": {"name": name}});
     let mut events = vec![
@@ -24,9 +24,12 @@ pub fn chrome(exe: &Executable, inputs: &[Data], launches: &[Duration]) -> Value
     ];
     let mut start = Duration::ZERO;
     let us = |d: Duration| d.as_secs_f64() * 1e6;
-    for (i, (k, time)) in p.kernels.iter().zip(launches).enumerate() {
+    for (i, ((k, numbers), (time, runs))) in launches(p, inputs).into_iter().zip(times.iter().zip(runs)).enumerate() {
+        if *runs == 0 {
+            continue;
+        }
         let event = |name: &str, tid: u32, args: Value| json!({"name": name, "cat": k.kind, "ph": "X", "pid": 1, "tid": tid, "ts": us(start), "dur": us(*time), "args": args});
-        events.push(event(&k.name, KERNELS, about(i, k, &numbers)));
+        events.push(event(&k.name, KERNELS, about(i, k, &numbers, *runs)));
         events.push(event(&k.ops.join(" "), OPS, json!({"launch": i, "kernel": k.name, "sources": k.sources})));
         start += *time;
     }
@@ -35,9 +38,9 @@ pub fn chrome(exe: &Executable, inputs: &[Data], launches: &[Duration]) -> Value
     json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": p.name, "device": place, "times": format!("medians, {clock}")}})
 }
 
-fn about(i: usize, k: &Kernel, numbers: &Numbers) -> Value {
+fn about(i: usize, k: &Kernel, numbers: &Numbers, runs: usize) -> Value {
     let mut args = json!({
-        "launch": i, "symbol": k.symbol, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads,
+        "launch": i, "runs": runs, "symbol": k.symbol, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads,
         "bytes": numbers.of_dim(k.bytes), "flops": numbers.of_dim(k.flops),
     });
     if let (Some(l), Some(all)) = (&k.launch, args.as_object_mut()) {

@@ -7,7 +7,7 @@ use crate::{
     },
     tolerance::Comparison,
 };
-use std::{collections::BTreeMap, fmt::Write, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, rc::Rc, time::Duration};
 
 /// A run to report.
 pub struct RunReport<'a> {
@@ -19,8 +19,10 @@ pub struct RunReport<'a> {
     pub first: Duration,
     /// Times of the calls, sorted.
     pub times: &'a [Duration],
-    /// Median time of each launch, over calls that were profiled.
+    /// Median time of each launch, all runs of it together, over calls that were profiled.
     pub launches: &'a [Duration],
+    /// How often each launch runs in a call.
+    pub runs: &'a [usize],
     /// Comparisons by output.
     pub checks: &'a [(usize, Result<Comparison, String>)],
     /// The inputs.
@@ -59,10 +61,27 @@ impl Numbers {
         let exprs = p.expr_values(&symbols).unwrap_or_default();
         Numbers { symbols, exprs }
     }
+    /// Of a program that is called by another, whose symbols have the same names.
+    pub fn of_part(whole: &Program, inputs: &[Data], part: &Program) -> Numbers {
+        let all = Numbers::of(whole, inputs);
+        let value = |s: &Symbol| whole.symbols.iter().zip(&all.symbols).find(|(w, _)| w.name == s.name).map_or(0, |(_, n)| *n);
+        let symbols: Vec<i64> = part.symbols.iter().map(value).collect();
+        let exprs = part.expr_values(&symbols).unwrap_or_default();
+        Numbers { symbols, exprs }
+    }
     /// 0 for what has no value.
     pub fn of_dim(&self, d: Option<Dim>) -> i64 {
         d.and_then(|d| d.value(&self.symbols, &self.exprs).ok()).unwrap_or(0)
     }
+}
+
+/// The launches of a program, those of its parts in order, with the sizes that each has.
+pub fn launches<'a>(p: &'a Program, inputs: &[Data]) -> Vec<(&'a Kernel, Rc<Numbers>)> {
+    let part = |part: &'a Program| {
+        let numbers = Rc::new(Numbers::of_part(p, inputs, part));
+        part.kernels.iter().map(move |k| (k, numbers.clone()))
+    };
+    p.parts().into_iter().flat_map(part).collect()
 }
 
 /// A row of the table of kernels: launches of one kernel together.
@@ -76,15 +95,13 @@ struct Row<'a> {
 
 impl RunReport<'_> {
     fn rows(&self) -> Vec<Row<'_>> {
-        let p = self.exe.program();
-        let numbers = Numbers::of(p, self.inputs);
         let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
-        for (k, time) in p.kernels.iter().zip(self.launches) {
+        for ((k, numbers), (time, runs)) in launches(self.exe.program(), self.inputs).into_iter().zip(self.launches.iter().zip(self.runs)) {
             let row = rows.entry(&k.symbol).or_insert(Row { kernel: k, launches: 0, bytes: 0, flops: 0, time: Duration::ZERO });
             row.time += *time;
-            row.launches += 1;
-            row.bytes += numbers.of_dim(k.bytes);
-            row.flops += numbers.of_dim(k.flops);
+            row.launches += runs;
+            row.bytes += numbers.of_dim(k.bytes) * *runs as i64;
+            row.flops += numbers.of_dim(k.flops) * *runs as i64;
         }
         let mut rows: Vec<Row> = rows.into_values().collect();
         rows.sort_by_key(|r| std::cmp::Reverse((r.time, r.kernel.name.as_str())));
@@ -104,8 +121,10 @@ impl RunReport<'_> {
         let (p, times) = (self.exe.program(), self.exe.times());
         let mut t = String::new();
         let rows = self.rows();
-        let ops: usize = p.kernels.iter().map(|k| k.ops.len()).sum();
-        let _ = writeln!(t, "{}: {ops} ops in {} launches of {} kernels", p.name, p.kernels.len(), rows.len());
+        let ops: usize = p.parts().iter().flat_map(|p| &p.kernels).map(|k| k.ops.len()).sum();
+        let launches: usize = self.runs.iter().sum();
+        let of = if p.control.is_some() { format!(", in {} programs that control flow calls", p.parts().len()) } else { String::new() };
+        let _ = writeln!(t, "{}: {ops} ops in {launches} launches of {} kernels{of}", p.name, rows.len());
         let _ = writeln!(
             t,
             "{:<40} {:>8} {:>4} {:>4} {:>10} {:>11} {:>10} {:>6}",
@@ -185,7 +204,7 @@ impl RunReport<'_> {
             Err(e) => serde_json::json!({"output": i, "ok": false, "error": e}),
         };
         let all = serde_json::json!({
-            "name": p.name, "launches": p.kernels.len(), "kernels": self.rows().iter().map(kernel).collect::<Vec<_>>(),
+            "name": p.name, "launches": self.runs.iter().sum::<usize>(), "kernels": self.rows().iter().map(kernel).collect::<Vec<_>>(),
             "compile": compile, "capture_us": us(times.capture), "link_us": us(times.link), "weights_us": us(times.weights),
             "total_us": us(times.total), "first_result_us": us(self.first), "arena_bytes": self.exe.arena_bytes(),
             "threads": self.options.threads, "card": self.exe.card().map(|c| c.name.as_str()), "median_us": us(self.median()), "calls": self.times.len(),

@@ -51,9 +51,9 @@ impl Run {
         let first = start.elapsed();
         let mut times = exe.measure(&inputs, &mut outputs, self.repeat as usize, 1)?;
         times.sort_unstable();
-        let launches = profile(&exe, &inputs, &mut outputs)?;
+        let (launches, runs) = profile(&exe, &inputs, &mut outputs)?;
         if let Some(path) = &self.profile {
-            let text = serde_json::to_string(&chrome(&exe, &inputs, &launches)).map_err(|e| Stop::usage(e.to_string()))?;
+            let text = serde_json::to_string(&chrome(&exe, &inputs, &launches, &runs)).map_err(|e| Stop::usage(e.to_string()))?;
             std::fs::write(path, text).map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
         }
         let results = outputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>().map_err(Stop::usage)?;
@@ -69,25 +69,35 @@ impl Run {
         if let Some(path) = &self.outputs {
             tensors::write(path, &results).map_err(|e| Stop { exit: e.exit, message: e.message })?;
         }
-        let run =
-            report::RunReport { exe: &exe, options: &options, first, times: &times, launches: &launches, checks: &checks, inputs: &inputs };
+        let run = report::RunReport {
+            exe: &exe,
+            options: &options,
+            first,
+            times: &times,
+            launches: &launches,
+            runs: &runs,
+            checks: &checks,
+            inputs: &inputs,
+        };
         print!("{}", if self.json { run.json() } else { run.text() });
         let agrees = checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));
         Ok(if agrees { Exit::Done } else { Exit::No })
     }
 }
 
-/// Median time of each launch over a few calls.
-fn profile(exe: &Executable, inputs: &[Data], outputs: &mut [Data]) -> Result<Vec<Duration>, Stop> {
+/// Median time of each launch over a few calls, and how often it runs in one, which for control flow may depend on the inputs.
+fn profile(exe: &Executable, inputs: &[Data], outputs: &mut [Data]) -> Result<(Vec<Duration>, Vec<usize>), Stop> {
     const CALLS: usize = 5;
-    let mut samples = vec![vec![]; exe.program().kernels.len()];
+    let (mut samples, mut runs) = (vec![], vec![]);
     for _ in 0..CALLS {
         let profile = exe.profile(inputs, outputs)?;
+        samples.resize(profile.times().len(), vec![]);
         samples.iter_mut().zip(profile.times()).for_each(|(s, t)| s.push(*t));
+        runs = profile.runs().to_vec();
     }
     let median = |mut s: Vec<Duration>| {
         s.sort_unstable();
         s[s.len() / 2]
     };
-    Ok(samples.into_iter().map(median).collect())
+    Ok((samples.into_iter().map(median).collect(), runs))
 }

@@ -1,8 +1,7 @@
 //! What became of a function: graphs, breaks, kernels, guards, times.
-use super::{Arguments, Compiled, Function, Pack, Remark, Topic, lock, specialise::Code};
+use super::{Arguments, Compiled, Function, Pack, Remark, Topic, later::Later, lock, specialise::Code};
 use crate::{
     Error,
-    backend::Runnable,
     lowering::compile::PassTime,
     model::Times,
     runtime::{
@@ -35,6 +34,8 @@ pub struct Explanation {
 pub struct GraphInfo {
     /// Its guards, one line each.
     pub guards: String,
+    /// Why there is no program, if there is none (option `asynchronous`).
+    pub missing: String,
     /// Its kernels, in order: name, and the ops that each does.
     pub kernels: Vec<(String, Vec<String>)>,
     /// Why kernels do not do more: kernel and reason.
@@ -121,8 +122,13 @@ impl GraphInfo {
         info
     }
     /// Takes in what the backend knows of a program.
-    fn describe(&mut self, made: Option<&dyn Runnable>) {
-        let Some(made) = made else { return };
+    fn describe(&mut self, made: Option<&Later>) {
+        let made = match made.map(|m| m.get()) {
+            None => return,
+            Some(None) => return self.missing = "is being compiled by another thread; its calls run op by op".into(),
+            Some(Some(Err(e))) => return self.missing = format!("was not compiled, and its calls run op by op: {e}"),
+            Some(Some(Ok(made))) => made,
+        };
         if let Some(program) = made.program() {
             self.program(program);
         }
@@ -175,6 +181,9 @@ const PASSES: usize = 12;
 impl fmt::Display for GraphInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guards.lines().try_for_each(|line| writeln!(f, "  guard {line}"))?;
+        if !self.missing.is_empty() {
+            writeln!(f, "  {}", self.missing)?;
+        }
         for ((name, ops), kind) in self.kernels.iter().zip(&self.kinds) {
             writeln!(f, "  kernel {name} ({kind}): {}", ops.join(", "))?;
         }

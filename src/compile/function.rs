@@ -1,6 +1,6 @@
 //! Functions that can be compiled, and what they are called with.
 use super::tree::{Leaf, Leaves, Returns, Tree};
-use crate::tensor::Tensor;
+use crate::tensor::{Scalar, Tensor};
 
 /// The arguments of a function: a tuple of [`Tree`]s.
 pub trait Arguments: Tree {
@@ -45,6 +45,28 @@ impl Pack<(Tensor, Tensor)> for (&Tensor, &Tensor) {
 impl Pack<(Tensor, Tensor, Tensor)> for (&Tensor, &Tensor, &Tensor) {
     fn pack(self) -> (Tensor, Tensor, Tensor) {
         (self.0.clone(), self.1.clone(), self.2.clone())
+    }
+}
+
+/// A function of a tensor and a number takes plain numbers as they are.
+macro_rules! numbers {
+    ($($number:ty),*) => { $(
+        impl Pack<(Tensor, Scalar)> for (&Tensor, $number) {
+            fn pack(self) -> (Tensor, Scalar) {
+                (self.0.clone(), self.1.into())
+            }
+        }
+        impl Pack<(Tensor, Scalar)> for (Tensor, $number) {
+            fn pack(self) -> (Tensor, Scalar) {
+                (self.0, self.1.into())
+            }
+        }
+    )* };
+}
+numbers!(f64, f32, i64, i32);
+impl Pack<(Tensor, Scalar)> for (&Tensor, Scalar) {
+    fn pack(self) -> (Tensor, Scalar) {
+        (self.0.clone(), self.1)
     }
 }
 

@@ -3,16 +3,20 @@
 //! `docs/front.md` says how the parts work together.
 mod explain;
 mod function;
+pub(crate) mod later;
 mod plan;
+mod reasons;
 mod remark;
 mod settings;
 mod specialise;
+mod state;
 mod tree;
 
 pub use explain::{Break, Explanation, GraphInfo, explain};
 pub use function::{Arguments, Function, Pack};
 pub use remark::{Remark, Topic};
 pub use settings::{OptionInfo, Settings, list_mode_options, list_options};
+pub use state::reset;
 pub use tree::{Leaf, Leaves, Returns, Tree};
 
 use crate::{
@@ -21,21 +25,21 @@ use crate::{
     lowering::{Stop, compile::CompileError},
     model::Place,
     runtime::{
-        entries::{Entries, Made},
-        guards::{Given, Guards, InputGuard},
+        entries::Made,
+        guards::{Given, Guards},
     },
-    tensor::{OpError, Segments, TraceError, at_once, in_segments, lock},
+    tensor::{Segments, TraceError, at_once, in_segments, lock},
 };
 use function::{leaves, rebuild};
+use later::{Later, Making};
 use plan::History;
+use reasons::whole;
 use specialise::{Code, Entry, Failed, Maker, traced};
+use state::State;
 use std::{
     marker::PhantomData,
     panic::Location,
-    sync::{
-        Arc, LazyLock, Mutex, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Instant,
 };
 
@@ -49,36 +53,6 @@ pub struct Compiled<F, A> {
     wrong: Option<String>,
     state: Arc<State>,
     _arguments: PhantomData<fn(A)>,
-}
-
-/// What is learned from calls.
-#[derive(Default)]
-struct State {
-    entries: Entries<Entry, History>,
-    remarks: Mutex<Vec<Remark>>,
-    /// Whether the limit has been told.
-    warned: AtomicBool,
-    /// Whether a compilation was ended early, so that no more are begun.
-    stopped: AtomicBool,
-    /// Calls that ran op by op.
-    eager: AtomicU64,
-    /// Programs of a function that reads values.
-    segments: Mutex<Option<Arc<Segments>>>,
-}
-
-/// How many remarks of a function are kept.
-const REMARKS: usize = 1000;
-
-static FUNCTIONS: LazyLock<Mutex<Vec<Weak<State>>>> = LazyLock::new(Mutex::default);
-
-impl State {
-    fn reset(&self) {
-        self.entries.reset();
-        lock(&self.remarks).clear();
-        *lock(&self.segments) = None;
-        self.warned.store(false, Ordering::Relaxed);
-        self.stopped.store(false, Ordering::Relaxed);
-    }
 }
 
 /// Makes a function compiled. It may take and give tensors, numbers, and tuples, lists, arrays and options of these; what else it reads, such as weights
@@ -96,18 +70,7 @@ pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
         Ok(settings) => (settings, None),
         Err(e) => (Settings::plain(), Some(e.to_string())),
     };
-    let state = Arc::new(State::default());
-    let mut all = lock(&FUNCTIONS);
-    all.retain(|s| s.strong_count() > 0);
-    all.push(Arc::downgrade(&state));
-    Compiled { function, settings, backend: Some(backend::kiln()), wrong, state, _arguments: PhantomData }
-}
-
-/// Forgets all programs of all functions, and all ops that have run at once.
-pub fn reset() {
-    let all: Vec<Arc<State>> = lock(&FUNCTIONS).iter().filter_map(Weak::upgrade).collect();
-    all.iter().for_each(|s| s.reset());
-    crate::tensor::reset();
+    Compiled { function, settings, backend: Some(backend::kiln()), wrong, state: State::new(), _arguments: PhantomData }
 }
 
 /// How a function is compiled. What is wrong with a setting is the error of [`Compiled::check`], and of every call.
@@ -204,6 +167,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     pub fn programs(&self) -> usize {
         self.state.entries.all().len()
     }
+    /// Waits until no other thread makes a program for it (option `asynchronous`). Err: why the first of them that there is none of was not made.
+    pub fn wait(&self) -> Result<(), Error> {
+        let mut all: Vec<Arc<Later>> = vec![];
+        for entry in self.state.entries.all().iter() {
+            if let Code::Graph(graph) = &entry.code {
+                all.extend(graph.program.clone());
+            }
+        }
+        if let Some(segments) = lock(&self.state.segments).as_ref() {
+            all.extend(lock(&segments.made).values().filter_map(|s| s.prepared.program.clone()));
+        }
+        let outcomes: Vec<_> = all.iter().map(|p| p.wait()).collect();
+        outcomes.into_iter().find_map(Result::err).map_or(Ok(()), |e| Err(Error::Asynchronous(e)))
+    }
     /// Forgets its programs, and what it knows of sizes that change.
     pub fn reset(&self) {
         self.state.reset();
@@ -213,12 +190,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.remark_at(topic, remark::place(at), message);
     }
     fn remark_at(&self, topic: Topic, place: String, message: String) {
-        let remark = Remark { topic, function: self.settings.name.clone(), message, place };
-        remark.tell();
-        let mut all = lock(&self.state.remarks);
-        if all.len() < REMARKS {
-            all.push(remark);
-        }
+        self.state.remark(Remark { topic, function: self.settings.name.clone(), message, place });
     }
 }
 
@@ -238,12 +210,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         if traced(&all) || self.settings.disable {
             return Ok(self.function.invoke(arguments).into_tree()?);
         }
-        let Some(backend) = &self.backend else { return self.eager(arguments) };
+        if self.backend.is_none() {
+            return self.eager(arguments);
+        }
         let given = plan::given(&all)?;
         if let Some(entry) = self.find(&given) {
             return self.run(&entry, &all, arguments, place);
         }
-        let entry = self.make(&**backend, &all, &given, &arguments, place)?;
+        let entry = self.make(&all, &given, &arguments, place)?;
         match entry {
             Some(entry) => self.run(&entry, &all, arguments, place),
             None => self.eager(arguments),
@@ -255,13 +229,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     fn run(&self, entry: &Entry, all: &[Leaf], arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
-        entry.count();
         let graph = match &entry.code {
-            Code::Segments => return self.in_segments(arguments),
+            Code::Segments => {
+                entry.count();
+                return self.in_segments(arguments, place);
+            }
             Code::Graph(graph) => graph,
         };
+        if graph.program.as_ref().is_none_or(|p| p.ready().is_some()) {
+            entry.count();
+        }
         match graph.run(all) {
-            Ok(results) => rebuild(results).map_err(Error::Backend),
+            Ok(Some(results)) => rebuild(results).map_err(Error::Backend),
+            // Another thread is at it, or has said why there is none.
+            Ok(None) => self.eager(arguments),
             // Sizes that the guards allow and the program does not take: op by op the answer, or the reason, is exact.
             Err(Error::Call(e)) if !entry.guards.symbols.is_empty() => {
                 self.remark(Topic::Dynamic, place, format!("this call runs op by op, since the program does not take its sizes: {e}"));
@@ -284,8 +265,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     /// What is noted between reads of values as programs.
-    fn in_segments(&self, arguments: A) -> Result<Out<F, A>, Error> {
-        let segments = self.segments();
+    fn in_segments(&self, arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
+        let segments = self.segments(place);
         let results = in_segments(segments.clone(), || Ok(leaves(&self.function.invoke(arguments).into_tree()?)))?;
         if lock(&segments.made).len() >= segments.limit && !self.state.warned.swap(true, Ordering::Relaxed) {
             let (n, place) = (segments.limit, lock(&segments.reads).first().cloned().unwrap_or_default());
@@ -297,19 +278,18 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
         let plain = |leaf: Leaf| match leaf {
             Leaf::Tensor(t) => Ok(Leaf::Tensor(t.array()?.into())),
-            Leaf::Scalar(s) => Ok(Leaf::Scalar(s)),
+            other => Ok(other),
         };
         let results = results.into_iter().map(plain).collect::<Result<Vec<_>, TraceError>>()?;
         rebuild(results).map_err(Error::Backend)
     }
-    fn segments(&self) -> Arc<Segments> {
+    fn segments(&self, place: &'static Location<'static>) -> Arc<Segments> {
         let mut settings = self.settings.clone();
         settings.settle();
         let make = || {
             Arc::new(Segments {
                 name: settings.name.clone(),
-                backend: self.backend.clone().unwrap_or_else(backend::kiln),
-                options: settings.machine.clone(),
+                making: self.making(&settings, place),
                 each_op: settings.each_op,
                 limit: settings.cache_size_limit.saturating_mul(8),
                 made: Mutex::default(),
@@ -319,24 +299,23 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         lock(&self.state.segments).get_or_insert_with(make).clone()
     }
 
+    fn making(&self, settings: &Settings, place: &'static Location<'static>) -> Making {
+        Making {
+            backend: self.backend.clone().unwrap_or_else(backend::kiln),
+            options: settings.machine.clone(),
+            queue: self.state.queue(settings, place),
+        }
+    }
+
     /// Makes a program for a call; none if there may be no more.
-    fn make(
-        &self,
-        backend: &dyn Backend,
-        all: &[Leaf],
-        given: &[Given],
-        arguments: &A,
-        place: &'static Location<'static>,
-    ) -> Result<Option<Arc<Entry>>, Error> {
+    fn make(&self, all: &[Leaf], given: &[Given], arguments: &A, place: &'static Location<'static>) -> Result<Option<Arc<Entry>>, Error> {
         let fits = |e: &Entry| e.guards.check(given) && e.is_current();
-        self.state.entries.find_or_make(fits, |history, before| self.made(backend, all, given, arguments, place, history, before))
+        self.state.entries.find_or_make(fits, |history, before| self.made(all, given, arguments, place, history, before))
     }
 
     /// The entries that stay, and a new one.
-    #[allow(clippy::too_many_arguments)]
     fn made(
         &self,
-        backend: &dyn Backend,
         all: &[Leaf],
         given: &[Given],
         arguments: &A,
@@ -352,28 +331,35 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let names = arguments.leaf_names();
         if kept.len() >= self.settings.cache_size_limit {
             if !self.state.warned.swap(true, Ordering::Relaxed) {
-                self.remark(Topic::CacheLimit, place, self.limit(&kept, given));
+                self.remark(Topic::CacheLimit, place, self.limit(&kept, all, given));
             }
             return Ok(None);
         }
-        if let Some(why) = self.recompiled(before, given) {
+        if let Some(why) = self.recompiled(before, all, given) {
             self.remark(Topic::Recompiles, place, why);
         }
         history.learn(all);
+        for (s, places) in before.iter().filter(|e| e.refused().is_some()).map(|e| (&e.guards.symbols, &e.guards.same)) {
+            s.iter()
+                .map(|s| (s.input, s.dim))
+                .chain(places.iter().map(|p| (p.input, p.dim)))
+                .for_each(|(leaf, dim)| history.pin(leaf, dim));
+        }
         let plan = history.plan(all, self.settings.dynamic);
         let mut settings = self.settings.clone();
         settings.settle().into_iter().for_each(|r| self.remark(Topic::Options, place, r));
+        let making = self.making(&settings, place);
         let maker = Maker {
             name: &self.settings.name,
             settings: &settings,
-            backend,
+            making: &making,
             place,
             names: &names,
             function: &|leaves| self.traced(leaves),
             remark: &|topic, message| self.remark(topic, place, message),
         };
         let made = match settings.each_op && !settings.fullgraph {
-            true => Ok((Entry::in_segments(plan.guards(names.clone(), true), start.elapsed()), vec![])),
+            true => Ok((Entry::in_segments(plan.guards(names.clone(), true, &[]), start.elapsed()), vec![])),
             false => maker.make(&plan),
         };
         let entry = match made {
@@ -382,9 +368,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 entry
             }
             Err(Failed::Error(Error::Compile(CompileError::Stopped(why)))) => {
-                self.state.stopped.store(true, Ordering::Relaxed);
-                let message = format!("{why}; calls that have no program run op by op from now on. reset() begins anew");
-                self.remark(Topic::CacheLimit, place, message);
+                self.state.stop(&self.settings.name, why, remark::place(place));
                 return Ok(None);
             }
             Err(Failed::Error(e)) => return Err(e),
@@ -394,7 +378,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 let message = "the graph ends here, since a value is read; what lies between such reads has programs of its own, and the function \
                                is called each time. fullgraph(true) makes this an error";
                 self.remark_at(Topic::GraphBreaks, at, message.into());
-                Entry::in_segments(plan.guards(names, true), start.elapsed())
+                Entry::in_segments(plan.guards(names, true, &[]), start.elapsed())
             }
         };
         tracing::info!(target: "kiln::guards", "{}:\n{}", self.settings.name, entry.guards);
@@ -405,64 +389,5 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     fn traced(&self, leaves: Vec<Leaf>) -> Result<Vec<Leaf>, TraceError> {
         let arguments = rebuild(leaves).map_err(TraceError::Module)?;
         Ok(function::leaves(&self.function.invoke(arguments).into_tree()?))
-    }
-
-    /// Why there is no program for a call; none if there was none at all.
-    fn recompiled(&self, entries: &[Arc<Entry>], given: &[Given]) -> Option<String> {
-        let last = entries.last()?;
-        let Some(m) = last.guards.mismatch(given) else {
-            let weight = last.stale().unwrap_or("a weight");
-            return Some(format!(
-                "compiled again, since {weight} was changed, which is part of the program; without freeze(true) it need not be"
-            ));
-        };
-        let remedy = match (m.input.and_then(|i| last.guards.inputs.get(i)), m.dim) {
-            (Some(InputGuard::Tensor(_)), Some(d)) if self.settings.dynamic == Some(false) => {
-                format!("sizes are numbers, since dynamic is false; without that dimension {d} becomes a symbol")
-            }
-            (Some(InputGuard::Tensor(_)), Some(d)) => {
-                format!("mark_dynamic on dimension {d} makes one program for all sizes at the first call")
-            }
-            (Some(InputGuard::Scalar(_)), _) => {
-                "a number is a part of the program; one that changes is better given as a tensor without dimensions".into()
-            }
-            _ => "calls with other types have programs of their own".into(),
-        };
-        Some(format!("compiled again, since {m}; {remedy}"))
-    }
-
-    fn limit(&self, entries: &[Arc<Entry>], given: &[Given]) -> String {
-        let n = entries.len();
-        let why = entries.last().and_then(|e| e.guards.mismatch(given)).map_or("guards fail".into(), |m| m.to_string());
-        format!(
-            "{n} programs have been made, which is the limit; calls that none is right for run op by op from now on. What changes: {why}. \
-             Pass it in another way, or raise the option cache_size_limit"
-        )
-    }
-}
-
-/// The error of a read in a function that has to be one graph.
-fn whole(mut read: OpError) -> Error {
-    read.reason += ", and fullgraph wants one graph: keep the choice in the graph (where_ takes both sides), return the tensor and read it outside, or \
-                    let the graph break (fullgraph(false))";
-    Error::Trace(TraceError::Read(read))
-}
-
-impl Settings {
-    /// Without the environment.
-    fn plain() -> Settings {
-        Settings {
-            name: "function".into(),
-            mode: "default".into(),
-            dynamic: None,
-            fullgraph: false,
-            freeze: false,
-            disable: false,
-            backend: "kiln".into(),
-            cache_size_limit: 8,
-            each_op: false,
-            keep_graphs: false,
-            machine: crate::Options::default(),
-        }
     }
 }

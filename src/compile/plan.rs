@@ -23,10 +23,21 @@ struct DimHistory {
     pinned: bool,
 }
 
+/// What is known of a number from earlier calls.
+#[derive(Clone, Copy, Debug, Default)]
+struct NumberHistory {
+    last: Option<Scalar>,
+    /// It has had several values.
+    changed: bool,
+    /// Its symbol was contradicted.
+    pinned: bool,
+}
+
 /// What is known of the leaves from earlier calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     leaves: Vec<Vec<DimHistory>>,
+    numbers: Vec<NumberHistory>,
 }
 
 /// A size of an argument.
@@ -41,7 +52,10 @@ pub(super) enum PlanDim {
 #[derive(Clone, Debug)]
 pub(super) enum PlanLeaf {
     Tensor(Arc<Array>, Vec<PlanDim>),
+    /// A part of the program.
     Scalar(Scalar),
+    /// An input of the program, and the symbol that it is where it is used as a size.
+    Number(Scalar, Option<usize>),
 }
 
 /// What a program is made for.
@@ -62,7 +76,7 @@ pub(super) fn array(leaf: &Leaf) -> Option<&Arc<Array>> {
                 None
             }
         }
-        Leaf::Scalar(_) => None,
+        Leaf::Scalar(_) | Leaf::Number(_) => None,
     }
 }
 
@@ -70,6 +84,7 @@ pub(super) fn array(leaf: &Leaf) -> Option<&Arc<Array>> {
 pub(super) fn given(leaves: &[Leaf]) -> Result<Vec<Given<'_>>, Error> {
     let one = |leaf| match leaf {
         &Leaf::Scalar(s) => Ok(Given::Scalar(s)),
+        Leaf::Number(s) => Ok(Given::Scalar(s.peek())),
         Leaf::Tensor(t) => match &t.0 {
             Repr::Array(a) => Ok(Given::Tensor(a.view()?)),
             _ => Err(Error::Trace(t.error())),
@@ -82,6 +97,12 @@ impl History {
     /// Takes in a call that no program is right for.
     pub fn learn(&mut self, leaves: &[Leaf]) {
         self.leaves.resize_with(leaves.len(), Vec::new);
+        self.numbers.resize(leaves.len(), NumberHistory::default());
+        for (known, leaf) in self.numbers.iter_mut().zip(leaves) {
+            let Leaf::Number(s) = leaf else { continue };
+            known.changed |= known.last.is_some_and(|last| last != s.peek());
+            known.last = Some(s.peek());
+        }
         for (known, leaf) in self.leaves.iter_mut().zip(leaves) {
             let shape = array(leaf).map_or(&[][..], |a| a.shape());
             if known.len() != shape.len() {
@@ -97,6 +118,8 @@ impl History {
     pub fn pin(&mut self, leaf: usize, dim: usize) {
         if let Some(d) = self.leaves.get_mut(leaf).and_then(|l| l.get_mut(dim)) {
             d.pinned = true;
+        } else if let Some(n) = self.numbers.get_mut(leaf) {
+            n.pinned = true;
         }
     }
     /// What to make a program for.
@@ -109,12 +132,32 @@ impl History {
                     PlanLeaf::Tensor(a.clone(), dims)
                 }
                 (Leaf::Scalar(s), None) => PlanLeaf::Scalar(*s),
+                (Leaf::Number(s), None) => self.number(s.peek(), i, dynamic),
                 // Those without elements were refused.
                 (Leaf::Tensor(_), None) => continue,
             };
             plan.leaves.push(planned);
         }
+        // Behind the sizes of tensors, which may be equal to one of these by chance, and share no symbol with it.
+        for i in 0..plan.leaves.len() {
+            let at = plan.symbols.len();
+            let pinned = self.numbers.get(i).is_some_and(|n| n.pinned);
+            if let Some(PlanLeaf::Number(Scalar::Int(n), symbol @ None)) = plan.leaves.get_mut(i)
+                && let (false, Ok(n @ 2..)) = (pinned, usize::try_from(*n))
+            {
+                *symbol = Some(at);
+                plan.symbols.push((Symbol { name: format!("s{at}"), min: 2, max: None, divisor: 1, input: i, dim: 0 }, n));
+            }
+        }
         plan
+    }
+    /// A truth value is a choice, which a graph does not have.
+    fn number(&self, value: Scalar, leaf: usize, dynamic: Option<bool>) -> PlanLeaf {
+        let changed = self.numbers.get(leaf).is_some_and(|n| n.changed);
+        match (dynamic.unwrap_or(changed), value) {
+            (true, Scalar::Int(_) | Scalar::Float(_)) => PlanLeaf::Number(value, None),
+            _ => PlanLeaf::Scalar(value),
+        }
     }
     fn dim(&self, plan: &mut Plan, array: &Array, leaf: usize, dim: usize, dynamic: Option<bool>) -> PlanDim {
         let n = array.shape()[dim];
@@ -149,7 +192,14 @@ impl Plan {
         let mut plan = self.clone();
         let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
         for leaf in &mut plan.leaves {
-            let PlanLeaf::Tensor(_, dims) = leaf else { continue };
+            let dims = match leaf {
+                PlanLeaf::Tensor(_, dims) => dims,
+                PlanLeaf::Number(_, s) => {
+                    *s = s.filter(|s| *s != symbol);
+                    continue;
+                }
+                PlanLeaf::Scalar(_) => continue,
+            };
             dims.iter_mut().filter(|d| **d == PlanDim::Symbol(symbol)).for_each(|d| *d = PlanDim::Static(n));
         }
         plan
@@ -158,7 +208,14 @@ impl Plan {
     pub fn places(&self, symbol: usize) -> Vec<(usize, usize)> {
         let mut all = vec![];
         for (i, leaf) in self.leaves.iter().enumerate() {
-            let PlanLeaf::Tensor(_, dims) = leaf else { continue };
+            let dims = match leaf {
+                PlanLeaf::Tensor(_, dims) => dims,
+                PlanLeaf::Number(_, s) => {
+                    all.extend((*s == Some(symbol)).then_some((i, 0)));
+                    continue;
+                }
+                PlanLeaf::Scalar(_) => continue,
+            };
             all.extend(dims.iter().enumerate().filter(|(_, d)| **d == PlanDim::Symbol(symbol)).map(|(d, _)| (i, d)));
         }
         all
@@ -167,13 +224,26 @@ impl Plan {
     pub fn used(&self) -> Vec<usize> {
         (0..self.symbols.len()).filter(|s| !self.places(*s).is_empty()).collect()
     }
-    /// The guards that follow from it. Where `open`, any sizes will do.
-    pub fn guards(&self, names: Vec<String>, open: bool) -> Guards {
+    /// Whether a leaf is a number that is an input.
+    pub fn is_number(&self, leaf: usize) -> bool {
+        matches!(self.leaves.get(leaf), Some(PlanLeaf::Number(..)))
+    }
+    /// The guards that follow from it. Where `open`, any sizes and numbers will do. Of numbers, those are sizes that are in `sized`.
+    pub fn guards(&self, names: Vec<String>, open: bool, sized: &[usize]) -> Guards {
         let mut guards = Guards { names, ..Default::default() };
         for leaf in &self.leaves {
             let (array, dims) = match leaf {
+                // In segments the function is called with it each time.
+                PlanLeaf::Scalar(s @ (Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_))) if open => {
+                    guards.inputs.push(InputGuard::Any(*s));
+                    continue;
+                }
                 PlanLeaf::Scalar(s) => {
                     guards.inputs.push(InputGuard::Scalar(*s));
+                    continue;
+                }
+                PlanLeaf::Number(s, _) => {
+                    guards.inputs.push(InputGuard::Any(*s));
                     continue;
                 }
                 PlanLeaf::Tensor(array, dims) => (array, dims),
@@ -190,6 +260,9 @@ impl Plan {
         for s in self.used() {
             let places = self.places(s);
             let Some((input, dim)) = places.first().copied() else { continue };
+            if self.is_number(input) && !sized.contains(&input) {
+                continue;
+            }
             let symbol = guards.symbols.len();
             guards.symbols.push(Symbol { input, dim, ..self.symbols[s].0.clone() });
             guards.same.extend(places.into_iter().skip(1).map(|(input, dim)| Same { input, dim, symbol }));

@@ -14,6 +14,8 @@ pub enum Topic {
     CacheLimit,
     /// An option that changes nothing here.
     Options,
+    /// What another thread met that compiled.
+    Asynchronous,
 }
 
 impl Topic {
@@ -24,6 +26,7 @@ impl Topic {
             Topic::GraphBreaks => "graph_breaks",
             Topic::CacheLimit => "cache_limit",
             Topic::Options => "options",
+            Topic::Asynchronous => "asynchronous",
         }
     }
 }
@@ -61,6 +64,7 @@ impl Remark {
             Topic::GraphBreaks => tracing::info!(target: "kiln::graph_breaks", "{self}"),
             Topic::CacheLimit => tracing::warn!(target: "kiln::recompiles", "{self}"),
             Topic::Options => tracing::info!(target: "kiln::options", "{self}"),
+            Topic::Asynchronous => tracing::warn!(target: "kiln::recompiles", "{self}"),
         }
     }
 }

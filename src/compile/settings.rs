@@ -1,8 +1,7 @@
 //! Options of a compiled function: one table, from which come the API, the environment variables, and the lists that people read.
 use crate::{
     Error,
-    dialects::rules::Level,
-    lowering::Stop,
+    lowering::{Own, Stop},
     model::{CachePolicy, Options},
     passes::names::hint,
     runtime::{Place, cache, cuda, pool::MAX_THREADS},
@@ -30,6 +29,8 @@ pub struct Settings {
     pub cache_size_limit: usize,
     /// Whether ops that are noted between reads run one by one, and all functions so.
     pub each_op: bool,
+    /// Whether another thread compiles, and calls run op by op until it is done.
+    pub asynchronous: bool,
     /// Whether captured graphs are kept as text, for [`explain`](super::Compiled::explain).
     pub keep_graphs: bool,
     /// What the backend is told.
@@ -94,19 +95,9 @@ fn only(text: &str, usual: bool, why: &'static str) -> Result<Effect, &'static s
 const COUNT: &str = "a number from 1 on";
 const BYTES: &str = "a number of bytes, such as 500M or 4G";
 const SECONDS: &str = "a number of seconds above 0";
-const PASSES: &str = "a level (graph to linalg), a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
+const PASSES: &str =
+    "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
 
-/// Levels with what runs on them.
-fn passes(text: &str) -> Option<Vec<(Level, String)>> {
-    let one = |part: &str| {
-        let (level, passes) = part.split_once(':')?;
-        let level = Level::from_name(level.trim()).filter(|l| *l <= Level::Linalg)?;
-        Some((level, passes.trim().to_string()))
-    };
-    let mut all = text.split(';').filter(|p| !p.trim().is_empty()).map(one).collect::<Option<Vec<_>>>()?;
-    all.sort_by_key(|(level, _)| *level);
-    Some(all)
-}
 const THREADS: &str = "a number from 1 to 64";
 
 const ROWS: &[Row] = &[
@@ -156,6 +147,18 @@ const ROWS: &[Row] = &[
         set: |s, t| {
             let seconds = t.parse().ok().filter(|n: &f64| *n > 0.0).ok_or(SECONDS)?;
             s.machine.time_budget = Some(Duration::try_from_secs_f64(seconds).map_err(|_| SECONDS)?);
+            Ok(Effect::Done)
+        },
+    },
+    Row {
+        name: "asynchronous",
+        torch: None,
+        kind: BOOL,
+        default: "false",
+        summary: "compiles on a thread of its own: calls run op by op until their program is there",
+        variable: Some("KILN_ASYNCHRONOUS"),
+        set: |s, t| {
+            s.asynchronous = flag(t)?;
             Ok(Effect::Done)
         },
     },
@@ -311,10 +314,10 @@ const ROWS: &[Row] = &[
         torch: Some("post_grad_custom_pre_pass"),
         kind: PASSES,
         default: "none",
-        summary: "passes, such as one's own, that run as soon as a graph is on a level",
+        summary: "passes, such as one's own, that run as soon as a graph is on a level, or behind each run of a pass",
         variable: Some("KILN_PASSES"),
         set: |s, t| {
-            s.machine.passes = passes(t).ok_or(PASSES)?;
+            s.machine.passes = Own::parse(t).map_err(|_| PASSES)?;
             Ok(Effect::Done)
         },
     },
@@ -416,6 +419,23 @@ static DEFAULTS: LazyLock<Result<Settings, String>> = LazyLock::new(|| {
 });
 
 impl Settings {
+    /// Without the environment.
+    pub(super) fn plain() -> Settings {
+        Settings {
+            name: "function".into(),
+            mode: "default".into(),
+            dynamic: None,
+            fullgraph: false,
+            freeze: false,
+            disable: false,
+            backend: "kiln".into(),
+            cache_size_limit: 8,
+            each_op: false,
+            asynchronous: false,
+            keep_graphs: false,
+            machine: crate::Options::default(),
+        }
+    }
     /// The defaults, with what the environment says. Err: a variable whose value is none.
     pub fn new() -> Result<Settings, Error> {
         let mut settings = DEFAULTS.as_ref().map(Clone::clone).map_err(|e| Error::Setting(e.clone()))?;

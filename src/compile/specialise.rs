@@ -1,5 +1,6 @@
 //! From a call to a program: trace with a plan, state guards, compile; with fewer symbols where the function contradicts them.
 use super::{
+    later::{Later, Making},
     plan::{Plan, PlanDim, PlanLeaf},
     remark::Topic,
     settings::Settings,
@@ -7,11 +8,12 @@ use super::{
 };
 use crate::{
     Error,
-    backend::{Backend, GraphModule, Runnable},
+    backend::GraphModule,
     dialects::{
         ir::Context,
         ops::{CompareKind, SymKind},
         sym::{Atom, Dim as SymDim},
+        value::DType,
     },
     lowering::{
         compile::CompileError,
@@ -21,10 +23,13 @@ use crate::{
     nn::parameter::Stored,
     runtime::{
         Guards,
-        guards::Scalar,
+        guards::{InputGuard, Scalar},
         program::{Dim, Expr},
     },
-    tensor::{Array, Graph, OpError, Recorded, Session, Slot, Tensor, TraceError, computed, has_effects, pick, record},
+    tensor::{
+        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor, TraceError, computed, has_effects, pick,
+        record,
+    },
 };
 use std::{
     collections::HashMap,
@@ -42,6 +47,8 @@ pub(super) struct Entry {
     /// Weights that are part of the program, and how often they had been changed.
     frozen: Vec<(Arc<Stored>, u64)>,
     pub code: Code,
+    /// Numbers that calls may change and that are part of the program all the same, by their leaves, with reasons.
+    pub taken: Vec<(usize, String)>,
     /// Calls that it has run.
     pub calls: AtomicU64,
     /// What making it took.
@@ -58,9 +65,9 @@ pub(super) enum Code {
 /// A captured function.
 pub(super) struct Graphed {
     /// None if nothing has to be computed.
-    pub program: Option<Arc<dyn Runnable>>,
-    /// Weights that are read anew by every call, behind the arguments.
-    lifted: Vec<Arc<Stored>>,
+    pub program: Option<Arc<Later>>,
+    /// Inputs behind the arguments: weights, which are read anew by every call, and numbers.
+    lifted: Vec<Lifted>,
     results: Vec<ResultLeaf>,
     /// The captured graph as text, if it is kept.
     pub text: String,
@@ -70,6 +77,8 @@ pub(super) struct Graphed {
 enum ResultLeaf {
     Tensor(Slot),
     Scalar(Scalar),
+    /// A number that was computed as a tensor without dimensions.
+    Number(Slot),
 }
 
 /// Why there is no entry.
@@ -87,11 +96,19 @@ impl From<Error> for Failed {
 
 impl Entry {
     pub fn in_segments(guards: Guards, took: Duration) -> Entry {
-        Entry { guards, frozen: vec![], code: Code::Segments, calls: AtomicU64::new(0), took }
+        Entry { guards, frozen: vec![], code: Code::Segments, taken: vec![], calls: AtomicU64::new(0), took }
     }
-    /// Whether the weights in the program are those of now.
+    /// Whether the weights in the program are those of now, and there is a program or may be one.
     pub fn is_current(&self) -> bool {
-        self.frozen.iter().all(|(w, version)| w.version() == *version)
+        self.frozen.iter().all(|(w, version)| w.version() == *version) && self.refused().is_none()
+    }
+    /// Why another thread could not make a program with these symbols; with numbers in their places there may be one.
+    pub fn refused(&self) -> Option<&Error> {
+        let Code::Graph(Graphed { program: Some(program), .. }) = &self.code else { return None };
+        match program.get() {
+            Some(Err(e)) if !self.guards.symbols.is_empty() && !matches!(**e, Error::Compile(CompileError::Stopped(_))) => Some(&**e),
+            _ => None,
+        }
     }
     /// The name of a weight that has been changed.
     pub fn stale(&self) -> Option<&str> {
@@ -100,26 +117,60 @@ impl Entry {
 }
 
 impl Graphed {
-    /// The leaves of the results for arguments that meet the guards.
-    pub fn run(&self, leaves: &[Leaf]) -> Result<Vec<Leaf>, Error> {
+    /// The leaves of the results for arguments that meet the guards; none if another thread still makes the program, or could not make it.
+    pub fn run(&self, leaves: &[Leaf]) -> Result<Option<Vec<Leaf>>, Error> {
+        let program = match self.program.as_ref().map(|p| p.ready()) {
+            None => None,
+            Some(None) => return Ok(None),
+            Some(ready) => ready,
+        };
+
         let mut arrays: Vec<Arc<Array>> = leaves.iter().filter_map(|l| super::plan::array(l).cloned()).collect();
-        for w in &self.lifted {
-            arrays.push(w.array().ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name)))?);
+        for input in &self.lifted {
+            arrays.push(lifted(input, leaves)?);
         }
-        let results = computed(self.program.as_deref(), &arrays)?;
+        let results = computed(program.map(|p| &**p), &arrays)?;
         let leaf = |r: &ResultLeaf| match r {
             ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
             ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, &arrays).map_err(Error::Backend)?.into())),
+            ResultLeaf::Number(slot) => {
+                let array: Tensor = pick(slot, &results, &arrays).map_err(Error::Backend)?.into();
+                let float = array.dtype()?.is_float();
+                let value = if float { Scalar::Float(array.item()?) } else { Scalar::Int(array.item()?) };
+                Ok(Leaf::Number(tensor::Scalar::plain(value)))
+            }
         };
-        self.results.iter().map(leaf).collect()
+        self.results.iter().map(leaf).collect::<Result<_, _>>().map(Some)
     }
+}
+
+/// What an input behind the arguments is in a call.
+fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
+    let value = |leaf: &usize| match leaves.get(*leaf) {
+        Some(Leaf::Number(s)) => s.peek(),
+        Some(Leaf::Scalar(s)) => *s,
+        _ => Scalar::Count(0),
+    };
+    let made = match input {
+        Lifted::Weight(w) => return w.array().ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name))),
+        Lifted::Number(leaf) => match value(leaf) {
+            Scalar::Float(x) => Array::of(&[], &[x]),
+            Scalar::Int(n) => Array::of(&[], &[n]),
+            other => Err(format!("{other} is no number")),
+        },
+        Lifted::Size(leaf) => match value(leaf) {
+            Scalar::Int(n) => usize::try_from(n).map_err(|e| e.to_string()).and_then(|n| Array::of_bytes(DType::I8, &[0, n], &[])),
+            other => Err(format!("{other} is no size")),
+        },
+    };
+    made.map(Arc::new).map_err(Error::Backend)
 }
 
 /// What makes entries of a function.
 pub(super) struct Maker<'a> {
     pub name: &'a str,
     pub settings: &'a Settings,
-    pub backend: &'a dyn Backend,
+    pub making: &'a Making,
     pub place: &'static Location<'static>,
     /// What people call the leaves.
     pub names: &'a [String],
@@ -176,8 +227,11 @@ impl Maker<'_> {
 
     fn pin(&self, plan: &mut Plan, symbol: usize, why: &str, pinned: &mut Vec<(usize, usize)>) {
         let places = plan.places(symbol);
-        let all: Vec<String> =
-            places.iter().map(|(l, d)| format!("{}.size({d})", self.names.get(*l).map_or("?", String::as_str))).collect();
+        let name = |l: usize| self.names.get(l).map_or("?", String::as_str);
+        let one = |(l, d): &(usize, usize)| {
+            if plan.is_number(*l) { format!("{} as a size", name(*l)) } else { format!("{}.size({d})", name(*l)) }
+        };
+        let all: Vec<String> = places.iter().map(one).collect();
         let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
         let first = why.lines().next().unwrap_or(why);
         (self.remark)(Topic::Dynamic, format!("{} stays the number {n}, since the function needs it to be one: {first}", all.join(", ")));
@@ -188,7 +242,13 @@ impl Maker<'_> {
     fn trace(&self, plan: &Plan) -> Result<Trial, Failed> {
         let context = Context::new();
         let hints = plan.symbols.iter().map(|(s, n)| (s.name.clone(), *n as i64)).collect();
-        let session = Session { hints, freeze: self.settings.freeze, ..Default::default() };
+        let number = |(i, (leaf, name)): (usize, (&PlanLeaf, &String))| {
+            let PlanLeaf::Number(_, symbol) = leaf else { return None };
+            let symbol = symbol.and_then(|s| plan.symbols.get(s)).map(|(s, _)| s.name.clone());
+            Some((i, NumberArgument { name: plain(name), symbol, input: None }))
+        };
+        let numbers = plan.leaves.iter().zip(self.names).enumerate().filter_map(number).collect();
+        let session = Session { hints, numbers, freeze: self.settings.freeze, ..Default::default() };
         let mut shape = vec![];
         let recorded = record(context.ctx(), self.place, session, |graph| {
             let leaves = inputs(graph, plan, self.names);
@@ -205,7 +265,12 @@ impl Maker<'_> {
                         shape.push(None);
                         tensors.push(t);
                     }
-                    Leaf::Scalar(s) => shape.push(Some(s)),
+                    Leaf::Scalar(s) => shape.push(Some(ResultLeaf::Scalar(s))),
+                    Leaf::Number(s) if s.is_plain() => shape.push(Some(ResultLeaf::Scalar(s.peek()))),
+                    Leaf::Number(s) => {
+                        shape.push(Some(ResultLeaf::Number(Slot::Result(0))));
+                        tensors.push(s.tensor());
+                    }
                 }
             }
             Ok(tensors)
@@ -217,32 +282,37 @@ impl Maker<'_> {
         let mut slots = recorded.slots.iter().cloned();
         let mut results = vec![];
         for leaf in shape {
+            let mut slot = || slots.next().ok_or_else(|| Error::Backend("the trace has lost a result".into()));
             results.push(match leaf {
-                Some(s) => ResultLeaf::Scalar(s),
-                None => ResultLeaf::Tensor(slots.next().ok_or_else(|| Error::Backend("the trace has lost a result".into()))?),
+                Some(ResultLeaf::Number(_)) => ResultLeaf::Number(slot()?),
+                Some(known) => known,
+                None => ResultLeaf::Tensor(slot()?),
             });
         }
         Ok(Trial { recorded, results, _context: context })
     }
 
     fn finish(&self, plan: &Plan, trial: Trial, start: Instant) -> Result<Entry, Failed> {
-        let Recorded { captured, slots, session } = &trial.recorded;
-        let mut guards = plan.guards(self.names.to_vec(), false);
-        state(&mut guards, session).map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
-        let graph = GraphModule::new(self.name, captured);
-        let text = if self.settings.keep_graphs { graph.text() } else { String::new() };
-        let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
-        let program =
-            if computed || has_effects(captured.module.op()) { Some(self.backend.compile(&graph, &self.settings.machine)?) } else { None };
-        let (mut frozen, mut lifted) = (vec![], vec![]);
-        for (weight, version, _) in &session.weights {
-            match version {
-                Some(version) => frozen.push((weight.clone(), *version)),
-                None => lifted.push(weight.clone()),
-            }
+        // What is named first is dropped last.
+        let Trial { _context, recorded: Recorded { captured, slots, session }, results } = trial;
+        let sized: Vec<usize> = session.lifted.iter().filter_map(|l| if let Lifted::Size(leaf) = l { Some(*leaf) } else { None }).collect();
+        let mut guards = plan.guards(self.names.to_vec(), false, &sized);
+        for (leaf, why) in &session.taken {
+            let (Some(PlanLeaf::Number(value, _)), Some(guard)) = (plan.leaves.get(*leaf), guards.inputs.get_mut(*leaf)) else { continue };
+            *guard = InputGuard::Scalar(*value);
+            let name = self.names.get(*leaf).map_or("?", String::as_str);
+            (self.remark)(
+                Topic::Dynamic,
+                format!("{name} is the number {value} in this program, since {why}; other values have programs of their own"),
+            );
         }
-        let code = Code::Graph(Graphed { program, lifted, results: trial.results, text });
-        Ok(Entry { guards, frozen, code, calls: AtomicU64::new(0), took: start.elapsed() })
+        state(&mut guards, &session).map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
+        let text = if self.settings.keep_graphs { GraphModule::new(self.name, &captured).text() } else { String::new() };
+        let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
+        let program = if computed || has_effects(captured.module.op()) { Some(self.making.program(self.name, captured)?) } else { None };
+        let frozen = session.weights.iter().filter_map(|(w, version, _)| version.map(|v| (w.clone(), v))).collect();
+        let code = Code::Graph(Graphed { program, lifted: session.lifted, results, text });
+        Ok(Entry { guards, frozen, code, taken: session.taken, calls: AtomicU64::new(0), took: start.elapsed() })
     }
 }
 
@@ -258,22 +328,33 @@ fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
         .symbols
         .iter()
         .enumerate()
-        // One that stands nowhere is no size of the program.
-        .map(|(i, (s, _))| (!plan.places(i).is_empty()).then(|| graph.dim_by(&s.name, s.min..=s.max.unwrap_or(i64::MAX), s.divisor)))
+        // One that stands nowhere is no size of the program; that of a number is made where it is used as one.
+        .map(|(i, (s, _))| {
+            plan.places(i)
+                .first()
+                .is_some_and(|(leaf, _)| !plan.is_number(*leaf))
+                .then(|| graph.dim_by(&s.name, s.min..=s.max.unwrap_or(i64::MAX), s.divisor))
+        })
         .collect();
-    let one = |(leaf, name): (&PlanLeaf, &String)| match leaf {
+    let one = |(i, (leaf, name)): (usize, (&PlanLeaf, &String))| match leaf {
         PlanLeaf::Scalar(s) => Leaf::Scalar(*s),
+        PlanLeaf::Number(s, _) => Leaf::Number(tensor::Scalar::argument(graph, i, *s)),
         PlanLeaf::Tensor(array, dims) => {
             let size = |d: &PlanDim| match d {
                 PlanDim::Static(n) => (*n).into(),
                 PlanDim::Symbol(i) => symbols.get(*i).copied().flatten().unwrap_or_else(|| 0.into()),
             };
             let dims: Vec<crate::tensor::Dim> = dims.iter().map(size).collect();
-            let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-            Leaf::Tensor(graph.input(name.trim_end_matches('_'), array.dtype(), dims))
+            Leaf::Tensor(graph.input(&plain(name), array.dtype(), dims))
         }
     };
-    plan.leaves.iter().zip(names).map(one).collect()
+    plan.leaves.iter().zip(names).enumerate().map(one).collect()
+}
+
+/// What people call a leaf, as a name in a graph.
+fn plain(name: &str) -> String {
+    let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    name.trim_end_matches('_').into()
 }
 
 /// A symbol that the function takes to be a number, and where.
@@ -339,5 +420,9 @@ impl MakeSize for Sizes {
 
 /// Whether a tensor among the leaves is traced.
 pub(super) fn traced(leaves: &[Leaf]) -> bool {
-    leaves.iter().any(|l| matches!(l, Leaf::Tensor(t) if Tensor::is_traced(t)))
+    leaves.iter().any(|l| match l {
+        Leaf::Tensor(t) => t.is_traced(),
+        Leaf::Number(s) => !s.is_plain(),
+        Leaf::Scalar(_) => false,
+    })
 }

@@ -1,7 +1,7 @@
 //! What functions take and give: tensors, numbers, and structures of them, as a list of leaves from which they can be made again.
 use crate::{
     runtime::guards::Scalar,
-    tensor::{Tensor, TraceError},
+    tensor::{self, Tensor, TraceError},
 };
 
 /// A part of an argument or of a result.
@@ -9,8 +9,10 @@ use crate::{
 pub enum Leaf {
     /// A tensor.
     Tensor(Tensor),
-    /// A number, or how many elements a list has.
+    /// A number that is a part of the program, or how many elements a list has.
     Scalar(Scalar),
+    /// A number that calls may change.
+    Number(tensor::Scalar),
 }
 
 /// The leaves that are left.
@@ -38,6 +40,23 @@ impl Tree for Tensor {
         match next(leaves)? {
             Leaf::Tensor(t) => Ok(t),
             Leaf::Scalar(s) => Err(format!("{s} stands where a tensor was")),
+            Leaf::Number(s) => Err(format!("{s:?} stands where a tensor was")),
+        }
+    }
+    fn names(&self, path: &str, out: &mut Vec<String>) {
+        out.push(path.into());
+    }
+}
+
+impl Tree for tensor::Scalar {
+    fn leaves(&self, out: &mut Vec<Leaf>) {
+        out.push(Leaf::Number(self.clone()));
+    }
+    fn rebuild(leaves: &mut Leaves) -> Result<tensor::Scalar, String> {
+        match next(leaves)? {
+            Leaf::Number(s) => Ok(s),
+            Leaf::Scalar(s) => Ok(tensor::Scalar::plain(s)),
+            Leaf::Tensor(_) => Err("a tensor stands where a number was".into()),
         }
     }
     fn names(&self, path: &str, out: &mut Vec<String>) {

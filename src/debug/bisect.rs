@@ -15,8 +15,8 @@ use crate::{
     lowering::{
         RunOptions, Target, alone,
         manager::{Moment, Selection},
-        pipeline::with_inserted,
-        pipeline_text_for, run_pipeline, table,
+        own::whole_text,
+        run_pipeline, table,
     },
     model::{CachePolicy, Data, made_up},
     passes::pass::level_of,
@@ -85,10 +85,10 @@ impl Search<'_> {
         let target = self.options.target.as_deref().map_or_else(Target::host, Target::parse).map_err(Error::Target)?;
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         module.op().set_attr("kiln.level", Attr::string(module.op().ctx(), level.name()));
-        let text = pipeline_text_for(level, Level::Kernels.max(level), &target).map_err(Error::Backend)?;
+        let text = whole_text(level, Level::Kernels.max(level), &target, &self.options.passes).map_err(Error::Backend)?;
         let run =
             RunOptions { disable: self.options.disable.clone(), print_after: Selection::All, skip_verifier: true, ..Default::default() };
-        let ran = run_pipeline(module, &with_inserted(&text, &self.options.insert), &run, watch);
+        let ran = run_pipeline(module, &text, &run, watch);
         ran.map(drop).map_err(|e| Error::Compile(e.into()))
     }
 

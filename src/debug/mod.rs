@@ -17,7 +17,7 @@ use crate::{
         rules::tensor_type,
         value::{DType, Tensor},
     },
-    lowering::{Target, pipeline::STEPS, table},
+    lowering::{Own, Target, own::At, pipeline::STEPS, table},
     model::Finder,
     runtime::{Package, program},
     tolerance,
@@ -76,7 +76,7 @@ fn first_wrong(found: &[Tensor], rounded: &[Tensor], exact: &[Tensor]) -> Option
     all.filter_map(|(i, ((f, r), e))| tolerance::law(f, r, e).err().map(|why| format!("result {i} {why}"))).next()
 }
 
-/// Flags of the passes of a target's pipeline that may be left out, in the order in which they run first; inserted ones behind theirs.
+/// Flags of the passes of a target's pipeline that may be left out, in the order in which they run first, one's own among them.
 fn optional(options: &Options) -> Result<Vec<String>, Error> {
     let target = match &options.target {
         Some(text) => Target::parse(text).map_err(Error::Target)?,
@@ -85,16 +85,21 @@ fn optional(options: &Options) -> Result<Vec<String>, Error> {
     // These of upstream's clean up; what converts is not optional.
     const UPSTREAM: [&str; 3] = ["canonicalize", "cse", "symbol-dce"];
     let mut all: Vec<String> = vec![];
+    let mut add = |flag: &str| {
+        if !all.iter().any(|f| f == flag) {
+            all.push(flag.into());
+        }
+    };
+    let own = |here: &dyn Fn(&At) -> bool, add: &mut dyn FnMut(&str)| {
+        options.passes.iter().filter(|o| here(&o.at)).flat_map(Own::flags).for_each(add);
+    };
     for step in STEPS.iter().filter(|s| s.target.has(target.chip())) {
         let flag = step.pass.split('{').next().unwrap_or_default();
-        let inserted =
-            options.insert.iter().filter(|(behind, _)| behind == flag).map(|(_, pass)| pass.split('{').next().unwrap_or_default());
-        let free = UPSTREAM.contains(&flag) || table::find(flag).is_some_and(|p| !p.required);
-        for flag in free.then_some(flag).into_iter().chain(inserted) {
-            if !all.iter().any(|f| f == flag) {
-                all.push(flag.into());
-            }
+        own(&|at| matches!(at, At::Level(l) if *l <= step.from), &mut add);
+        if UPSTREAM.contains(&flag) || table::find(flag).is_some_and(|p| !p.required) {
+            add(flag);
         }
+        own(&|at| matches!(at, At::Behind(f) if f == flag), &mut add);
     }
     Ok(all)
 }

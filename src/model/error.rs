@@ -57,6 +57,9 @@ pub enum Error {
     /// The call was refused.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// What another thread met that compiled (option `asynchronous`).
+    #[error("{0}")]
+    Asynchronous(std::sync::Arc<Error>),
 }
 
 impl From<OpenError> for Error {
@@ -88,6 +91,7 @@ impl Error {
             Error::Capture(CaptureError::Unsupported(_)) => Exit::Unsupported,
             Error::Compile(CompileError::Unsupported(_)) => Exit::Unsupported,
             Error::Compile(e) if compile_text(e).contains("has no compiled form yet") => Exit::Unsupported,
+            Error::Asynchronous(e) => e.exit(),
             Error::Compile(_) | Error::Link(_) => Exit::Failed,
             Error::Call(CallError::Memory(_) | CallError::Cuda(_)) | Error::Cuda(_) => Exit::Device,
             _ => Exit::Usage,

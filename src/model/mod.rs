@@ -18,18 +18,15 @@ use crate::{
     autotune,
     capture::{pt2, weight::Weight},
     dialects::{
-        ir::{Attr, Context, Diagnostic, Module},
-        rules::Level,
+        ir::{Context, Diagnostic, Module},
         value::{DType, Tensor},
     },
     dump,
     lowering::{
-        Chip, RunOptions, Schedules, Target,
+        Chip, Schedules, Target,
         compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
         host::llvm::version,
-        pipeline_text_for, run_pipeline,
     },
-    passes::pass::level_of,
     runtime::{self, CallError, Package, Program, Remark, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
 };
 use engine::Engine;
@@ -230,9 +227,8 @@ impl Model {
             None => None,
             Some(dir) => Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?),
         };
-        own_passes(&module, options, &target)?;
         autotune::parts::request(&module, &schedules, &target);
-        let debug = Debug { disable: &options.disable, insert: &options.insert, dump: times.dump.as_deref() };
+        let debug = Debug { disable: &options.disable, own: &options.passes, dump: times.dump.as_deref() };
         let how = CompileOptions {
             target,
             workers: options.workers,
@@ -271,7 +267,7 @@ impl Model {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
-        sha.update(format!("{:?} {:?}", options.orders, (&options.passes, &options.disable, &options.insert)));
+        sha.update(format!("{:?} {:?}", options.orders, (&options.passes, &options.disable)));
         sha.update(schedules.to_string());
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
@@ -295,21 +291,6 @@ fn tell(p: &Program) {
 
 /// Names the compiler's own sources (`build.rs`), so that a cache never mixes compilers.
 const BUILD: &str = env!("KILN_BUILD");
-
-/// Runs the passes that the options ask for, each on its level.
-pub(crate) fn own_passes(module: &Module, options: &Options, target: &Target) -> Result<(), Error> {
-    let how = RunOptions { skip_verifier: !options.verify, ..Default::default() };
-    let run = |text: &str| run_pipeline(module, text, &how, &|_, _, _| ()).map(|_| ()).map_err(|e| Error::from(CompileError::Pass(e)));
-    for (level, passes) in &options.passes {
-        let now = level_of(module.op()).unwrap_or(Level::Graph);
-        if now < *level {
-            run(&pipeline_text_for(now, *level, target).map_err(CompileError::Module)?)?;
-            module.op().set_attr("kiln.level", Attr::string(module.op().ctx(), level.name()));
-        }
-        run(&format!("builtin.module({passes})"))?;
-    }
-    Ok(())
-}
 
 /// What is compiled for: what the options say, or what the device is.
 pub(crate) fn target(options: &Options) -> Result<Target, Error> {

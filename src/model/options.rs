@@ -1,7 +1,6 @@
 //! Options of the library; environment variables are read here and nowhere else.
 use crate::{
-    dialects::rules::Level,
-    lowering::Stop,
+    lowering::{Own, Stop},
     runtime::{self, Place, cuda::Mode},
 };
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -25,8 +24,6 @@ pub struct Options {
     pub time_budget: Option<Duration>,
     /// Flags of optional passes that do not run; `kiln ablate` and `kiln bisect` use it.
     pub disable: Vec<String>,
-    /// Passes that run behind every run of a pass of the pipeline: that one's flag, and a pass with its options, such as one of a crate of one's own.
-    pub insert: Vec<(String, String)>,
     /// Where each compilation makes a folder with everything about it (`docs/debugging.md`).
     pub dump: Option<PathBuf>,
     /// What to compile for, such as `x86_64:haswell` or `cuda:sm_90a`; what the device is if not given.
@@ -52,8 +49,8 @@ pub struct Options {
     /// How arguments lie in memory, if not as the file says: the dimensions of the argument of that number, the outermost first, such as `[0, 2, 3, 1]`
     /// for channels last. Those that lie so are not copied; others still are right.
     pub orders: BTreeMap<usize, Vec<usize>>,
-    /// Passes that run as soon as a graph is on a level, in the order of levels.
-    pub passes: Vec<(Level, String)>,
+    /// Passes that run beside those of the pipeline, such as those of a crate of one's own: as soon as a module is on a level, or behind every run of a pass.
+    pub passes: Vec<Own>,
 }
 
 /// For how long a program's schedules are measured if nobody says.
@@ -82,7 +79,6 @@ impl Default for Options {
             stop: Stop::new(),
             time_budget: None,
             disable: vec![],
-            insert: vec![],
             dump: None,
             target: None,
             device: Place::Host,
@@ -118,7 +114,7 @@ impl Options {
     /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise), `KILN_DUMP` (a folder),
     /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers),
     /// `KILN_TF32` (1: products of f32 on a GPU may round their factors to tf32),
-    /// `KILN_AUTOTUNE_CACHE` (a table of measured schedules), `KILN_AUTOTUNE_BUDGET` (seconds that a program's schedules are measured for; 60 otherwise).
+    /// `KILN_AUTOTUNE_CACHE` (a table of measured schedules), `KILN_AUTOTUNE_BUDGET` (seconds that a program's schedules are measured for; 60 otherwise), `KILN_PASSES` (passes of one's own).
     pub fn from_env() -> Result<Options, String> {
         let mut options = Options::default();
         if let Some(text) = std::env::var_os("KILN_NUM_THREADS") {
@@ -140,6 +136,9 @@ impl Options {
         let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
         if dir.as_deref() != Some(std::path::Path::new("off")) {
             options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);
+        }
+        if let Ok(text) = std::env::var("KILN_PASSES") {
+            options.passes = Own::parse(&text).map_err(|e| format!("KILN_PASSES is '{text}': {e}"))?;
         }
         options.dump = std::env::var_os("KILN_DUMP").filter(|d| !d.is_empty()).map(PathBuf::from);
         if let Some(text) = std::env::var_os("KILN_CACHE_SIZE") {

@@ -1,5 +1,5 @@
 //! What ops take: tensors and numbers alike, and the arguments of an ATen row.
-use super::{Dim, Tensor};
+use super::{Dim, Scalar, Tensor, graph::Place};
 use crate::capture::aten::Val;
 use kiln_dialects::{ir::Size, value::DType};
 
@@ -16,6 +16,8 @@ pub enum Operand {
     Bool(bool),
     /// A size as an integer.
     Size(Dim),
+    /// A number that calls may change.
+    Number(Scalar),
 }
 
 /// An argument of an ATen row.
@@ -47,8 +49,33 @@ from! {
 }
 
 impl Operand {
+    /// What takes part as a tensor, with or without dimensions.
     pub(super) fn tensor(&self) -> Option<Tensor> {
-        if let Operand::Tensor(t) = self { Some(t.clone()) } else { None }
+        match self {
+            Operand::Tensor(t) => Some(t.clone()),
+            Operand::Number(s) => Some(s.tensor()),
+            _ => None,
+        }
+    }
+}
+impl From<Scalar> for Operand {
+    fn from(s: Scalar) -> Operand {
+        if s.dtype() == DType::I1 { Operand::Bool(s.value() != 0.0) } else { Operand::Number(s) }
+    }
+}
+impl From<&Scalar> for Operand {
+    fn from(s: &Scalar) -> Operand {
+        s.clone().into()
+    }
+}
+impl From<Scalar> for Arg {
+    fn from(s: Scalar) -> Arg {
+        Arg::Operand(s.into())
+    }
+}
+impl From<&Scalar> for Arg {
+    fn from(s: &Scalar) -> Arg {
+        Arg::Operand(s.into())
     }
 }
 
@@ -68,7 +95,35 @@ impl Arg {
     pub(super) fn with_tensors(self, next: &mut impl Iterator<Item = Tensor>) -> Arg {
         match self {
             Arg::Operand(Operand::Tensor(t)) => Arg::Operand(Operand::Tensor(next.next().unwrap_or(t))),
+            Arg::Operand(Operand::Number(s)) => Arg::Operand(Operand::Number(next.next().map_or_else(|| s.clone(), |t| s.with(t)))),
             Arg::Tensors(all) => Arg::Tensors(all.into_iter().map(|t| next.next().unwrap_or(t)).collect()),
+            other => other,
+        }
+    }
+    /// Whether it is a number that calls may change.
+    pub(super) fn is_number(&self) -> bool {
+        matches!(self, Arg::Operand(Operand::Number(_)))
+    }
+    /// Whether it is one that nobody knows.
+    pub(super) fn is_open_number(&self) -> bool {
+        matches!(self, Arg::Operand(Operand::Number(s)) if s.is_open())
+    }
+    /// Whether it is an integer or a float that is known now.
+    pub(super) fn is_plain_number(&self) -> bool {
+        matches!(self, Arg::Operand(Operand::Int(_) | Operand::Float(_)))
+    }
+    /// The same with such a one as a number that calls may change.
+    pub(super) fn as_number(self) -> Arg {
+        match self {
+            Arg::Operand(Operand::Int(n)) => Arg::Operand(Operand::Number(n.into())),
+            Arg::Operand(Operand::Float(x)) => Arg::Operand(Operand::Number(x.into())),
+            other => other,
+        }
+    }
+    /// The same with such a number as it is in this call.
+    pub(super) fn known(self, place: Place, why: &str) -> Arg {
+        match self {
+            Arg::Operand(Operand::Number(s)) => Arg::Operand(s.known(place, why)),
             other => other,
         }
     }

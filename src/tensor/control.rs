@@ -6,17 +6,14 @@ use super::{
     Graph, Tensor, TraceError, emit,
     region::{Body, RegionOp, Spec, show},
 };
-use crate::{
-    compile::{Leaf, Returns, Tree},
-    runtime::guards::Scalar,
-};
+use crate::compile::{Leaf, Returns, Tree};
 use kiln_dialects::{ir::Attr, ops::OpKind, value::DType};
 use std::{cell::RefCell, panic::Location};
 
 /// The tensors of a structure, and what else it has, by place.
 struct Parts {
     tensors: Vec<Tensor>,
-    rest: Vec<Option<Scalar>>,
+    rest: Vec<Option<Leaf>>,
 }
 
 fn user(e: impl Into<String>) -> TraceError {
@@ -33,7 +30,7 @@ impl Parts {
                     parts.tensors.push(t);
                     None
                 }
-                Leaf::Scalar(s) => Some(s),
+                other => Some(other),
             });
         }
         parts
@@ -44,12 +41,18 @@ impl Parts {
     /// The structure with other tensors.
     fn rebuild<T: Tree>(&self, tensors: impl IntoIterator<Item = Tensor>) -> Result<T, TraceError> {
         let mut next = tensors.into_iter();
-        let leaves: Vec<Leaf> = self.rest.iter().filter_map(|s| s.map(Leaf::Scalar).or_else(|| next.next().map(Leaf::Tensor))).collect();
+        let leaves: Vec<Leaf> = self.rest.iter().filter_map(|s| s.clone().or_else(|| next.next().map(Leaf::Tensor))).collect();
         T::rebuild(&mut leaves.into_iter()).map_err(user)
     }
     /// Err: its numbers, or how many tensors it has, are others.
     fn same(&self, other: &Parts) -> Result<(), TraceError> {
-        if self.rest == other.rest {
+        let same = |(a, b): (&Option<Leaf>, &Option<Leaf>)| match (a, b) {
+            (None, None) => true,
+            (Some(Leaf::Scalar(a)), Some(Leaf::Scalar(b))) => a == b,
+            (Some(Leaf::Number(a)), Some(Leaf::Number(b))) => a == b,
+            _ => false,
+        };
+        if self.rest.len() == other.rest.len() && self.rest.iter().zip(&other.rest).all(same) {
             Ok(())
         } else {
             Err(user("gives numbers, or lengths of lists, that differ: in a graph only tensors can"))

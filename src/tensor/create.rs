@@ -61,6 +61,8 @@ impl Graph {
 fn number(x: Operand) -> Operand {
     match x {
         Operand::Size(d) => d.known().map_or(x, Operand::Int),
+        // How many elements there are follows from it.
+        Operand::Number(s) if !s.is_float() => number(Operand::Size(s.size())),
         x => x,
     }
 }

@@ -8,7 +8,8 @@ use super::{
     session::Session,
 };
 use crate::{
-    backend::{self, Backend, GraphModule, Runnable},
+    backend::{self, Backend, Runnable},
+    compile::later::{Later, Making},
     model::Options,
 };
 use indexmap::IndexMap;
@@ -24,21 +25,25 @@ const KEPT: usize = 4096;
 /// A program, and where its function's results come from.
 pub(crate) struct Prepared {
     /// None if no result needs computing.
-    pub program: Option<Arc<dyn Runnable>>,
+    pub program: Option<Arc<Later>>,
     slots: Vec<Slot>,
 }
 
 impl Prepared {
     /// Err: why the backend refuses it.
-    pub fn new(name: &str, recorded: Recorded, backend: &dyn Backend, options: &Options) -> Result<Prepared, crate::Error> {
+    pub fn new(name: &str, recorded: Recorded, making: &Making) -> Result<Prepared, crate::Error> {
         let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
-        let graph = GraphModule::new(name, &recorded.captured);
-        let program = if computed { Some(backend.compile(&graph, options)?) } else { None };
+        let program = if computed { Some(making.program(name, recorded.captured)?) } else { None };
         Ok(Prepared { program, slots: recorded.slots })
     }
-    /// The function's results.
+    /// Whether it can run; one that another thread makes, or could not make, cannot.
+    pub fn is_ready(&self) -> bool {
+        self.program.as_ref().is_none_or(|p| p.ready().is_some())
+    }
+    /// The function's results. Err: what the program met.
     pub fn run(&self, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, String> {
-        let computed = computed(self.program.as_deref(), inputs).map_err(|e| e.to_string())?;
+        let program = self.program.as_ref().map(|p| p.ready().ok_or("has no program yet")).transpose()?;
+        let computed = computed(program.map(|p| &**p), inputs).map_err(|e| e.to_string())?;
         self.slots.iter().map(|slot| pick(slot, &computed, inputs)).collect()
     }
 }
@@ -66,6 +71,7 @@ thread_local! {
 /// Forgets all programs of one op.
 pub(crate) fn reset() {
     lock(&PROGRAMS).clear();
+    lock(&NUMBERS).clear();
 }
 
 /// Runs something whose ops run at once on a backend of that name, such as `interpreter`; without this it is `kiln`. Err: there is no such backend.
@@ -83,6 +89,45 @@ pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate:
 
 /// The results of a row whose tensors have elements. Err: a reason.
 pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
+    if let Some(open) = changing(target, &args) {
+        let key = key::of("", target, &open);
+        match with_programs(place, op, target, open) {
+            Ok(made) => return Ok(made),
+            // An op that has to know its numbers has a program for each.
+            Err(_) => drop(lock(&NUMBERS).insert(key, None)),
+        }
+    }
+    with_programs(place, op, target, args)
+}
+
+/// The plain numbers that ops have had, by their keys; from a certain count on they are inputs. None: of this op they cannot be.
+static NUMBERS: LazyLock<Mutex<IndexMap<Key, Option<Vec<Key>>>>> = LazyLock::new(Mutex::default);
+/// How many of them have programs of their own.
+const DIFFERENT: usize = 4;
+
+/// The same arguments with plain numbers as inputs, where the op has had so many that a program for each would be many programs.
+fn changing(target: &'static str, args: &[(&'static str, Arg)]) -> Option<Vec<(&'static str, Arg)>> {
+    if !args.iter().any(|(_, a)| a.is_plain_number()) {
+        return None;
+    }
+    let open: Vec<_> = args.iter().map(|(name, a)| (*name, a.clone().as_number())).collect();
+    let (one, all) = (key::of("", target, args), key::of("", target, &open));
+    let mut known = lock(&NUMBERS);
+    if known.len() >= KEPT {
+        known.shift_remove_index(0);
+    }
+    let had = known.entry(all).or_insert_with(|| Some(vec![])).as_mut()?;
+    if had.contains(&one) {
+        return None;
+    }
+    if had.len() < DIFFERENT {
+        had.push(one);
+        return None;
+    }
+    Some(open)
+}
+
+fn with_programs(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
     let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
     let arrays = operands.iter().map(|t| t.array().map_err(|e| e.to_string())).collect::<Result<Vec<_>, _>>()?;
     let backend = match BACKEND.with_borrow(Option::clone) {
@@ -94,7 +139,7 @@ pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Ve
     let made = match known {
         Some(made) => made,
         None => {
-            let made = Arc::new(make(place, op, target, args, &arrays, &*backend)?);
+            let made = Arc::new(make(place, op, target, args, &arrays, backend)?);
             let mut all = lock(&PROGRAMS);
             if all.len() >= KEPT {
                 all.shift_remove_index(0);
@@ -130,9 +175,9 @@ fn make(
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
     arrays: &[Arc<Array>],
-    backend: &dyn Backend,
+    backend: Arc<dyn Backend>,
 ) -> Result<Prepared, String> {
-    let options = OPTIONS.as_ref().map_err(String::clone)?;
+    let making = Making { backend, options: OPTIONS.as_ref().map_err(String::clone)?.clone(), queue: None };
     let context = Context::new();
     let recorded = record(context.ctx(), place, Session::default(), |graph: &Graph| {
         let inputs: Vec<Tensor> = arrays.iter().enumerate().map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape())).collect();
@@ -140,5 +185,5 @@ fn make(
         let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(place, op, target, args))
     });
-    Prepared::new(op, recorded.map_err(reason)?, backend, options).map_err(|e| e.to_string())
+    Prepared::new(op, recorded.map_err(reason)?, &making).map_err(|e| e.to_string())
 }

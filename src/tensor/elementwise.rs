@@ -144,6 +144,11 @@ impl Tensor {
     pub fn pow(&self, exponent: impl Into<Operand>) -> Tensor {
         let exponent = exponent.into();
         let integers = self.dtype().is_ok_and(|d| !d.is_float());
+        let exponent = match exponent {
+            // Whether it is negative has to be known.
+            Operand::Number(s) if integers && !s.is_float() => s.known(Location::caller(), "the exponent of integers is"),
+            other => other,
+        };
         match exponent {
             Operand::Int(n) if n < 0 && integers => self.refuse("pow", format!("of integers has the exponent {n}, which is negative")),
             _ => self.call("pow", "aten.pow.Tensor_Tensor", [("exponent", Arg::Operand(exponent))]),

@@ -5,6 +5,7 @@ use crate::capture::{
     storage::Alias,
 };
 use kiln_dialects::ir::Size;
+use std::panic::Location;
 
 /// A row with that many results, where its operands are.
 pub(super) fn exactly<const R: usize>(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> [Tensor; R] {
@@ -44,16 +45,25 @@ impl Graph {
         if operands.iter().any(Tensor::is_poisoned) {
             return vec![self.refuse(place, op, String::new(), &operands)];
         }
-        if let Some(mut lazy) = self.lazy() {
-            let made = lazy.row(self.id(), self.place(place), op, target, args);
-            drop(lazy);
-            return made.unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)]);
-        }
-        let made = match self.is_eager() {
-            true => eager::row(self.place(place), op, target, args),
-            false => self.emit(place, op, target, args).map(|all| all.into_iter().map(|alias| self.handle(Some(alias))).collect()),
+        let args = match args.iter().any(|(_, a)| a.is_number()) {
+            false => args,
+            // A row that has to know a number says so; then it is one of the program's, if it can be at all.
+            true => match self.attempt(place, op, target, args.clone()) {
+                Ok(made) => return made,
+                Err(reason) if args.iter().any(|(_, a)| a.is_open_number()) => return vec![self.refuse(place, op, reason, &operands)],
+                Err(_) => args.into_iter().map(|(name, a)| (name, a.known(place, &format!("'{op}' has to know it,")))).collect(),
+            },
         };
-        made.unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)])
+        self.attempt(place, op, target, args).unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)])
+    }
+    fn attempt(&self, place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
+        if let Some(mut lazy) = self.lazy() {
+            return lazy.row(self.id(), self.place(place), op, target, args);
+        }
+        match self.is_eager() {
+            true => eager::row(self.place(place), op, target, args),
+            false => Ok(self.emit(place, op, target, args)?.into_iter().map(|alias| self.handle(Some(alias))).collect()),
+        }
     }
 
     fn emit(&self, place: Place, op: &str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Alias>, String> {
@@ -99,6 +109,12 @@ impl Graph {
             Arg::Operand(Operand::Int(n)) => Val::Int(Size::Static(n)),
             Arg::Operand(Operand::Float(x)) => Val::Float(x),
             Arg::Operand(Operand::Bool(b)) => Val::Bool(b),
+            // A plain one in a graph is a part of it.
+            Arg::Operand(Operand::Number(s)) if s.is_plain() => return self.value(Arg::Operand(s.known(Location::caller(), ""))),
+            Arg::Operand(Operand::Number(s)) => match tensor(&s.tensor())? {
+                Val::Tensor(alias) => Val::Number(alias, s.dtype()),
+                other => other,
+            },
             Arg::Operand(Operand::Size(d)) => self.raw_sizes(&[d])?.first().map_or(Val::None, |s| Val::Int(*s)),
             Arg::Tensors(all) => Val::List(all.iter().map(tensor).collect::<Result<_, _>>()?),
             Arg::Sizes(all) => Val::List(self.raw_sizes(&all)?.into_iter().map(Val::Int).collect()),

@@ -4,7 +4,7 @@ use super::{
     dim::{Kind, Open},
     handle::{Node, Repr},
     lazy::{Lazy, Segments},
-    session::Session,
+    session::{Lifted, Session},
     state::{Named, Parts, State},
 };
 use crate::{
@@ -203,6 +203,9 @@ impl Graph {
                 false => state.input(&name, value.dtype, &sizes)?,
             };
             if let Some(session) = &mut state.session {
+                if !frozen {
+                    session.lifted.push(Lifted::Weight(stored.clone()));
+                }
                 session.weights.push((stored.clone(), frozen.then_some(version), alias));
             }
             Ok(alias)

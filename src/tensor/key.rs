@@ -67,6 +67,8 @@ fn argument(arg: &Arg, h: &mut Keys) {
                 Operand::Float(x) => x.to_bits().hash(h),
                 Operand::Bool(b) => b.hash(h),
                 Operand::Size(d) => d.to_string().hash(h),
+                // Its value is an input.
+                Operand::Number(s) => (s.dtype() as u8).hash(h),
             }
         }
         Arg::Tensors(all) => {
@@ -107,7 +109,7 @@ fn value(v: &Val, h: &mut Keys) {
             all.iter().for_each(|v| value(v, h));
         }
         // Of a graph; there is none here.
-        Val::Tensor(_) | Val::Int(Size::Dynamic(_)) | Val::Condition(..) => format!("{v:?}").hash(h),
+        Val::Tensor(_) | Val::Number(..) | Val::Int(Size::Dynamic(_)) | Val::Condition(..) => format!("{v:?}").hash(h),
         Val::None => {}
     }
 }

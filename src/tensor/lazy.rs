@@ -11,7 +11,7 @@ use super::{
     key::{self, Key, Keys},
     run::record,
 };
-use crate::{Error, backend::Backend, lowering::compile::CompileError, model::Options};
+use crate::{Error, compile::later::Making, lowering::compile::CompileError};
 use indexmap::IndexMap;
 use kiln_dialects::{ir::Context, value::DType};
 use std::{
@@ -71,8 +71,7 @@ pub(crate) struct Segment {
 /// The programs of a function's segments, and where it reads values.
 pub(crate) struct Segments {
     pub name: String,
-    pub backend: Arc<dyn Backend>,
-    pub options: Options,
+    pub making: Making,
     /// Whether every op is a segment.
     pub each_op: bool,
     /// How many programs there are at most; further segments run op by op.
@@ -169,11 +168,11 @@ impl Lazy {
         }
         held.iter().for_each(|n| n.at.hash(&mut key));
         let results = match self.segment(key.key(), &ops, &inputs, &held)? {
-            Some(segment) => {
+            Some(segment) if segment.prepared.is_ready() => {
                 segment.calls.fetch_add(1, Ordering::Relaxed);
                 segment.prepared.run(&inputs).map_err(user)?
             }
-            None => one_by_one(ops, &inputs, &held)?,
+            _ => one_by_one(ops, &inputs, &held)?,
         };
         for (node, array) in held.iter().zip(results) {
             // A node gets its value once: it is in one segment.
@@ -198,7 +197,7 @@ impl Lazy {
             let all = again(graph, ops, &inputs);
             Ok(held.iter().filter_map(|n| all.get(n.at.0)?.get(n.at.1).cloned()).collect())
         });
-        let prepared = match Prepared::new(&s.name, recorded?, &*s.backend, &s.options) {
+        let prepared = match Prepared::new(&s.name, recorded?, &s.making) {
             Ok(prepared) => prepared,
             Err(Error::Compile(CompileError::Stopped(_))) => return Ok(None),
             Err(e) => return Err(user(e.to_string())),

@@ -43,6 +43,7 @@ mod read;
 mod reduce;
 mod region;
 mod run;
+mod scalar;
 mod session;
 mod state;
 
@@ -60,6 +61,7 @@ pub use image::{Convolution, Pool};
 pub use norm::{CrossEntropy, Reduction};
 pub use product::Attention;
 pub use run::{Traced, trace, trace_all, trace_into};
+pub use scalar::Scalar;
 pub(crate) use {
     array::Mark,
     custom::{has_effects, register_in},
@@ -68,7 +70,7 @@ pub(crate) use {
     handle::Repr,
     lazy::Segments,
     run::{Recorded, Slot, record},
-    session::Session,
+    session::{Lifted, NumberArgument, Session},
 };
 
 /// For [`Tensor::slice`]: to the end of the dimension.

@@ -1,5 +1,5 @@
 //! Rust's operators on tensors, with tensors and numbers on either side.
-use super::{Operand, Tensor, arg::Arg, emit};
+use super::{Operand, Scalar, Tensor, arg::Arg, emit};
 use std::{
     ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub},
     panic::Location,
@@ -9,7 +9,7 @@ macro_rules! binary {
     ($($(#[$doc:meta])* $trait:ident $method:ident $target:literal),* $(,)?) => { $(
         binary!(@tensor $(#[$doc])* $trait $method $target Tensor);
         binary!(@tensor $(#[$doc])* $trait $method $target &Tensor);
-        binary!(@left $trait $method $target f64 f32 i64 i32 bool);
+        binary!(@left $trait $method $target f64, f32, i64, i32, bool, Scalar, &Scalar);
     )* };
     (@tensor $(#[$doc:meta])* $trait:ident $method:ident $target:literal $own:ty) => {
         $(#[$doc])*
@@ -21,7 +21,7 @@ macro_rules! binary {
             }
         }
     };
-    (@left $trait:ident $method:ident $target:literal $($number:ty)*) => { $(
+    (@left $trait:ident $method:ident $target:literal $($number:ty),*) => { $(
         binary!(@number $trait $method $target $number, Tensor);
         binary!(@number $trait $method $target $number, &Tensor);
     )* };

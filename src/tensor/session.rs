@@ -20,6 +20,27 @@ pub(crate) struct Assumed {
     pub asked: bool,
 }
 
+/// What an input behind the arguments is.
+#[derive(Clone)]
+pub(crate) enum Lifted {
+    Weight(Arc<Stored>),
+    /// A number among the arguments, by its leaf, as a tensor without dimensions.
+    Number(usize),
+    /// The same as a size: a tensor of bytes without elements, of this number of columns, since programs read sizes off tensors.
+    Size(usize),
+}
+
+/// A number among the arguments.
+#[derive(Clone, Default)]
+pub(crate) struct NumberArgument {
+    /// The name of the leaf.
+    pub name: String,
+    /// The symbol that it is as a size, if it may be one.
+    pub symbol: Option<String>,
+    /// The input that it is, if it was used.
+    pub input: Option<Alias>,
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Session {
@@ -29,6 +50,12 @@ pub(crate) struct Session {
     /// Weights in order of first use. With a version they are part of the program, and are not to be changed; without they are inputs, behind the
     /// arguments.
     pub weights: Vec<(Arc<Stored>, Option<u64>, Alias)>,
+    /// Inputs behind the arguments, in order.
+    pub lifted: Vec<Lifted>,
+    /// Numbers among the arguments that are not part of the program, by their leaves.
+    pub numbers: HashMap<usize, NumberArgument>,
+    /// Such numbers that are part of it after all, with reasons.
+    pub taken: Vec<(usize, String)>,
     /// Whether all weights are part of the program.
     pub freeze: bool,
     /// The first read of a value.

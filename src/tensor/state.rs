@@ -1,5 +1,9 @@
 //! What a graph consists of while it is being traced: its names, inputs, weights, symbols, errors.
-use super::{Array, OpError, graph::Place, session::Session};
+use super::{
+    Array, OpError,
+    graph::Place,
+    session::{Lifted, Session},
+};
 use crate::{
     capture::{
         aten::Cx,
@@ -214,6 +218,32 @@ impl State {
         self.names.insert(name.into(), Named::Input);
         self.name_of.insert(alias, name.into());
         Ok(alias)
+    }
+    /// A number among the arguments as an input, once.
+    pub(super) fn number(&mut self, leaf: usize, dtype: DType) -> Result<Alias, String> {
+        let argument = self.session.as_ref().and_then(|s| s.numbers.get(&leaf)).ok_or("is a number of another call")?;
+        if let Some(alias) = argument.input {
+            return Ok(alias);
+        }
+        let name = self.free(&argument.name.clone());
+        let alias = self.input(&name, dtype, &[])?;
+        if let Some(session) = &mut self.session {
+            session.lifted.push(Lifted::Number(leaf));
+            session.numbers.entry(leaf).and_modify(|n| n.input = Some(alias));
+        }
+        Ok(alias)
+    }
+    /// The symbol of an integer among the arguments, with an input that it is read off; none if it may not be one.
+    pub(super) fn size_number(&mut self, leaf: usize) -> Option<String> {
+        let argument = self.session.as_ref()?.numbers.get(&leaf)?;
+        let (symbol, name) = (argument.symbol.clone()?, argument.name.clone());
+        if self.symbol_value(&symbol).is_none() {
+            let value = self.symbol(Sym { name: symbol.clone(), min: 2, max: None, divisor: 1 }).ok()?;
+            let name = self.free(&format!("{name}_size"));
+            self.input(&name, DType::I8, &[Size::Static(0), Size::Dynamic(value)]).ok()?;
+            self.session.as_mut()?.lifted.push(Lifted::Size(leaf));
+        }
+        Some(symbol)
     }
     pub(super) fn global(&mut self, name: &str, weight: Weight, source: String, frozen: bool) -> Result<Alias, String> {
         self.outside(|s| s.own_global(name, weight, source, frozen))

@@ -88,7 +88,9 @@ fn a_pass_of_ones_own() {
     let text = custom_pass::run().expect("a text");
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].contains("div") && lines[1].contains("mul") && !lines[1].contains("div"), "{text}");
+    assert!(lines[2].contains("mul") && !lines[2].contains("div"), "{text}");
     assert!(lines.iter().all(|l| l.contains("[0.3333, 0.9061]")), "{text}");
+    assert!(lines[0].ends_with(" 0 runs") && lines[1].ends_with(" 1 runs") && !lines[2].ends_with(" 0 runs"), "{text}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The front door: `compile()`, guards, dynamic sizes, ops that run at once, backends, options.
+mod asynchronous;
 mod breaks;
 mod call;
 mod control;
 mod dynamic;
 mod examples;
 mod options;
+mod scalars;
 mod stop;
 pub mod suite;
 mod threads;

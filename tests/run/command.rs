@@ -68,6 +68,46 @@ fn a_trace_names_kernels_ops_and_source_lines() {
     assert!(all.contains(&"dot_general"), "{all:?}");
 }
 
+/// A loop of five steps: the kernels of its program, with how often each ran.
+#[test]
+fn control_flow_shows_the_kernels_that_it_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, trace) = (dir.path().join("loop.mlir"), dir.path().join("t.json"));
+    std::fs::write(&path, LOOP).unwrap();
+    let path = path.to_str().unwrap();
+    let out = kiln(&["run", path, "--repeat", "1", "--threads", "1", "--profile", trace.to_str().unwrap()]);
+    let all = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{all}{}", text(&out.stderr));
+    assert!(all.contains("in 6 launches of 2 kernels, in 2 programs that control flow calls"), "{all}");
+    let json: serde_json::Value = serde_json::from_slice(&kiln(&["run", path, "--repeat", "1", "--json"]).stdout).expect("JSON");
+    let mut runs: Vec<(i64, i64)> = json["kernels"]
+        .as_array()
+        .expect("kernels")
+        .iter()
+        .map(|k| (k["launches"].as_i64().unwrap_or(0), k["bytes"].as_i64().unwrap_or(0)))
+        .collect();
+    runs.sort_unstable();
+    // The exponential reads and writes 5 rows of 8 once; each step reads a row and what is carried, and writes that.
+    assert_eq!(runs, [(1, 2 * 5 * 8 * 4), (5, 5 * 3 * 8 * 4)], "{json}");
+    assert!(json["kernels"].as_array().expect("kernels").iter().all(|k| k["time_us"].as_f64() > Some(0.0)), "{json}");
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let runs: Vec<i64> = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == 1).filter_map(|e| e["args"]["runs"].as_i64()).collect();
+    assert_eq!(runs, [1, 5], "{trace}");
+    assert!(text(&kiln(&["explain", path]).stdout).contains("2 kernels"));
+}
+
+const LOOP: &str = "func.func @main(%x: tensor<5x8xf32>, %a: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = kiln.exp %x : tensor<5x8xf32>
+  %1 = kiln.scan inits(%a : tensor<8xf32>) over(%0 : tensor<5x8xf32>) -> tensor<8xf32> {
+  ^bb0(%c: tensor<8xf32>, %row: tensor<8xf32>):
+    %2 = kiln.add %c, %row : tensor<8xf32>
+    kiln.yield %2 : tensor<8xf32>
+  }
+  return %1 : tensor<8xf32>
+}
+";
+
 #[test]
 fn graphs_are_for_gpus() {
     let out = kiln(&["run", "mlp.pt2", "--mode", "reduce-overhead"]);

@@ -1,18 +1,19 @@
 //! What people ask of a compilation that is wrong or slow: bisect, reduce, ablate, dumps.
 use super::{agree, file, models, options};
 use kiln::{
-    Options, debug,
+    Error, Options, debug,
     dialects::{
         ir::{Context, Module, Op, walk},
         rules::Level,
     },
     load,
-    lowering::{RunOptions, run_pipeline},
+    lowering::{Own, RunOptions, Stop, Stopped, compile::CompileError, run_pipeline},
     passes::{Failure, Numerics, Pass, pass, pass_options},
 };
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    sync::Mutex,
 };
 
 // A pass that is wrong: it swaps the operands of subtractions.
@@ -58,14 +59,34 @@ impl Pass for AddForSub {
     }
 }
 
+/// Whose compilation [`Cancel`] ends.
+static CANCELLED: Mutex<Option<Stop>> = Mutex::new(None);
+// A pass during which somebody ends the compilation.
+pass_options! {
+    /// The pass.
+    pub struct Cancel {}
+}
+
+impl Pass for Cancel {
+    const FLAG: &'static str = "test-cancel";
+    const SUMMARY: &'static str = "Ends the compilation";
+    const LEVELS: &'static [Level] = &[Level::Graph, Level::Prims];
+    const NUMERICS: Numerics = Numerics::Exact;
+    fn run(&self, _: Op) -> Result<(), Failure> {
+        CANCELLED.lock().unwrap().iter().for_each(Stop::cancel);
+        Ok(())
+    }
+}
+
 fn registered() {
+    pass::register::<Cancel>().expect("registered");
     pass::register::<SwapSub>().expect("registered");
     pass::register::<AddForSub>().expect("registered");
 }
 
 fn inserted(behind: &str, pass: &str) -> Options {
     registered();
-    Options { insert: vec![(behind.into(), pass.into())], ..options(2) }
+    Options { passes: Own::parse(&format!("{behind}: {pass}")).expect("passes"), ..options(2) }
 }
 
 const SOURCE: &str = "module attributes {kiln.level = \"graph\"} {
@@ -117,6 +138,46 @@ fn bisect_finds_a_wrong_kernel_and_its_op() {
     assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-add-for-sub"), "{found}");
     assert!(found.kernel.is_some(), "{found}");
     assert!(found.op.as_ref().is_some_and(|o| o.0.starts_with("kiln.sub")), "{found}");
+}
+
+/// On a level and behind a pass alike: in order, timed, dumped, left out by flag, ended early, a row of ablate, found by bisect.
+#[test]
+fn passes_of_ones_own_run_as_those_of_the_table_do() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let model = load(source(dir.path())).unwrap();
+    for place in ["prims", "kiln-reciprocals"] {
+        let options = inserted(place, "test-swap-sub");
+        let exe = model.compile(&Options { dump: Some(dir.path().join(place)), ..options.clone() }).unwrap();
+        let ran: Vec<(&str, usize)> = exe
+            .times()
+            .compile
+            .iter()
+            .flat_map(|c| &c.passes)
+            .map(|p| (p.pass.as_str(), p.runs))
+            .filter(|p| p.0.starts_with("test"))
+            .collect();
+        assert_eq!(ran, [("test-swap-sub", 1)], "{place}");
+        let dumped = exe.times().dump.clone().unwrap().join("graph/run-0");
+        let names: Vec<String> =
+            std::fs::read_dir(dumped).unwrap().map(|f| f.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        assert_eq!(names.iter().filter(|n| n.ends_with("-test-swap-sub.mlir")).count(), 1, "{names:?}");
+        let found = debug::bisect(&model, &options, None).unwrap();
+        assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-swap-sub"), "{found}");
+        let without = Options { disable: vec!["test-swap-sub".into()], ..options };
+        assert_eq!(debug::bisect(&model, &without, None).unwrap(), debug::Bisection::default(), "{place}");
+    }
+    let rows = debug::ablate(&model, &inserted("prims", "test-swap-sub"), None, std::time::Duration::from_millis(1)).unwrap().rows;
+    assert!(rows.iter().any(|r| r.without.as_deref() == Some("test-swap-sub") && r.measured.is_ok()), "no row");
+    // What comes behind the one that ends it does not run.
+    let stop = Stop::new();
+    *CANCELLED.lock().unwrap() = Some(stop.clone());
+    let ended = model.compile(&Options { stop, ..inserted("graph", "test-cancel,no-such-pass") }).err().expect("an error");
+    assert!(ended.to_string().contains("no-such-pass"), "{ended}");
+    let stop = CANCELLED.lock().unwrap().clone().unwrap();
+    let ended = model.compile(&Options { stop, ..inserted("graph", "test-cancel,test-add-for-sub") }).err().expect("an error");
+    assert!(matches!(ended, Error::Compile(CompileError::Stopped(Stopped::Cancelled))), "{ended}");
+    *CANCELLED.lock().unwrap() = None;
 }
 
 #[test]

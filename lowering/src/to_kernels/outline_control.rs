@@ -13,14 +13,17 @@
 //! before:  %0 = kiln.exp %x   %1 = kiln.if %c { kiln.yield %x } else { %2 = kiln.neg %0   kiln.yield %2 }
 //! after:   %0 = call @main_0(%x)   %1 = kiln.if %c { kiln.yield %x } else { %2 = call @main_1(%0)   kiln.yield %2 }
 //! ```
+mod sizes;
+
 use crate::sizes::{MakeSize, makes_sizes};
 use kiln_dialects::{
     ir::*,
-    ops::{self, BindShape, OpKind, SymExpr, SymKind},
+    ops::{self, OpKind},
     rules::{CONTROL, GRAPH_LEVELS, Level, is_driver},
-    sym::{Atom, Dim},
+    sym::Dim,
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use sizes::{Sizes, carry_symbols, clean, is_memory};
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 kiln_passes::pass_options! {
@@ -59,7 +62,7 @@ fn outline(func: Op, rounds: usize, names: &mut HashSet<String>) -> Result<(), F
     let mark = front.index(0).map_err(at)?.def().ok_or_else(|| at("has no mark".into()))?;
     let front = Builder::before(mark).ok_or_else(|| at("is in no block".into()))?;
     let symbols: HashMap<String, ops::Sym> = walk(func).into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
-    let sizes = Sizes { symbols: &symbols, known: HashMap::new(), b: front };
+    let sizes = Sizes::new(&symbols, front);
     let name = func.symbol().unwrap_or_default();
     let mut o = Outline {
         func,
@@ -76,65 +79,6 @@ fn outline(func: Op, rounds: usize, names: &mut HashSet<String>) -> Result<(), F
     clean(func, mark);
     func.set_attr(CONTROL, Attr::unit(func.ctx()));
     Ok(())
-}
-
-/// Drops sizes and weights that only functions read now.
-fn clean(func: Op, mark: Op) {
-    for op in walk(func).into_iter().rev() {
-        let made = makes_sizes(op) || is_memory(op) || op == mark;
-        if made && op.result_count() > 0 && op.results().iter().all(|v| v.uses().is_empty()) {
-            op.erase();
-        }
-    }
-}
-
-/// What every function can make for itself.
-fn is_memory(op: Op) -> bool {
-    matches!(op.kind(), Some(OpKind::Constant | OpKind::GetGlobal)) || op.is("arith.constant") && !op.result(0).ty().is_index()
-}
-
-/// SSA values of sizes at one place.
-struct Sizes<'a> {
-    symbols: &'a HashMap<String, ops::Sym>,
-    known: HashMap<Dim, Value>,
-    b: Builder,
-}
-
-impl MakeSize for Sizes<'_> {
-    type Made = Value;
-    fn number(&mut self, n: i64) -> Result<Value, String> {
-        self.b.index(n)
-    }
-    fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Value, String> {
-        let symbol = if let Atom::Sym(name) = a { self.symbols.get(name) } else { None };
-        let symbol = symbol.ok_or_else(|| format!("has a size that nothing names ({whole}); kiln.bind_shape on an argument would"))?;
-        let made = self.b.create_with(symbol, &[Type::index(self.b.ctx)], &mut [])?.result(0);
-        self.known.insert(Dim::atom(a.clone()), made);
-        Ok(made)
-    }
-    fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value, String> {
-        Ok(self.b.create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.b.ctx)], &mut [])?.result(0))
-    }
-    fn made(&self, d: &Dim) -> Option<Value> {
-        self.known.get(d).copied()
-    }
-    fn remember(&mut self, d: &Dim, made: Value) {
-        self.known.insert(d.clone(), made);
-    }
-}
-
-impl Sizes<'_> {
-    fn size(&mut self, d: &Dim) -> Result<Size, String> {
-        d.known().map_or_else(|| self.make(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))
-    }
-    fn bind(&mut self, value: Value, dims: &[Dim], at: Builder) -> Result<(), String> {
-        let open = value.ty().dims().iter().any(|d| d.known().is_none());
-        if open {
-            let sizes = dims.iter().map(|d| self.size(d)).collect::<Result<_, _>>()?;
-            at.create_with(&BindShape { value, sizes }, &[], &mut [])?;
-        }
-        Ok(())
-    }
 }
 
 struct Outline<'a> {
@@ -205,7 +149,8 @@ impl Outline<'_> {
             }
         }
         inputs.iter().for_each(|v| needed.extend(self.dims(*v)));
-        self.carry_symbols(&needed, &mut inputs);
+        let dims = |v: Value| self.dims(v);
+        carry_symbols(&needed, &self.args, &dims, &mut inputs);
         let loc = ops.first().or(weights.first()).map_or(end.loc(), |o| o.loc());
         let name = self.fresh();
         self.function(&name, &ops, &weights, &inputs, &outputs, loc).map_err(|e| Failure::at(end, e))?;
@@ -230,29 +175,6 @@ impl Outline<'_> {
             self.sizes.bind(new, &dims, Builder::before(end).ok_or_else(|| at("is in no block".into()))?).map_err(at)?;
         }
         ops.into_iter().rev().try_for_each(|op| self.forget(op))
-    }
-
-    /// Arguments of the program, for symbols that no input has as a size.
-    fn carry_symbols(&self, needed: &[Dim], inputs: &mut Vec<Value>) {
-        let mut symbols: Vec<&String> = vec![];
-        fn of<'a>(d: &'a Dim, all: &mut Vec<&'a String>) {
-            for a in d.atoms() {
-                match a {
-                    Atom::Sym(name) if !all.contains(&name) => all.push(name),
-                    Atom::Op(_, args) => [&args.0, &args.1].into_iter().for_each(|d| of(d, all)),
-                    _ => {}
-                }
-            }
-        }
-        needed.iter().for_each(|d| of(d, &mut symbols));
-        for name in symbols {
-            let has = |v: &Value| self.dims(*v).contains(&Dim::sym(name));
-            if !inputs.iter().any(has)
-                && let Some(arg) = self.args.iter().copied().find(has)
-            {
-                inputs.push(arg);
-            }
-        }
     }
 
     /// What asks for or states the sizes of a value that goes.
@@ -290,7 +212,7 @@ impl Outline<'_> {
         let types = |all: &[Value]| all.iter().map(|v| v.ty()).collect::<Vec<_>>();
         let mut fill = |b: Builder, args: Vec<Value>| {
             let mut map: HashMap<Value, Value> = inputs.iter().copied().zip(args.iter().copied()).collect();
-            let mut sizes = Sizes { symbols: self.symbols, known: HashMap::new(), b };
+            let mut sizes = Sizes::new(self.symbols, b);
             for (old, new) in inputs.iter().zip(&args) {
                 sizes.bind(*new, &self.dims(*old), b)?;
             }

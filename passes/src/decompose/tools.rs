@@ -1,9 +1,25 @@
 //! Small builders that every decomposition uses: typed arithmetic, scalars, sizes, broadcasts along an axis, reductions that keep their dims.
+use crate::pass::Failure;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym, value::DType};
 
 /// A builder with arithmetic. Operands of one type give a result of that type.
 pub(crate) struct Math<'a> {
     pub b: &'a Builder,
+}
+
+/// Puts what `make` computes in front of an op in its place: a value for each result, whose type it then has. Ops for which it gives none stay.
+pub(crate) fn replace_ops(root: Op, mut make: impl FnMut(&Math, Op) -> Option<Result<Vec<Value>, String>>) -> Result<(), Failure> {
+    for op in walk(root) {
+        let Some(b) = Builder::before(op) else { continue };
+        let m = Math { b: &b };
+        let Some(made) = make(&m, op) else { continue };
+        let at = |e: String| Failure::at(op, e);
+        for (old, new) in op.results().into_iter().zip(made.map_err(at)?) {
+            old.replace_uses(m.retype(new, old.ty()).map_err(at)?);
+        }
+        op.erase();
+    }
+    Ok(())
 }
 
 impl Math<'_> {

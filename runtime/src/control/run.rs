@@ -1,6 +1,7 @@
 //! One call of a program of programs: where its values lie, and its steps.
 use super::{Body, Driver, Step};
-use crate::{Buffer, CallError, View, ViewMut, call::tensor_error};
+use crate::{Buffer, CallError, View, ViewMut, call::tensor_error, profile::Profile};
+use std::cell::RefCell;
 
 /// Copies bytes unless they are there already.
 pub(super) fn copy(from: *const u8, to: *mut u8, bytes: usize) {
@@ -69,6 +70,8 @@ pub(super) struct Run<'a> {
     pub wanted: Vec<Option<Place>>,
     pub memory: Memory,
     pub threads: usize,
+    /// Takes in the times of launches, if somebody wants them.
+    pub profile: Option<Profile>,
 }
 
 impl Run<'_> {
@@ -125,8 +128,17 @@ impl Run<'_> {
     fn step(&mut self, step: &Step) -> Result<(), CallError> {
         match step {
             Step::Call { part, inputs, results } => {
-                let driver = self.driver;
-                self.run(inputs, results, &|inputs, outputs, threads| driver.parts[*part].call(inputs, outputs, threads))
+                let (driver, profile) = (self.driver, self.profile.take().map(RefCell::new));
+                let done = self.run(inputs, results, &|inputs, outputs, threads| match &profile {
+                    None => driver.parts[*part].call(inputs, outputs, threads),
+                    Some(all) => {
+                        let one = driver.parts[*part].profile(inputs, outputs, threads)?;
+                        all.borrow_mut().add(driver.first_launch(*part), &one);
+                        Ok(())
+                    }
+                });
+                self.profile = profile.map(RefCell::into_inner);
+                done
             }
             Step::Custom { callee, inputs, results } => {
                 let found = self.driver.customs.iter().find(|(name, _)| name == callee).map(|(_, f)| f.clone());

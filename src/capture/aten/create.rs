@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Row] = &[
 fn natural(v: Option<&Val>, float: DType) -> DType {
     match v {
         Some(Val::Bool(_)) => DType::I1,
-        Some(Val::Int(_)) => DType::I64,
+        Some(Val::Int(_) | Val::Number(_, DType::I64)) => DType::I64,
         _ => float,
     }
 }

@@ -27,6 +27,8 @@ pub enum Val {
     Tensor(Alias),
     /// An integer, possibly symbolic.
     Int(Size),
+    /// A number that the program is called with, as a tensor without dimensions; in promotion it counts as a number of this dtype's category does.
+    Number(Alias, DType),
     /// A float.
     Float(f64),
     /// A truth value.

@@ -57,7 +57,8 @@ pub(super) fn result_type(tensors: &[Value], numbers: &[&Val]) -> Result<DType, 
             Val::Bool(_) => DType::I1,
             Val::Int(_) => DType::I64,
             // A number takes the default dtype, torch.get_default_dtype().
-            Val::Float(_) => DType::F32,
+            Val::Float(_) | Val::Number(_, DType::F64) => DType::F32,
+            Val::Number(_, d) => *d,
             _ => return Err("wants a number".into()),
         };
         wrapped = Some(wrapped.map_or(d, |old| promote(old, d)));
@@ -86,10 +87,13 @@ impl Cx {
     /// An argument that is a tensor or a number, as a tensor of a dtype.
     pub(super) fn operand(&mut self, a: &Args<'_>, name: &str, dtype: DType) -> Result<Value, String> {
         match a.values.get(name) {
-            Some(Val::Tensor(t)) => {
+            Some(Val::Tensor(t) | Val::Number(t, _)) => {
                 let v = self.get(*t)?;
                 self.convert(v, dtype)
             }
+            // As a truth value a number is whether it is not 0.
+            Some(Val::Int(Size::Static(n))) if dtype == DType::I1 => self.number(dtype, f64::from(*n != 0)),
+            Some(Val::Float(x)) if dtype == DType::I1 => self.number(dtype, f64::from(*x != 0.0)),
             Some(Val::Int(Size::Static(n))) => self.integer(dtype, *n),
             Some(Val::Int(Size::Dynamic(size))) => self.b.size_as_tensor(Size::Dynamic(*size), dtype),
             Some(Val::Float(x)) => self.number(dtype, *x),

@@ -1,0 +1,339 @@
+//! Numbers that a function takes and that calls may change: as a tensor without dimensions, or as a size, where a graph is traced.
+use super::{Dim, Graph, Operand, Tensor, arg::Arg, graph::Place, handle::Node, handle::Repr};
+use crate::runtime::guards::Scalar as Plain;
+use kiln_dialects::value::DType;
+use std::{
+    ops::{Add, Div, Mul, Neg, Sub},
+    panic::Location,
+    sync::Arc,
+};
+
+/// A number among the arguments of a [compiled](crate::compile()) function: an integer, a float or a truth value. An operand of tensors' ops as a plain number is, with the
+/// same promotion. The first value is a part of the program; from the second on the program takes the number as an input, so that further values compile
+/// nothing; a truth value is always a part of it. Computing with numbers gives numbers, in `i64` (wrapping) and `f64`, by Python's rules: `/` gives a float.
+///
+/// What makes it a part of the program again, as a guard: to read it ([`Scalar::value`], [`Scalar::integer`]), and an op that has to know it before it runs.
+#[derive(Clone)]
+pub struct Scalar {
+    value: Plain,
+    of: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    /// The value is all there is.
+    Plain,
+    /// An argument of the function that is traced, by its leaf.
+    Argument { graph: u64, leaf: usize },
+    /// Computed in a graph, from these arguments.
+    Tensor(Tensor, Vec<usize>),
+    /// An input of a program that is for all values, of which this one says nothing.
+    Open(Tensor),
+}
+
+impl std::fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.value)
+    }
+}
+
+/// The same number from the same place. What is computed in a trace equals nothing.
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Scalar) -> bool {
+        let place = match (&self.of, &other.of) {
+            (Source::Plain, Source::Plain) => true,
+            (Source::Argument { graph, leaf }, Source::Argument { graph: g, leaf: l }) => (graph, leaf) == (g, l),
+            _ => false,
+        };
+        place && self.value == other.value
+    }
+}
+
+impl Scalar {
+    pub(crate) fn plain(value: Plain) -> Scalar {
+        Scalar { value, of: Source::Plain }
+    }
+    /// An argument of the graph that is traced.
+    pub(crate) fn argument(graph: &Graph, leaf: usize, value: Plain) -> Scalar {
+        Scalar { value, of: Source::Argument { graph: graph.id(), leaf } }
+    }
+    /// The value in this call, and nothing said of it.
+    pub(crate) fn peek(&self) -> Plain {
+        self.value
+    }
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self.of, Source::Plain)
+    }
+    /// Whether nobody knows its value.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.of, Source::Open(_))
+    }
+    pub(super) fn is_float(&self) -> bool {
+        self.dtype().is_float()
+    }
+    pub(super) fn dtype(&self) -> DType {
+        match self.value {
+            Plain::Float(_) => DType::F64,
+            Plain::Bool(_) => DType::I1,
+            _ => DType::I64,
+        }
+    }
+    /// Its value as a float; the program is for this value only then.
+    #[track_caller]
+    pub fn value(&self) -> f64 {
+        match self.taken(Location::caller(), "the function reads it") {
+            Plain::Float(x) => x,
+            Plain::Int(n) => n as f64,
+            other => f64::from(other == Plain::Bool(true)),
+        }
+    }
+    /// As [`Scalar::value`], of an integer; none of others.
+    #[track_caller]
+    pub fn integer(&self) -> Option<i64> {
+        if let Plain::Int(n) = self.taken(Location::caller(), "the function reads it") { Some(n) } else { None }
+    }
+    /// Its value, which the program is for from now on.
+    pub(super) fn taken(&self, place: Place, why: &str) -> Plain {
+        let why = |graph: &Graph| {
+            let at = graph.place(place);
+            format!("{why} at {}:{}", at.file(), at.line())
+        };
+        match &self.of {
+            Source::Plain | Source::Open(_) => {}
+            Source::Argument { graph, leaf } => {
+                if let Some(graph) = Graph::by_id(*graph) {
+                    graph.take(*leaf, why(&graph));
+                }
+            }
+            Source::Tensor(tensor, leaves) => {
+                let graph = tensor.graph();
+                leaves.iter().for_each(|leaf| graph.take(*leaf, why(&graph)));
+            }
+        }
+        self.value
+    }
+    /// A tensor without dimensions, in i64, f64 or i1. In an op with tensors the number itself is the better operand: this has a dtype that counts.
+    #[track_caller]
+    pub fn tensor(&self) -> Tensor {
+        let failed = |reason: String| Graph::current().failed("scalar", reason);
+        match &self.of {
+            Source::Plain => {
+                let made = match self.value {
+                    Plain::Float(x) => Tensor::scalar(x),
+                    Plain::Bool(b) => Tensor::scalar(b),
+                    Plain::Int(n) => Tensor::scalar(n),
+                    Plain::Count(_) | Plain::Training(_) => return failed("is no number".into()),
+                };
+                made.unwrap_or_else(|e| failed(e.to_string()))
+            }
+            Source::Argument { graph, leaf } => match Graph::by_id(*graph) {
+                Some(g) => g.number(*leaf, self.dtype(), Location::caller()),
+                // As every tensor of a trace that is over.
+                None => Tensor(Repr::Node(Arc::new(Node { graph: *graph, alias: None }))),
+            },
+            Source::Tensor(t, _) | Source::Open(t) => t.clone(),
+        }
+    }
+    /// An integer as a size, which is a symbol with a range from 2 on where the number is an input of the program; a negative one, 0, 1 and what was
+    /// computed from other numbers become a part of the program. A float is a size without a value, which is an error of the op that uses it.
+    #[track_caller]
+    pub fn size(&self) -> Dim {
+        let Plain::Int(n) = self.value else { return Dim::NO_VALUE };
+        let place = Location::caller();
+        if let Source::Argument { graph, leaf } = &self.of
+            && let Some(size) = Graph::by_id(*graph).and_then(|g| g.number_as_size(*leaf, place))
+        {
+            return size;
+        }
+        self.taken(place, if n < 2 { "0, 1 and negative numbers are no symbolic sizes" } else { "a size cannot be computed from it" });
+        n.into()
+    }
+    /// A tensor in the place of its value, in ops that take it as an input.
+    pub(super) fn with(&self, tensor: Tensor) -> Scalar {
+        Scalar { value: self.value, of: Source::Open(tensor) }
+    }
+    /// As an operand that is known now.
+    pub(super) fn known(&self, place: Place, why: &str) -> Operand {
+        match self.taken(place, why) {
+            Plain::Float(x) => Operand::Float(x),
+            Plain::Bool(b) => Operand::Bool(b),
+            Plain::Int(n) => Operand::Int(n),
+            // No API makes one of these.
+            Plain::Count(n) => Operand::Int(n as i64),
+            Plain::Training(b) => Operand::Bool(b),
+        }
+    }
+    fn leaves(&self) -> Vec<usize> {
+        match &self.of {
+            Source::Plain | Source::Open(_) => vec![],
+            Source::Argument { leaf, .. } => vec![*leaf],
+            Source::Tensor(_, leaves) => leaves.clone(),
+        }
+    }
+    fn float(&self) -> f64 {
+        match self.value {
+            Plain::Float(x) => x,
+            Plain::Int(n) => n as f64,
+            other => f64::from(other == Plain::Bool(true)),
+        }
+    }
+    /// As an operand of arithmetic in f64 or i64.
+    fn operand(&self, dtype: DType) -> Operand {
+        match (&self.of, dtype) {
+            (Source::Plain, DType::F64) => Operand::Float(self.float()),
+            (Source::Plain, _) => self.known(Location::caller(), ""),
+            _ => Operand::Tensor(if self.dtype() == dtype { self.tensor() } else { self.tensor().to(dtype) }),
+        }
+    }
+    #[track_caller]
+    fn apply(&self, kind: Kind, other: &Scalar) -> Scalar {
+        let integers = match (self.value, other.value) {
+            (Plain::Int(x), Plain::Int(y)) if kind != Kind::Div => Some((x, y)),
+            _ => None,
+        };
+        let value = match (integers, self.float(), other.float()) {
+            (Some((x, y)), ..) => Plain::Int(match kind {
+                Kind::Add => x.wrapping_add(y),
+                Kind::Sub => x.wrapping_sub(y),
+                Kind::Mul | Kind::Div => x.wrapping_mul(y),
+            }),
+            (None, x, y) => Plain::Float(match kind {
+                Kind::Add => x + y,
+                Kind::Sub => x - y,
+                Kind::Mul => x * y,
+                Kind::Div => x / y,
+            }),
+        };
+        if self.is_plain() && other.is_plain() {
+            return Scalar::plain(value);
+        }
+        let dtype = if integers.is_some() { DType::I64 } else { DType::F64 };
+        let (op, target) = match kind {
+            Kind::Add => ("add", "aten.add.Tensor"),
+            Kind::Sub => ("sub", "aten.sub.Tensor"),
+            Kind::Mul => ("mul", "aten.mul.Tensor"),
+            Kind::Div => ("div", "aten.div.Tensor"),
+        };
+        let args = vec![("self", Arg::Operand(self.operand(dtype))), ("other", Arg::Operand(other.operand(dtype)))];
+        let [tensor] = super::emit::exactly(Location::caller(), op, target, args);
+        let mut leaves = self.leaves();
+        leaves.extend(other.leaves());
+        Scalar { value, of: Source::Tensor(tensor, leaves) }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Add,
+    Sub,
+    Mul,
+    Div,
+}
+
+macro_rules! from {
+    ($($t:ty: $kind:ident),*) => { $(
+        impl From<$t> for Scalar {
+            fn from(x: $t) -> Scalar {
+                Scalar::plain(Plain::$kind(x.into()))
+            }
+        }
+    )* };
+}
+from!(f64: Float, f32: Float, i64: Int, i32: Int, bool: Bool);
+
+impl From<&Scalar> for Scalar {
+    fn from(s: &Scalar) -> Scalar {
+        s.clone()
+    }
+}
+/// [`Scalar::size`].
+impl From<&Scalar> for Dim {
+    #[track_caller]
+    fn from(s: &Scalar) -> Dim {
+        s.size()
+    }
+}
+impl From<Scalar> for Dim {
+    #[track_caller]
+    fn from(s: Scalar) -> Dim {
+        s.size()
+    }
+}
+
+macro_rules! arithmetic {
+    ($($trait:ident $method:ident),*) => { $(
+        arithmetic!(@right $trait $method Scalar);
+        arithmetic!(@right $trait $method &Scalar);
+        arithmetic!(@left $trait $method f64, f32, i64, i32);
+    )* };
+    (@right $trait:ident $method:ident $own:ty) => {
+        impl<T: Into<Scalar>> $trait<T> for $own {
+            type Output = Scalar;
+            #[track_caller]
+            fn $method(self, other: T) -> Scalar {
+                self.apply(Kind::$trait, &other.into())
+            }
+        }
+    };
+    (@left $trait:ident $method:ident $($number:ty),*) => { $(
+        arithmetic!(@number $trait $method $number, Scalar);
+        arithmetic!(@number $trait $method $number, &Scalar);
+    )* };
+    (@number $trait:ident $method:ident $number:ty, $other:ty) => {
+        impl $trait<$other> for $number {
+            type Output = Scalar;
+            #[track_caller]
+            fn $method(self, other: $other) -> Scalar {
+                Scalar::from(self).apply(Kind::$trait, &Scalar::from(other))
+            }
+        }
+    };
+}
+arithmetic!(Add add, Sub sub, Mul mul, Div div);
+
+impl Neg for Scalar {
+    type Output = Scalar;
+    #[track_caller]
+    fn neg(self) -> Scalar {
+        self.apply(Kind::Mul, &Scalar::from(-1i64))
+    }
+}
+impl Neg for &Scalar {
+    type Output = Scalar;
+    #[track_caller]
+    fn neg(self) -> Scalar {
+        self.apply(Kind::Mul, &Scalar::from(-1i64))
+    }
+}
+
+impl Graph {
+    /// A number among the arguments as an input behind them.
+    fn number(&self, leaf: usize, dtype: DType, place: Place) -> Tensor {
+        let made = self.state().and_then(|mut state| {
+            state.cx.b.loc = state.loc(self.place(place));
+            state.number(leaf, dtype)
+        });
+        match made {
+            Ok(alias) => self.handle(Some(alias)),
+            Err(e) => self.refuse(place, "scalar", e, &[]),
+        }
+    }
+    /// An integer among the arguments as a symbol, if it may be one.
+    fn number_as_size(&self, leaf: usize, place: Place) -> Option<Dim> {
+        let name = {
+            let mut state = self.state().ok()?;
+            state.cx.b.loc = state.loc(self.place(place));
+            state.size_number(leaf)?
+        };
+        Some(self.dim(&name, 2..=i64::MAX))
+    }
+    /// The program is for the value that a number has in this call.
+    fn take(&self, leaf: usize, why: String) {
+        if let Ok(mut state) = self.state()
+            && let Some(session) = &mut state.session
+            && !session.taken.iter().any(|(l, _)| *l == leaf)
+        {
+            session.taken.push((leaf, why));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Compiling on a thread of its own while calls run op by op.
+use super::*;
+use kiln::{
+    Backend, Options, Runnable, backend,
+    backend::GraphModule,
+    compile::Topic,
+    lowering::{Stopped, compile::CompileError},
+    tensor::TraceError,
+};
+use std::{
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// The interpreter, behind a gate that a test opens.
+#[derive(Default)]
+struct Gated {
+    name: String,
+    open: (Mutex<bool>, Condvar),
+    /// How many compilations stand in front of the gate, or are through it.
+    begun: AtomicUsize,
+    /// Whether the option `stop` was heard.
+    stopped: AtomicBool,
+    /// Whether compiling fails: always, or where a size is a symbol.
+    fails: (bool, bool),
+}
+
+impl Backend for Gated {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn summary(&self) -> &str {
+        "the interpreter, when it is told to"
+    }
+    fn compile(&self, graph: &GraphModule, options: &Options) -> Result<Arc<dyn Runnable>, Error> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let mut open = self.open.0.lock().expect("a lock");
+        while !*open {
+            if let Err(why) = options.stop.check() {
+                self.stopped.store(true, Ordering::SeqCst);
+                return Err(Error::Compile(CompileError::Stopped(why)));
+            }
+            open = self.open.1.wait_timeout(open, Duration::from_millis(5)).expect("a lock").0;
+        }
+        drop(open);
+        if self.fails.0 || self.fails.1 && graph.text().contains("kiln.sym") {
+            return Err(Error::Backend("it has no mind to".into()));
+        }
+        backend::find("interpreter")?.expect("a backend").compile(graph, options)
+    }
+}
+
+fn gated(name: &str, fails: (bool, bool)) -> Arc<Gated> {
+    let made = Arc::new(Gated { name: name.into(), fails, ..Gated::default() });
+    backend::register(made.clone()).expect("a new name");
+    made
+}
+
+impl Gated {
+    fn let_go(&self) {
+        *self.open.0.lock().expect("a lock") = true;
+        self.open.1.notify_all();
+    }
+    /// Waits for so many compilations to begin.
+    fn wait_for(&self, n: usize) {
+        let start = Instant::now();
+        while self.begun.load(Ordering::SeqCst) < n {
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing is compiled");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Ops that run at once do so by the interpreter.
+fn interpreted<R>(body: impl FnOnce() -> R) -> R {
+    kiln::tensor::with_backend("interpreter", body).expect("a backend")
+}
+
+#[test]
+fn calls_run_op_by_op_until_the_program_is_there() {
+    crate::watchdog::arm();
+    let gate = gated("gated-1", (false, false));
+    let f = kiln::compile(|x: Tensor| (&x * 2 + 1).relu()).backend("gated-1").options([("asynchronous", "true")]).name("f");
+    interpreted(|| {
+        // Nobody waits: the gate is closed.
+        for _ in 0..3 {
+            assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 3.0]);
+        }
+        assert_eq!((f.programs(), f.explain().eager_calls, f.explain().graphs[0].calls), (1, 3, 0));
+        assert!(f.explain().to_string().contains("is being compiled by another thread"), "{}", f.explain());
+        gate.wait_for(1);
+        gate.let_go();
+        f.wait().expect("a program");
+        assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 3.0]);
+        // Others wait for nothing either, and each type has one compilation.
+        (0..2).for_each(|_| drop(f.call(counting(&[2, 3])).expect("a result")));
+        f.wait().expect("a program");
+        assert_eq!(numbers(&f.call(counting(&[1, 2])).expect("a result")), [1.0, 3.0]);
+        f.wait().expect("a program");
+    });
+    assert_eq!((f.explain().graphs[0].calls, gate.begun.load(Ordering::SeqCst)), (1, 3), "{}", f.explain());
+    assert!(f.remarks().iter().all(|r| r.topic == Topic::Recompiles), "{:?}", f.remarks());
+}
+
+#[test]
+fn an_error_of_compiling_is_kept_and_told() {
+    crate::watchdog::arm();
+    gated("gated-2", (true, false)).let_go();
+    let f = kiln::compile(|x: Tensor| &x + 1).backend("gated-2").options([("asynchronous", "true")]).name("f");
+    interpreted(|| {
+        assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 2.0]);
+        assert_eq!(message(f.wait()), "it has no mind to");
+        assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 2.0]);
+    });
+    let said = f.remarks();
+    assert!(said.len() == 1 && said[0].topic == Topic::Asynchronous && said[0].message.contains("it has no mind to"), "{said:?}");
+    assert!(f.explain().to_string().contains("was not compiled, and its calls run op by op: it has no mind to"), "{}", f.explain());
+    // What cannot be traced is an error of the call, as ever.
+    let wrong = kiln::compile(|x: Tensor| x + counting(&[3])).backend("gated-2").options([("asynchronous", "true")]);
+    assert!(wrong.call(counting(&[2])).is_err());
+    // With numbers in the place of symbols there is a program.
+    gated("gated-3", (false, true)).let_go();
+    let g = kiln::compile(|x: Tensor| &x + 1).dynamic(true).backend("gated-3").options([("asynchronous", "true")]);
+    interpreted(|| {
+        g.call(counting(&[2])).expect("a result");
+        assert!(g.wait().is_err());
+        g.call(counting(&[2])).expect("a result");
+        g.wait().expect("a program");
+        assert_eq!(numbers(&g.call(counting(&[2])).expect("a result")), [1.0, 2.0]);
+    });
+    assert_eq!((g.programs(), g.explain().graphs[0].calls), (1, 1), "{}", g.explain());
+    assert!(g.remarks().iter().any(|r| r.message.contains("compiled again with sizes as numbers")), "{:?}", g.remarks());
+}
+
+#[test]
+fn it_ends_by_stop_by_its_budget_and_with_the_function() {
+    crate::watchdog::arm();
+    let gate = gated("gated-4", (false, false));
+    let make = || kiln::compile(|x: Tensor| &x + 1).backend("gated-4").options([("asynchronous", "true")]).name("f");
+    let cancelled = |f: Result<(), Error>| matches!(f, Err(Error::Asynchronous(e)) if matches!(*e, Error::Compile(CompileError::Stopped(Stopped::Cancelled))));
+    interpreted(|| {
+        let f = make();
+        f.call(counting(&[2])).expect("a result");
+        gate.wait_for(1);
+        f.stop().cancel();
+        assert!(cancelled(f.wait()));
+        // No more are begun.
+        assert_eq!(numbers(&f.call(counting(&[3])).expect("a result")), [1.0, 2.0, 3.0]);
+        assert_eq!((f.programs(), gate.begun.load(Ordering::SeqCst)), (1, 1));
+        let said = f.remarks();
+        assert!(said.len() == 1 && said[0].topic == Topic::CacheLimit && said[0].message.contains("cancelled"), "{said:?}");
+        // A function that is dropped, or reset, takes its work along, and no other function's.
+        let (g, other) = (make(), make());
+        gate.stopped.store(false, Ordering::SeqCst);
+        g.call(counting(&[2])).expect("a result");
+        other.call(counting(&[2])).expect("a result");
+        gate.wait_for(3);
+        drop(g);
+        let start = Instant::now();
+        while !gate.stopped.load(Ordering::SeqCst) {
+            assert!(start.elapsed() < Duration::from_secs(60), "it is compiled for nobody");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        gate.let_go();
+        other.wait().expect("a program");
+        assert!(other.remarks().is_empty(), "{:?}", other.remarks());
+        other.reset();
+        other.call(counting(&[2])).expect("a result");
+        other.wait().expect("a program");
+        assert_eq!(other.programs(), 1);
+    });
+    let late =
+        kiln::compile(|x: Tensor| (&x * 2).relu()).options([("asynchronous", "on"), ("time_budget", "0.000000001"), ("cache_dir", "off")]);
+    assert_eq!(numbers(&late.call(counting(&[2])).expect("a result")), [0.0, 2.0]);
+    assert!(message(late.wait()).contains("time budget"));
+}
+
+#[test]
+fn many_threads_call_while_it_is_compiled() {
+    crate::watchdog::arm();
+    // Of kiln's own code, sizes that change, and a function that reads values.
+    let f = kiln::compile(|x: Tensor| (&x * 3).sum(0, false)).options([("asynchronous", "true"), ("threads", "1")]);
+    let g = kiln::compile(|x: Tensor| {
+        let y = &x + 1;
+        Ok::<_, TraceError>(if y.sum(.., false).item::<f64>()? > 8.0 { y * 2 } else { y })
+    })
+    .options([("asynchronous", "true"), ("threads", "1")]);
+    let one = |i: usize| {
+        let n = 2 + i % 3;
+        let sum = (0..n).map(|i| 3.0 * i as f64).sum::<f64>();
+        assert_eq!(numbers(&f.call(counting(&[n])).expect("a result")), [sum]);
+        let large = n * (n + 1) / 2 > 8;
+        let want: Vec<f64> = (1..=n).map(|i| if large { 2.0 * i as f64 } else { i as f64 }).collect();
+        assert_eq!(numbers(&g.call(counting(&[n])).expect("a result")), want);
+    };
+    std::thread::scope(|s| (0..4).for_each(|t| drop(s.spawn(move || (0..30).for_each(|i| one(i + t))))));
+    f.wait().expect("programs");
+    g.wait().expect("programs");
+    let before = (f.explain().eager_calls, g.explain().graphs.iter().map(|g| g.calls).sum::<u64>());
+    (0..3).for_each(one);
+    assert_eq!(f.explain().eager_calls, before.0, "{}", f.explain());
+    assert!(g.explain().graphs.iter().map(|g| g.calls).sum::<u64>() >= before.1 + 4, "{}", g.explain());
+    assert!(f.programs() <= 3 && g.programs() == 1, "{}", f.explain());
+}
