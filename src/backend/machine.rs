@@ -25,8 +25,10 @@ impl Backend for Machine {
 
 impl Runnable for Executable {
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
-        let sizes: Vec<&[usize]> = inputs.iter().map(View::shape).collect();
-        let shapes = self.output_shapes(&sizes)?;
+        let shapes = match self.fixed_outputs() {
+            Some(made) => made.iter().map(|(shape, _)| shape.clone()).collect(),
+            None => self.output_shapes(&inputs.iter().map(View::shape).collect::<Vec<_>>())?,
+        };
         let mut made = Vec::with_capacity(shapes.len());
         for (shape, t) in shapes.into_iter().zip(&Executable::program(self).outputs) {
             let dtype = DType::from_name(&t.dtype).ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;

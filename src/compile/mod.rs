@@ -241,11 +241,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let Some(backend) = &self.backend else { return self.eager(arguments) };
         let given = plan::given(&all)?;
         if let Some(entry) = self.find(&given) {
-            return self.run(&entry, &all, arguments, place);
+            return self.run(&entry, &all, &given, arguments, place);
         }
         let entry = self.make(&**backend, &all, &given, &arguments, place)?;
         match entry {
-            Some(entry) => self.run(&entry, &all, arguments, place),
+            Some(entry) => self.run(&entry, &all, &given, arguments, place),
             None => self.eager(arguments),
         }
     }
@@ -254,13 +254,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.state.entries.find(|e| e.guards.check(given) && e.is_current())
     }
 
-    fn run(&self, entry: &Entry, all: &[Leaf], arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
+    fn run(
+        &self,
+        entry: &Entry,
+        all: &[Leaf],
+        given: &[Given],
+        arguments: A,
+        place: &'static Location<'static>,
+    ) -> Result<Out<F, A>, Error> {
         entry.count();
         let graph = match &entry.code {
             Code::Segments => return self.in_segments(arguments),
             Code::Graph(graph) => graph,
         };
-        match graph.run(all) {
+        match graph.run(all, given) {
             Ok(results) => rebuild(results).map_err(Error::Backend),
             // Sizes that the guards allow and the program does not take: op by op the answer, or the reason, is exact.
             Err(Error::Call(e)) if !entry.guards.symbols.is_empty() => {
@@ -288,7 +295,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let segments = self.segments();
         let results = in_segments(segments.clone(), || Ok(leaves(&self.function.invoke(arguments).into_tree()?)))?;
         if lock(&segments.made).len() >= segments.limit && !self.state.warned.swap(true, Ordering::Relaxed) {
-            let (n, place) = (segments.limit, lock(&segments.reads).first().cloned().unwrap_or_default());
+            let (n, place) = (segments.limit, segments.reads().into_iter().next().unwrap_or_default());
             let message = format!(
                 "{n} programs have been made between reads of values, which is the limit (8 times cache_size_limit); further ones run op by op. \
                  Their sizes are numbers: read values outside of the function if these change"
@@ -303,18 +310,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         rebuild(results).map_err(Error::Backend)
     }
     fn segments(&self) -> Arc<Segments> {
-        let mut settings = self.settings.clone();
-        settings.settle();
         let make = || {
-            Arc::new(Segments {
-                name: settings.name.clone(),
-                backend: self.backend.clone().unwrap_or_else(backend::kiln),
-                options: settings.machine.clone(),
-                each_op: settings.each_op,
-                limit: settings.cache_size_limit.saturating_mul(8),
-                made: Mutex::default(),
-                reads: Mutex::default(),
-            })
+            let mut s = self.settings.clone();
+            s.settle();
+            let backend = self.backend.clone().unwrap_or_else(backend::kiln);
+            Arc::new(Segments::new(s.name, backend, s.machine, s.each_op, s.cache_size_limit.saturating_mul(8)))
         };
         lock(&self.state.segments).get_or_insert_with(make).clone()
     }

@@ -71,7 +71,7 @@ pub(super) fn given(leaves: &[Leaf]) -> Result<Vec<Given<'_>>, Error> {
     let one = |leaf| match leaf {
         &Leaf::Scalar(s) => Ok(Given::Scalar(s)),
         Leaf::Tensor(t) => match &t.0 {
-            Repr::Array(a) => Ok(Given::Tensor(a.view()?)),
+            Repr::Array(a) => Ok(Given::Tensor(a.as_view())),
             _ => Err(Error::Trace(t.error())),
         },
     };

@@ -21,10 +21,10 @@ use crate::{
     nn::parameter::Stored,
     runtime::{
         Guards,
-        guards::Scalar,
+        guards::{Given, Scalar},
         program::{Dim, Expr},
     },
-    tensor::{Array, Graph, OpError, Recorded, Session, Slot, Tensor, TraceError, computed, has_effects, pick, record},
+    tensor::{Array, Graph, OpError, Recorded, Session, Slot, Tensor, TraceError, has_effects, pick, record},
 };
 use std::{
     collections::HashMap,
@@ -100,16 +100,23 @@ impl Entry {
 }
 
 impl Graphed {
-    /// The leaves of the results for arguments that meet the guards.
-    pub fn run(&self, leaves: &[Leaf]) -> Result<Vec<Leaf>, Error> {
-        let mut arrays: Vec<Arc<Array>> = leaves.iter().filter_map(|l| super::plan::array(l).cloned()).collect();
-        for w in &self.lifted {
-            arrays.push(w.array().ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name)))?);
-        }
-        let results = computed(self.program.as_deref(), &arrays)?;
+    /// The leaves of the results for arguments that meet the guards; `given` are the same as guards see them.
+    pub fn run(&self, leaves: &[Leaf], given: &[Given]) -> Result<Vec<Leaf>, Error> {
+        let lifted = self.lifted.iter().map(|w| w.array().ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name))));
+        let lifted = lifted.collect::<Result<Vec<Arc<Array>>, _>>()?;
+        let results: Vec<Arc<Array>> = match &self.program {
+            None => vec![],
+            Some(program) => {
+                let mut views = Vec::with_capacity(given.len() + lifted.len());
+                views.extend(given.iter().filter_map(|g| if let Given::Tensor(view) = g { Some(*view) } else { None }));
+                views.extend(lifted.iter().map(|a| a.as_view()));
+                program.run(&views)?.into_iter().map(Arc::new).collect()
+            }
+        };
+        let input = |n| leaves.iter().filter_map(super::plan::array).chain(&lifted).nth(n).cloned();
         let leaf = |r: &ResultLeaf| match r {
             ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
-            ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, &arrays).map_err(Error::Backend)?.into())),
+            ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, input).map_err(Error::Backend)?.into())),
         };
         self.results.iter().map(leaf).collect()
     }

@@ -346,6 +346,10 @@ impl Executable {
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.program().output_shapes(inputs)
     }
+    /// The sizes of the results, and their bytes, if no call decides about them.
+    pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
+        self.engine.fixed_outputs()
+    }
     /// Memory for the results of these inputs, full of bytes that no result has, so that what is not written shows.
     pub fn memory(&self, inputs: &[Data]) -> Result<Vec<Data>, Error> {
         let shapes = self.output_shapes(&inputs.iter().map(|d| d.shape.as_slice()).collect::<Vec<_>>())?;

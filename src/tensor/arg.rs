@@ -46,22 +46,16 @@ from! {
     f32 => |x: f32| Operand::Float(x.into()), bool => Operand::Bool, Dim => Operand::Size,
 }
 
-impl Operand {
-    pub(super) fn tensor(&self) -> Option<Tensor> {
-        if let Operand::Tensor(t) = self { Some(t.clone()) } else { None }
-    }
-}
-
 impl Arg {
     pub(super) fn tensor(x: impl Into<Tensor>) -> Arg {
         Arg::Operand(Operand::Tensor(x.into()))
     }
     /// The tensors in it.
-    pub(super) fn tensors(&self) -> Vec<Tensor> {
+    pub(super) fn each(&self) -> &[Tensor] {
         match self {
-            Arg::Operand(o) => o.tensor().into_iter().collect(),
-            Arg::Tensors(all) => all.clone(),
-            Arg::Sizes(_) | Arg::Plain(_) => vec![],
+            Arg::Operand(Operand::Tensor(t)) => std::slice::from_ref(t),
+            Arg::Tensors(all) => all,
+            Arg::Operand(_) | Arg::Sizes(_) | Arg::Plain(_) => &[],
         }
     }
     /// The same with other tensors, which are taken in order.

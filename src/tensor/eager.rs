@@ -39,14 +39,14 @@ impl Prepared {
     /// The function's results.
     pub fn run(&self, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, String> {
         let computed = computed(self.program.as_deref(), inputs).map_err(|e| e.to_string())?;
-        self.slots.iter().map(|slot| pick(slot, &computed, inputs)).collect()
+        self.slots.iter().map(|slot| pick(slot, &computed, |i| inputs.get(i).cloned())).collect()
     }
 }
 
 /// What a program computes; nothing without one.
-pub(crate) fn computed(program: Option<&dyn Runnable>, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, crate::Error> {
+fn computed(program: Option<&dyn Runnable>, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, crate::Error> {
     let Some(program) = program else { return Ok(vec![]) };
-    let views = inputs.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>()?;
+    let views: Vec<_> = inputs.iter().map(|a| a.as_view()).collect();
     Ok(program.run(&views)?.into_iter().map(Arc::new).collect())
 }
 
@@ -83,7 +83,7 @@ pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate:
 
 /// The results of a row whose tensors have elements. Err: a reason.
 pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
-    let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
+    let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.each()).cloned().collect();
     let arrays = operands.iter().map(|t| t.array().map_err(|e| e.to_string())).collect::<Result<Vec<_>, _>>()?;
     let backend = match BACKEND.with_borrow(Option::clone) {
         Some(backend) => backend,
@@ -107,13 +107,13 @@ pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Ve
 }
 
 /// What a result is.
-pub(crate) fn pick(slot: &Slot, results: &[Arc<Array>], inputs: &[Arc<Array>]) -> Result<Arc<Array>, String> {
+pub(crate) fn pick(slot: &Slot, results: &[Arc<Array>], input: impl FnOnce(usize) -> Option<Arc<Array>>) -> Result<Arc<Array>, String> {
     let found = match slot {
-        Slot::Result(i) => results.get(*i),
-        Slot::Input(i) => inputs.get(*i),
-        Slot::Constant(array) => Some(array),
+        Slot::Result(i) => results.get(*i).cloned(),
+        Slot::Input(i) => input(*i),
+        Slot::Constant(array) => Some(array.clone()),
     };
-    found.cloned().ok_or_else(|| "the program has fewer results than the function".to_string())
+    found.ok_or_else(|| "the program has fewer results than the function".to_string())
 }
 
 /// Why a trace of one op has failed.

@@ -42,6 +42,7 @@ mod product;
 mod read;
 mod reduce;
 mod region;
+mod replay;
 mod run;
 mod session;
 mod state;
@@ -63,7 +64,7 @@ pub use run::{Traced, trace, trace_all, trace_into};
 pub(crate) use {
     array::Mark,
     custom::{has_effects, register_in},
-    eager::{computed, lock, pick, reset},
+    eager::{lock, pick, reset},
     graph::{at_once, in_segments},
     handle::Repr,
     lazy::Segments,
