@@ -193,7 +193,7 @@ fn explain_tells_memory_passes_and_copies() {
     // Two products that cannot be one kernel: 8 x 16 floats lie between them.
     let layer = kiln::nn::Linear::without_bias(&kiln::nn::Scope::root(), 16, 16);
     use kiln::nn::Module as _;
-    let f = kiln::compile(move |x: Tensor| layer.forward(&layer.forward(&x).softmax(1))).freeze(true);
+    let f = kiln::compile(move |x: Tensor| layer.forward(&layer.forward(&x).softmax(1))).freeze(true).options([("cache_dir", "off")]);
     f.call(counting(&[8, 16])).expect("a result");
     let explained = f.explain();
     let (graph, text) = (&explained.graphs[0], explained.to_string());
@@ -229,4 +229,30 @@ fn explain_tells_memory_passes_and_copies() {
     let text = info.to_string();
     let copies: Vec<&str> = text.lines().filter(|l| l.contains("copy: ")).collect();
     assert!(copies.len() == 1 && copies[0].contains("argument 'input_1'") && copies[0].contains("[1, 0]"), "{text}");
+}
+
+/// On the host `reduce-overhead` keeps the memory of results, and takes it again once nobody holds them; what somebody holds stays as it is.
+#[test]
+fn reduce_overhead_takes_memory_again_that_nobody_holds() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|x: Tensor| x * 2 + 1).mode("reduce-overhead");
+    let at = |t: &Tensor| t.array().expect("elements").bytes().as_ptr();
+    let call = |k: i64| f.call(&(counting(&[1000]) + k)).expect("a result");
+    let first = call(0);
+    let place = at(&first);
+    drop(first);
+    // Takes the memory if it was freed.
+    let others: Vec<Tensor> = (0..50).map(|_| counting(&[1000])).collect();
+    let second = call(1);
+    assert_eq!(at(&second), place);
+    let third = call(2);
+    assert!(at(&third) != place && others.iter().all(|o| at(o) != at(&third)));
+    for (t, k) in [(&second, 1.0), (&third, 2.0)] {
+        assert_eq!(numbers(t)[..3], [2.0 * k + 1.0, 2.0 * k + 3.0, 2.0 * k + 5.0]);
+    }
+    // A part of it that outlives the handle holds it, too.
+    let held = second.array().expect("elements");
+    drop((second, third));
+    let more: Vec<Tensor> = (3..6).map(|k| call(k)).collect();
+    assert!(more.iter().all(|t| at(t) != place) && held.to_vec::<f32>().expect("floats")[0] == 3.0);
 }
