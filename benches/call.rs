@@ -32,9 +32,19 @@ fn bench(c: &mut Criterion) {
     let args = vec![x.clone(); 100];
     many.call(args.clone()).expect("a result");
     timed(c, "call with 100 tensors", || many.call(args.clone()).expect("a result"));
+    let added = kiln::compile(|all: Vec<Tensor>| all.iter().skip(1).fold(all[0].clone(), |sum, t| sum + t)).options([("threads", "1")]);
+    added.call(args.clone()).expect("a result");
+    timed(c, "call that adds 100 tensors", || added.call(args.clone()).expect("a result"));
     // What handing the tensors over costs the caller, which is a part of that.
     timed(c, "100 handles made and dropped", || args.clone());
     timed(c, "an op that runs at once", || &x + 1);
+    // By the wall's clock, since other threads compile, too.
+    let anew = kiln::compile(|x: Tensor| x * 2 + 1).options([("cache_dir", "off")]);
+    let made = || {
+        anew.reset();
+        anew.call(&x).expect("a result")
+    };
+    c.bench_function("a call that compiles anew", |b| b.iter(made));
     // Of functions that read a value, by how many ops are noted before: what one more costs. They are one kernel.
     for ops in [10, 110] {
         let chain = move |x: Tensor| (0..ops).fold(x, |x, _| x + 1);

@@ -15,9 +15,12 @@ use super::{
 use crate::{Error, backend::Backend, lowering::compile::CompileError, model::Options};
 use indexmap::IndexMap;
 use kiln_dialects::{ir::Context, value::DType};
-use std::sync::{
-    Arc, LazyLock, Mutex, OnceLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc, LazyLock, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// A value that has been noted.
@@ -59,6 +62,50 @@ pub(super) struct Lazy {
     new: Vec<Noted>,
     inputs: Vec<Arc<Array>>,
     results: Vec<Arc<LazyNode>>,
+    free: Free,
+}
+
+/// Nodes that nobody holds any more, for new ones: of a long function, making and freeing them was most of what its ops cost. A thread keeps some between calls.
+struct Free(Vec<Arc<LazyNode>>);
+
+/// How many a thread keeps.
+const FREE: usize = 1024;
+thread_local! {
+    static FREE_NODES: RefCell<Vec<Arc<LazyNode>>> = const { RefCell::new(vec![]) };
+}
+
+impl Free {
+    fn of_thread() -> Free {
+        Free(FREE_NODES.take())
+    }
+    /// A node without a value.
+    fn node(&mut self, known: &Arc<Known>, graph: u64, segment: u32, at: u32, slot: u32) -> Arc<LazyNode> {
+        if let Some(mut node) = self.0.pop()
+            && let Some(n) = Arc::get_mut(&mut node)
+        {
+            (n.graph, n.segment, n.at, n.slot) = (graph, segment, at, slot);
+            if !Arc::ptr_eq(&n.known, known) {
+                n.known = known.clone();
+            }
+            return node;
+        }
+        Arc::new(LazyNode { graph, segment, at, slot, known: known.clone(), value: OnceLock::new() })
+    }
+    /// Takes those that nobody else holds. They come back in the order in which they were made, so that a call which does the same finds them with their types.
+    fn take(&mut self, nodes: Vec<Arc<LazyNode>>) {
+        let room = FREE.saturating_sub(self.0.len());
+        let idle = nodes.into_iter().rev().filter(|n| Arc::strong_count(n) == 1 && n.value.get().is_none());
+        self.0.extend(idle.take(room));
+    }
+}
+
+impl Drop for Free {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            // Not where the thread ends.
+            let _ = FREE_NODES.try_with(|kept| *kept.borrow_mut() = std::mem::take(&mut self.0));
+        }
+    }
 }
 
 /// A program of a segment.
@@ -108,7 +155,8 @@ static KNOWN: LazyLock<Mutex<IndexMap<Key, Arc<Known>>>> = LazyLock::new(Mutex::
 impl Lazy {
     pub fn new(segments: Arc<Segments>) -> Lazy {
         let run = segments.root.clone();
-        Lazy { segments, number: 0, path: vec![], run, at: 0, new: vec![], inputs: vec![], results: vec![] }
+        let free = Free::of_thread();
+        Lazy { segments, number: 0, path: vec![], run, at: 0, new: vec![], inputs: vec![], results: vec![], free }
     }
     /// Notes an op that an earlier call has noted at this point; `first` stands before `args` as argument `self`. None: it is another one.
     pub(super) fn replay<const R: usize>(
@@ -121,12 +169,13 @@ impl Lazy {
         if self.segments.each_op || !self.follow(graph, first, target, args, Some(R)) {
             return None;
         }
-        let known = &self.run.ops[self.at - 1].known;
+        let Lazy { run, results, free, number, .. } = self;
+        let known = &run.ops[self.at - 1].known;
         let operand = |n| first.into_iter().chain(args.iter().flat_map(|(_, arg)| arg.each())).nth(n).cloned();
         let mut slot = 0;
         Some([(); R].map(|()| {
             slot += 1;
-            result(known, slot - 1, (graph, self.number), &mut self.results, operand)
+            result(known, slot - 1, (graph, *number), results, free, operand)
         }))
     }
     /// Whether an op is the next one of the run, or of one that goes on from here, which the segment follows then; of so many results, if that is given.
@@ -159,7 +208,9 @@ impl Lazy {
             false => self.note(graph, place, op, target, args, &operands)?,
         };
         let operand = |n: usize| operands.get(n).cloned();
-        let all = (0..known.slots.len()).map(|slot| result(&known, slot, (graph, self.number), &mut self.results, operand)).collect();
+        let numbers = (graph, self.number);
+        let made = |slot| result(&known, slot, numbers, &mut self.results, &mut self.free, operand);
+        let all = (0..known.slots.len()).map(made).collect();
         if self.segments.each_op {
             self.flush(None).map_err(|e| e.to_string())?;
         }
@@ -211,11 +262,13 @@ impl Lazy {
             }
         }
         // The next segment begins anew, whatever becomes of this one.
-        let next = Lazy { number: self.number.wrapping_add(1), ..Lazy::new(self.segments.clone()) };
+        let next =
+            Lazy { number: self.number.wrapping_add(1), free: Free(std::mem::take(&mut self.free.0)), ..Lazy::new(self.segments.clone()) };
         let mut noted = std::mem::replace(self, next);
         // One handle is the list's own.
         let held: Vec<u32> = noted.results.iter().filter(|n| Arc::strong_count(n) > 1).map(|n| n.at).collect();
         if held.is_empty() {
+            self.free.take(noted.results);
             return Ok(());
         }
         let known = if noted.new.is_empty() { noted.run.end(noted.at, &held) } else { None };
@@ -234,6 +287,7 @@ impl Lazy {
             // A node gets its value once: it is in one segment.
             let _ = noted.results[*n as usize].value.set(array);
         }
+        self.free.take(noted.results);
         Ok(())
     }
     /// All of its ops.
@@ -302,12 +356,12 @@ fn result(
     slot: usize,
     (graph, segment): (u64, u32),
     results: &mut Vec<Arc<LazyNode>>,
+    free: &mut Free,
     operand: impl Fn(usize) -> Option<Tensor>,
 ) -> Tensor {
     match &known.slots[slot] {
         Slot::Result(_) => {
-            let (at, slot) = (results.len() as u32, slot as u32);
-            let node = Arc::new(LazyNode { graph, segment, at, slot, known: known.clone(), value: OnceLock::new() });
+            let node = free.node(known, graph, segment, results.len() as u32, slot as u32);
             results.push(node.clone());
             Tensor(Repr::Lazy(node))
         }

@@ -132,7 +132,8 @@ impl Noted {
         let mut tensor = |t: &Tensor| sources.next().is_some_and(|source| seen.is(source, t));
         let fits = same_name(self.target, target)
             && self.args.len() == args.len() + usize::from(first.is_some())
-            && first.is_none_or(|t| own.next().is_some_and(|(name, own)| same_name(name, "self") && matches!(own, Kept::Tensor) && tensor(t)))
+            && first
+                .is_none_or(|t| own.next().is_some_and(|(name, own)| same_name(name, "self") && matches!(own, Kept::Tensor) && tensor(t)))
             && own.zip(args).all(|((name, own), (given, arg))| same_name(name, given) && own.is(arg, &mut tensor));
         if !fits {
             seen.inputs.truncate(before);

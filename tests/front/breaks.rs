@@ -208,7 +208,11 @@ struct Failing(std::sync::Arc<std::sync::atomic::AtomicBool>);
 struct FailingProgram(std::sync::Arc<std::sync::atomic::AtomicBool>, std::sync::Arc<dyn kiln::backend::Runnable>);
 impl kiln::backend::Runnable for FailingProgram {
     fn run(&self, inputs: &[kiln::runtime::View]) -> Result<Vec<kiln::tensor::Array>, Error> {
-        if self.0.load(std::sync::atomic::Ordering::Relaxed) { Err(Error::Backend("does not run today".into())) } else { self.1.run(inputs) }
+        if self.0.load(std::sync::atomic::Ordering::Relaxed) {
+            Err(Error::Backend("does not run today".into()))
+        } else {
+            self.1.run(inputs)
+        }
     }
 }
 impl kiln::backend::Backend for Failing {
@@ -218,7 +222,11 @@ impl kiln::backend::Backend for Failing {
     fn summary(&self) -> &str {
         "fails when it is told to"
     }
-    fn compile(&self, graph: &kiln::backend::GraphModule, options: &kiln::Options) -> Result<std::sync::Arc<dyn kiln::backend::Runnable>, Error> {
+    fn compile(
+        &self,
+        graph: &kiln::backend::GraphModule,
+        options: &kiln::Options,
+    ) -> Result<std::sync::Arc<dyn kiln::backend::Runnable>, Error> {
         let made = kiln::Model::of_graph(graph.module(), graph.weights().clone()).compile(options)?;
         Ok(std::sync::Arc::new(FailingProgram(self.0.clone(), std::sync::Arc::new(made))))
     }
@@ -226,7 +234,10 @@ impl kiln::backend::Backend for Failing {
 
 #[test]
 fn a_tensor_whose_program_did_not_run_is_no_other_one() {
-    use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
     crate::watchdog::arm();
     let fails = Arc::new(AtomicBool::new(false));
     kiln::backend::register(Arc::new(Failing(fails.clone()))).expect("a name of its own");

@@ -202,7 +202,8 @@ fn explain_tells_memory_passes_and_copies() {
     assert!(arena >= 8 * 16 * 4, "{text}");
     // The weight, and how it is packed.
     assert!(graph.weights.0 == 16 * 16 * 4 && graph.weights.1 >= 16 * 16 * 4, "{text}");
-    let line = format!("memory between kernels: {arena} bytes; weights: {} bytes, and {} made of them once", graph.weights.0, graph.weights.1);
+    let line =
+        format!("memory between kernels: {arena} bytes; weights: {} bytes, and {} made of them once", graph.weights.0, graph.weights.1);
     assert!(text.contains(&line), "{text}");
     // Slowest first, each once, with its runs.
     assert!(graph.passes.len() > 20 && graph.passes.windows(2).all(|p| p[0].time >= p[1].time), "{text}");

@@ -186,7 +186,8 @@ func.func private @other(tensor<2xf32>) -> tensor<2xf32>
 ";
     std::fs::write(&broken, text).unwrap();
     let data = super::file("mlp");
-    let floats = |name: &str| data.iter().find(|(n, _)| *n == name).expect("a tensor").1.as_f().expect("floats").iter().map(|x| *x as f32).collect();
+    let floats =
+        |name: &str| data.iter().find(|(n, _)| *n == name).expect("a tensor").1.as_f().expect("floats").iter().map(|x| *x as f32).collect();
     let (mut x, want): (Vec<f32>, Vec<f32>) = (floats("input_0"), floats("output_0"));
     let rows = x.len() / 64;
     assert!(rows >= 4 && want.len() == rows * 10);

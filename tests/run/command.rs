@@ -44,7 +44,7 @@ fn packages_and_the_other_commands() {
     assert!(text(&explained.stdout).contains("not fused: "), "{}", text(&explained.stdout));
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
     let lines = text(&explained.stdout);
-    for part in ["memory between kernels: ", "time capture: ", "time kernels: ", "time of pass kiln-fuse: "] {
+    for part in ["memory between kernels: ", "time capture: ", "time kernels: ", "time of pass "] {
         assert!(lines.contains(part), "no '{part}' in\n{lines}");
     }
     assert!(text(&kiln(&["doctor"]).stdout).contains("processor: "));

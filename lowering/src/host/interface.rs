@@ -214,8 +214,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         }
         program.globals.push(global);
     }
-    let symbols: HashMap<String, Op> =
-        blocks(module).into_iter().flat_map(|b| b.ops()).filter_map(|o| Some((o.symbol()?, o))).collect();
+    let symbols: HashMap<String, Op> = blocks(module).into_iter().flat_map(|b| b.ops()).filter_map(|o| Some((o.symbol()?, o))).collect();
     let kernels: HashMap<String, Op> = symbols.iter().filter(|(_, o)| o.is("builtin.module")).map(|(name, o)| (name.clone(), *o)).collect();
     let launches: HashMap<Op, usize> =
         block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).enumerate().map(|(n, o)| (o, n)).collect();
