@@ -366,9 +366,8 @@ impl Loaded {
 
 /// Gives `body` so many words that are 0.
 fn with_words<R>(count: usize, body: impl FnOnce(&mut [u64]) -> R) -> R {
-    match count {
-        ..=FEW => body(&mut [0; FEW][..count]),
-        ..=WORDS => body(&mut [0; WORDS][..count]),
-        _ => body(&mut vec![0; count]),
+    if count <= FEW {
+        return body(&mut [0; FEW][..count]);
     }
+    if count <= WORDS { body(&mut [0; WORDS][..count]) } else { body(&mut vec![0; count]) }
 }
