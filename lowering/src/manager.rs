@@ -119,6 +119,8 @@ struct Watch<'a> {
 struct State {
     runs: Vec<PassRun>,
     open: Vec<(usize, Instant)>,
+    /// The op of the pass that was over last, and how many ops are in it.
+    counted: Option<(Op, usize)>,
     current: Option<String>,
     failed: Option<String>,
     io: Option<(PathBuf, String)>,
@@ -133,7 +135,8 @@ impl Events for Watch<'_> {
         s.stopped = s.stopped.or(now);
         let skipped =
             s.stopped.is_some() || self.options.bisect_limit.is_some_and(|n| nth >= n) || self.options.disable.iter().any(|d| d == flag);
-        let count = walk(op).len();
+        // What the last pass left of it.
+        let count = s.counted.filter(|(last, _)| *last == op).map_or_else(|| op_count(op), |(_, n)| n);
         s.runs.push(PassRun { pass: flag.into(), anchor: op.name(), seconds: 0.0, ops_before: count, ops_after: count, skipped });
         if skipped {
             return Verdict::Skip;
@@ -151,7 +154,8 @@ impl Events for Watch<'_> {
         match event {
             Event::Left => {
                 let Some((nth, start)) = s.open.pop() else { return };
-                let (seconds, ops) = (start.elapsed().as_secs_f64(), walk(op).len());
+                let (seconds, ops) = (start.elapsed().as_secs_f64(), op_count(op));
+                s.counted = Some((op, ops));
                 if let Some(run) = s.runs.get_mut(nth) {
                     run.seconds = seconds;
                     run.ops_after = ops;

@@ -8,6 +8,9 @@ use crate::{
 };
 use std::{any::Any, sync::Arc, sync::Mutex};
 
+mod fixed;
+use fixed::Fixed;
+
 /// The entry of a program: words for the arena, a profile or 0, arguments, results, globals and symbols, and the number of threads.
 pub type Entry = unsafe extern "C" fn(*const u64, i32);
 
@@ -211,13 +214,15 @@ pub struct Loaded {
     program: Program,
     entry: Entry,
     globals: Vec<Bytes>,
+    fixed: Option<Fixed>,
     /// Arenas of calls that are over; as many as there were calls at once.
     arenas: Mutex<Vec<Buffer>>,
     _code: Box<dyn Any + Send + Sync>,
 }
 
-/// The most words that a call's argument array takes from the stack.
+/// The most words that a call's argument array takes from the stack, and how many of them nearly all calls need.
 const WORDS: usize = 512;
+const FEW: usize = 32;
 
 impl Loaded {
     /// Joins a program, its entry, what keeps the entry's code alive, and the memory of its globals in the program's order.
@@ -244,7 +249,8 @@ impl Loaded {
             let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
             check_bytes(&want.dtype, &shape, have.len()).map_err(|e| tensor_error("global", &want.name, e))?;
         }
-        Ok(Loaded { program, entry, globals, arenas: Mutex::default(), _code: code })
+        let fixed = Fixed::of(&program);
+        Ok(Loaded { program, entry, globals, fixed, arenas: Mutex::default(), _code: code })
     }
     /// What was compiled.
     pub fn program(&self) -> &Program {
@@ -263,6 +269,10 @@ impl Loaded {
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.program.output_shapes(inputs)
+    }
+    /// The sizes of the results, and their bytes, if no call decides about them.
+    pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
+        self.fixed.as_ref().map(|f| &f.made[..])
     }
 
     /// The inputs that a call copies first, since they do not lie in memory as the program reads them (see [`Tensor::order`]).
@@ -285,6 +295,15 @@ impl Loaded {
 
     fn call_with(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize, profile: Option<&mut Profile>) -> Result<(), CallError> {
         let p = &self.program;
+        let count = 2 + inputs.len() + outputs.len() + self.globals.len() + p.symbols.len();
+        if let Some(fixed) = self.fixed.as_ref().filter(|f| f.takes(inputs) && f.gives(outputs)) {
+            return with_words(count, |words| {
+                let tensors = inputs.iter().map(|v| v.data as u64).chain(outputs.iter().map(|v| v.data as u64));
+                let all = tensors.chain(self.globals.iter().map(|g| g.data as u64));
+                words[2..].iter_mut().zip(all).for_each(|(word, value)| *word = value);
+                self.enter(words, fixed.arena, threads, profile)
+            });
+        }
         let mut shapes = [[].as_slice(); 16];
         let many: Vec<&[usize]>;
         let shapes: &[&[usize]] = if inputs.len() <= shapes.len() {
@@ -299,51 +318,56 @@ impl Loaded {
             return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
         }
         let mut copies = vec![];
-        let (mut few, mut rest);
-        let count = 2 + inputs.len() + outputs.len() + self.globals.len() + symbols.len();
-        let words: &mut [u64] = if count <= WORDS {
-            few = [0u64; WORDS];
-            &mut few[..count]
-        } else {
-            rest = vec![0u64; count];
-            &mut rest
-        };
-        let mut next = 2;
-        let mut push = |word: u64| {
-            words[next] = word;
-            next += 1;
-        };
-        for (v, t) in inputs.iter().zip(&p.inputs) {
-            same_dtype("input", v.dtype(), t)?;
-            check_place("input", &t.name, v.place(), Place::Host)?;
-            if v.lies(&t.order) {
-                push(v.data as u64);
-            } else {
-                let width = byte_size(v.dtype()).unwrap_or(1);
-                tracing::info!(target: "kiln::perf_hints", input = t.name, order = ?t.order, "copied, since it does not lie as the program reads it");
-                let copy = v.gathered(width, &t.order)?;
-                push(copy.as_mut_ptr() as u64);
-                copies.push(copy);
+        with_words(count, |words| {
+            let mut next = 2;
+            let mut push = |word: u64| {
+                words[next] = word;
+                next += 1;
+            };
+            for (v, t) in inputs.iter().zip(&p.inputs) {
+                same_dtype("input", v.dtype(), t)?;
+                check_place("input", &t.name, v.place(), Place::Host)?;
+                if v.lies(&t.order) {
+                    push(v.data as u64);
+                } else {
+                    let width = byte_size(v.dtype()).unwrap_or(1);
+                    tracing::info!(target: "kiln::perf_hints", input = t.name, order = ?t.order, "copied, since it does not lie as the program reads it");
+                    let copy = v.gathered(width, &t.order)?;
+                    push(copy.as_mut_ptr() as u64);
+                    copies.push(copy);
+                }
             }
-        }
-        for (v, t) in outputs.iter().zip(&p.outputs) {
-            same_dtype("output", v.dtype(), t)?;
-            p.check("output", t, v.shape, &symbols, &exprs)?;
-            check_place("output", &t.name, v.place(), Place::Host)?;
-            v.check_order(&t.name)?;
-            push(v.data as u64);
-        }
-        self.globals.iter().for_each(|g| push(g.data as u64));
-        symbols.iter().for_each(|s| push(*s as u64));
-        let bytes = usize::try_from(p.arena.value(&symbols, &exprs)?).unwrap_or(0);
+            for (v, t) in outputs.iter().zip(&p.outputs) {
+                same_dtype("output", v.dtype(), t)?;
+                p.check("output", t, v.shape, &symbols, &exprs)?;
+                check_place("output", &t.name, v.place(), Place::Host)?;
+                v.check_order(&t.name)?;
+                push(v.data as u64);
+            }
+            self.globals.iter().for_each(|g| push(g.data as u64));
+            symbols.iter().for_each(|s| push(*s as u64));
+            let bytes = usize::try_from(p.arena.value(&symbols, &exprs)?).unwrap_or(0);
+            self.enter(words, bytes, threads, profile)
+        })
+    }
+
+    /// Calls the entry with words that are its argument array but for the first two; every tensor in it has been checked against the program.
+    fn enter(&self, words: &mut [u64], arena_bytes: usize, threads: usize, profile: Option<&mut Profile>) -> Result<(), CallError> {
         let mut arena = self.arenas.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
-        arena.ensure(bytes)?;
+        arena.ensure(arena_bytes)?;
         words[0] = arena.as_mut_ptr() as u64;
         words[1] = profile.map_or(0, |p| std::ptr::from_mut(p) as u64);
-        // SAFETY: the entry is this program's, whose argument array this is; every tensor in it has been checked against the program.
+        // SAFETY: the entry is this program's, whose argument array this is.
         unsafe { (self.entry)(words.as_ptr(), i32::try_from(threads).unwrap_or(i32::MAX)) };
         self.arenas.lock().unwrap_or_else(|e| e.into_inner()).push(arena);
-        drop(copies);
         Ok(())
     }
+}
+
+/// Gives `body` so many words that are 0.
+fn with_words<R>(count: usize, body: impl FnOnce(&mut [u64]) -> R) -> R {
+    if count <= FEW {
+        return body(&mut [0; FEW][..count]);
+    }
+    if count <= WORDS { body(&mut [0; WORDS][..count]) } else { body(&mut vec![0; count]) }
 }

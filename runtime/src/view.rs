@@ -48,6 +48,13 @@ impl<'a> View<'a> {
         check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
         Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, place: Place::Host, _bytes: PhantomData })
     }
+    /// As [`View::new`], of bytes that are known to be as many as the shape says.
+    ///
+    /// # Safety
+    /// They are.
+    pub unsafe fn known(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> View<'a> {
+        View { data: bytes.as_ptr(), dtype, shape, strides: None, place: Place::Host, _bytes: PhantomData }
+    }
     /// The sizes.
     pub fn shape(&self) -> &'a [usize] {
         self.shape

@@ -25,22 +25,29 @@ impl Backend for Machine {
 
 impl Runnable for Executable {
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
-        let sizes: Vec<&[usize]> = inputs.iter().map(View::shape).collect();
-        let shapes = self.output_shapes(&sizes)?;
+        let shapes = match self.fixed_outputs() {
+            Some(made) => made.iter().map(|(shape, _)| shape.clone()).collect(),
+            None => self.output_shapes(&inputs.iter().map(View::shape).collect::<Vec<_>>())?,
+        };
         let mut made = Vec::with_capacity(shapes.len());
         for (shape, t) in shapes.into_iter().zip(&Executable::program(self).outputs) {
             let dtype = DType::from_name(&t.dtype).ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
             let bytes = shape.iter().try_fold(dtype.byte_size(), |n, d| n.checked_mul(*d));
             let bytes = bytes.ok_or_else(|| Error::Weight(format!("a result of sizes {shape:?} is too large")))?;
-            made.push((dtype, shape, Buffer::zeroed(bytes).map_err(crate::runtime::CallError::from)?));
+            made.push((dtype, shape, self.result_memory(bytes)?));
         }
         let mut outputs = vec![];
         for (dtype, shape, buffer) in &mut made {
+            let buffer = Arc::get_mut(buffer).ok_or_else(|| Error::Weight("memory of a result is somebody's".into()))?;
             outputs.push(ViewMut::new(dtype.name(), shape, buffer.bytes_mut())?);
         }
         self.call(inputs, &mut outputs)?;
         drop(outputs);
-        made.into_iter().map(|(dtype, shape, buffer)| Array::new(dtype, &shape, Bytes::owned(buffer)).map_err(Error::Weight)).collect()
+        let array = |(dtype, shape, buffer): (DType, Vec<usize>, Arc<Buffer>)| {
+            self.keep_memory(&buffer);
+            Array::new(dtype, &shape, Bytes::part_of(buffer.clone(), buffer.bytes())).map_err(Error::Weight)
+        };
+        made.into_iter().map(array).collect()
     }
     fn program(&self) -> Option<&Program> {
         Some(Executable::program(self))

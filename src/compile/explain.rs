@@ -96,14 +96,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             graphs.push(info);
         }
         if let Some(segments) = lock(&self.state.segments).as_ref() {
-            for segment in lock(&segments.made).values() {
+            for segment in lock(&segments.made).iter() {
                 let calls = segment.calls.load(Ordering::Relaxed);
                 let mut info = GraphInfo { guards: "a segment between reads of values".into(), calls, ..Default::default() };
                 info.describe(segment.prepared.program.as_deref());
                 graphs.push(info);
             }
             let reason = "a value is read";
-            breaks.extend(lock(&segments.reads).iter().map(|place| Break { reason: reason.into(), place: place.clone() }));
+            breaks.extend(segments.reads().into_iter().map(|place| Break { reason: reason.into(), place }));
         }
         let (recompiles, remarks) = lock(&self.state.remarks).iter().cloned().partition(|r| r.topic == Topic::Recompiles);
         let eager_calls = self.state.eager.load(Ordering::Relaxed);

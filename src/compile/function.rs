@@ -96,7 +96,7 @@ functions!(()(A 0)(A 0 B 1)(A 0 B 1 C 2)(A 0 B 1 C 2 D 3)(A 0 B 1 C 2 D 3 E 4)(A
 
 /// All leaves of a structure.
 pub(super) fn leaves(tree: &impl Tree) -> Vec<Leaf> {
-    let mut out = Vec::with_capacity(8);
+    let mut out = Vec::with_capacity(tree.about());
     tree.leaves(&mut out);
     out
 }

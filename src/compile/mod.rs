@@ -39,7 +39,7 @@ use state::State;
 use std::{
     marker::PhantomData,
     panic::Location,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
@@ -176,7 +176,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             }
         }
         if let Some(segments) = lock(&self.state.segments).as_ref() {
-            all.extend(lock(&segments.made).values().filter_map(|s| s.prepared.program.clone()));
+            all.extend(lock(&segments.made).iter().filter_map(|s| s.prepared.program.clone()));
         }
         let outcomes: Vec<_> = all.iter().map(|p| p.wait()).collect();
         outcomes.into_iter().find_map(Result::err).map_or(Ok(()), |e| Err(Error::Asynchronous(e)))
@@ -215,11 +215,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
         let given = plan::given(&all)?;
         if let Some(entry) = self.find(&given) {
-            return self.run(&entry, &all, arguments, place);
+            return self.run(&entry, &all, &given, arguments, place);
         }
         let entry = self.make(&all, &given, &arguments, place)?;
         match entry {
-            Some(entry) => self.run(&entry, &all, arguments, place),
+            Some(entry) => self.run(&entry, &all, &given, arguments, place),
             None => self.eager(arguments),
         }
     }
@@ -228,7 +228,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.state.entries.find(|e| e.guards.check(given) && e.is_current())
     }
 
-    fn run(&self, entry: &Entry, all: &[Leaf], arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
+    fn run(
+        &self,
+        entry: &Entry,
+        all: &[Leaf],
+        given: &[Given],
+        arguments: A,
+        place: &'static Location<'static>,
+    ) -> Result<Out<F, A>, Error> {
         let graph = match &entry.code {
             Code::Segments => {
                 entry.count();
@@ -239,7 +246,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         if graph.program.as_ref().is_none_or(|p| p.ready().is_some()) {
             entry.count();
         }
-        match graph.run(all) {
+        match graph.run(all, given) {
             Ok(Some(results)) => rebuild(results).map_err(Error::Backend),
             // Another thread is at it, or has said why there is none.
             Ok(None) => self.eager(arguments),
@@ -269,7 +276,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let segments = self.segments(place);
         let results = in_segments(segments.clone(), || Ok(leaves(&self.function.invoke(arguments).into_tree()?)))?;
         if lock(&segments.made).len() >= segments.limit && !self.state.warned.swap(true, Ordering::Relaxed) {
-            let (n, place) = (segments.limit, lock(&segments.reads).first().cloned().unwrap_or_default());
+            let (n, place) = (segments.limit, segments.reads().into_iter().next().unwrap_or_default());
             let message = format!(
                 "{n} programs have been made between reads of values, which is the limit (8 times cache_size_limit); further ones run op by op. \
                  Their sizes are numbers: read values outside of the function if these change"
@@ -284,17 +291,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         rebuild(results).map_err(Error::Backend)
     }
     fn segments(&self, place: &'static Location<'static>) -> Arc<Segments> {
-        let mut settings = self.settings.clone();
-        settings.settle();
         let make = || {
-            Arc::new(Segments {
-                name: settings.name.clone(),
-                making: self.making(&settings, place),
-                each_op: settings.each_op,
-                limit: settings.cache_size_limit.saturating_mul(8),
-                made: Mutex::default(),
-                reads: Mutex::default(),
-            })
+            let mut s = self.settings.clone();
+            s.settle();
+            let making = self.making(&s, place);
+            Arc::new(Segments::new(s.name, making, s.each_op, s.cache_size_limit.saturating_mul(8)))
         };
         lock(&self.state.segments).get_or_insert_with(make).clone()
     }

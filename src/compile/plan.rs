@@ -82,15 +82,19 @@ pub(super) fn array(leaf: &Leaf) -> Option<&Arc<Array>> {
 
 /// The leaves as guards see them. Err: a tensor without elements.
 pub(super) fn given(leaves: &[Leaf]) -> Result<Vec<Given<'_>>, Error> {
-    let one = |leaf| match leaf {
-        &Leaf::Scalar(s) => Ok(Given::Scalar(s)),
-        Leaf::Number(s) => Ok(Given::Scalar(s.peek())),
-        Leaf::Tensor(t) => match &t.0 {
-            Repr::Array(a) => Ok(Given::Tensor(a.view()?)),
-            _ => Err(Error::Trace(t.error())),
-        },
-    };
-    leaves.iter().map(one).collect()
+    // Room is made once: of many tensors that is most of it.
+    let mut given = Vec::with_capacity(leaves.len());
+    for leaf in leaves {
+        given.push(match leaf {
+            &Leaf::Scalar(s) => Given::Scalar(s),
+            Leaf::Number(s) => Given::Scalar(s.peek()),
+            Leaf::Tensor(t) => match &t.0 {
+                Repr::Array(a) => Given::Tensor(a.as_view()),
+                _ => return Err(Error::Trace(t.error())),
+            },
+        });
+    }
+    Ok(given)
 }
 
 impl History {

@@ -278,7 +278,7 @@ const ROWS: &[Row] = &[
         torch: Some("triton.cudagraphs"),
         kind: BOOL,
         default: "as the mode says",
-        summary: "runs a program on a GPU as a CUDA graph",
+        summary: "runs a program on a GPU as a CUDA graph; on the host its results' memory is used again",
         variable: Some("KILN_CUDAGRAPHS"),
         set: |s, t| {
             s.machine.mode = if flag(t)? { cuda::Mode::ReduceOverhead } else { cuda::Mode::Default };
@@ -471,8 +471,9 @@ impl Settings {
     /// The device as the options say, and a remark on options that are for another one.
     pub fn settle(&mut self) -> Option<String> {
         if self.machine.device == Place::Host && self.machine.mode != cuda::Mode::Default {
-            self.machine.mode = cuda::Mode::Default;
-            return Some("cudagraphs changes nothing on the host, where a program is one parallel region already".into());
+            (self.machine.mode, self.machine.reuse) = (cuda::Mode::Default, true);
+            let why = "a program is one parallel region already; results are written where earlier ones were that nobody holds any more";
+            return Some(format!("cudagraphs makes no graph on the host: {why}"));
         }
         None
     }

@@ -23,13 +23,10 @@ use crate::{
     nn::parameter::Stored,
     runtime::{
         Guards,
-        guards::{InputGuard, Scalar},
+        guards::{Given, InputGuard, Scalar},
         program::{Dim, Expr},
     },
-    tensor::{
-        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor, TraceError, computed, has_effects, pick,
-        record,
-    },
+    tensor::{self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor, TraceError, has_effects, pick, record},
 };
 use std::{
     collections::HashMap,
@@ -117,24 +114,29 @@ impl Entry {
 }
 
 impl Graphed {
-    /// The leaves of the results for arguments that meet the guards; none if another thread still makes the program, or could not make it.
-    pub fn run(&self, leaves: &[Leaf]) -> Result<Option<Vec<Leaf>>, Error> {
+    /// The leaves of the results for arguments that meet the guards, and as these see them; none if another thread still makes the program, or could not make it.
+    pub fn run(&self, leaves: &[Leaf], given: &[Given]) -> Result<Option<Vec<Leaf>>, Error> {
         let program = match self.program.as_ref().map(|p| p.ready()) {
             None => None,
             Some(None) => return Ok(None),
             Some(ready) => ready,
         };
-
-        let mut arrays: Vec<Arc<Array>> = leaves.iter().filter_map(|l| super::plan::array(l).cloned()).collect();
-        for input in &self.lifted {
-            arrays.push(lifted(input, leaves)?);
-        }
-        let results = computed(program.map(|p| &**p), &arrays)?;
+        let lifted = self.lifted.iter().map(|input| lifted(input, leaves)).collect::<Result<Vec<Arc<Array>>, _>>()?;
+        let results: Vec<Arc<Array>> = match program {
+            None => vec![],
+            Some(program) => {
+                let mut views = Vec::with_capacity(given.len() + lifted.len());
+                views.extend(given.iter().filter_map(|g| if let Given::Tensor(view) = g { Some(*view) } else { None }));
+                views.extend(lifted.iter().map(|a| a.as_view()));
+                program.run(&views)?.into_iter().map(Arc::new).collect()
+            }
+        };
+        let input = |n| leaves.iter().filter_map(super::plan::array).chain(&lifted).nth(n).cloned();
         let leaf = |r: &ResultLeaf| match r {
             ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
-            ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, &arrays).map_err(Error::Backend)?.into())),
+            ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, input).map_err(Error::Backend)?.into())),
             ResultLeaf::Number(slot) => {
-                let array: Tensor = pick(slot, &results, &arrays).map_err(Error::Backend)?.into();
+                let array: Tensor = pick(slot, &results, input).map_err(Error::Backend)?.into();
                 let float = array.dtype()?.is_float();
                 let value = if float { Scalar::Float(array.item()?) } else { Scalar::Int(array.item()?) };
                 Ok(Leaf::Number(tensor::Scalar::plain(value)))

@@ -22,6 +22,10 @@ pub type Leaves = std::vec::IntoIter<Leaf>;
 pub trait Tree: Sized {
     /// Its parts, in order. How many elements a list has, and whether an option is there, are parts of their own.
     fn leaves(&self, out: &mut Vec<Leaf>);
+    /// About how many those are, for which room is made.
+    fn about(&self) -> usize {
+        1
+    }
     /// The structure of such parts. Err: they are not its own.
     fn rebuild(leaves: &mut Leaves) -> Result<Self, String>;
     /// What people call each part of a value that they call `path`.
@@ -103,6 +107,9 @@ impl<T: Tree> Tree for Vec<T> {
         out.push(Leaf::Scalar(Scalar::Count(self.len())));
         self.iter().for_each(|x| x.leaves(out));
     }
+    fn about(&self) -> usize {
+        1 + self.len()
+    }
     fn rebuild(leaves: &mut Leaves) -> Result<Vec<T>, String> {
         (0..count(leaves)?).map(|_| T::rebuild(leaves)).collect()
     }
@@ -145,6 +152,9 @@ macro_rules! tuples {
             #[allow(unused_variables)]
             fn leaves(&self, out: &mut Vec<Leaf>) {
                 $(self.$i.leaves(out);)*
+            }
+            fn about(&self) -> usize {
+                0 $(+ self.$i.about())*
             }
             #[allow(unused_variables, clippy::unused_unit)]
             fn rebuild(leaves: &mut Leaves) -> Result<Self, String> {

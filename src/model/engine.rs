@@ -85,6 +85,10 @@ impl Engine {
             Engine::Cuda(l) => l.arena_bytes(),
         }
     }
+    /// The sizes of the results, and their bytes, of one program on the host about which no call decides.
+    pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
+        if let Engine::Host(Host::One(l)) = self { l.fixed_outputs() } else { None }
+    }
     /// The program on a GPU, if it is on one.
     pub fn cuda(&self) -> Option<&cuda::Loaded> {
         if let Engine::Cuda(l) = self { Some(l) } else { None }

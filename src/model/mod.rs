@@ -27,13 +27,14 @@ use crate::{
         compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
         host::llvm::version,
     },
-    runtime::{self, CallError, Package, Program, Remark, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
+    runtime::{self, Buffer, CallError, Package, Program, Remark, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
 };
 use engine::Engine;
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -101,6 +102,8 @@ pub struct Executable {
     package: Package,
     threads: usize,
     times: Times,
+    /// Memory of results that calls have given away and may take again, if they do.
+    results: Option<Mutex<Vec<Arc<Buffer>>>>,
 }
 
 impl Model {
@@ -317,6 +320,9 @@ fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a
     Ok((read, written))
 }
 
+/// How many results' memory is kept at most.
+const RESULTS_KEPT: usize = 64;
+
 impl Executable {
     fn link(
         package: Package,
@@ -329,7 +335,7 @@ impl Executable {
         let sources = weights::Sources { package: &package, folder, held };
         let engine = Engine::link(&sources, options, &mut times)?;
         times.total = start.elapsed();
-        Ok(Executable { engine, package, threads: options.threads, times })
+        Ok(Executable { engine, package, threads: options.threads, times, results: options.reuse.then(Mutex::default) })
     }
     /// What was compiled.
     pub fn program(&self) -> &Program {
@@ -350,6 +356,29 @@ impl Executable {
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.program().output_shapes(inputs)
+    }
+    /// The sizes of the results, and their bytes, if no call decides about them.
+    pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
+        self.engine.fixed_outputs()
+    }
+    /// Memory for a result of a call: what an earlier result had that nobody holds, where that is kept, else new.
+    pub(crate) fn result_memory(&self, bytes: usize) -> Result<Arc<Buffer>, CallError> {
+        if let Some(kept) = &self.results {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(i) = kept.iter_mut().position(|b| b.len() == bytes && Arc::get_mut(b).is_some()) {
+                return Ok(kept.swap_remove(i));
+            }
+        }
+        Ok(Arc::new(Buffer::zeroed(bytes)?))
+    }
+    /// Keeps the memory of a result for later ones.
+    pub(crate) fn keep_memory(&self, buffer: &Arc<Buffer>) {
+        if let Some(kept) = &self.results {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() < RESULTS_KEPT {
+                kept.push(buffer.clone());
+            }
+        }
     }
     /// Memory for the results of these inputs, full of bytes that no result has, so that what is not written shows.
     pub fn memory(&self, inputs: &[Data]) -> Result<Vec<Data>, Error> {

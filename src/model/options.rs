@@ -32,6 +32,8 @@ pub struct Options {
     pub device: Place,
     /// Whether each launch on a GPU is waited for, so that a fault names its kernel.
     pub blocking: bool,
+    /// Whether results of a compiled function are written where earlier ones were that nobody holds any more; that memory is kept for it.
+    pub reuse: bool,
     /// How a program's kernels are launched on a GPU.
     pub mode: Mode,
     /// Marks calls and launches on a GPU for profilers, by NVTX.
@@ -83,6 +85,7 @@ impl Default for Options {
             target: None,
             device: Place::Host,
             blocking: false,
+            reuse: false,
             mode: Mode::Default,
             nvtx: false,
             tf32: false,

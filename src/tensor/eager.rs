@@ -44,14 +44,14 @@ impl Prepared {
     pub fn run(&self, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, String> {
         let program = self.program.as_ref().map(|p| p.ready().ok_or("has no program yet")).transpose()?;
         let computed = computed(program.map(|p| &**p), inputs).map_err(|e| e.to_string())?;
-        self.slots.iter().map(|slot| pick(slot, &computed, inputs)).collect()
+        self.slots.iter().map(|slot| pick(slot, &computed, |i| inputs.get(i).cloned())).collect()
     }
 }
 
 /// What a program computes; nothing without one.
-pub(crate) fn computed(program: Option<&dyn Runnable>, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, crate::Error> {
+fn computed(program: Option<&dyn Runnable>, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, crate::Error> {
     let Some(program) = program else { return Ok(vec![]) };
-    let views = inputs.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>()?;
+    let views: Vec<_> = inputs.iter().map(|a| a.as_view()).collect();
     Ok(program.run(&views)?.into_iter().map(Arc::new).collect())
 }
 
@@ -152,13 +152,13 @@ fn with_programs(place: Place, op: &'static str, target: &'static str, args: Vec
 }
 
 /// What a result is.
-pub(crate) fn pick(slot: &Slot, results: &[Arc<Array>], inputs: &[Arc<Array>]) -> Result<Arc<Array>, String> {
+pub(crate) fn pick(slot: &Slot, results: &[Arc<Array>], input: impl FnOnce(usize) -> Option<Arc<Array>>) -> Result<Arc<Array>, String> {
     let found = match slot {
-        Slot::Result(i) => results.get(*i),
-        Slot::Input(i) => inputs.get(*i),
-        Slot::Constant(array) => Some(array),
+        Slot::Result(i) => results.get(*i).cloned(),
+        Slot::Input(i) => input(*i),
+        Slot::Constant(array) => Some(array.clone()),
     };
-    found.cloned().ok_or_else(|| "the program has fewer results than the function".to_string())
+    found.ok_or_else(|| "the program has fewer results than the function".to_string())
 }
 
 /// Why a trace of one op has failed.

@@ -1,6 +1,7 @@
 //! The graph that ops go into: one that is being traced, or none, where ops run at once.
 use super::{
     Array, Dim, OpError, Shape, Tensor, TraceError,
+    arg::Arg,
     dim::{Kind, Open},
     handle::{Node, Repr},
     lazy::{Lazy, Segments},
@@ -84,6 +85,15 @@ pub(crate) fn in_segments<R>(segments: Arc<Segments>, body: impl FnOnce() -> Res
     let result = body()?;
     graph.flush(None)?;
     Ok(result)
+}
+
+/// The results of an op whose function has noted it at this point before; `first` stands before `args` as argument `self`. None: it has not, or this thread
+/// runs no such function.
+pub(super) fn replay<const R: usize>(first: Option<&Tensor>, target: &str, args: &[(&'static str, Arg)]) -> Option<[Tensor; R]> {
+    TRACED.with_borrow(|all| {
+        let graph = all.last()?;
+        graph.0.lazy.as_ref()?.try_borrow_mut().ok()?.replay(graph.0.id, first, target, args)
+    })
 }
 
 impl Graph {

@@ -1,5 +1,5 @@
 //! The handle of a value.
-use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, lazy::LazyNode};
+use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, graph, lazy::LazyNode};
 use crate::capture::storage::Alias;
 use kiln_dialects::{
     sym,
@@ -91,7 +91,7 @@ impl Tensor {
         let known = |shape: &[usize]| shape.iter().map(|n| sym::Dim::Known(*n as i64)).collect();
         match &self.0 {
             Repr::Array(a) => Some((a.dtype(), known(a.shape()))),
-            Repr::Lazy(node) => Some((node.dtype, known(&node.shape))),
+            Repr::Lazy(node) => Some((node.dtype(), known(node.shape()))),
             _ => self.traced().and_then(|(graph, alias)| graph.type_of(alias)),
         }
     }
@@ -170,7 +170,11 @@ impl Tensor {
         args: [(&'static str, Arg); N],
     ) -> [Tensor; R] {
         let place = Location::caller();
-        let mut all = vec![("self", Arg::from(self))];
+        if let Some(made) = graph::replay(Some(self), target, &args) {
+            return made;
+        }
+        let mut all = Vec::with_capacity(N + 1);
+        all.push(("self", Arg::from(self)));
         all.extend(args);
         emit::exactly(place, op, target, all)
     }

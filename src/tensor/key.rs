@@ -91,7 +91,7 @@ fn argument(arg: &Arg, h: &mut Keys) {
 fn tensor(t: &Tensor, h: &mut Keys) {
     match &t.0 {
         Repr::Array(a) => (a.dtype() as u8, a.shape()).hash(h),
-        Repr::Lazy(n) => (n.dtype as u8, &n.shape[..]).hash(h),
+        Repr::Lazy(n) => (n.dtype() as u8, n.shape()).hash(h),
         Repr::Node(_) | Repr::Failed(_) => t.type_name().hash(h),
     }
 }

@@ -8,16 +8,17 @@ use super::{
     arg::Arg,
     eager::{self, Prepared, lock},
     graph::Place,
-    key::{self, Key, Keys},
+    key::{self, Key},
+    replay::{Kept, Noted, Run, Seen, Source},
     run::record,
 };
 use crate::{Error, compile::later::Making, lowering::compile::CompileError};
 use indexmap::IndexMap;
 use kiln_dialects::{ir::Context, value::DType};
 use std::{
-    hash::Hash,
+    cell::RefCell,
     sync::{
-        Arc, LazyLock, Mutex, OnceLock, Weak,
+        Arc, LazyLock, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -25,40 +26,86 @@ use std::{
 /// A value that has been noted.
 pub(crate) struct LazyNode {
     pub graph: u64,
-    pub dtype: DType,
-    pub shape: Vec<usize>,
-    /// The number of its op in the segment, and of the op's result.
-    at: (usize, usize),
+    /// The number of its segment, and its own among the results there.
+    segment: u32,
+    at: u32,
+    /// The number of its type.
+    slot: u32,
+    known: Arc<Known>,
     pub value: OnceLock<Arc<Array>>,
 }
 
-/// Where an operand comes from.
-#[derive(Clone, Copy, Debug, Hash)]
-enum Source {
-    /// An op's result in this segment.
-    Node(usize, usize),
-    /// An input of the segment.
-    Input(usize),
-}
-
-/// An op.
-struct Noted {
-    place: Place,
-    op: &'static str,
-    target: &'static str,
-    /// With any tensors in the place of its operands.
-    args: Vec<(&'static str, Arg)>,
-    operands: Vec<Source>,
-    results: Vec<Weak<LazyNode>>,
+impl LazyNode {
+    pub fn dtype(&self) -> DType {
+        self.known.types[self.slot as usize].0
+    }
+    pub fn shape(&self) -> &[usize] {
+        &self.known.types[self.slot as usize].1
+    }
+    /// Whether it is that result of a segment.
+    pub(super) fn is_result(&self, graph: u64, segment: u32, at: u32) -> bool {
+        (self.graph, self.segment, self.at) == (graph, segment, at)
+    }
 }
 
 /// What has been noted since the last read.
 pub(super) struct Lazy {
     segments: Arc<Segments>,
-    ops: Vec<Noted>,
+    /// The number of the segment.
+    number: u32,
+    /// Runs that the segment has left, and behind which of their ops.
+    path: Vec<(Arc<Run>, usize)>,
+    /// The run that it follows, and how many of its ops it has noted.
+    run: Arc<Run>,
+    at: usize,
+    /// What it has noted since no run goes on as it does.
+    new: Vec<Noted>,
     inputs: Vec<Arc<Array>>,
-    /// Ops with the types of their operands, and where these come from.
-    key: Keys,
+    results: Vec<Arc<LazyNode>>,
+    free: Free,
+}
+
+/// Nodes that nobody holds any more, for new ones: of a long function, making and freeing them was most of what its ops cost. A thread keeps some between calls.
+struct Free(Vec<Arc<LazyNode>>);
+
+/// How many a thread keeps.
+const FREE: usize = 1024;
+thread_local! {
+    static FREE_NODES: RefCell<Vec<Arc<LazyNode>>> = const { RefCell::new(vec![]) };
+}
+
+impl Free {
+    fn of_thread() -> Free {
+        Free(FREE_NODES.take())
+    }
+    /// A node without a value.
+    fn node(&mut self, known: &Arc<Known>, graph: u64, segment: u32, at: u32, slot: u32) -> Arc<LazyNode> {
+        if let Some(mut node) = self.0.pop()
+            && let Some(n) = Arc::get_mut(&mut node)
+        {
+            (n.graph, n.segment, n.at, n.slot) = (graph, segment, at, slot);
+            if !Arc::ptr_eq(&n.known, known) {
+                n.known = known.clone();
+            }
+            return node;
+        }
+        Arc::new(LazyNode { graph, segment, at, slot, known: known.clone(), value: OnceLock::new() })
+    }
+    /// Takes those that nobody else holds. They come back in the order in which they were made, so that a call which does the same finds them with their types.
+    fn take(&mut self, nodes: Vec<Arc<LazyNode>>) {
+        let room = FREE.saturating_sub(self.0.len());
+        let idle = nodes.into_iter().rev().filter(|n| Arc::strong_count(n) == 1 && n.value.get().is_none());
+        self.0.extend(idle.take(room));
+    }
+}
+
+impl Drop for Free {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            // Not where the thread ends.
+            let _ = FREE_NODES.try_with(|kept| *kept.borrow_mut() = std::mem::take(&mut self.0));
+        }
+    }
 }
 
 /// A program of a segment.
@@ -70,21 +117,34 @@ pub(crate) struct Segment {
 
 /// The programs of a function's segments, and where it reads values.
 pub(crate) struct Segments {
-    pub name: String,
-    pub making: Making,
+    name: String,
+    making: Making,
     /// Whether every op is a segment.
-    pub each_op: bool,
+    each_op: bool,
     /// How many programs there are at most; further segments run op by op.
     pub limit: usize,
-    pub made: Mutex<IndexMap<Key, Arc<Segment>>>,
+    /// In the order in which they were made.
+    pub made: Mutex<Vec<Arc<Segment>>>,
+    /// All of them by what they do, behind a run without ops.
+    root: Arc<Run>,
     /// The places of reads, each once.
-    pub reads: Mutex<Vec<String>>,
+    reads: Mutex<Vec<Place>>,
+}
+
+impl Segments {
+    pub fn new(name: String, making: Making, each_op: bool, limit: usize) -> Segments {
+        Segments { name, making, each_op, limit, made: Mutex::default(), root: Arc::default(), reads: Mutex::default() }
+    }
+    /// The places of reads, in the order in which they were met.
+    pub fn reads(&self) -> Vec<String> {
+        lock(&self.reads).iter().map(|at| format!("{}:{}:{}", at.file(), at.line(), at.column())).collect()
+    }
 }
 
 /// What is known of an op for types of operands.
-struct Known {
+pub(super) struct Known {
     types: Vec<(DType, Vec<usize>)>,
-    slots: Vec<Slot>,
+    pub slots: Vec<Slot>,
 }
 
 /// How many ops' types are kept.
@@ -93,7 +153,44 @@ static KNOWN: LazyLock<Mutex<IndexMap<Key, Arc<Known>>>> = LazyLock::new(Mutex::
 
 impl Lazy {
     pub fn new(segments: Arc<Segments>) -> Lazy {
-        Lazy { segments, ops: vec![], inputs: vec![], key: Keys::new() }
+        let run = segments.root.clone();
+        let free = Free::of_thread();
+        Lazy { segments, number: 0, path: vec![], run, at: 0, new: vec![], inputs: vec![], results: vec![], free }
+    }
+    /// Notes an op that an earlier call has noted at this point; `first` stands before `args` as argument `self`. None: it is another one.
+    pub(super) fn replay<const R: usize>(
+        &mut self,
+        graph: u64,
+        first: Option<&Tensor>,
+        target: &str,
+        args: &[(&'static str, Arg)],
+    ) -> Option<[Tensor; R]> {
+        if self.segments.each_op || !self.follow(graph, first, target, args, Some(R)) {
+            return None;
+        }
+        let Lazy { run, results, free, number, .. } = self;
+        let known = &run.ops[self.at - 1].known;
+        let operand = |n| first.cloned().into_iter().chain(args.iter().flat_map(|(_, arg)| arg.tensors())).nth(n);
+        let mut slot = 0;
+        Some([(); R].map(|()| {
+            slot += 1;
+            result(known, slot - 1, (graph, *number), results, free, operand)
+        }))
+    }
+    /// Whether an op is the next one of the run, or of one that goes on from here, which the segment follows then; of so many results, if that is given.
+    fn follow(&mut self, graph: u64, first: Option<&Tensor>, target: &str, args: &[(&'static str, Arg)], results: Option<usize>) -> bool {
+        if !self.new.is_empty() {
+            return false;
+        }
+        let mut seen = Seen { graph, segment: self.number, inputs: &mut self.inputs };
+        let mut fits = |noted: &Noted| results.is_none_or(|n| n == noted.known.slots.len()) && noted.fits(first, target, args, &mut seen);
+        if !self.run.ops.get(self.at).is_some_and(&mut fits) {
+            let Some(run) = self.run.next(self.at, &mut fits) else { return false };
+            self.results.reserve(run.ops.len());
+            self.path.push((std::mem::replace(&mut self.run, run), std::mem::take(&mut self.at)));
+        }
+        self.at += 1;
+        true
     }
     /// Notes an op. Err: a reason why it cannot be.
     pub(super) fn row(
@@ -105,105 +202,130 @@ impl Lazy {
         args: Vec<(&'static str, Arg)>,
     ) -> Result<Vec<Tensor>, String> {
         let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
-        let key = key::of("", target, &args);
-        let known = types(key, place, op, target, &args, &operands)?;
-        if !known.slots.iter().any(|s| matches!(s, Slot::Result(_))) {
-            return known.slots.iter().map(|slot| plain(slot, &operands)).collect();
-        }
-        let sources = operands.iter().map(|t| self.source(graph, t)).collect::<Result<Vec<_>, String>>()?;
-        let number = self.ops.len();
-        let (mut results, mut all) = (vec![], vec![]);
-        for ((dtype, shape), slot) in known.types.iter().zip(&known.slots) {
-            if !matches!(slot, Slot::Result(_)) {
-                all.push(plain(slot, &operands)?);
-                results.push(Weak::new());
-                continue;
-            }
-            let at = (number, results.len());
-            let node = Arc::new(LazyNode { graph, dtype: *dtype, shape: shape.clone(), at, value: OnceLock::new() });
-            results.push(Arc::downgrade(&node));
-            all.push(Tensor(Repr::Lazy(node)));
-        }
-        // Operands would be held by what is noted, and so count as used later.
-        let mut nothing = std::iter::repeat_with(nothing);
-        let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut nothing))).collect();
-        (key, &sources).hash(&mut self.key);
-        self.ops.push(Noted { place, op, target, args, operands: sources, results });
+        let known = match self.follow(graph, None, target, &args, None) {
+            true => self.run.ops[self.at - 1].known.clone(),
+            false => self.note(graph, place, op, target, args, &operands)?,
+        };
+        let operand = |n: usize| operands.get(n).cloned();
+        let numbers = (graph, self.number);
+        let made = |slot| result(&known, slot, numbers, &mut self.results, &mut self.free, operand);
+        let all = (0..known.slots.len()).map(made).collect();
         if self.segments.each_op {
             self.flush(None).map_err(|e| e.to_string())?;
         }
         Ok(all)
     }
+    /// Notes an op that no run goes on with.
+    fn note(
+        &mut self,
+        graph: u64,
+        place: Place,
+        op: &'static str,
+        target: &'static str,
+        args: Vec<(&'static str, Arg)>,
+        operands: &[Tensor],
+    ) -> Result<Arc<Known>, String> {
+        let known = types(key::of("", target, &args), place, op, target, &args, operands)?;
+        // Tensors would be held by what is noted, and so count as used later.
+        let args = args.iter().map(|(name, arg)| Ok((*name, Kept::of(arg)?))).collect::<Result<Vec<_>, String>>()?;
+        let before = self.inputs.len();
+        let sources = operands.iter().map(|t| self.source(graph, t)).collect::<Result<Vec<_>, String>>();
+        let sources = sources.inspect_err(|_| self.inputs.truncate(before))?;
+        self.new.push(Noted { place, op, target, args, operands: sources, known: known.clone() });
+        Ok(known)
+    }
     fn source(&mut self, graph: u64, t: &Tensor) -> Result<Source, String> {
         let array = match &t.0 {
             Repr::Lazy(node) => match node.value.get() {
                 Some(array) => array.clone(),
-                None if node.graph == graph => return Ok(Source::Node(node.at.0, node.at.1)),
-                None => return Err("takes a tensor of a function that is over".into()),
+                None if node.is_result(graph, self.number, node.at) => return Ok(Source::Result(node.at)),
+                None => return Err("takes a tensor of a function that is over, or of a program that did not run".into()),
             },
             Repr::Array(array) => array.clone(),
             _ => return Err("takes a tensor of another trace".into()),
         };
-        let at = self.inputs.iter().position(|a| Arc::ptr_eq(a, &array)).unwrap_or_else(|| {
-            self.inputs.push(array);
-            self.inputs.len() - 1
-        });
-        Ok(Source::Input(at))
+        if let Some(at) = self.inputs.iter().position(|a| Arc::ptr_eq(a, &array)) {
+            return Ok(Source::Input(at));
+        }
+        let first = Source::First(array.dtype(), array.shape().into());
+        self.inputs.push(array);
+        Ok(first)
     }
 
     /// Runs what has been noted; every tensor that somebody holds has elements then. `read` is where a value is read, if one is.
     pub(super) fn flush(&mut self, read: Option<Place>) -> Result<(), TraceError> {
         if let Some(at) = read {
-            let place = format!("{}:{}:{}", at.file(), at.line(), at.column());
             let mut all = lock(&self.segments.reads);
-            if !all.contains(&place) {
-                all.push(place);
+            if !all.contains(&at) {
+                all.push(at);
             }
         }
-        let (ops, inputs, mut key) =
-            (std::mem::take(&mut self.ops), std::mem::take(&mut self.inputs), std::mem::replace(&mut self.key, Keys::new()));
-        let held: Vec<Arc<LazyNode>> = ops.iter().flat_map(|o| &o.results).filter_map(Weak::upgrade).collect();
+        // The next segment begins anew, whatever becomes of this one.
+        let next =
+            Lazy { number: self.number.wrapping_add(1), free: Free(std::mem::take(&mut self.free.0)), ..Lazy::new(self.segments.clone()) };
+        let mut noted = std::mem::replace(self, next);
+        // One handle is the list's own.
+        let held: Vec<u32> = noted.results.iter().filter(|n| Arc::strong_count(n) > 1).map(|n| n.at).collect();
         if held.is_empty() {
+            self.free.take(noted.results);
             return Ok(());
         }
-        held.iter().for_each(|n| n.at.hash(&mut key));
-        let results = match self.segment(key.key(), &ops, &inputs, &held)? {
+        let known = if noted.new.is_empty() { noted.run.end(noted.at, &held) } else { None };
+        let segment = match known {
+            Some(segment) => Some(segment),
+            None => noted.make(&held)?,
+        };
+        let values = match segment {
             Some(segment) if segment.prepared.is_ready() => {
                 segment.calls.fetch_add(1, Ordering::Relaxed);
-                segment.prepared.run(&inputs).map_err(user)?
+                segment.prepared.run(&noted.inputs).map_err(user)?
             }
-            _ => one_by_one(ops, &inputs, &held)?,
+            _ => one_by_one(&noted.ops(), &noted.inputs, &held)?,
         };
-        for (node, array) in held.iter().zip(results) {
+        for (n, array) in held.iter().zip(values) {
             // A node gets its value once: it is in one segment.
-            let _ = node.value.set(array);
+            let _ = noted.results[*n as usize].value.set(array);
         }
+        self.free.take(noted.results);
         Ok(())
     }
-    /// The program of a segment; none if there may be no more, or if somebody ended its compilation.
-    fn segment(&self, key: Key, ops: &[Noted], inputs: &[Arc<Array>], held: &[Arc<LazyNode>]) -> Result<Option<Arc<Segment>>, TraceError> {
-        let s = &self.segments;
-        let (found, full) = {
-            let made = lock(&s.made);
-            (made.get(&key).cloned(), made.len() >= s.limit)
-        };
-        if found.is_some() || full {
-            return Ok(found);
+    /// All of its ops.
+    fn ops(&self) -> Vec<&Noted> {
+        let runs = self.path.iter().map(|(run, at)| &run.ops[..*at]);
+        runs.chain([&self.run.ops[..self.at], &self.new]).flatten().collect()
+    }
+    /// Makes the program of the segment; none if there may be no more, or if somebody ended its compilation.
+    fn make(&mut self, held: &[u32]) -> Result<Option<Arc<Segment>>, TraceError> {
+        let s = self.segments.clone();
+        if lock(&s.made).len() >= s.limit {
+            return Ok(None);
         }
         let context = Context::new();
-        let Some(first) = ops.first() else { return Ok(None) };
-        let recorded = record(context.ctx(), first.place, Session::default(), |graph: &Graph| {
-            let inputs: Vec<Tensor> = inputs.iter().enumerate().map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape())).collect();
-            let all = again(graph, ops, &inputs);
-            Ok(held.iter().filter_map(|n| all.get(n.at.0)?.get(n.at.1).cloned()).collect())
-        });
+        let recorded = {
+            let ops = self.ops();
+            let Some(first) = ops.first() else { return Ok(None) };
+            record(context.ctx(), first.place, Session::default(), |graph: &Graph| {
+                let inputs = self.inputs.iter().enumerate();
+                let inputs: Vec<Tensor> = inputs.map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape())).collect();
+                let all = again(graph, &ops, &inputs);
+                Ok(held.iter().filter_map(|n| all.get(*n as usize).cloned()).collect())
+            })
+        };
         let prepared = match Prepared::new(&s.name, recorded?, &s.making) {
             Ok(prepared) => prepared,
             Err(Error::Compile(CompileError::Stopped(_))) => return Ok(None),
             Err(e) => return Err(user(e.to_string())),
         };
-        let segment = Arc::new(Segment { prepared, calls: AtomicU64::new(0) });
-        Ok(Some(lock(&s.made).entry(key).or_insert(segment).clone()))
+        if !self.new.is_empty() {
+            let branch = self.run.branch(self.at, std::mem::take(&mut self.new));
+            self.at = branch.ops.len();
+            self.run = branch;
+        }
+        let (segment, mine) = self.run.add_end(self.at, held.to_vec(), Arc::new(Segment { prepared, calls: AtomicU64::new(0) }));
+        if mine {
+            lock(&s.made).push(segment.clone());
+        }
+        Ok(Some(segment))
     }
 }
 
@@ -211,7 +333,7 @@ fn user(reason: String) -> TraceError {
     TraceError::User(reason.into())
 }
 
-/// What stands for an operand.
+/// What stands for a tensor that is lost.
 fn nothing() -> Tensor {
     static NOTHING: LazyLock<Arc<OpError>> = LazyLock::new(|| {
         let text = String::new;
@@ -220,45 +342,67 @@ fn nothing() -> Tensor {
             line: 0,
             column: 0,
             op: text(),
-            reason: "an operand that has been taken out".into(),
+            reason: "an operand of an op that was noted is lost".into(),
             operands: vec![],
         })
     });
     Tensor(Repr::Failed(NOTHING.clone()))
 }
 
-/// A result that is none of a program.
-fn plain(slot: &Slot, operands: &[Tensor]) -> Result<Tensor, String> {
-    match slot {
-        Slot::Input(i) => operands.get(*i).cloned().ok_or_else(|| "has lost an operand".into()),
-        Slot::Constant(array) => Ok(array.clone().into()),
-        Slot::Result(_) => Err("has a result that has to be computed".into()),
+/// A result of an op that is noted: one that is computed, or what it is without that. `number` is that of the graph, and of the segment.
+fn result(
+    known: &Arc<Known>,
+    slot: usize,
+    (graph, segment): (u64, u32),
+    results: &mut Vec<Arc<LazyNode>>,
+    free: &mut Free,
+    operand: impl Fn(usize) -> Option<Tensor>,
+) -> Tensor {
+    match &known.slots[slot] {
+        Slot::Result(_) => {
+            let node = free.node(known, graph, segment, results.len() as u32, slot as u32);
+            results.push(node.clone());
+            Tensor(Repr::Lazy(node))
+        }
+        Slot::Constant(array) => array.clone().into(),
+        Slot::Input(i) => operand(*i).unwrap_or_else(nothing),
     }
 }
 
-/// The ops on other inputs: the results of each.
-fn again(graph: &Graph, ops: &[Noted], inputs: &[Tensor]) -> Vec<Vec<Tensor>> {
-    let mut all: Vec<Vec<Tensor>> = vec![];
+/// The ops on other inputs: the results that are computed.
+fn again(graph: &Graph, ops: &[&Noted], inputs: &[Tensor]) -> Vec<Tensor> {
+    let (mut all, mut inputs_used): (Vec<Tensor>, usize) = (vec![], 0);
     for o in ops {
-        let operand = |s: &Source| match s {
-            Source::Input(i) => inputs.get(*i).cloned(),
-            Source::Node(op, result) => all.get(*op).and_then(|r| r.get(*result)).cloned(),
+        let mut operands = vec![];
+        for source in &o.operands {
+            let found = match source {
+                Source::Result(n) => all.get(*n as usize),
+                Source::Input(n) => inputs.get(*n),
+                Source::First(..) => {
+                    inputs_used += 1;
+                    inputs.get(inputs_used - 1)
+                }
+            };
+            operands.extend(found.cloned());
+        }
+        let mut operands = operands.into_iter();
+        let args = o.args.iter().map(|(name, arg)| Ok((*name, arg.arg(&mut operands)?))).collect::<Result<_, String>>();
+        let made = match args {
+            Ok(args) => graph.row(o.place, o.op, o.target, args),
+            Err(e) => vec![graph.refuse(o.place, o.op, e, &[])],
         };
-        let mut operands = o.operands.iter().filter_map(operand).collect::<Vec<_>>().into_iter();
-        let args = o.args.iter().map(|(name, arg)| (*name, arg.clone().with_tensors(&mut operands))).collect();
-        all.push(graph.row(o.place, o.op, o.target, args));
+        // A row that cannot be gives one poisoned tensor for all.
+        let made = (0..o.known.slots.len()).map(|i| made.get(i).or(made.last()).cloned().unwrap_or_else(nothing));
+        all.extend(made.zip(&o.known.slots).filter(|(_, slot)| matches!(slot, Slot::Result(_))).map(|(t, _)| t));
     }
     all
 }
 
 /// The segment op by op.
-fn one_by_one(ops: Vec<Noted>, inputs: &[Arc<Array>], held: &[Arc<LazyNode>]) -> Result<Vec<Arc<Array>>, TraceError> {
+fn one_by_one(ops: &[&Noted], inputs: &[Arc<Array>], held: &[u32]) -> Result<Vec<Arc<Array>>, TraceError> {
     let inputs: Vec<Tensor> = inputs.iter().map(|a| a.clone().into()).collect();
-    let all = super::graph::at_once(|| again(&Graph::current(), &ops, &inputs));
-    let value = |n: &Arc<LazyNode>| {
-        let found = all.get(n.at.0).and_then(|r| r.get(n.at.1));
-        found.ok_or_else(|| TraceError::Module("a noted op has lost a result".into()))?.array()
-    };
+    let all = super::graph::at_once(|| again(&Graph::current(), ops, &inputs));
+    let value = |n: &u32| all.get(*n as usize).ok_or_else(|| TraceError::Module("a noted op has lost a result".into()))?.array();
     held.iter().map(value).collect()
 }
 

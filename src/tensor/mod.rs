@@ -42,6 +42,7 @@ mod product;
 mod read;
 mod reduce;
 mod region;
+mod replay;
 mod run;
 mod scalar;
 mod session;
@@ -65,7 +66,7 @@ pub use scalar::Scalar;
 pub(crate) use {
     array::Mark,
     custom::{has_effects, register_in},
-    eager::{computed, lock, pick, reset},
+    eager::{lock, pick, reset},
     graph::{at_once, in_segments},
     handle::Repr,
     lazy::Segments,

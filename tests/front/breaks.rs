@@ -122,3 +122,136 @@ fn weights_behind_a_break_are_those_of_now() {
     }
     assert_eq!(f.explain().graphs.len(), 1);
 }
+
+#[test]
+fn what_differs_from_the_call_before_is_another_way() {
+    use std::cell::Cell;
+    crate::watchdog::arm();
+    let (x, y) = (counting(&[3]) + 1, counting(&[3]) * 5 - 2);
+    // The ops of a call follow numbers that are no arguments: an attribute, the order of operands, the op, how many there are, in the middle of a run.
+    let way = std::rc::Rc::new(Cell::new(0));
+    let ways = |n: i64, x: &Tensor, y: &Tensor| {
+        let z = x * 2 - y;
+        let z = match n {
+            0 => &z + 3,
+            1 => &z + 4,
+            2 => &z + 3.0,
+            3 => &z - y,
+            4 => y - &z,
+            5 => &z - x,
+            6 => z.sum(0, false),
+            7 => z.sum(0, true),
+            8 => (&z + 3) * 2,
+            _ => kiln::tensor::Graph::current().cat(&[z.clone(), y.clone()], 0),
+        };
+        z.abs() + 1
+    };
+    let here = way.clone();
+    let f = kiln::compile(move |x: Tensor, y: Tensor| -> Result<(Tensor, f64), TraceError> {
+        let z = ways(here.get(), &x, &y);
+        let sum = z.sum(.., false).item::<f64>()?;
+        Ok((z, sum))
+    });
+    for n in (0..10).chain((0..10).rev()).chain([3, 3, 5, 5, 0]) {
+        way.set(n);
+        let (z, sum) = f.call((&x, &y)).expect("a result");
+        let want = numbers(&ways(n, &x, &y));
+        assert_eq!((numbers(&z), sum), (want.clone(), want.iter().sum()), "way {n}");
+    }
+    assert_eq!(f.explain().graphs.len(), 10, "{}", f.explain());
+}
+
+#[test]
+fn inputs_that_are_one_tensor_in_one_call_and_two_in_another() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|x: Tensor, y: Tensor| -> Result<(Tensor, f64), TraceError> {
+        let z = &x * 2 - &y * &y;
+        let sum = z.sum(.., false).item::<f64>()?;
+        Ok((z + x, sum))
+    });
+    let (a, b) = (counting(&[2]) + 1, counting(&[2]) * 3);
+    for (x, y) in [(&a, &b), (&a, &a), (&b, &a), (&a, &a), (&b, &b)] {
+        let want = x * 2 - y * y;
+        let (z, sum) = f.call((x, y)).expect("a result");
+        assert_eq!((numbers(&z), sum), (numbers(&(&want + x)), numbers(&want).iter().sum()));
+    }
+    // What was noted of one tensor is no way for two.
+    let g = kiln::compile(|x: Tensor, y: Tensor| -> Result<f64, TraceError> { (x * 2 - y).sum(.., false).item() });
+    for (x, y) in [(&a, &a), (&a, &b), (&b, &a), (&a, &a)] {
+        assert_eq!(g.call((x, y)).expect("a number"), numbers(&(x * 2 - y)).iter().sum::<f64>());
+    }
+}
+
+#[test]
+fn what_is_held_of_the_same_ops_is_a_program_of_its_own() {
+    use std::cell::Cell;
+    crate::watchdog::arm();
+    let keep = std::rc::Rc::new(Cell::new(false));
+    let also = keep.clone();
+    let f = kiln::compile(move |x: Tensor| -> Result<(Tensor, f64), TraceError> {
+        let y = &x * 3;
+        let z = &y + 1;
+        let held = if also.get() { y.clone() } else { z.clone() };
+        drop((y, x));
+        Ok((held, z.sum(.., false).item::<f64>()?))
+    });
+    for kept in [false, true, false, true] {
+        keep.set(kept);
+        let (held, sum) = f.call(counting(&[2])).expect("a result");
+        assert_eq!((numbers(&held), sum), (if kept { vec![0.0, 3.0] } else { vec![1.0, 4.0] }, 5.0));
+    }
+    assert_eq!(f.explain().graphs.iter().map(|g| g.calls).collect::<Vec<_>>(), [2, 2]);
+}
+
+/// A backend whose programs fail when a number says so.
+struct Failing(std::sync::Arc<std::sync::atomic::AtomicBool>);
+struct FailingProgram(std::sync::Arc<std::sync::atomic::AtomicBool>, std::sync::Arc<dyn kiln::backend::Runnable>);
+impl kiln::backend::Runnable for FailingProgram {
+    fn run(&self, inputs: &[kiln::runtime::View]) -> Result<Vec<kiln::tensor::Array>, Error> {
+        if self.0.load(std::sync::atomic::Ordering::Relaxed) {
+            Err(Error::Backend("does not run today".into()))
+        } else {
+            self.1.run(inputs)
+        }
+    }
+}
+impl kiln::backend::Backend for Failing {
+    fn name(&self) -> &str {
+        "failing-segments"
+    }
+    fn summary(&self) -> &str {
+        "fails when it is told to"
+    }
+    fn compile(
+        &self,
+        graph: &kiln::backend::GraphModule,
+        options: &kiln::Options,
+    ) -> Result<std::sync::Arc<dyn kiln::backend::Runnable>, Error> {
+        let made = kiln::Model::of_graph(graph.module(), graph.weights().clone()).compile(options)?;
+        Ok(std::sync::Arc::new(FailingProgram(self.0.clone(), std::sync::Arc::new(made))))
+    }
+}
+
+#[test]
+fn a_tensor_whose_program_did_not_run_is_no_other_one() {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+    crate::watchdog::arm();
+    let fails = Arc::new(AtomicBool::new(false));
+    kiln::backend::register(Arc::new(Failing(fails.clone()))).expect("a name of its own");
+    let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
+        let y = &x * 2;
+        // The error is swallowed.
+        let _ = y.item::<f64>();
+        let other = &x * 100;
+        Ok(other - y)
+    })
+    .backend("failing-segments");
+    let one = Tensor::of(&[1], &[1.0f32]).expect("a tensor");
+    (0..2).for_each(|_| assert_eq!(numbers(&f.call(&one).expect("a result")), [98.0]));
+    fails.store(true, Ordering::Relaxed);
+    let text = message(f.call(&one));
+    assert!(text.contains("did not run"), "{text}");
+}

@@ -178,3 +178,79 @@ fn backends_conform() {
     // One that gives its inputs back does not.
     assert!(backend::conformance("none").is_err());
 }
+
+/// The lines of `explain` about memory, passes and copies say what the program has.
+#[test]
+fn explain_tells_memory_passes_and_copies() {
+    use kiln::{
+        compile::GraphInfo,
+        dialects::ir::{Context, Module},
+    };
+    crate::watchdog::arm();
+    // Two products that cannot be one kernel: 8 x 16 floats lie between them.
+    let layer = kiln::nn::Linear::without_bias(&kiln::nn::Scope::root(), 16, 16);
+    use kiln::nn::Module as _;
+    let f = kiln::compile(move |x: Tensor| layer.forward(&layer.forward(&x).softmax(1))).freeze(true).options([("cache_dir", "off")]);
+    f.call(counting(&[8, 16])).expect("a result");
+    let explained = f.explain();
+    let (graph, text) = (&explained.graphs[0], explained.to_string());
+    assert!(graph.kernels.len() > 1 && graph.kernels.len() == graph.kinds.len(), "{text}");
+    let arena: usize = graph.arena.parse().expect("a number, since sizes are");
+    assert!(arena >= 8 * 16 * 4, "{text}");
+    // The weight, and how it is packed.
+    assert!(graph.weights.0 == 16 * 16 * 4 && graph.weights.1 >= 16 * 16 * 4, "{text}");
+    let line =
+        format!("memory between kernels: {arena} bytes; weights: {} bytes, and {} made of them once", graph.weights.0, graph.weights.1);
+    assert!(text.contains(&line), "{text}");
+    // Slowest first, each once, with its runs.
+    assert!(graph.passes.len() > 20 && graph.passes.windows(2).all(|p| p[0].time >= p[1].time), "{text}");
+    let shown = text.lines().filter(|l| l.contains("time of pass ")).count();
+    assert_eq!(shown, 12, "{text}");
+    assert!(text.contains(&format!("time of pass {}: ", graph.passes[0].pass)), "{text}");
+    assert!(graph.passes.iter().any(|p| p.runs > 1), "{text}");
+    assert!(graph.copies.is_empty() && !text.contains("copy: "), "{text}");
+
+    // An argument that is said to lie by columns is copied where it does not.
+    let source = "module attributes {kiln.level = \"graph\"} {
+  func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %0 = kiln.exp %x : tensor<4x8xf32>
+    %1 = kiln.add %0, %y : tensor<4x8xf32>
+    return %1 : tensor<4x8xf32>
+  }
+}
+";
+    let context = Context::new();
+    let (module, _) = Module::parse(context.ctx(), source.as_bytes(), "m.mlir").expect("IR");
+    let options = kiln::Options { orders: [(1, vec![1, 0])].into(), ..Default::default() };
+    let exe = kiln::Model::of_module(&module, std::path::Path::new("")).compile(&options).expect("compiles");
+    let info = GraphInfo::of(exe.program(), Some(exe.times()));
+    let text = info.to_string();
+    let copies: Vec<&str> = text.lines().filter(|l| l.contains("copy: ")).collect();
+    assert!(copies.len() == 1 && copies[0].contains("argument 'input_1'") && copies[0].contains("[1, 0]"), "{text}");
+}
+
+/// On the host `reduce-overhead` keeps the memory of results, and takes it again once nobody holds them; what somebody holds stays as it is.
+#[test]
+fn reduce_overhead_takes_memory_again_that_nobody_holds() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|x: Tensor| x * 2 + 1).mode("reduce-overhead");
+    let at = |t: &Tensor| t.array().expect("elements").bytes().as_ptr();
+    let call = |k: i64| f.call(&(counting(&[1000]) + k)).expect("a result");
+    let first = call(0);
+    let place = at(&first);
+    drop(first);
+    // Takes the memory if it was freed.
+    let others: Vec<Tensor> = (0..50).map(|_| counting(&[1000])).collect();
+    let second = call(1);
+    assert_eq!(at(&second), place);
+    let third = call(2);
+    assert!(at(&third) != place && others.iter().all(|o| at(o) != at(&third)));
+    for (t, k) in [(&second, 1.0), (&third, 2.0)] {
+        assert_eq!(numbers(t)[..3], [2.0 * k + 1.0, 2.0 * k + 3.0, 2.0 * k + 5.0]);
+    }
+    // A part of it that outlives the handle holds it, too.
+    let held = second.array().expect("elements");
+    drop((second, third));
+    let more: Vec<Tensor> = (3..6).map(|k| call(k)).collect();
+    assert!(more.iter().all(|t| at(t) != place) && held.to_vec::<f32>().expect("floats")[0] == 3.0);
+}

@@ -6,10 +6,16 @@ use kiln::{
     load,
 };
 use std::{
+    ffi::{CString, c_char, c_void},
     path::{Path, PathBuf},
     process::Command,
     sync::LazyLock,
 };
+
+/// The functions of `libkiln.so`, in this binary: the library is as large, and takes as long to link.
+#[path = "../../capi/full/src/lib.rs"]
+#[allow(unused_imports)]
+mod full;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -149,4 +155,65 @@ fn the_library_offers_what_the_header_says() {
     declared.sort_unstable();
     declared.dedup();
     assert_eq!(offered, declared);
+}
+
+/// What C gets of `libkiln.so`.
+#[repr(C)]
+struct Functions([*const c_void; 10]);
+
+#[test]
+fn a_program_in_c_compiles_asks_and_calls() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let library = dir.path().join("compile.so");
+    let out = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-shared", "-fPIC"])
+        .arg(root().join("tests/c/compile.c"))
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg("-o")
+        .arg(&library)
+        .args(["-lm"])
+        .output()
+        .expect("a C compiler");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let broken = dir.path().join("broken.mlir");
+    let text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = func.call @other(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+func.func private @other(tensor<2xf32>) -> tensor<2xf32>
+";
+    std::fs::write(&broken, text).unwrap();
+    let data = super::file("mlp");
+    let floats =
+        |name: &str| data.iter().find(|(n, _)| *n == name).expect("a tensor").1.as_f().expect("floats").iter().map(|x| *x as f32).collect();
+    let (mut x, want): (Vec<f32>, Vec<f32>) = (floats("input_0"), floats("output_0"));
+    let rows = x.len() / 64;
+    assert!(rows >= 4 && want.len() == rows * 10);
+    let functions = Functions([
+        full::kiln_last_error as *const c_void,
+        full::kiln_default_options as *const c_void,
+        full::kiln_program_compile as *const c_void,
+        full::kiln_program_free as *const c_void,
+        full::kiln_program_input_count as *const c_void,
+        full::kiln_program_output_count as *const c_void,
+        full::kiln_program_input as *const c_void,
+        full::kiln_program_output as *const c_void,
+        full::kiln_program_output_shape as *const c_void,
+        full::kiln_program_call as *const c_void,
+    ]);
+    type Check = unsafe extern "C" fn(*const Functions, *const c_char, *const c_char, *mut f32, *const f32, i64) -> i32;
+    let path = |p: &Path| CString::new(p.to_str().unwrap()).unwrap();
+    let (model, broken) = (path(&super::models().join("mlp.pt2")), path(&broken));
+    // SAFETY: the object was made of `compile.c`, whose `check` has this type; the tensors have as many elements as it reads.
+    let failures = unsafe {
+        let handle = libc::dlopen(path(&library).as_ptr(), libc::RTLD_NOW);
+        assert!(!handle.is_null(), "the object is not loaded");
+        let check = libc::dlsym(handle, c"check".as_ptr());
+        assert!(!check.is_null(), "it has no check");
+        let check: Check = std::mem::transmute(check);
+        check(&functions, model.as_ptr(), broken.as_ptr(), x.as_mut_ptr(), want.as_ptr(), rows as i64)
+    };
+    assert_eq!(failures, 0, "the lines above say which");
 }

@@ -43,6 +43,10 @@ fn packages_and_the_other_commands() {
     let explained = kiln(&["explain", "mlp.pt2", "--svg", svg.to_str().unwrap()]);
     assert!(text(&explained.stdout).contains("not fused: "), "{}", text(&explained.stdout));
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
+    let lines = text(&explained.stdout);
+    for part in ["memory between kernels: ", "time capture: ", "time kernels: ", "time of pass "] {
+        assert!(lines.contains(part), "no '{part}' in\n{lines}");
+    }
     assert!(text(&kiln(&["doctor"]).stdout).contains("processor: "));
     assert!(text(&kiln(&["ops", "--coverage"]).stdout).contains("aten.linear.default"));
     assert!(text(&kiln(&["bench", "mlp.pt2", "--seconds", "0.01"]).stdout).contains("median"));

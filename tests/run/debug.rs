@@ -209,6 +209,44 @@ fn reduce_asks_a_command() {
     assert!(small.contains("kiln.tanh") && !small.contains("kiln.matmul") && !small.contains("kiln.exp"), "{small}");
 }
 
+/// A compilation that fails, in a process of its own: the op that it does not take is left, and what surrounds it is not.
+#[test]
+fn reduce_finds_what_the_compiler_fails_on() {
+    crate::watchdog::arm();
+    let source = "module attributes {kiln.level = \"graph\"} {
+  func.func @main(%x: tensor<8x32xf32>, %y: tensor<32x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+    %0 = kiln.exp %x : tensor<8x32xf32>
+    %1 = kiln.matmul %0, %y : tensor<8x32xf32>, tensor<32x16xf32>
+    %2 = func.call @other(%1) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    %3 = kiln.tanh %2 : tensor<8x16xf32>
+    %4 = kiln.add %3, %1 : tensor<8x16xf32>
+    return %4, %3 : tensor<8x16xf32>, tensor<8x16xf32>
+  }
+  func.func private @other(tensor<8x16xf32>) -> tensor<8x16xf32>
+}
+";
+    let dir = tempfile::tempdir().unwrap();
+    let (model, to) = (dir.path().join("model.mlir"), dir.path().join("small.mlir"));
+    let reduced = |text: &str| {
+        std::fs::write(&model, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let out = command.args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--crash"]).output().expect("it runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    assert_eq!(reduced(source).0, Some(0));
+    let small = std::fs::read_to_string(&to).unwrap();
+    assert!(small.contains("call @other") && !["exp", "matmul", "tanh", "add", "8x"].iter().any(|s| small.contains(s)), "{small}");
+    // What compiles is no crash, and neither is a refusal.
+    let (code, said) = reduced(SOURCE);
+    assert!(code == Some(1) && said.contains("does not fail as it is"), "{code:?} {said}");
+    let unsupported = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--crash", "--target", "cuda:sm_12"])
+        .output()
+        .expect("it runs");
+    assert_eq!(unsupported.status.code(), Some(1), "{}", String::from_utf8_lossy(&unsupported.stderr));
+    assert!(!to.with_extension("kpkg").exists(), "an attempt is left behind");
+}
+
 #[test]
 fn ablation_has_a_row_for_each_optional_pass() {
     crate::watchdog::arm();

@@ -37,6 +37,59 @@ fn wrong_inputs_and_outputs_are_named() {
     assert!(View::new("f32", &[8, 64], &x[1..]).err().unwrap().to_string().contains("needs 2048 bytes, 2047 are given"));
 }
 
+/// A program whose sizes are all numbers compares them in another way, and says the same.
+#[test]
+fn fixed_sizes_are_refused_alike() {
+    crate::watchdog::arm();
+    let source = "module attributes {kiln.level = \"graph\"} {
+  func.func @main(%x: tensor<2x3xf32>, %y: tensor<3xi64>) -> (tensor<2x3xf32>, tensor<3xi64>) {
+    %0 = kiln.add %x, %x : tensor<2x3xf32>
+    %1 = kiln.add %y, %y : tensor<3xi64>
+    return %0, %1 : tensor<2x3xf32>, tensor<3xi64>
+  }
+}
+";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fixed.mlir");
+    std::fs::write(&path, source).unwrap();
+    let exe = load(&path).unwrap().compile(&options(1)).unwrap();
+    assert_eq!(exe.fixed_outputs(), Some(&[(vec![2, 3], 24), (vec![3], 24)][..]));
+    let floats: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_ne_bytes()).collect();
+    let ints: Vec<u8> = (0..3i64).flat_map(i64::to_ne_bytes).collect();
+    let (x, y) = (View::new("f32", &[2, 3], &floats).unwrap(), View::new("i64", &[3], &ints).unwrap());
+    let call = |inputs: &[View], outputs: [(&str, &[usize]); 2]| {
+        let (mut a, mut b) = (vec![7u8; 24], vec![7u8; 24]);
+        let done = {
+            let bytes = |(dtype, shape): (&str, &[usize])| shape.iter().product::<usize>() * kiln::runtime::view::byte_size(dtype).unwrap();
+            let (n, m) = (bytes(outputs[0]), bytes(outputs[1]));
+            let mut out = [
+                ViewMut::new(outputs[0].0, outputs[0].1, &mut a[..n]).unwrap(),
+                ViewMut::new(outputs[1].0, outputs[1].1, &mut b[..m]).unwrap(),
+            ];
+            exe.call(inputs, &mut out)
+        };
+        done.map(|()| (a.clone(), b.clone())).inspect_err(|_| assert!(a.iter().chain(&b).all(|x| *x == 7), "something was written"))
+    };
+    let good: [(&str, &[usize]); 2] = [("f32", &[2, 3]), ("i64", &[3])];
+    let (doubled, twice) = call(&[x, y], good).unwrap();
+    assert_eq!(doubled, (0..6).flat_map(|i| (2.0 * i as f32).to_ne_bytes()).collect::<Vec<u8>>());
+    assert_eq!(twice, (0..3i64).flat_map(|i| (2 * i).to_ne_bytes()).collect::<Vec<u8>>());
+    // The transposed matrix in memory: it is copied.
+    let columns: Vec<u8> = [0, 3, 1, 4, 2, 5].iter().flat_map(|i| (*i as f32).to_ne_bytes()).collect();
+    // SAFETY: 2 x 3 elements of 4 bytes.
+    let strided = unsafe { View::strided("f32", &[2, 3], &[1, 2], columns.as_ptr()) };
+    assert_eq!(call(&[strided, y], good).unwrap().0, doubled);
+    let wrong = |inputs: &[View], outputs| message(call(inputs, outputs).map(|_| ()));
+    assert_eq!(wrong(&[x], good), "takes 2 inputs, 1 are given");
+    assert_eq!(wrong(&[y, x], good), "input 'input_0': has 1 dimensions, the program takes 2");
+    let flat = View::new("f32", &[3, 2], &floats).unwrap();
+    assert!(wrong(&[flat, y], good).contains("has size 3 in dimension 0, which is 2 here"));
+    let other = View::new("i32", &[2, 3], &floats).unwrap();
+    assert!(wrong(&[other, y], good).contains("is i32, the program takes f32"));
+    assert!(wrong(&[x, y], [("f32", &[3, 2]), good[1]]).contains("has size 3 in dimension 0, which is 2 here"));
+    assert!(wrong(&[x, y], [("i32", &[2, 3]), good[1]]).contains("is i32, the program takes f32"));
+}
+
 #[test]
 fn files_that_are_no_models_are_named() {
     let dir = tempfile::tempdir().unwrap();

@@ -29,7 +29,7 @@ pub use passmanager::PassManager;
 pub use rewrite::{Pattern, Rewriter, apply_patterns};
 pub use types::Type;
 pub use view::{Node, Operands, Size, View};
-pub use walk::{blocks, walk};
+pub use walk::{blocks, op_count, walk};
 
 use mlir_sys::*;
 use std::ffi::c_void;

@@ -1,6 +1,7 @@
 //! Ops, values, blocks and regions.
 use super::*;
 use crate::ops::OpKind;
+use std::cell::Cell;
 
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident, $raw:ty) => {
@@ -40,6 +41,13 @@ handle!(
     Region, MlirRegion
 );
 
+/// How many places there are for kinds that were looked up.
+const KINDS_KEPT: usize = 256;
+thread_local! {
+    /// Kinds by where their names lie. Ops are asked for their kind all the time, and a search among all names takes eight comparisons.
+    static KINDS: [Cell<Option<OpKind>>; KINDS_KEPT] = const { [const { Cell::new(None) }; KINDS_KEPT] };
+}
+
 impl Op {
     /// The context.
     pub fn ctx(self) -> Ctx {
@@ -55,8 +63,17 @@ impl Op {
     }
     /// The kind, if the op is of the `kiln` dialect.
     pub fn kind(self) -> Option<OpKind> {
-        let name = unsafe { bytes(mlirIdentifierStr(mlirOperationGetName(self.raw()))) };
-        OpKind::from_name(std::str::from_utf8(name).ok()?)
+        let name = std::str::from_utf8(unsafe { bytes(mlirIdentifierStr(mlirOperationGetName(self.raw()))) }).ok()?;
+        let short = name.strip_prefix("kiln.")?;
+        // Ops of one name have it at one place, which another context may use for another name.
+        KINDS.with(|kinds| {
+            let place = &kinds[name.as_ptr().addr() / 16 % KINDS_KEPT];
+            if let Some(kind) = place.get().filter(|k| k.mnemonic() == short) {
+                return Some(kind);
+            }
+            place.set(OpKind::from_name(name));
+            place.get()
+        })
     }
     /// Where it comes from.
     pub fn loc(self) -> Loc {

@@ -12,6 +12,12 @@ pub fn walk(root: Op) -> Vec<Op> {
     all
 }
 
+/// How many ops [`walk`] gives.
+pub fn op_count(root: Op) -> usize {
+    let inside = |b: &Block| std::iter::successors(b.first(), |op| op.next()).map(op_count).sum::<usize>();
+    1 + blocks(root).iter().map(inside).sum::<usize>()
+}
+
 /// The blocks directly inside an op, in order.
 pub fn blocks(op: Op) -> Vec<Block> {
     let mut all = vec![];

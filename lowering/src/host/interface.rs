@@ -214,12 +214,8 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         }
         program.globals.push(global);
     }
-    let kernels: HashMap<String, Op> = blocks(module)
-        .into_iter()
-        .flat_map(|b| b.ops())
-        .filter(|o| o.is("builtin.module"))
-        .filter_map(|o| Some((o.symbol()?, o)))
-        .collect();
+    let symbols: HashMap<String, Op> = blocks(module).into_iter().flat_map(|b| b.ops()).filter_map(|o| Some((o.symbol()?, o))).collect();
+    let kernels: HashMap<String, Op> = symbols.iter().filter(|(_, o)| o.is("builtin.module")).map(|(name, o)| (name.clone(), *o)).collect();
     let launches: HashMap<Op, usize> =
         block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).enumerate().map(|(n, o)| (o, n)).collect();
     for op in block.ops() {
@@ -236,7 +232,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         }
         if op.kind() == Some(OpKind::Launch) {
             let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).map_err(at(op))?;
-            kernel.launch = launch(module, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
+            kernel.launch = launch(&symbols, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
             program.kernels.push(kernel);
         }
     }
@@ -249,9 +245,16 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
 }
 
 /// How a GPU runs a launch; none if its kernel says nothing about it.
-fn launch(module: Op, op: Op, slots: &Slots, args: &[Value], sizes: &mut Sizes, facts: &Facts) -> Result<Option<p::Launch>, String> {
+fn launch(
+    symbols: &HashMap<String, Op>,
+    op: Op,
+    slots: &Slots,
+    args: &[Value],
+    sizes: &mut Sizes,
+    facts: &Facts,
+) -> Result<Option<p::Launch>, String> {
     let launch = Launch::of(op).ok_or("is malformed")?;
-    let kernel = blocks(module).into_iter().flat_map(|b| b.ops()).find(|m| m.symbol().as_deref() == Some(&launch.kernel));
+    let kernel = symbols.get(&launch.kernel).copied();
     let about = kernel.and_then(|m| m.attr("kiln.kernel"));
     let func = kernel.and_then(|m| crate::host::kernels_of(m).first().copied());
     // Of a kernel that is compiled elsewhere, its module says what its function did.

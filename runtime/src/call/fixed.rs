@@ -1,0 +1,72 @@
+//! Programs whose sizes are all numbers: what a call has to pass is compared in one go, and nothing of it is computed.
+use crate::{
+    Place, View, ViewMut,
+    guards::dtype_word,
+    program::{Dim, Program, Tensor},
+    view::{byte_size, product},
+};
+
+/// What a call of such a program passes and gives.
+pub(super) struct Fixed {
+    inputs: Kinds,
+    outputs: Kinds,
+    /// Sizes of the results, and their bytes.
+    pub made: Vec<(Vec<usize>, usize)>,
+    /// Bytes of the arena.
+    pub arena: usize,
+}
+
+/// Types of tensors, with all sizes in one list.
+#[derive(Default)]
+struct Kinds {
+    /// Element type and rank.
+    heads: Vec<(u64, usize)>,
+    sizes: Vec<usize>,
+}
+
+impl Fixed {
+    /// None: a size depends on the call, or an input is not read in row-major order.
+    pub fn of(p: &Program) -> Option<Fixed> {
+        let known = |d: &Dim| if let Dim::Known(n) = d { usize::try_from(*n).ok() } else { None };
+        let shape = |t: &Tensor| t.dims.iter().map(known).collect::<Option<Vec<usize>>>();
+        let kinds = |all: &[Tensor]| -> Option<Kinds> {
+            let mut kinds = Kinds::default();
+            for t in all {
+                byte_size(&t.dtype)?;
+                kinds.heads.push((dtype_word(&t.dtype), t.dims.len()));
+                kinds.sizes.extend(shape(t)?);
+            }
+            Some(kinds)
+        };
+        if !(p.symbols.is_empty() && p.conditions.is_empty() && p.inputs.iter().all(|t| t.order.is_empty())) {
+            return None;
+        }
+        let made = |t: &Tensor| {
+            let shape = shape(t)?;
+            let bytes = product(&shape, byte_size(&t.dtype)?)?;
+            Some((shape, bytes))
+        };
+        let made = p.outputs.iter().map(made).collect::<Option<_>>()?;
+        Some(Fixed { inputs: kinds(&p.inputs)?, outputs: kinds(&p.outputs)?, made, arena: known(&p.arena)? })
+    }
+    /// Whether a call may pass these, without a copy.
+    pub fn takes(&self, inputs: &[View]) -> bool {
+        self.inputs.are(inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.lies(&[]))))
+    }
+    /// Whether a call may write its results to these.
+    pub fn gives(&self, outputs: &[ViewMut]) -> bool {
+        self.outputs.are(outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok())))
+    }
+}
+
+impl Kinds {
+    fn are<'a>(&self, all: impl ExactSizeIterator<Item = (&'a str, &'a [usize], Place, bool)>) -> bool {
+        let mut sizes = &self.sizes[..];
+        all.len() == self.heads.len()
+            && all.zip(&self.heads).all(|((have, shape, place, rows), (dtype, rank))| {
+                let (want, rest) = sizes.split_at((*rank).min(sizes.len()));
+                sizes = rest;
+                rows && place == Place::Host && dtype_word(have) == *dtype && shape == want
+            })
+    }
+}

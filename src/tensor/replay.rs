@@ -1,0 +1,290 @@
+//! What a function has noted in earlier calls, as a tree: a call that notes the same ops again follows it, and makes nothing anew but handles.
+//!
+//! A run is a row of ops without branches, which never changes; other ways leave it behind one of its ops, in runs of their own. Ops are compared as they are, not by
+//! a hash: the row, its arguments, and which earlier results and inputs its tensors are. What follows from these, such as types of results, is the run's.
+use super::{
+    Array, Dim, Operand, Scalar, Tensor,
+    arg::Arg,
+    graph::Place,
+    handle::Repr,
+    lazy::{Known, Segment},
+};
+use crate::{capture::aten::Val, runtime::guards::Scalar as Plain};
+use kiln_dialects::{ir::Size, value::DType};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Where an operand comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    /// The result of that number in this segment.
+    Result(u32),
+    /// An input of the segment that an earlier operand was.
+    Input(usize),
+    /// The next input, of these sizes.
+    First(DType, Box<[usize]>),
+}
+
+/// An argument without its tensors, which threads may share.
+#[derive(Clone, Debug)]
+pub(super) enum Kept {
+    Tensor,
+    /// So many.
+    Tensors(usize),
+    /// A number that calls may change, with the value of the call that noted it, of which only the type counts.
+    Number(Plain),
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Size(i64),
+    Sizes(Vec<i64>),
+    Plain(Literal),
+}
+
+/// What a row takes beside tensors.
+#[derive(Clone, Debug)]
+pub(super) enum Literal {
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Str(String),
+    DType(DType),
+    List(Vec<Literal>),
+    None,
+}
+
+/// An op.
+pub(super) struct Noted {
+    pub place: Place,
+    pub op: &'static str,
+    pub target: &'static str,
+    pub args: Vec<(&'static str, Kept)>,
+    pub operands: Vec<Source>,
+    pub known: Arc<Known>,
+}
+
+/// A row of ops, and how calls have gone on from it.
+#[derive(Default)]
+pub(super) struct Run {
+    pub ops: Vec<Noted>,
+    /// Behind so many of its ops.
+    branches: RwLock<Vec<(usize, Arc<Run>)>>,
+    ends: RwLock<Vec<End>>,
+}
+
+/// The end of a segment.
+struct End {
+    at: usize,
+    /// The results that were held there.
+    held: Vec<u32>,
+    segment: Arc<Segment>,
+}
+
+/// What a call has of a segment so far, which ops refer to.
+pub(super) struct Seen<'a> {
+    pub graph: u64,
+    pub segment: u32,
+    pub inputs: &'a mut Vec<Arc<Array>>,
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Run {
+    /// The run that goes on behind `at` ops with an op that fits, whose inputs are taken then.
+    pub fn next(&self, at: usize, fits: &mut dyn FnMut(&Noted) -> bool) -> Option<Arc<Run>> {
+        let here = |(from, run): &&(usize, Arc<Run>)| *from == at && run.ops.first().is_some_and(&mut *fits);
+        read(&self.branches).iter().find(here).map(|(_, run)| run.clone())
+    }
+    /// The run of these ops behind `at` of this one's, which another call may have added.
+    pub fn branch(&self, at: usize, ops: Vec<Noted>) -> Arc<Run> {
+        let mut all = write(&self.branches);
+        let same = |run: &Run| run.ops.len() == ops.len() && run.ops.iter().zip(&ops).all(|(a, b)| a.same(b));
+        if let Some((_, run)) = all.iter().find(|(from, run)| *from == at && same(run)) {
+            return run.clone();
+        }
+        let run = Arc::new(Run { ops, ..Run::default() });
+        all.push((at, run.clone()));
+        run
+    }
+    /// The program of a segment that ends behind `at` ops with these results held.
+    pub fn end(&self, at: usize, held: &[u32]) -> Option<Arc<Segment>> {
+        read(&self.ends).iter().find(|e| e.at == at && e.held == held).map(|e| e.segment.clone())
+    }
+    /// Adds a program; the one that counts, and whether that is this one.
+    pub fn add_end(&self, at: usize, held: Vec<u32>, segment: Arc<Segment>) -> (Arc<Segment>, bool) {
+        let mut all = write(&self.ends);
+        if let Some(e) = all.iter().find(|e| e.at == at && e.held == held) {
+            return (e.segment.clone(), false);
+        }
+        all.push(End { at, held, segment: segment.clone() });
+        (segment, true)
+    }
+}
+
+impl Noted {
+    /// Whether it is an op of these arguments. `first` stands before `args` as argument `self`. Takes the inputs that come with it, if so.
+    pub fn fits(&self, first: Option<&Tensor>, target: &str, args: &[(&'static str, Arg)], seen: &mut Seen) -> bool {
+        let before = seen.inputs.len();
+        let mut sources = self.operands.iter();
+        let mut own = self.args.iter();
+        let mut tensor = |t: &Tensor| sources.next().is_some_and(|source| seen.is(source, t));
+        let fits = same_name(self.target, target)
+            && self.args.len() == args.len() + usize::from(first.is_some())
+            && first
+                .is_none_or(|t| own.next().is_some_and(|(name, own)| same_name(name, "self") && matches!(own, Kept::Tensor) && tensor(t)))
+            && own.zip(args).all(|((name, own), (given, arg))| same_name(name, given) && own.is(arg, &mut tensor));
+        if !fits {
+            seen.inputs.truncate(before);
+        }
+        fits
+    }
+    /// Whether both are the same op on the same operands.
+    fn same(&self, other: &Noted) -> bool {
+        self.target == other.target
+            && self.operands == other.operands
+            && self.args.len() == other.args.len()
+            && self.args.iter().zip(&other.args).all(|((a, x), (b, y))| a == b && x.same(y))
+    }
+}
+
+impl Seen<'_> {
+    /// Whether a tensor is that operand. One that is the next input is taken.
+    fn is(&mut self, source: &Source, t: &Tensor) -> bool {
+        let array = match &t.0 {
+            Repr::Array(array) => array,
+            Repr::Lazy(node) => match node.value.get() {
+                Some(array) => array,
+                None => return matches!(source, Source::Result(n) if node.is_result(self.graph, self.segment, *n)),
+            },
+            Repr::Node(_) | Repr::Failed(_) => return false,
+        };
+        match source {
+            Source::Result(_) => false,
+            Source::Input(n) => self.inputs.get(*n).is_some_and(|have| Arc::ptr_eq(have, array)),
+            // One that is an input already is right here, too: it was another one in the call that was noted.
+            Source::First(dtype, shape) => {
+                let fits = array.dtype() == *dtype && array.shape() == &**shape;
+                if fits {
+                    self.inputs.push(array.clone());
+                }
+                fits
+            }
+        }
+    }
+}
+
+/// Whether both are numbers of one type.
+fn same_type(a: Plain, b: Plain) -> bool {
+    std::mem::discriminant(&a) == std::mem::discriminant(&b)
+}
+
+/// Whether both are the same text, which mostly lies at the same place.
+fn same_name(a: &str, b: &str) -> bool {
+    std::ptr::eq(a, b) || a == b
+}
+
+impl Kept {
+    /// Err: it is of a graph, which what is noted has nothing to do with.
+    pub fn of(arg: &Arg) -> Result<Kept, String> {
+        let size = |d: &Dim| d.known().ok_or_else(|| "takes a size that is no number".to_string());
+        Ok(match arg {
+            Arg::Operand(Operand::Tensor(_)) => Kept::Tensor,
+            Arg::Operand(Operand::Number(s)) => Kept::Number(s.peek()),
+            Arg::Operand(Operand::Int(n)) => Kept::Int(*n),
+            Arg::Operand(Operand::Float(x)) => Kept::Float(*x),
+            Arg::Operand(Operand::Bool(b)) => Kept::Bool(*b),
+            Arg::Operand(Operand::Size(d)) => Kept::Size(size(d)?),
+            Arg::Tensors(all) => Kept::Tensors(all.len()),
+            Arg::Sizes(all) => Kept::Sizes(all.iter().map(size).collect::<Result<_, _>>()?),
+            Arg::Plain(v) => Kept::Plain(Literal::of(v)?),
+        })
+    }
+    /// The argument with these tensors. Err: there are too few.
+    pub fn arg(&self, tensors: &mut impl Iterator<Item = Tensor>) -> Result<Arg, String> {
+        let lost = || "has lost an operand".to_string();
+        Ok(match self {
+            Kept::Tensor => Arg::Operand(Operand::Tensor(tensors.next().ok_or_else(lost)?)),
+            Kept::Tensors(n) => Arg::Tensors((0..*n).map(|_| tensors.next().ok_or_else(lost)).collect::<Result<_, _>>()?),
+            Kept::Number(value) => Arg::Operand(Operand::Number(Scalar::plain(*value).with(tensors.next().ok_or_else(lost)?))),
+            Kept::Int(n) => Arg::Operand(Operand::Int(*n)),
+            Kept::Float(x) => Arg::Operand(Operand::Float(*x)),
+            Kept::Bool(b) => Arg::Operand(Operand::Bool(*b)),
+            Kept::Size(n) => Arg::Operand(Operand::Size(Dim::from(*n))),
+            Kept::Sizes(all) => Arg::Sizes(all.iter().map(|n| Dim::from(*n)).collect()),
+            Kept::Plain(v) => Arg::Plain(v.value()),
+        })
+    }
+    /// Whether an argument is the same but for its tensors, about which `tensor` is asked, in order.
+    fn is(&self, arg: &Arg, tensor: &mut dyn FnMut(&Tensor) -> bool) -> bool {
+        match (self, arg) {
+            (Kept::Tensor, Arg::Operand(Operand::Tensor(t))) => tensor(t),
+            (Kept::Number(a), Arg::Operand(Operand::Number(s))) => same_type(*a, s.peek()) && tensor(&s.tensor()),
+            (Kept::Int(a), Arg::Operand(Operand::Int(b))) => a == b,
+            (Kept::Float(a), Arg::Operand(Operand::Float(b))) => a.to_bits() == b.to_bits(),
+            (Kept::Bool(a), Arg::Operand(Operand::Bool(b))) => a == b,
+            (Kept::Size(n), Arg::Operand(Operand::Size(d))) => d.known() == Some(*n),
+            (Kept::Tensors(n), Arg::Tensors(all)) => *n == all.len() && all.iter().all(tensor),
+            (Kept::Sizes(own), Arg::Sizes(all)) => own.len() == all.len() && own.iter().zip(all).all(|(n, d)| d.known() == Some(*n)),
+            (Kept::Plain(own), Arg::Plain(v)) => own.is(v),
+            _ => false,
+        }
+    }
+    /// Whether both are the same, numbers by their bits.
+    fn same(&self, other: &Kept) -> bool {
+        match (self, other) {
+            (Kept::Float(a), Kept::Float(b)) => a.to_bits() == b.to_bits(),
+            (Kept::Tensor, Kept::Tensor) => true,
+            (Kept::Tensors(a), Kept::Tensors(b)) => a == b,
+            (Kept::Number(a), Kept::Number(b)) => same_type(*a, *b),
+            (Kept::Int(a), Kept::Int(b)) | (Kept::Size(a), Kept::Size(b)) => a == b,
+            (Kept::Bool(a), Kept::Bool(b)) => a == b,
+            (Kept::Sizes(a), Kept::Sizes(b)) => a == b,
+            (Kept::Plain(a), Kept::Plain(b)) => a.is(&b.value()),
+            _ => false,
+        }
+    }
+}
+
+impl Literal {
+    fn of(v: &Val) -> Result<Literal, String> {
+        Ok(match v {
+            Val::Int(Size::Static(n)) => Literal::Int(*n),
+            Val::Float(x) => Literal::Float(*x),
+            Val::Bool(b) => Literal::Bool(*b),
+            Val::Str(s) => Literal::Str(s.clone()),
+            Val::DType(d) => Literal::DType(*d),
+            Val::List(all) => Literal::List(all.iter().map(Literal::of).collect::<Result<_, _>>()?),
+            Val::None => Literal::None,
+            Val::Tensor(_) | Val::Number(..) | Val::Int(Size::Dynamic(_)) | Val::Condition(..) => {
+                return Err("takes a value of a graph".into());
+            }
+        })
+    }
+    fn value(&self) -> Val {
+        match self {
+            Literal::Int(n) => Val::Int(Size::Static(*n)),
+            Literal::Float(x) => Val::Float(*x),
+            Literal::Bool(b) => Val::Bool(*b),
+            Literal::Str(s) => Val::Str(s.clone()),
+            Literal::DType(d) => Val::DType(*d),
+            Literal::List(all) => Val::List(all.iter().map(Literal::value).collect()),
+            Literal::None => Val::None,
+        }
+    }
+    fn is(&self, v: &Val) -> bool {
+        match (self, v) {
+            (Literal::Int(a), Val::Int(Size::Static(b))) => a == b,
+            (Literal::Float(a), Val::Float(b)) => a.to_bits() == b.to_bits(),
+            (Literal::Bool(a), Val::Bool(b)) => a == b,
+            (Literal::Str(a), Val::Str(b)) => a == b,
+            (Literal::DType(a), Val::DType(b)) => a == b,
+            (Literal::List(a), Val::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is(b)),
+            (Literal::None, Val::None) => true,
+            _ => false,
+        }
+    }
+}
