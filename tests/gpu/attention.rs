@@ -147,18 +147,7 @@ const DECODES: &[(Attention, usize)] = &[
         ),
         4,
     ),
-    (
-        (
-            "4x32x1x128xbf16",
-            "4x8x4096x128xbf16",
-            "4x8x4096x128xbf16",
-            ", %n: tensor<4xi64>",
-            "",
-            "key_lengths %n : tensor<4xi64>",
-            None,
-        ),
-        8,
-    ),
+    (("4x32x1x128xbf16", "4x8x4096x128xbf16", "4x8x4096x128xbf16", ", %n: tensor<4xi64>", "", "key_lengths %n : tensor<4xi64>", None), 8),
     (
         (
             "2x4x3x256xbf16",

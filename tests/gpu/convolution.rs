@@ -66,7 +66,9 @@ fn convolutions_read_pixels_through_the_copy_engine() {
             let kernels = &package.program.kernels;
             let pixels = kernels.iter().filter_map(|k| k.launch.as_ref()).flat_map(|l| &l.maps).any(|m| m.window.is_some());
             assert_eq!(pixels, *window && chip == "sm_90a", "{images}, {weight} for {chip}");
-            let mma = kernels.iter().any(|k| k.ops.contains(&"convolution".to_string()) && String::from_utf8_lossy(&package.objects[&k.symbol]).contains("mma.sync"));
+            let mma = kernels.iter().any(|k| {
+                k.ops.contains(&"convolution".to_string()) && String::from_utf8_lossy(&package.objects[&k.symbol]).contains("mma.sync")
+            });
             assert!(chip != "sm_80" || mma != how.contains("groups"), "{images}, {weight} for {chip}");
             let padding = kernels.iter().any(|k| k.ops.contains(&"pad".to_string()));
             assert_eq!(padding, *pads, "{images}, {weight} for {chip}");

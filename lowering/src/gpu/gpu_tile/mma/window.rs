@@ -80,10 +80,7 @@ impl Tile<'_> {
         let (high, width) = (self.number(c, &o.sizes[2])?, self.number(c, &o.sizes[1])?);
         for (i, pixel) in side.pixels.iter().enumerate() {
             // A place in front of the image is a huge number: ult
-            let inside = [
-                c.compare(6, p.add(pixel.at[0], further[0])?, high)?,
-                c.compare(6, p.add(pixel.at[1], further[1])?, width)?,
-            ];
+            let inside = [c.compare(6, p.add(pixel.at[0], further[0])?, high)?, c.compare(6, p.add(pixel.at[1], further[1])?, width)?];
             let inside = c.both(&inside)?.ok_or("has no condition")?;
             let from = p.two("arith.addi", pixel.begin, offset)?;
             p.copy_some(p.plus(to, i * COPIED * ROW)?, from, c.select(inside, left, zero)?)?;
