@@ -13,9 +13,9 @@ pub const fn of(dtype: DType) -> f64 {
     }
 }
 
-/// The same where factors of products of f32 are rounded to tf32 first. Such a factor has 11 significant bits, so that it is off by at most 2^-11 of itself, and, over all
-/// significands, by 0.41 of that in root mean square; a product of two, and a sum of many such products by the norm, is off by 1.41 times as much: 2.8e-4. The
-/// rest is room for sums of few products.
+/// The same where factors of products of f32 are rounded to tf32 first. Such a factor has 11 significant bits, so that it is off by at most 2^-11 of itself, and,
+/// over all significands, by 0.41 of that in root mean square; a product of two, and a sum of many such products by the norm, is off by 1.41 times as much:
+/// 2.8e-4. The rest is room for sums of few products.
 pub const fn of_tf32(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 5e-4,

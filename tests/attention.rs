@@ -218,6 +218,35 @@ fn forms_without_a_kernel_are_decomposed() {
     check("row_of_a_table", &text, false);
 }
 
+/// Lengths that masks state: alone, beside another condition, added.
+#[test]
+fn masks_that_are_lengths() {
+    let (q, k) = ("2x4x33x16xf32", "2x2x40x16xf32");
+    let lengths = |mut inputs: Vec<Tensor>| {
+        inputs[3] = Tensor::ints(inputs[3].dtype(), vec![2], vec![17, 1]).expect("as many");
+        inputs
+    };
+    let case = |name: &str, ops: &str, options: &str, region: &str| {
+        let text = plain(q, k, k, ", %l: tensor<2xi64>", ops, options);
+        let end = format!("tensor<{k}>\n  return");
+        assert!(text.contains(&end), "{text}");
+        check_with(name, &text.replace(&end, &format!("tensor<{k}> {region}\n  return")), true, &lengths);
+    };
+    let place = "^bb0(%b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>):";
+    let look = "%0 = kiln.gather %l[%b] dims = [0] : tensor<2xi64>[tensor<i64>]\n %1 = kiln.compare lt %j, %0 : tensor<i64>";
+    case("length_of_a_mask", "", "", &format!("mask {{\n {place}\n {look}\n kiln.yield %1 : tensor<i1> }}"));
+    let near = "%2 = kiln.sub %i, %j : tensor<i64>\n %3 = kiln.splat [], 9 : i64\n %4 = kiln.compare lt %2, %3 : tensor<i64>";
+    let both = "%5 = kiln.and %1, %4 : tensor<i1>\n kiln.yield %5 : tensor<i1>";
+    case("length_beside_a_window", "", "causal", &format!("mask {{\n {place}\n {look}\n {near}\n {both} }}"));
+    let added = "%p = kiln.iota [2, 1, 1, 40] axis = 3 : i64
+  %n = kiln.broadcast_in_dim %l dims = [0] sizes = [2, 1, 1, 40] : tensor<2xi64>
+  %s = kiln.compare lt %p, %n : tensor<2x1x1x40xi64>
+  %zero = kiln.splat [2, 1, 1, 40], 0.0 : f32
+  %low = kiln.splat [2, 1, 1, 40], 0xFF800000 : f32
+  %m = kiln.select %s, %zero, %low : tensor<2x1x1x40xi1>, tensor<2x1x1x40xf32>";
+    case("length_of_a_bias", added, "bias %m : tensor<2x1x1x40xf32>", "");
+}
+
 /// Queries and keys that do not count are no numbers here, so that a result shows whether they were read.
 #[test]
 fn lengths_are_those_of_each_batch() {

@@ -183,7 +183,9 @@ impl Scope<'_> {
         let found = match (v.block_arg(), v.def()) {
             (Some((b, i)), _) if b == block => self.read(c, s.inputs.get(i).ok_or("reads what is no input")?, dims, one, &Passed::new())?,
             (None, Some(op)) if op.block() == Some(block) => {
-                let made = op.operands().into_iter().map(|v| Ok((v, self.by_itself(c, s, v, dims)?))).collect::<Made<HashMap<_, _>>>()?;
+                // The tensor that elements are read from is no value.
+                let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
+                let made = inputs.into_iter().map(|v| Ok((v, self.by_itself(c, s, v, dims)?))).collect::<Made<HashMap<_, _>>>()?;
                 let get = |v: Value| made.get(&v).map(|v| Val::One(*v)).ok_or_else(|| "takes what is not there".to_string());
                 self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, one, &get)?
             }

@@ -52,11 +52,30 @@ impl Limits {
         let Body::Block(block) = s.body else { return None };
         let mut limits = Limits { root: block.terminator()?.operands().first().copied()?, causal: false, lengths: [None; 2] };
         while let Some(op) = limits.root.def().filter(|d| d.is("arith.select")) {
-            let number = op.operand(2).def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")?.as_f64());
-            let Some(inner) = limits.with(s, op.operand(0), outer).filter(|_| number == Some(f64::NEG_INFINITY)) else { break };
+            let hides = constant(op.operand(2)) == Some(f64::NEG_INFINITY);
+            let Some(inner) = limits.with(s, op.operand(0), outer).filter(|_| hides) else { break };
             limits = Limits { root: op.operand(1), ..inner };
         }
+        limits.further(s, outer);
         Some(limits)
+    }
+    /// Lengths that masks further inside state, which stay there.
+    fn further(&mut self, s: &Stage, outer: usize) {
+        let (mut scores, mut masks) = (vec![self.root], vec![]);
+        while let Some(op) = scores.pop().and_then(Value::def) {
+            if op.is("arith.addf") || op.is("arith.extf") {
+                scores.extend(op.operands());
+            } else if op.is("arith.select") && constant(op.operand(2)) == Some(f64::NEG_INFINITY) {
+                masks.push(op.operand(0));
+                scores.push(op.operand(1));
+            }
+        }
+        while let Some(v) = masks.pop() {
+            match v.def().filter(|op| op.is("arith.andi")) {
+                Some(op) => masks.extend(op.operands()),
+                None => self.lengths = self.with(s, v, outer).map_or(self.lengths, |more| more.lengths),
+            }
+        }
     }
     /// With a condition, if it is a conjunction of such comparisons.
     fn with(&self, s: &Stage, condition: Value, outer: usize) -> Option<Limits> {
@@ -86,6 +105,10 @@ impl Limits {
     }
 }
 
+fn constant(v: Value) -> Option<f64> {
+    v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_f64()
+}
+
 /// Whether a value of a body depends on the first two loops around only, and on what is read there.
 fn around(s: &Stage, v: Value, outer: usize) -> bool {
     let Body::Block(block) = s.body else { return false };
@@ -96,7 +119,7 @@ fn around(s: &Stage, v: Value, outer: usize) -> bool {
         None => v.def().is_some_and(|op| match op {
             op if op.block() != Some(block) => true,
             op if op.is("linalg.index") => op.attr("dim").and_then(Attr::as_i64).is_some_and(|d| (d as usize) < few),
-            op => op.regions().is_empty() && !op.is("tensor.extract") && op.operands().into_iter().all(|v| around(s, v, outer)),
+            op => op.regions().is_empty() && op.operands().into_iter().all(|v| around(s, v, outer)),
         }),
     }
 }

@@ -17,8 +17,9 @@ const ACROSS: i64 = 256;
 const MANY: i64 = 1 << 16;
 /// Threads of a block of small groups.
 const BLOCK: i64 = 128;
-/// From here on a matmul's tiles are 128 by 128.
+/// From here on a matmul's tiles are 128 by 128, if there are so many.
 const LARGE: i64 = 1024;
+const FULL: i64 = 3 * wgmma::PROCESSORS as i64 / 4;
 
 pub fn make(strategy: &str, parameters: &[(&str, i64)]) -> Schedule {
     Schedule { strategy: strategy.into(), parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect() }
@@ -165,7 +166,11 @@ fn contract(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Schedule> {
     }
     let wide = k.stages.get(r.stage)?.outputs.first()?.combine.as_ref()?.op.result(0).ty().dtype().ok()?.byte_size() > 4;
     let after: usize = nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
-    let large = m.is_some_and(|m| m >= LARGE) && n.is_some_and(|n| n >= LARGE) && !wide && after < 24;
+    // Large tiles must be enough for most of the card.
+    let up = |n: i64| (n + 127) / 128;
+    let tiles = |m: i64, n: i64| up(m).saturating_mul(up(n)).saturating_mul(size(nest, &r.batch).unwrap_or(1).max(1));
+    let full = m.zip(n).is_some_and(|(m, n)| m >= LARGE && n >= LARGE && tiles(m, n) >= FULL);
+    let large = full && !wide && after < 24;
     let (tile, each) = if large { (128, 8) } else { (64, 4) };
     Some(make("contract", &[("depth", if wide { 8 } else { 16 }), ("m", tile), ("m_each", each), ("n", tile), ("n_each", each)]))
 }

@@ -12,10 +12,10 @@ use kiln_dialects::value::DType;
 
 /// Depth of a step: a row of a tile is 128 bytes.
 pub const DEPTH: usize = wgmma::DEPTH;
-/// Warps of a block, down and across its tile.
-pub const WARPS: (usize, usize) = (2, 4);
+/// Warps of a block.
+const WARPS: usize = 8;
 /// Threads of a block.
-pub const THREADS: usize = WARPS.0 * WARPS.1 * WARP;
+pub const THREADS: usize = WARPS * WARP;
 /// Bytes of shared memory that a block may ask for on the chip that has least, an sm_86 or sm_89.
 const SHARED: usize = 99 << 10;
 /// What a size is taken for if it depends on the call.
@@ -24,6 +24,8 @@ const USUAL: i64 = 2048;
 const RATE: f64 = 1024.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
 const BANDWIDTH: f64 = 40.0;
+/// Bytes that a multiprocessor reads from its shared memory, or writes there, in a clock.
+const THROUGH: f64 = 128.0;
 /// Clocks of a tile in which nothing is multiplied, whatever its size.
 const WAIT: f64 = 1500.0;
 /// Elements of a tile that its epilogue finishes in a clock.
@@ -39,6 +41,11 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
 /// Bytes of shared memory that a launch asks for.
 pub fn shared(s: &Schedule) -> usize {
     1024 + s.get("stages") * (s.get("m") + s.get("n")) * ROW
+}
+
+/// Warps down and across a tile: those parts of it for which a warp reads least from shared memory.
+pub fn warps(m: usize, n: usize) -> (usize, usize) {
+    if m > n { (WARPS / 2, 2) } else { (2, WARPS / 2) }
 }
 
 /// Threads of a block, if the schedule is one that can be computed.
@@ -57,7 +64,10 @@ pub fn choose(nest: &Nest, p: &Product) -> Schedule {
         let tiles = up(size(&p.roles.rows), *m).saturating_mul(up(size(&p.roles.columns), *n));
         let tiles = size(&p.roles.batch).saturating_mul(tiles);
         let (multiply, load) = ((m * n * DEPTH) as f64 / RATE, ((m + n) * ROW) as f64 / BANDWIDTH);
-        let each = p.steps(nest) as f64 * multiply.max(load) + WAIT + (m * n) as f64 / FINISHED;
+        // Of shared memory a warp reads its rows and its columns, and all that is read has been written.
+        let (down, over) = warps(*m, *n);
+        let through = (WARPS * (m / down + n / over) * ROW + (m + n) * ROW) as f64 / THROUGH;
+        let each = p.steps(nest) as f64 * multiply.max(load).max(through) + WAIT + (m * n) as f64 / FINISHED;
         up(tiles, PROCESSORS) as f64 * each
     };
     let best = TILES.iter().map(|tile| (time(tile), *tile)).min_by(|a, b| a.0.total_cmp(&b.0));

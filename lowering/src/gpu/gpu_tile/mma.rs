@@ -16,7 +16,7 @@ use crate::{
         loops::decode,
     },
     gpu::gpu_schedule::{
-        mma::{DEPTH, THREADS, WARPS, product},
+        mma::{DEPTH, THREADS, product, warps},
         wgmma::{Operand, ROW},
     },
     host::schedule::Schedule,
@@ -34,6 +34,8 @@ struct Tile<'a> {
     results: Results<'a>,
     m: usize,
     n: usize,
+    /// Warps down and across the tile.
+    warps: (usize, usize),
     stages: usize,
     /// How many steps the depth is.
     steps: usize,
@@ -72,9 +74,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
     let p = Ptx(c);
     let (ring, thread) = (p.memory(scope.kernel.func)?, p.thread()?);
     let number = p.warp(thread)?;
-    let warp = [p.over(number, WARPS.1)?, p.rest(number, WARPS.1)?];
+    let warps = warps(m, n);
+    let warp = [p.over(number, warps.1)?, p.rest(number, warps.1)?];
     let results = Results { scope, plan, nest, product: &product, outs, tile: [m, n] };
-    let t = Tile { results, m, n, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
+    let t = Tile { results, m, n, warps, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
     // Of neighbouring blocks each has other rows, and the same columns.
     let mut sizes: Vec<Value> = product.roles.batch.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
     sizes.push(c.ceil_div(t.results.columns(c)?, c.index(n as i64)?)?);
@@ -171,7 +174,7 @@ impl Tile<'_> {
     /// All products of a slot.
     fn multiply(&self, c: Code, sides: [&Side<'_>; 2], slot: Value, sums: &[Value]) -> Made<Vec<Value>> {
         let (p, mut sums) = (Ptx(c), sums.to_vec());
-        let (down, over) = (self.m / WARPS.0 / 16, self.n / WARPS.1 / 16);
+        let (down, over) = (self.m / self.warps.0 / 16, self.n / self.warps.1 / 16);
         let element = self.results.product.element.name();
         for k in 0..DEPTH / 16 {
             let read = |side: &Side<'_>, first: Value, count: usize| -> Made<Vec<[Value; 4]>> {
@@ -205,7 +208,7 @@ impl Tile<'_> {
             }
             p.copies()?;
         }
-        let (down, over) = (self.m / WARPS.0, self.n / WARPS.1);
+        let (down, over) = (self.m / self.warps.0, self.n / self.warps.1);
         let zero = c.constant("0.0", p.f32())?;
         let sums = vec![zero; down * over / 32];
         let sums = c.strided(c.index(0)?, c.index(self.steps as i64)?, c.index(1)?, &sums, &mut |c, step, sums| {
