@@ -57,7 +57,7 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
     let path = model(folder.path());
     let options = Options { cache: CachePolicy::Off, ..Options::default() };
     let mut table = Schedules::default();
-    let made = autotune(&load(&path).unwrap(), &options, Duration::from_secs(2), &mut table, &ones, &|_, _, _| ()).unwrap();
+    let made = autotune(&load(&path).unwrap(), &options, Duration::from_secs(10), &mut table, &ones, &|_, _, _| ()).unwrap();
     assert!(!made.is_empty() && made.iter().any(|t| t.tried > t.refused), "{made:?}");
     assert!(made.iter().all(|t| t.after <= t.before), "{made:?}");
     assert_eq!(Schedules::parse(&table.to_string()).unwrap(), table);

@@ -241,7 +241,8 @@ impl Product {
     /// As a graph of what it launches. The caller destroys it.
     pub fn captured(&self, device: &Device, parameters: &[u64], scratch: u64) -> Result<driver::CUgraph, CudaError> {
         let stream: Stream = device.new_stream()?;
-        let mode = driver::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // The library loads a kernel when it is first launched, which the other modes take for a mistake.
+        let mode = driver::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: a stream of its own.
         let begun = unsafe { driver::cuStreamBeginCapture_v2(stream.0, mode) }.result();
         let begun = begun.map_err(|e| CudaError::Driver { what: "capturing a product by cuBLASLt", reason: words(e) });
