@@ -185,7 +185,7 @@ fn the_command_line_measures_merges_and_tells_what_it_tries() {
         // The log goes to standard error, and nothing draws a bar there that is no terminal.
         said
     };
-    let said = kiln(&["run", "small.mlir", "--mode", "max-autotune", "--autotune-budget", "0.5", "--repeat", "1"]);
+    let said = kiln(&["run", "small.mlir", "--mode", "max-autotune", "--autotune-budget", "60", "--repeat", "1"]);
     let lines = |what: &str| said.lines().filter(|l| l.contains(what)).count();
     assert!(said.contains("1 kernels to measure for x86_64") && lines("the default") == 1 && lines("tried,") == 1, "{said}");
     assert!(lines(" us, #kiln.schedule") + lines("refused, #kiln.schedule") > 1, "{said}");

@@ -991,8 +991,9 @@ func.func @k(%x: tensor<2x3x8x16xf32> {kiln.sizes = array<i64: 2, 3, 8, 16>}) ->
 // CASE: a_product_that_a_library_has
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: kiln.library = {batch = 1 : i64, bias = array<i64: 2, 0>
-// CHECK: name = "cublaslt", relu = 1 : i64
+// CHECK: batch = 1 : i64, bias = array<i64: 2, 0>
+// CHECK: activation = "relu"
+// CHECK: name = "cublaslt"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xbf16> {kiln.sizes = array<i64: 128>}) -> tensor<96x128xbf16> attributes {kiln.library = "cublaslt"} {

@@ -2,7 +2,7 @@
 //!
 //! The library takes matrices by columns, so that it is asked for the transposed result: right times left.
 use super::{CudaError, Device, stream::Stream, words};
-use crate::gemm::{Gemm, Matrix};
+use crate::gemm::{Activation, Gemm, Matrix};
 use cudarc::{
     cublaslt::{result, sys},
     driver::sys as driver,
@@ -158,14 +158,16 @@ impl Product {
     /// Asks the library for the algorithm that it thinks the fastest. Err: it has none, or the description is none.
     pub fn new(handle: &Arc<Handle>, gemm: &Gemm) -> Result<Product, CudaError> {
         use sys::cublasLtEpilogue_t::{
-            CUBLASLT_EPILOGUE_BIAS as BIAS, CUBLASLT_EPILOGUE_DEFAULT as PLAIN, CUBLASLT_EPILOGUE_RELU as RELU,
-            CUBLASLT_EPILOGUE_RELU_BIAS as BOTH,
+            CUBLASLT_EPILOGUE_BIAS as BIAS, CUBLASLT_EPILOGUE_DEFAULT as PLAIN, CUBLASLT_EPILOGUE_GELU as GELU,
+            CUBLASLT_EPILOGUE_GELU_BIAS as GELU_BIAS, CUBLASLT_EPILOGUE_RELU as RELU, CUBLASLT_EPILOGUE_RELU_BIAS as RELU_BIAS,
         };
-        let epilogue = match (gemm.bias.is_some(), gemm.relu) {
-            (false, false) => PLAIN,
-            (true, false) => BIAS,
-            (false, true) => RELU,
-            (true, true) => BOTH,
+        let epilogue = match (gemm.activation, gemm.bias.is_some()) {
+            (Activation::None, false) => PLAIN,
+            (Activation::None, true) => BIAS,
+            (Activation::Relu, false) => RELU,
+            (Activation::Relu, true) => RELU_BIAS,
+            (Activation::GeluTanh, false) => GELU,
+            (Activation::GeluTanh, true) => GELU_BIAS,
         };
         let one = |m: &Matrix| Described::new(m, gemm.batch);
         let (left, right, result) = (one(&gemm.left)?, one(&gemm.right)?, one(&gemm.result)?);
