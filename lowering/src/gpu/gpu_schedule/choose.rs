@@ -1,5 +1,9 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, depthwise, fast_dim, few, mma, narrow_width, wgmma, width};
+use super::{
+    Roles, contraction, depthwise, fast_dim, few, mma, narrow_width,
+    wgmma::{self, PROCESSORS},
+    width,
+};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -165,7 +169,11 @@ fn contract(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Schedule> {
     }
     let wide = k.stages.get(r.stage)?.outputs.first()?.combine.as_ref()?.op.result(0).ty().dtype().ok()?.byte_size() > 4;
     let after: usize = nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
-    let large = m.is_some_and(|m| m >= LARGE) && n.is_some_and(|n| n >= LARGE) && !wide && after < 24;
+    let up = |size: i64| (size + 127) / 128;
+    // Smaller tiles where large ones would leave multiprocessors idle.
+    let tiles = |m: i64, n: i64| size(nest, &r.batch).unwrap_or(1) * up(m) * up(n);
+    let long = m.zip(n).is_some_and(|(m, n)| m.min(n) >= LARGE && tiles(m, n) >= PROCESSORS as i64);
+    let large = long && !wide && after < 24;
     let (tile, each) = if large { (128, 8) } else { (64, 4) };
     Some(make("contract", &[("depth", if wide { 8 } else { 16 }), ("m", tile), ("m_each", each), ("n", tile), ("n_each", each)]))
 }
