@@ -57,7 +57,7 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
     let path = model(folder.path());
     let options = Options { cache: CachePolicy::Off, ..Options::default() };
     let mut table = Schedules::default();
-    let made = autotune(&load(&path).unwrap(), &options, Duration::from_secs(2), &mut table, &ones, &|_, _, _| ()).unwrap();
+    let made = autotune(&load(&path).unwrap(), &options, Duration::from_secs(10), &mut table, &ones, &|_, _, _| ()).unwrap();
     assert!(!made.is_empty() && made.iter().any(|t| t.tried > t.refused), "{made:?}");
     assert!(made.iter().all(|t| t.after <= t.before), "{made:?}");
     assert_eq!(Schedules::parse(&table.to_string()).unwrap(), table);
@@ -185,7 +185,7 @@ fn the_command_line_measures_merges_and_tells_what_it_tries() {
         // The log goes to standard error, and nothing draws a bar there that is no terminal.
         said
     };
-    let said = kiln(&["run", "small.mlir", "--mode", "max-autotune", "--autotune-budget", "0.5", "--repeat", "1"]);
+    let said = kiln(&["run", "small.mlir", "--mode", "max-autotune", "--autotune-budget", "60", "--repeat", "1"]);
     let lines = |what: &str| said.lines().filter(|l| l.contains(what)).count();
     assert!(said.contains("1 kernels to measure for x86_64") && lines("the default") == 1 && lines("tried,") == 1, "{said}");
     assert!(lines(" us, #kiln.schedule") + lines("refused, #kiln.schedule") > 1, "{said}");

@@ -159,6 +159,22 @@ const FURTHER: &[(i64, i64, i64, i64)] = &[
     (256, 64, 4, 1),
 ];
 
+/// Tiles of products without tensor cores: rows and those of a thread, columns and those of a thread, depth. Larger ones read shared memory less, of smaller ones there are more.
+const FFMA: &[(i64, i64, i64, i64, i64)] = &[
+    (128, 8, 128, 8, 16),
+    (128, 8, 128, 8, 8),
+    (128, 8, 64, 8, 16),
+    (64, 8, 128, 8, 16),
+    (128, 8, 64, 4, 16),
+    (64, 8, 64, 8, 16),
+    (64, 8, 64, 4, 16),
+    (64, 4, 64, 4, 16),
+    (64, 4, 64, 4, 32),
+    (64, 4, 32, 4, 32),
+    (32, 4, 64, 4, 32),
+    (32, 4, 32, 4, 32),
+];
+
 /// Schedules near one, of which some may not be possible for the kernel.
 pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
     let Some((strategy, dictionary)) = schedule.as_schedule() else { return vec![] };
@@ -181,6 +197,11 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
         all.extend(
             FURTHER.iter().map(|(m, n, stages, resident)| with(&[("m", *m), ("n", *n), ("stages", *stages), ("resident", *resident)])),
         );
+    }
+    if strategy == "contract" && value("m_each").is_some() {
+        for (m, m_each, n, n_each, depth) in FFMA {
+            all.push(with(&[("m", *m), ("m_each", *m_each), ("n", *n), ("n_each", *n_each), ("depth", *depth)]));
+        }
     }
     if strategy == "attention" && value("blocks").is_some() {
         all.extend([2, 3].iter().flat_map(|g| [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))));

@@ -1,7 +1,7 @@
 //! A product that a library can compute in place of a kernel, as plain data.
 use serde::{Deserialize, Serialize};
 
-/// result = left · right, or relu(left · right + bias): `batch` times, on a GPU, in f32 and rounded once. All sizes are known.
+/// result = left · right, or f(left · right + bias): `batch` times, on a GPU, in f32 and rounded once. All sizes are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gemm {
     /// The library: `cublaslt`.
@@ -17,12 +17,30 @@ pub struct Gemm {
     /// A vector that is added to each row, of the result's element type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<Vector>,
-    /// Whether what is below 0 becomes 0.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub relu: bool,
+    /// What is done to each sum, behind the bias.
+    #[serde(default)]
+    pub activation: Activation,
     /// Whether factors of f32 may be rounded to tf32.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tf32: bool,
+}
+
+/// A function of single elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// x.
+    #[default]
+    None,
+    /// max(x, 0).
+    Relu,
+    /// x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2.
+    GeluTanh,
+}
+
+impl Activation {
+    /// All with their names in IR.
+    pub const ALL: [(&str, Activation); 3] = [("none", Activation::None), ("relu", Activation::Relu), ("gelu_tanh", Activation::GeluTanh)];
 }
 
 /// Where a matrix lies.

@@ -174,9 +174,15 @@ impl Kernels {
             (how.progress)(i, total, &alone.name());
             // What is left is shared among the kernels that are left.
             let share = how.until.saturating_duration_since(Instant::now()) / (total - i) as u32;
-            let tuned = tune(alone, &own, target, how, Instant::now() + share)?;
-            table.insert(key, &target.to_string(), tuned.after, &tuned.schedule);
-            made.push(tuned);
+            match tune(alone, &own, target, how, Instant::now() + share) {
+                Ok(tuned) => {
+                    table.insert(key, &target.to_string(), tuned.after, &tuned.schedule);
+                    made.push(tuned);
+                }
+                Err(e @ (Error::Cuda(_) | Error::Call(_) | Error::Compile(CompileError::Stopped(_)))) => return Err(e),
+                // Of others nothing follows from that.
+                Err(e) => tracing::info!(target: "kiln::autotune", "{}: not measured: {e}", alone.name()),
+            }
         }
         (how.progress)(made.len(), total, "");
         Ok(made)

@@ -7,7 +7,7 @@ use crate::{
     Error, Model, Options,
     dialects::{ir::*, rules::Level},
     lowering::{
-        RunOptions, Schedules, Target,
+        Chip, RunOptions, Schedules, Target,
         compile::CompileError,
         own::whole_text,
         run_pipeline,
@@ -33,9 +33,8 @@ const SPLIT: &str = ",kiln-split-products";
 /// The products of a model, as they are where they may be split.
 pub struct Products {
     all: BTreeMap<String, (Splittable, Op)>,
-    _module: Module,
-    // It goes last.
-    _context: Context,
+    // In the order in which they go.
+    _held: Option<(Module, Context)>,
 }
 
 /// What the tables say of products becomes what the pass is told: an attribute of the module.
@@ -55,6 +54,10 @@ pub fn request(module: &Module, table: &Schedules, target: &Target) {
 impl Products {
     /// Takes a model to where products are split; those of which there may be a choice.
     pub fn of(model: &Model, options: &Options, target: &Target) -> Result<Products, Error> {
+        // The pass splits for no other chip.
+        if target.chip() != Some(Chip::Sm90a) {
+            return Ok(Products { all: BTreeMap::new(), _held: None });
+        }
         let context = Context::new();
         let (module, _) = model.module(&context)?;
         let level = level_of(module.op()).unwrap_or(Level::Graph);
@@ -77,7 +80,7 @@ impl Products {
                 all.insert(format!("{KEY}{}", s.product), (s, op));
             }
         }
-        Ok(Products { all, _module: module, _context: context })
+        Ok(Products { all, _held: Some((module, context)) })
     }
     /// The keys.
     pub fn keys(&self) -> impl Iterator<Item = &str> {

@@ -100,10 +100,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Those for a program of one of a model's kernels: what a model asks for has been done on the way there.
+    /// Those for a program of one of a model's kernels: what a model asks for has been done on the way there, and of what is tried little is worth keeping.
     pub(crate) fn alone(&self) -> Options {
         Options {
             function: "main".into(),
+            cache: CachePolicy::Off,
             schedules: None,
             max_autotune: false,
             dump: None,

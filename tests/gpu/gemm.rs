@@ -13,7 +13,7 @@ use kiln::{
     lowering::{Schedules, Target},
     model::Model,
     runtime::{
-        gemm::{Gemm, Matrix},
+        gemm::{Activation, Gemm, Matrix},
         program::Arg,
     },
 };
@@ -86,12 +86,26 @@ pub const PRODUCTS: &[Product] = &[
         "%r = kiln.linear %x, %w : tensor<48x64xf32>, tensor<40x64xf32>",
         true,
     ),
+    (
+        "bias and gelu",
+        "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>, %b: tensor<40xbf16>",
+        "48x40xbf16",
+        "%0 = kiln.linear %x, %w bias %b : tensor<40xbf16> : tensor<48x64xbf16>, tensor<40x64xbf16>\n%r = kiln.gelu tanh %0 : tensor<48x40xbf16>",
+        true,
+    ),
+    (
+        "gelu in f32",
+        "%x: tensor<48x64xf32>, %w: tensor<40x64xf32>",
+        "48x40xf32",
+        "%0 = kiln.linear %x, %w : tensor<48x64xf32>, tensor<40x64xf32>\n%r = kiln.gelu tanh %0 : tensor<48x40xf32>",
+        true,
+    ),
     // What it does not have: another function, a bias for each row, a second result's worth of work.
     (
         "gelu",
         "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
         "48x40xbf16",
-        "%0 = kiln.linear %x, %w : tensor<48x64xbf16>, tensor<40x64xbf16>\n%r = kiln.gelu %0 {approximate = \"none\"} : tensor<48x40xbf16>",
+        "%0 = kiln.linear %x, %w : tensor<48x64xbf16>, tensor<40x64xbf16>\n%r = kiln.gelu %0 : tensor<48x40xbf16>",
         false,
     ),
     (
@@ -159,7 +173,12 @@ fn computed(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
         for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
             let sum: f64 = (0..depth).map(|k| left[at(&g.left, b, i, k)] * right[at(&g.right, b, k, j)]).sum();
             let sum = sum + g.bias.map_or(0.0, |v| elements(v.arg)[(v.offset + j) as usize]);
-            out[at(&g.result, b, i, j)] = if g.relu { sum.max(0.0) } else { sum };
+            out[at(&g.result, b, i, j)] = match g.activation {
+                Activation::None => sum,
+                Activation::Relu => sum.max(0.0),
+                // Hendrycks and Gimpel, 2016, equation 2.
+                Activation::GeluTanh => 0.5 * sum * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (sum + 0.044715 * sum.powi(3))).tanh()),
+            };
         }
     }
     let dtype = DType::from_name(&g.result.dtype).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The library takes matrices by columns, so that it is asked for the transposed result: right times left.
 use super::{CudaError, Device, stream::Stream, words};
-use crate::gemm::{Gemm, Matrix};
+use crate::gemm::{Activation, Gemm, Matrix};
 use cudarc::{
     cublaslt::{result, sys},
     driver::sys as driver,
@@ -158,14 +158,16 @@ impl Product {
     /// Asks the library for the algorithm that it thinks the fastest. Err: it has none, or the description is none.
     pub fn new(handle: &Arc<Handle>, gemm: &Gemm) -> Result<Product, CudaError> {
         use sys::cublasLtEpilogue_t::{
-            CUBLASLT_EPILOGUE_BIAS as BIAS, CUBLASLT_EPILOGUE_DEFAULT as PLAIN, CUBLASLT_EPILOGUE_RELU as RELU,
-            CUBLASLT_EPILOGUE_RELU_BIAS as BOTH,
+            CUBLASLT_EPILOGUE_BIAS as BIAS, CUBLASLT_EPILOGUE_DEFAULT as PLAIN, CUBLASLT_EPILOGUE_GELU as GELU,
+            CUBLASLT_EPILOGUE_GELU_BIAS as GELU_BIAS, CUBLASLT_EPILOGUE_RELU as RELU, CUBLASLT_EPILOGUE_RELU_BIAS as RELU_BIAS,
         };
-        let epilogue = match (gemm.bias.is_some(), gemm.relu) {
-            (false, false) => PLAIN,
-            (true, false) => BIAS,
-            (false, true) => RELU,
-            (true, true) => BOTH,
+        let epilogue = match (gemm.activation, gemm.bias.is_some()) {
+            (Activation::None, false) => PLAIN,
+            (Activation::None, true) => BIAS,
+            (Activation::Relu, false) => RELU,
+            (Activation::Relu, true) => RELU_BIAS,
+            (Activation::GeluTanh, false) => GELU,
+            (Activation::GeluTanh, true) => GELU_BIAS,
         };
         let one = |m: &Matrix| Described::new(m, gemm.batch);
         let (left, right, result) = (one(&gemm.left)?, one(&gemm.right)?, one(&gemm.result)?);
@@ -241,7 +243,8 @@ impl Product {
     /// As a graph of what it launches. The caller destroys it.
     pub fn captured(&self, device: &Device, parameters: &[u64], scratch: u64) -> Result<driver::CUgraph, CudaError> {
         let stream: Stream = device.new_stream()?;
-        let mode = driver::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // The library loads a kernel when it is first launched, which the other modes take for a mistake.
+        let mode = driver::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: a stream of its own.
         let begun = unsafe { driver::cuStreamBeginCapture_v2(stream.0, mode) }.result();
         let begun = begun.map_err(|e| CudaError::Driver { what: "capturing a product by cuBLASLt", reason: words(e) });

@@ -1,5 +1,9 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, depthwise, fast_dim, few, mma, narrow_width, wgmma, width};
+use super::{
+    Roles, contraction, depthwise, fast_dim, few, mma, narrow_width,
+    wgmma::{self, PROCESSORS},
+    width,
+};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,

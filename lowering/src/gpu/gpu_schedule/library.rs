@@ -1,11 +1,11 @@
-//! Which kernels are a product that a library has: sums of products, with or without a bias for each column and a relu, and nothing else.
+//! Which kernels are a product that a library has: sums of products, with or without a bias for each column and a relu or a gelu by tanh, and nothing else.
 use super::wgmma::{self, Operand, Product};
 use crate::{
     gpu::LIBRARY,
     kernel::{Access, Body, Init, Kernel, Nest, Plan, Role, Stage},
 };
 use kiln_dialects::{ir::*, value::DType};
-use kiln_runtime::gemm::{Gemm, Matrix, Vector};
+use kiln_runtime::gemm::{Activation, Gemm, Matrix, Vector};
 
 /// The libraries that there are.
 pub const LIBRARIES: &[&str] = &["cublaslt"];
@@ -17,7 +17,7 @@ struct Made {
     sum: bool,
     /// What is added for each column.
     bias: Option<(usize, i64)>,
-    relu: bool,
+    activation: Activation,
 }
 
 /// Writes on a kernel's function what the library is to do that `kiln.library` names. Err: there is no such library, or it has no such product.
@@ -76,8 +76,8 @@ fn gemm(k: &Kernel, plan: &Plan, name: &str, tf32: bool) -> Option<Attr> {
         let same = k.buffers.get(buffer)?.element == result;
         entries.push(("bias", Attr::i64s(c, &[same.then(|| wgmma::argument(k, number)).flatten()? as i64, offset])));
     }
-    if made.relu {
-        entries.push(("relu", Attr::i64(c, 1)));
+    if let Some((name, _)) = Activation::ALL.iter().find(|(_, a)| *a == made.activation && *a != Activation::None) {
+        entries.push(("activation", Attr::string(c, name)));
     }
     if tf32 && p.element == DType::F32 {
         entries.push(("tf32", Attr::i64(c, 1)));
@@ -117,6 +117,36 @@ fn of_buffer(k: &Kernel, nest: &Nest, p: &Product, buffer: usize, depth: usize) 
     if !plain { None } else { value(k, nest, p, stage, block, block.terminator()?.operand(0), depth + 1) }
 }
 
+/// A sum with a function of it, which is the only one.
+fn activated(made: Made, activation: Activation) -> Option<Made> {
+    (made.sum && made.activation == Activation::None).then_some(Made { activation, ..made })
+}
+
+/// The other operand of an op of which one is a constant, up to f32's rounding.
+fn with(v: Value, name: &str, constant: f64) -> Option<Value> {
+    let op = v.def().filter(|o| o.is(name))?;
+    let other = (0..2).find(|i| number(op.operand(*i)).is_some_and(|n| (n - constant).abs() <= 1e-6 * constant.abs()))?;
+    Some(op.operand(1 - other))
+}
+
+/// The other operand of an op of which one is this value.
+fn beside(v: Value, name: &str, x: Value) -> Option<Value> {
+    let op = v.def().filter(|o| o.is(name))?;
+    Some(op.operand(1 - (0..2).find(|i| op.operand(*i) == x)?))
+}
+
+/// x, of x / 2 times 1 + tanh(sqrt(2/π) (x + 0.044715 x³)).
+fn gelu(product: Op) -> Option<Value> {
+    (0..2).find_map(|i| {
+        let x = with(product.operand(i), "arith.mulf", 0.5)?;
+        let tanh = with(product.operand(1 - i), "arith.addf", 1.0)?.def().filter(|t| t.is("math.tanh"))?;
+        let inner = with(tanh.operand(0), "arith.mulf", std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2)?;
+        let cube = with(beside(inner, "arith.addf", x)?, "arith.mulf", 0.044715)?;
+        let square = beside(cube, "arith.mulf", x)?;
+        (beside(square, "arith.mulf", x)? == x).then_some(x)
+    })
+}
+
 /// A constant, as it is or made wider.
 fn number(v: Value) -> Option<f64> {
     let op = v.def()?;
@@ -137,14 +167,15 @@ fn value(k: &Kernel, nest: &Nest, p: &Product, stage: &Stage, block: Block, v: V
         "arith.addf" => {
             let (a, b) = (of(0)?, of(1)?);
             let (sum, bias) = if a.sum { (a, b) } else { (b, a) };
-            let fits = sum.sum && !bias.sum && sum.bias.is_none() && !sum.relu && !bias.relu;
+            let plain = |m: &Made| m.activation == Activation::None;
+            let fits = sum.sum && !bias.sum && sum.bias.is_none() && plain(&sum) && plain(&bias);
             fits.then_some(Made { bias: bias.bias, ..sum })
         }
         "arith.maximumf" | "arith.maxnumf" => {
             let one = (0..2).find(|i| number(op.operand(*i)) == Some(0.0))?;
-            let made = of(1 - one)?;
-            made.sum.then_some(Made { relu: true, ..made })
+            activated(of(1 - one)?, Activation::Relu)
         }
+        "arith.mulf" => activated(value(k, nest, p, stage, block, gelu(op)?, depth)?, Activation::GeluTanh),
         _ => None,
     }
 }
@@ -166,6 +197,10 @@ pub fn read(a: Attr) -> Result<Gemm, String> {
         let dtype = m.entry("element")?.as_type()?.dtype().ok()?.name().to_string();
         Some(Matrix { arg: arg as usize, offset, dtype, lines: [lines, each], stride, apart, transposed: transposed != 0 })
     };
+    let activation = match a.entry("activation").and_then(Attr::as_string) {
+        None => Activation::None,
+        Some(name) => Activation::ALL.iter().find(|(n, _)| *n == name).map(|(_, a)| *a).ok_or_else(bad)?,
+    };
     let number = |name: &str| a.entry(name).and_then(Attr::as_i64);
     let bias = match a.entry("bias").map(|b| b.as_i64s()) {
         None => None,
@@ -179,7 +214,7 @@ pub fn read(a: Attr) -> Result<Gemm, String> {
         right: matrix("right").ok_or_else(bad)?,
         result: matrix("result").ok_or_else(bad)?,
         bias,
-        relu: number("relu") == Some(1),
+        activation,
         tf32: number("tf32") == Some(1),
     })
 }
