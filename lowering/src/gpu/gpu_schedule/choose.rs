@@ -1,9 +1,5 @@
 //! The strategy of a kernel and its sizes.
-use super::{
-    Roles, contraction, depthwise, fast_dim, few, mma, narrow_width,
-    wgmma::{self, PROCESSORS},
-    width,
-};
+use super::{Roles, contraction, depthwise, fast_dim, few, mma, narrow_width, wgmma, width};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -23,6 +19,7 @@ const MANY: i64 = 1 << 16;
 const BLOCK: i64 = 128;
 /// From here on a matmul's tiles are 128 by 128, if there are so many.
 const LARGE: i64 = 1024;
+/// So many tiles keep most of the card busy.
 const FULL: i64 = 3 * wgmma::PROCESSORS as i64 / 4;
 
 pub fn make(strategy: &str, parameters: &[(&str, i64)]) -> Schedule {
