@@ -44,7 +44,7 @@ impl Own {
     }
     /// Their flags.
     pub fn flags(&self) -> Vec<&str> {
-        split(&self.passes).into_iter().map(|p| flag(p)).collect()
+        split(&self.passes).into_iter().map(flag).collect()
     }
 }
 

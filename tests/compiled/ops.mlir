@@ -332,3 +332,19 @@ func.func @f(%x: tensor<?x4xf32>, %y: tensor<?x1x9xf32>, %w: tensor<2x1x2xf32>) 
   %6 = kiln.concat %4, %5 axis = 1 : tensor<?x2x8xf32>, tensor<?x2x8xf32>
   return %2, %6 : tensor<?x?xf32>, tensor<?x4x8xf32>
 }
+
+// -----
+
+// CASE: comparisons of bf16 whose results are 16 bits wide
+func.func @f(%x: tensor<?xbf16>, %y: tensor<?xbf16>) -> (tensor<?xi16>, tensor<?xf16>, tensor<?xbf16>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n] : tensor<?xbf16>
+  kiln.bind_shape %y, [%n] : tensor<?xbf16>
+  %0 = kiln.convert %x : tensor<?xbf16> to i1
+  %1 = kiln.convert %0 : tensor<?xi1> to i16
+  %2 = kiln.compare lt %x, %y : tensor<?xbf16>
+  %3 = kiln.convert %2 : tensor<?xi1> to f16
+  %4 = kiln.compare ne %x, %y : tensor<?xbf16>
+  %5 = kiln.convert %4 : tensor<?xi1> to bf16
+  return %1, %3, %5 : tensor<?xi16>, tensor<?xf16>, tensor<?xbf16>
+}

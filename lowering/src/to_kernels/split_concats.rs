@@ -73,10 +73,8 @@ fn maker(v: Value) -> Option<Op> {
         match made.kind() {
             Some(Convolution) if contracts(made) => return Some(made),
             Some(DotGeneral | ReduceWindow | Attention | Reduce) => return Some(made),
-            Some(kind) if kind.is_elementwise() || matches!(kind, BroadcastInDim | Reshape) => {
-                if seen.len() < FAR && seen.insert(op) {
-                    stack.extend(op.operands().into_iter().rev());
-                }
+            Some(kind) if (kind.is_elementwise() || matches!(kind, BroadcastInDim | Reshape)) && seen.len() < FAR && seen.insert(op) => {
+                stack.extend(op.operands().into_iter().rev());
             }
             _ => {}
         }

@@ -13,6 +13,7 @@ pub const FILE_ASSEMBLY: c_int = 0;
 pub const FILE_OBJECT: c_int = 1;
 pub const VERIFY_RETURN_STATUS: c_int = 2;
 pub const SEVERITY_ERROR: c_int = 0;
+pub const KIND_VECTOR: c_int = 13;
 
 unsafe extern "C" {
     pub fn LLVMInitializeX86TargetInfo();
@@ -86,8 +87,43 @@ unsafe extern "C" {
     pub fn LLVMBuildGEP2(builder: Ref, ty: Ref, pointer: Ref, indices: *const Ref, count: c_uint, name: *const c_char) -> Ref;
     pub fn LLVMBuildStore(builder: Ref, value: Ref, pointer: Ref) -> Ref;
     pub fn LLVMSetAlignment(instruction: Ref, bytes: c_uint);
+    pub fn LLVMIsAFCmpInst(value: Ref) -> Ref;
+    pub fn LLVMGetFCmpPredicate(compare: Ref) -> c_int;
+    pub fn LLVMGetTypeKind(ty: Ref) -> c_int;
+    pub fn LLVMGetElementType(ty: Ref) -> Ref;
+    pub fn LLVMBFloatTypeInContext(context: Ref) -> Ref;
+    pub fn LLVMFloatTypeInContext(context: Ref) -> Ref;
+    pub fn LLVMVectorType(element: Ref, lanes: c_uint) -> Ref;
+    pub fn LLVMBuildFPExt(builder: Ref, value: Ref, ty: Ref, name: *const c_char) -> Ref;
+    pub fn LLVMBuildFCmp(builder: Ref, predicate: c_int, lhs: Ref, rhs: Ref, name: *const c_char) -> Ref;
+    pub fn LLVMReplaceAllUsesWith(value: Ref, other: Ref);
     pub fn LLVMInstructionEraseFromParent(instruction: Ref);
     pub fn LLVMDisposeBuilder(builder: Ref);
 
     pub fn LLVMGetVersion(major: *mut c_uint, minor: *mut c_uint, patch: *mut c_uint);
+}
+
+/// The instructions of all functions of a module, in order.
+///
+/// # Safety
+/// `module` is a live module that nothing else changes.
+pub unsafe fn instructions(module: Ref) -> Vec<Ref> {
+    let mut all = vec![];
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut function = LLVMGetFirstFunction(module);
+        while !function.is_null() {
+            let mut block = LLVMGetFirstBasicBlock(function);
+            while !block.is_null() {
+                let mut instruction = LLVMGetFirstInstruction(block);
+                while !instruction.is_null() {
+                    all.push(instruction);
+                    instruction = LLVMGetNextInstruction(instruction);
+                }
+                block = LLVMGetNextBasicBlock(block);
+            }
+            function = LLVMGetNextFunction(function);
+        }
+    }
+    all
 }

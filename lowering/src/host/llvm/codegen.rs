@@ -1,5 +1,5 @@
 //! From the llvm dialect to object code.
-use super::{api::*, one_lane::one_lane_stores, *};
+use super::{api::*, bf16_compare::compare_bf16_as_f32, one_lane::one_lane_stores, *};
 use kiln_dialects::ir::{Diagnostic, Op, collect};
 use std::{ffi::c_void, ptr};
 
@@ -117,6 +117,7 @@ impl CodeGen {
                 outcome.map_err(CodeGenError::Llvm)?;
             }
             one_lane_stores(unit.context, unit.module);
+            compare_bf16_as_f32(unit.context, unit.module);
         }
         unit.check()?;
         Ok(unit)

@@ -1,5 +1,6 @@
 //! LLVM: from a module of the llvm dialect to object code, and from objects to addresses.
 mod api;
+mod bf16_compare;
 mod codegen;
 mod one_lane;
 mod target;

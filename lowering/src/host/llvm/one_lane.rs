@@ -12,20 +12,7 @@ use std::ffi::CStr;
 pub unsafe fn one_lane_stores(context: Ref, module: Ref) {
     // SAFETY: the caller's promise; what is erased is not used afterwards.
     unsafe {
-        let mut found = vec![];
-        let mut function = LLVMGetFirstFunction(module);
-        while !function.is_null() {
-            let mut block = LLVMGetFirstBasicBlock(function);
-            while !block.is_null() {
-                let mut instruction = LLVMGetFirstInstruction(block);
-                while !instruction.is_null() {
-                    found.extend(Store::of(instruction));
-                    instruction = LLVMGetNextInstruction(instruction);
-                }
-                block = LLVMGetNextBasicBlock(block);
-            }
-            function = LLVMGetNextFunction(function);
-        }
+        let found: Vec<Store> = instructions(module).into_iter().filter_map(|i| Store::of(i)).collect();
         let builder = LLVMCreateBuilderInContext(context);
         for store in found {
             let lane = LLVMConstInt(LLVMInt64TypeInContext(context), u64::from(store.lane), 0);
