@@ -37,7 +37,7 @@ impl Prepared {
         Ok(Prepared { program, slots: recorded.slots })
     }
     /// Whether it can run; one that another thread makes, or could not make, cannot.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.program.as_ref().is_none_or(|p| p.ready().is_some())
     }
     /// The function's results. Err: what the program met.

@@ -136,7 +136,7 @@ impl Segments {
         Segments { name, making, each_op, limit, made: Mutex::default(), root: Arc::default(), reads: Mutex::default() }
     }
     /// The places of reads, in the order in which they were met.
-    pub fn reads(&self) -> Vec<String> {
+    pub(crate) fn reads(&self) -> Vec<String> {
         lock(&self.reads).iter().map(|at| format!("{}:{}:{}", at.file(), at.line(), at.column())).collect()
     }
 }

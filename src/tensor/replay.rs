@@ -95,12 +95,12 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 
 impl Run {
     /// The run that goes on behind `at` ops with an op that fits, whose inputs are taken then.
-    pub fn next(&self, at: usize, fits: &mut dyn FnMut(&Noted) -> bool) -> Option<Arc<Run>> {
+    pub(super) fn next(&self, at: usize, fits: &mut dyn FnMut(&Noted) -> bool) -> Option<Arc<Run>> {
         let here = |(from, run): &&(usize, Arc<Run>)| *from == at && run.ops.first().is_some_and(&mut *fits);
         read(&self.branches).iter().find(here).map(|(_, run)| run.clone())
     }
     /// The run of these ops behind `at` of this one's, which another call may have added.
-    pub fn branch(&self, at: usize, ops: Vec<Noted>) -> Arc<Run> {
+    pub(super) fn branch(&self, at: usize, ops: Vec<Noted>) -> Arc<Run> {
         let mut all = write(&self.branches);
         let same = |run: &Run| run.ops.len() == ops.len() && run.ops.iter().zip(&ops).all(|(a, b)| a.same(b));
         if let Some((_, run)) = all.iter().find(|(from, run)| *from == at && same(run)) {
@@ -111,11 +111,11 @@ impl Run {
         run
     }
     /// The program of a segment that ends behind `at` ops with these results held.
-    pub fn end(&self, at: usize, held: &[u32]) -> Option<Arc<Segment>> {
+    pub(super) fn end(&self, at: usize, held: &[u32]) -> Option<Arc<Segment>> {
         read(&self.ends).iter().find(|e| e.at == at && e.held == held).map(|e| e.segment.clone())
     }
     /// Adds a program; the one that counts, and whether that is this one.
-    pub fn add_end(&self, at: usize, held: Vec<u32>, segment: Arc<Segment>) -> (Arc<Segment>, bool) {
+    pub(super) fn add_end(&self, at: usize, held: Vec<u32>, segment: Arc<Segment>) -> (Arc<Segment>, bool) {
         let mut all = write(&self.ends);
         if let Some(e) = all.iter().find(|e| e.at == at && e.held == held) {
             return (e.segment.clone(), false);
@@ -127,7 +127,7 @@ impl Run {
 
 impl Noted {
     /// Whether it is an op of these arguments. `first` stands before `args` as argument `self`. Takes the inputs that come with it, if so.
-    pub fn fits(&self, first: Option<&Tensor>, target: &str, args: &[(&'static str, Arg)], seen: &mut Seen) -> bool {
+    pub(super) fn fits(&self, first: Option<&Tensor>, target: &str, args: &[(&'static str, Arg)], seen: &mut Seen) -> bool {
         let before = seen.inputs.len();
         let mut sources = self.operands.iter();
         let mut own = self.args.iter();
@@ -189,7 +189,7 @@ fn same_name(a: &str, b: &str) -> bool {
 
 impl Kept {
     /// Err: it is of a graph, which what is noted has nothing to do with.
-    pub fn of(arg: &Arg) -> Result<Kept, String> {
+    pub(super) fn of(arg: &Arg) -> Result<Kept, String> {
         let size = |d: &Dim| d.known().ok_or_else(|| "takes a size that is no number".to_string());
         Ok(match arg {
             Arg::Operand(Operand::Tensor(_)) => Kept::Tensor,
@@ -204,7 +204,7 @@ impl Kept {
         })
     }
     /// The argument with these tensors. Err: there are too few.
-    pub fn arg(&self, tensors: &mut impl Iterator<Item = Tensor>) -> Result<Arg, String> {
+    pub(super) fn arg(&self, tensors: &mut impl Iterator<Item = Tensor>) -> Result<Arg, String> {
         let lost = || "has lost an operand".to_string();
         Ok(match self {
             Kept::Tensor => Arg::Operand(Operand::Tensor(tensors.next().ok_or_else(lost)?)),

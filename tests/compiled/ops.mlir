@@ -348,3 +348,13 @@ func.func @f(%x: tensor<?xbf16>, %y: tensor<?xbf16>) -> (tensor<?xi16>, tensor<?
   %5 = kiln.convert %4 : tensor<?xi1> to bf16
   return %1, %3, %5 : tensor<?xi16>, tensor<?xf16>, tensor<?xbf16>
 }
+
+// -----
+
+// CASE: a remainder of one f16, which is rounded from f64 by a function
+func.func @f(%x: tensor<f16>, %y: tensor<f16>, %z: tensor<f64>) -> (tensor<f16>, tensor<f16>, tensor<bf16>) {
+  %0 = kiln.rem %x, %y : tensor<f16>
+  %1 = kiln.convert %z : tensor<f64> to f16
+  %2 = kiln.convert %z : tensor<f64> to bf16
+  return %0, %1, %2 : tensor<f16>, tensor<f16>, tensor<bf16>
+}

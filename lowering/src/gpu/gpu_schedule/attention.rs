@@ -143,9 +143,7 @@ fn choose(k: &Kernel, form: &Form) -> Schedule {
     let queries = if form.shared(&make(2, 0)) <= SHARED { 2 } else { 1 };
     let rows = groups * ROWS as i64;
     let tiles = sizes.and_then(|(queries, around)| around.checked_mul((queries + rows - 1) / rows));
-    // Where lengths differ, the card hands blocks out as others end.
-    let alike = form.at.limits.lengths == [None; 2];
-    let many = alike && tiles.is_some_and(|n| n >= MANY * PROCESSORS as i64);
+    let many = tiles.is_some_and(|n| n >= MANY * PROCESSORS as i64);
     make(queries, if many { PROCESSORS as i64 } else { 0 })
 }
 
