@@ -73,3 +73,19 @@ func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> (tensor<8x11xf32>, ten
   %8 = kiln.concat %x, %7 axis = 1 : tensor<8x6xf32>, tensor<8x6xf32>
   return %4, %8 : tensor<8x11xf32>, tensor<8x12xf32>
 }
+
+// -----
+// What is joined may be joined already, with a size that nothing says after that one is a chain.
+// CASE: a_concatenation_of_a_concatenation
+// CHECK: kiln.place %1 offsets
+// CHECK-NOT: kiln.concat
+func.func @f(%x: tensor<?x4xf32>, %w: tensor<4x1xf32>) -> tensor<?x9xf32> {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 4] : tensor<?x4xf32>
+  %0 = kiln.reduce_window max %x window = [2, 2] strides = [1, 1] pad = [0, 0] x [1, 1] dilation = [1, 1] : tensor<?x4xf32>
+  %1 = kiln.reduce_window max %0 window = [2, 2] strides = [1, 1] pad = [0, 0] x [1, 1] dilation = [1, 1] : tensor<?x4xf32>
+  %2 = kiln.concat %0, %1 axis = 0 : tensor<?x4xf32>, tensor<?x4xf32>
+  %3 = kiln.dot_general %2, %w batch = [] x [] contract = [1] x [0] : tensor<?x4xf32>, tensor<4x1xf32>
+  %4 = kiln.concat %2, %3, %2 axis = 1 : tensor<?x4xf32>, tensor<?x1xf32>, tensor<?x4xf32>
+  return %4 : tensor<?x9xf32>
+}

@@ -55,7 +55,8 @@ impl Pass for SplitConcats {
                 continue;
             }
             let facts = Facts::of(func, self.rounds)?;
-            for (op, placed) in found {
+            // The last one first: what it joins is known by the values that there were.
+            for (op, placed) in found.into_iter().rev() {
                 split(block, &facts, op, &placed).map_err(|e| Failure::at(op, e))?;
             }
         }
