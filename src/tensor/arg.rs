@@ -113,7 +113,7 @@ impl Arg {
         matches!(self, Arg::Operand(Operand::Int(_) | Operand::Float(_)))
     }
     /// The same with such a one as a number that calls may change.
-    pub(super) fn as_number(self) -> Arg {
+    pub(super) fn into_number(self) -> Arg {
         match self {
             Arg::Operand(Operand::Int(n)) => Arg::Operand(Operand::Number(n.into())),
             Arg::Operand(Operand::Float(x)) => Arg::Operand(Operand::Number(x.into())),

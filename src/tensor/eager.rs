@@ -110,7 +110,7 @@ fn changing(target: &'static str, args: &[(&'static str, Arg)]) -> Option<Vec<(&
     if !args.iter().any(|(_, a)| a.is_plain_number()) {
         return None;
     }
-    let open: Vec<_> = args.iter().map(|(name, a)| (*name, a.clone().as_number())).collect();
+    let open: Vec<_> = args.iter().map(|(name, a)| (*name, a.clone().into_number())).collect();
     let (one, all) = (key::of("", target, args), key::of("", target, &open));
     let mut known = lock(&NUMBERS);
     if known.len() >= KEPT {
