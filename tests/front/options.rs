@@ -251,6 +251,6 @@ fn reduce_overhead_takes_memory_again_that_nobody_holds() {
     // A part of it that outlives the handle holds it, too.
     let held = second.array().expect("elements");
     drop((second, third));
-    let more: Vec<Tensor> = (3..6).map(|k| call(k)).collect();
+    let more: Vec<Tensor> = (3..6).map(&call).collect();
     assert!(more.iter().all(|t| at(t) != place) && held.to_vec::<f32>().expect("floats")[0] == 3.0);
 }
