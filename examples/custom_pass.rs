@@ -2,7 +2,8 @@
 //!
 //!   cargo run --example custom_pass
 //!
-//! docs/write-a-pass.md explains the parts, and how a pass becomes one of kiln's.
+//! This file is all that a crate of its own needs as `main.rs`; its `Cargo.toml` says `[dependencies] kiln = { path = "…" }`, and building wants MLIR where kiln's does
+//! (`MLIR_SYS_220_PREFIX`). docs/write-a-pass.md explains the parts, and how a pass becomes one of kiln's.
 use kiln::{
     Error, Tensor,
     dialects::{ir::*, ops::*, rules::Level},

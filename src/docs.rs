@@ -1,4 +1,5 @@
-//! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline tables, docs/aten.md from the ATen table.
+//! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline tables, docs/aten.md from the ATen table, docs/options.md from the table of options.
+use crate::{list_mode_options, list_options};
 use kiln_dialects::{
     ops::{Family, OpKind},
     rules::{LEVELS, numerics},
@@ -98,6 +99,34 @@ pub fn aten() -> String {
         for row in rows {
             let _ = writeln!(s, "| `{}` | `{}` |", row.name, row.arguments);
         }
+    }
+    s
+}
+
+/// The reference of options: what docs/options.md holds.
+pub fn options() -> String {
+    let mut s = format!("# Options\n\n{NOTE}\n");
+    s += "Every option has one name, and is set in each of these ways; what stands further down wins:\n\n\
+        1. its `KILN_…` variable, which functions and files read alike; an empty one is as good as none;\n\
+        2. in Rust `compile(f).options([(\"threads\", \"1\")])`, on the command line `--option threads=1`, as often as wanted;\n\
+        3. methods and flags of their own: `mode`, `device`, `dynamic`, `fullgraph`, `backend`, `freeze`, `disable` of `compile(f)`; fields of `kiln::Options`, which `Options::from_env()`\n   \
+        fills; `--mode`, `--device`, `--target`, `--threads`, `--workers` (`compile_threads`), `--schedules`, `--passes`, `--autotune-budget`, `--no-cache` (`cache_dir=off`).\n\n\
+        A value that an option does not take is an error that names the option or variable and what it takes; an unknown name is answered with the nearest; an option that changes\n\
+        nothing is taken with a remark that says why. Truth values are also `1` and `0`, `on` and `off`. `kiln options` prints this table, `list_options()` gives it. `KILN_LOG`, which is no option, is\n\
+        told in [debugging.md](debugging.md).\n";
+    let text = |t: &str| t.replace('|', "\\|").replace('<', "\\<");
+    for (files, title) in [(true, "For files and compiled functions"), (false, "For compiled functions alone")] {
+        let _ = write!(s, "\n## {title}\n\n| option | variable | takes | default | what it does |\n| --- | --- | --- | --- | --- |\n");
+        for o in list_options().iter().filter(|o| o.files == files) {
+            let torch = o.torch.map_or(String::new(), |t| format!(", torch's `{t}`"));
+            let _ =
+                writeln!(s, "| `{}`{torch} | `{}` | {} | {} | {} |", o.name, o.variable, text(o.kind), text(o.default), text(o.summary));
+        }
+    }
+    s += "\n## Modes\n\n| mode | sets |\n| --- | --- |\n";
+    for (mode, sets) in list_mode_options() {
+        let sets: Vec<String> = sets.iter().map(|(name, value)| format!("`{name}={value}`")).collect();
+        let _ = writeln!(s, "| `{mode}` | {} |", sets.join(", "));
     }
     s
 }

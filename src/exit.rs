@@ -33,7 +33,7 @@ impl Exit {
             Exit::No => "the answer is no: a mismatch, an unmet expectation",
             Exit::Usage => "usage, or unusable input",
             Exit::Unsupported => "unsupported op",
-            Exit::Failed => "compile failed; the path of a reproducer is printed",
+            Exit::Failed => "compile failed; if a pass did, the path of a reproducer is printed",
             Exit::Device => "device, driver or memory",
         }
     }

@@ -11,10 +11,11 @@ pub const CHANNELS: &[(&str, &str)] = &[
     ("fusion", "what became one kernel, and why not more"),
     ("schedule", "how each kernel is computed"),
     ("autotune", "schedules that were measured"),
-    ("cudagraphs", "what hinders a CUDA graph"),
-    ("cache", "hits, misses, and what is wrong with the cache of compiled code"),
+    ("cudagraphs", "what hinders a CUDA graph, on a GPU what calls have shown; on the host that there is none"),
+    ("cache", "hits and misses of whole programs (with `+` of kernels, too), and what is wrong with the cache of compiled code"),
     ("perf_hints", "what costs time and could be avoided, such as copies"),
-    ("output_code", "the code of kernels: PTX, or the llvm dialect"),
+    ("output_code", "the code of kernels: PTX, or the llvm dialect; of machine code that was compiled before its size"),
+    ("options", "options that change nothing, and why"),
 ];
 
 /// `KILN_LOG`'s text as directives of `tracing`: channels by name, `+name` with details, `-name` with errors only, `all` for every channel, and directives such as

@@ -1,7 +1,4 @@
 //! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
-// As `capi/full` calls them, whose functions are in this binary (`tests/run/capi.rs`).
-extern crate kiln as compiler;
-extern crate kiln_runtime as runtime;
 
 mod attention;
 mod capture;

@@ -31,6 +31,11 @@ fn the_aten_reference_is_fresh() {
 }
 
 #[test]
+fn the_option_reference_is_fresh() {
+    fresh("docs/options.md", &kiln::docs::options());
+}
+
+#[test]
 fn the_walkthrough_is_fresh() {
     fresh("docs/walkthrough.md", &kiln::walkthrough::page().expect("every level"));
 }

@@ -54,6 +54,17 @@ ITEMS = {
     "sum_rows_bf16_32k_x_4k": (lambda x: x.float().sum(-1), [((32768, 4096), BF16)], 32768 * 4096 * 2),
     "sum_cols_bf16_32k_x_4k": (lambda x: x.float().sum(0), [((32768, 4096), BF16)], 32768 * 4096 * 2),
     "sum_all_bf16_128M": (lambda x: (x.float() * 2 + 1).sum(), [((128 * M,), BF16)], 128 * M * 2),
+    "softmax_f32_1k_x_64k": (lambda x: torch.softmax(x, -1), [((1024, 65536), F32)], 2 * 1024 * 65536 * 4),
+    "softmax_bf16_2k_x_64k": (lambda x: torch.softmax(x, -1), [((2048, 65536), BF16)], 2 * 2048 * 65536 * 2),
+    "log_softmax_f32_256_x_256k": (lambda x: torch.log_softmax(x, -1), [((256, 262144), F32)], 2 * 256 * 262144 * 4),
+    "layernorm_bf16_2k_x_64k": (lambda x, w, b: F.layer_norm(x, (65536,), w, b), [((2048, 65536), BF16), ((65536,), BF16), ((65536,), BF16)], 2 * 2048 * 65536 * 2),
+    "layernorm_f32_256_x_256k": (lambda x, w, b: F.layer_norm(x, (262144,), w, b), [((256, 262144), F32), ((262144,), F32), ((262144,), F32)], 2 * 256 * 262144 * 4),
+    "logsumexp_f32_2k_x_64k": (lambda x: torch.logsumexp(x, -1), [((2048, 65536), F32)], 2048 * 65536 * 4),
+    "arg_max_f32_16k_x_4k": (lambda x: x.argmax(-1), [((16384, 4096), F32)], 16384 * 4096 * 4),
+    "arg_max_bf16_32k_x_4k": (lambda x: x.argmax(-1), [((32768, 4096), BF16)], 32768 * 4096 * 2),
+    "arg_max_f32_8_x_50257": (lambda x: x.argmax(-1), [((8, 50257), F32)], 8 * 50257 * 4),
+    "arg_max_f32_64M": (lambda x: x.argmax(), [((64 * M,), F32)], 64 * M * 4),
+    "arg_max_bf16_16M": (lambda x: x.argmax(), [((16 * M,), BF16)], 16 * M * 2),
 }
 
 

@@ -5,7 +5,7 @@
 
 A case is exported, run by kiln in a process of its own, and compared with the float64 product of the same inputs: the norm of the difference over the norm
 of the product, and the largest difference over the largest element. The first case runs alone, and if it hangs, no other does. Else it goes on after
-failures; the exit code is 0 if all agree. Times are medians of CUDA events with random inputs, the sides taking turns, torch's calls in a CUDA graph. What
+failures; the exit code is 0 if all agree. Times are medians of CUDA events with random inputs, the sides taking turns, both sides' calls in CUDA graphs (XLA's in a row, by the host's clock). What
 reading weights takes is timed with so many weights that the second-level cache holds none of them until its next turn, in a CUDA graph on both sides.
 """
 import concurrent.futures, json, os, statistics, subprocess, sys, tempfile, threading
@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 
-from bench import Item, Kiln, arguments, graph_us
+from bench import Item, Kiln, arguments, graph_us, xla_us
 
 BF16, F16, F32, GPU = torch.bfloat16, torch.float16, torch.float32, "cuda"
 # One export at a time.
@@ -217,6 +217,21 @@ def timed_decode(kiln, rounds, only):
             print(f"{name:24} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
 
 
+def xla_side(kind):
+    """The same by XLA, for what it is asked about."""
+    try:
+        import jax
+    except ImportError:
+        return {}
+    product = lambda x, w: jax.lax.dot_general(x, w, (((1,), (1,)), ((), ())))
+    forms = {
+        "gelu": lambda x, w, b: jax.nn.gelu(product(x, w) + b, approximate=False),
+        "gated": lambda x, v, w: jax.nn.silu(product(x, v)) * product(x, w),
+        "nt": product,
+    }
+    return {"xla": jax.jit(forms[kind])} if kind in forms else {}
+
+
 def timed(kiln, rounds, out, only, more=()):
     torch.manual_seed(0)
     rows = []
@@ -233,14 +248,15 @@ def timed(kiln, rounds, out, only, more=()):
             shapes = [(m, k), (k, n) if kind == "nn" else (n, k)] + ([(n,)] if kind in ("gelu", "residual") else []) + ([(m, n)] if kind == "residual" else []) + ([(n, k)] if kind == "gated" else [])
             inputs = [torch.randn(s, device=GPU, dtype=BF16) for s in shapes]
             with tempfile.TemporaryDirectory() as folder:
-                mine = Kiln(kiln, folder, "case", f, inputs, more)
+                mine = Kiln(kiln, folder, "case", f, inputs, [*more, "--mode", "reduce-overhead"])
                 torch._dynamo.reset()
                 sides = {"torch": f} | ({"inductor": torch.compile(f)} if kind in ("gelu", "residual", "gated") else {})
+                sides |= xla_side(kind) if m * n >= 1 << 24 else {}
                 samples = {s: [] for s in ["kiln", *sides]}
                 for _ in range(rounds):
                     samples["kiln"].append(mine(0.2))
                     for s, g in sides.items():
-                        samples[s].append(graph_us(g, inputs))
+                        samples[s].append((xla_us if s == "xla" else graph_us)(g, inputs))
                 mine.close()
             rate = {s: (4e-6 if kind == "gated" else 2e-6) * m * n * k / statistics.median(v) for s, v in samples.items()}
             exact = f(*[x[:128].double() if x.shape[0] == m and i in (0, 3) else x.double() for i, x in enumerate(inputs)])
@@ -254,17 +270,18 @@ def timed(kiln, rounds, out, only, more=()):
         json.dump(rows, open(out, "w"), indent=1)
 
 
-def timed_rounded(kiln, rounds, only):
-    """Products of f32 with tf32 allowed on both sides."""
-    torch.backends.cuda.matmul.allow_tf32 = True
+def timed_f32(kiln, rounds, only, rounded):
+    """Products of f32, with tf32 allowed on both sides or on none."""
+    torch.backends.cuda.matmul.allow_tf32 = rounded
     for m, n, k in [(4096, 4096, 4096), (8192, 8192, 8192), (2048, 2048, 2048), (1024, 1024, 1024), (16384, 3072, 768)]:
-        name = f"tf32 {m}x{n}x{k}"
+        name = f"{'tf32' if rounded else 'f32'} {m}x{n}x{k}"
         if not wanted(name, only):
             continue
         try:
             inputs = [torch.randn(m, k, device=GPU), torch.randn(n, k, device=GPU)]
             with tempfile.TemporaryDirectory() as folder:
-                mine = Kiln(kiln, folder, "case", nt, inputs, ["--target", "cuda:sm_90a:+tf32"])
+                more = ["--target", "cuda:sm_90a:+tf32"] if rounded else []
+                mine = Kiln(kiln, folder, "case", nt, inputs, [*more, "--mode", "reduce-overhead"])
                 samples = {"kiln": [], "torch": []}
                 for _ in range(rounds):
                     samples["kiln"].append(mine(0.2))
@@ -293,7 +310,8 @@ def main():
         if a.target in ("", "cuda:sm_90a:+tf32"):
             bad += check(a.kiln, [c for c in rounded_cases() if wanted(c[0], a.only)], a.jobs, ["--target", "cuda:sm_90a:+tf32"])
     if a.time:
-        timed_rounded(a.kiln, a.rounds, a.only)
+        timed_f32(a.kiln, a.rounds, a.only, True)
+        timed_f32(a.kiln, a.rounds, a.only, False)
         timed_decode(a.kiln, a.rounds, a.only)
         timed(a.kiln, a.rounds, a.out, a.only, more)
     sys.exit(bad != 0)

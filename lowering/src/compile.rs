@@ -21,7 +21,7 @@ use kiln_runtime::{
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -58,6 +58,8 @@ pub struct Debug<'a> {
     pub disable: &'a [String],
     /// Passes that run beside those of the table.
     pub own: &'a [Own],
+    /// A folder for IR and pipeline of a pass that fails.
+    pub reproducer: Option<&'a Path>,
     /// A folder for IR: `graph/` after every pass on the whole graph, and below `kernels/` each kernel as a program of its own and after every pass.
     pub dump: Option<&'a Path>,
 }
@@ -158,6 +160,13 @@ impl From<PassError> for CompileError {
     }
 }
 
+/// A new file for IR and pipeline of a pass that fails.
+pub fn new_reproducer(folder: &Path) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    folder.join(format!("kiln-reproducer-{}-{n}.mlir", std::process::id()))
+}
+
 /// A kernel on its way.
 struct Job {
     name: String,
@@ -176,6 +185,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         skip_verifier: !options.verify,
         disable: options.debug.disable.to_vec(),
         stop: options.stop.clone(),
+        reproducer: options.debug.reproducer.map(new_reproducer),
         ..Default::default()
     };
     let dumped = |part: &str| RunOptions { dump: options.debug.dump.map(|d| d.join(part)), ..run.clone() };
@@ -186,12 +196,6 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
     if level > Level::Program {
         let message = format!("a module on level {} no longer says what it takes and gives; graph to program are compiled", level.name());
         return Err(CompileError::Module(message));
-    }
-    if options.target.chip().is_some() {
-        let missing = support::control(module.op());
-        if !missing.is_empty() {
-            return Err(CompileError::Unsupported(missing));
-        }
     }
     let own = options.debug.own;
     let text = whole_text(level, Level::Linalg.max(level), &options.target, own).map_err(CompileError::Module)?;
@@ -395,6 +399,16 @@ struct Kernels<'a> {
 }
 
 impl Kernels<'_> {
+    /// Tells of code that the cache had.
+    fn kept_code(&self, job: &Job, object: &[u8]) {
+        match &self.options.target {
+            Target::Host(_) => tracing::info!(
+                target: "kiln::output_code", kernel = job.name,
+                "{} bytes of machine code, compiled before; cache_dir=off shows the llvm dialect that it is made of", object.len()
+            ),
+            Target::Cuda { .. } => tracing::info!(target: "kiln::output_code", kernel = job.name, "\n{}", String::from_utf8_lossy(object)),
+        }
+    }
     /// Takes kernels until there are none left.
     fn work(&self) {
         // One context and one code generator a thread, made when the cache does not have everything.
@@ -411,9 +425,14 @@ impl Kernels<'_> {
         self.options.stop.check()?;
         // A dump has the IR of every kernel.
         match self.options.cache.filter(|_| self.options.debug.dump.is_none()).map(|c| c.get(&job.symbol)) {
-            Some(Ok(Some(object))) => return Ok(Made { object, cached: true, ..made }),
+            Some(Ok(Some(object))) => {
+                tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.symbol, "hit");
+                self.kept_code(job, &object);
+                return Ok(Made { object, cached: true, ..made });
+            }
             Some(Err(remark)) => made.remarks.push(remark),
-            Some(Ok(None)) | None => {}
+            Some(Ok(None)) => tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.symbol, "miss"),
+            None => {}
         }
         let code = |error| CompileError::Code { kernel: job.name.clone(), error };
         if tools.is_none() {
@@ -433,6 +452,7 @@ impl Kernels<'_> {
             disable: self.options.debug.disable.to_vec(),
             dump,
             stop: self.options.stop.clone(),
+            reproducer: self.options.debug.reproducer.map(new_reproducer),
             ..Default::default()
         };
         let part = |from, to| behind(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.own);

@@ -1,7 +1,7 @@
 //! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can be bisected and disabled, IR is dumped.
 pub use crate::{
     report::{PassRun, Report},
-    reproducer::{reproducer_of_text, reproducer_text, split_reproducer},
+    reproducer::{reproducer_line, reproducer_of_text, reproducer_text, split_reproducer},
 };
 use crate::{
     stop::{Stop, Stopped},
@@ -71,7 +71,7 @@ pub enum PassError {
     Pipeline(String),
     /// A pass failed.
     #[error("{} failed\n{}{}", .pass, .diagnostics.iter().map(|d| d.to_string()).collect::<Vec<_>>().join("\n"),
-        .reproducer.as_ref().map_or(String::new(), |p| format!("\nreproducer: {} (replay: kiln-opt --run-reproducer {})", p.display(), p.display())))]
+        .reproducer.as_ref().map_or(String::new(), |p| format!("\n{}", reproducer_line(p))))]
     Failed {
         /// The flag of the pass.
         pass: String,
@@ -207,7 +207,8 @@ pub fn run_pipeline(module: &Module, pipeline: &str, options: &RunOptions, print
     if !ok {
         let mut reproducer = None;
         if let (Some(before), Some(path)) = (before, &options.reproducer) {
-            std::fs::write(path, reproducer_text(&before, &text)).map_err(|e| io(path, e))?;
+            let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            made.and_then(|()| std::fs::write(path, reproducer_text(&before, &text))).map_err(|e| io(path, e))?;
             reproducer = Some(path.clone());
         }
         let pass =

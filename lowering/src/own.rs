@@ -1,7 +1,10 @@
 //! Passes of one's own in the pipeline: as soon as a module is on a level, or behind every run of another pass. They run as the table's passes do: timed, dumped,
 //! left out by their flags, ended early.
-use crate::{pipeline, table, target::Target};
-use kiln_dialects::rules::{LEVELS, Level};
+use crate::{manager, pipeline, table, target::Target};
+use kiln_dialects::{
+    ir::Context,
+    rules::{LEVELS, Level},
+};
 use std::fmt;
 
 /// Passes that the table does not have in this place.
@@ -24,6 +27,7 @@ pub enum At {
 
 impl Own {
     /// What stands in text as `prims: mine,cse; kiln-fuse: mine`: a level, or a pass's flag, and passes. Err: neither a level to `linalg` nor a flag stands in front.
+    /// Whether the passes are registered is asked when they are about to run, or by [`Own::check`].
     pub fn parse(text: &str) -> Result<Vec<Own>, String> {
         let one = |part: &str| {
             let (place, passes) = part.split_once(':').ok_or_else(|| format!("'{}' has no colon behind a level or a pass", part.trim()))?;
@@ -41,6 +45,11 @@ impl Own {
             Ok(Own { at, passes })
         };
         text.split(';').filter(|p| !p.trim().is_empty()).map(one).collect()
+    }
+    /// Err: a pass, or an option of one, is unknown.
+    pub fn check(&self) -> Result<(), String> {
+        let pipeline = format!("builtin.module({})", self.passes);
+        manager::parse(Context::new().ctx(), &pipeline).map(|_| ()).map_err(|e| e.to_string())
     }
     /// Their flags.
     pub fn flags(&self) -> Vec<&str> {
@@ -158,5 +167,10 @@ mod tests {
             let e = Own::parse(wrong).expect_err(wrong);
             assert!(e.contains(why), "{e}");
         }
+        for (wrong, why) in [("prims: csee", "did you mean 'cse'"), ("kiln-fuse: canonicalize{nonsense=1}", "nonsense")] {
+            let e = own(wrong)[0].check().expect_err(wrong);
+            assert!(e.contains(why), "{e}");
+        }
+        own("prims: cse,canonicalize{max-iterations=1}")[0].check().expect("known passes");
     }
 }

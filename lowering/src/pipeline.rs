@@ -146,6 +146,12 @@ pub const STEPS: &[Step] = &[
     step(Level::Kernels, On::Module, "kiln-to-linalg", "what is computed, without how"),
     host(Level::Kernels, On::Module, "kiln-in-place", "the host function plans memory by it, apart from the kernels' bodies"),
     host(Level::Linalg, On::Kernels, "kiln-schedule", "strategy and sizes, before anything depends on them"),
+    cuda(
+        Level::Linalg,
+        On::Kernels,
+        "kiln-online-reductions",
+        "in front of the schedule, which counts nests; rows in registers are read once as they are",
+    ),
     cuda(Level::Linalg, On::Kernels, "kiln-gpu-schedule", "strategy and sizes, before anything depends on them"),
     host(Level::Scheduled, On::Kernels, "kiln-tile", "loops and vectors on memory, as the schedule says"),
     cuda(Level::Scheduled, On::Kernels, "kiln-gpu-tile", "what a thread does on memory, as the schedule says"),

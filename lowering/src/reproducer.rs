@@ -1,5 +1,11 @@
 //! Reproducers: IR and the pipeline that failed on it, in one file.
 use kiln_dialects::ir::{Module, PrintOptions};
+use std::path::Path;
+
+/// What people are told of one.
+pub fn reproducer_line(path: &Path) -> String {
+    format!("reproducer: {0} (replay: kiln-opt --run-reproducer {0})", path.display())
+}
 
 /// IR and pipeline in upstream's own format, so that mlir-opt reads those without kiln ops too.
 pub fn reproducer_text(module: &Module, pipeline: &str) -> String {

@@ -7,14 +7,12 @@ use crate::{
     Target,
     gpu::{
         LIBRARY,
-        gpu_schedule::{
-            library::LIBRARIES,
-            wgmma::{PROCESSORS, TILES},
-        },
+        gpu_schedule::wgmma::{PROCESSORS, TILES},
     },
     host::kernels_of,
 };
 use kiln_dialects::ir::*;
+use kiln_runtime::library_call::{CUBLASLT, CUDNN};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt};
 
@@ -115,15 +113,27 @@ pub fn set(func: Op, schedule: Attr) {
     library.iter().for_each(|(_, name)| func.set_attr(LIBRARY, *name));
 }
 
-/// A schedule with a library's call in front of it, of which there are some for kernels that may be products.
-pub fn by_library(schedule: Attr, c: Ctx) -> Option<Attr> {
-    let (strategy, dictionary) = schedule.as_schedule()?;
-    let entries = dictionary.entries()?;
-    let name = Attr::string(c, LIBRARIES.first()?);
-    let mut all: Vec<(&str, Attr)> = entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-    all.push((LIBRARY_ENTRY, name));
-    all.sort_by_key(|(name, _)| *name);
-    ["contract", "few", "mma", "wgmma"].contains(&strategy.as_str()).then(|| Attr::schedule(c, &strategy, &all))
+/// Which libraries may have a kernel of a strategy.
+const LIBRARIES: &[(&str, &[&str])] = &[
+    ("contract", &[CUBLASLT, CUDNN]),
+    ("depthwise", &[CUDNN]),
+    ("few", &[CUBLASLT]),
+    ("mma", &[CUBLASLT, CUDNN]),
+    ("wgmma", &[CUBLASLT, CUDNN]),
+];
+
+/// A schedule with the call of each library in front of it that may have the kernel: the library, and the schedule. Which one has it shows when it is scheduled.
+pub fn by_library(schedule: Attr, c: Ctx) -> Vec<(&'static str, Attr)> {
+    let Some((strategy, dictionary)) = schedule.as_schedule() else { return vec![] };
+    let entries = dictionary.entries().unwrap_or_default();
+    let with = |name: &'static str| {
+        let mut all: Vec<(&str, Attr)> = entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        all.push((LIBRARY_ENTRY, Attr::string(c, name)));
+        all.sort_by_key(|(name, _)| *name);
+        (name, Attr::schedule(c, &strategy, &all))
+    };
+    let libraries = LIBRARIES.iter().find(|(s, _)| *s == strategy).map_or(&[][..], |(_, all)| all);
+    libraries.iter().map(|name| with(name)).collect()
 }
 
 /// The parameter of a schedule in a table that is no size: the library that is called where it is found.

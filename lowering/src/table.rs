@@ -15,6 +15,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<gpu::gpu_module::GpuModule>(),
     PassRow::of::<gpu::gpu_schedule::GpuSchedule>(),
     PassRow::of::<gpu::gpu_tile::GpuTile>(),
+    PassRow::of::<gpu::online_reductions::OnlineReductions>(),
     PassRow::of::<host::host_abi::HostAbi>(),
     PassRow::of::<host::in_place::InPlace>(),
     PassRow::of::<host::kernel_abi::KernelAbi>(),

@@ -66,7 +66,7 @@ impl HoistGathers {
 }
 
 /// The elements of a value at these positions, one tensor of them for each dimension.
-fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -> Result<Value, String> {
+pub(crate) fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -> Result<Value, String> {
     let first = *indices.first().ok_or("picks from a scalar")?;
     let sizes = b.sizes_of(first)?;
     let leaf = |v: Value| {

@@ -2,7 +2,8 @@
 //!
 //! Why: a GPU computes a result in one group of threads, so that a sum of everything would keep one multiprocessor busy and the others idle. Two launches
 //! in a fixed order give the same bits in every run, which atomic additions do not. What comes before a reduction elementwise is computed in the first.
-//! Where a size has no divisor near the wanted number of parts, what is left over is reduced by itself and added at the end.
+//! Where a size has no divisor near the wanted number of parts, what is left over is reduced by itself and added at the end. Of positions of extremes each part
+//! gives one; where the extreme of the parts' values is, that one counts.
 //!
 //! Numerics: reassociates. Sums and products of 16-bit floats stay f32 between both.
 //!
@@ -10,6 +11,8 @@
 //! before:  %0 = kiln.reduce sum %x dims = [0] : tensor<1048576xf32>
 //! after:   %p = kiln.reshape %x sizes = [64, 16384]   %1 = kiln.reduce sum %p dims = [1]   %0 = kiln.reduce sum %1 dims = [0] : tensor<64xf32>
 //! ```
+mod args;
+
 use crate::pass::{Failure, Numerics, Pass};
 use kiln_dialects::{
     ir::*,
@@ -48,14 +51,21 @@ impl Pass for SplitReductions {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for op in walk(root) {
-            let Some(reduce) = Reduce::of(op) else { continue };
-            let Some(parts) = self.parts(op, &reduce) else { continue };
+            let (reduce, arg) = (Reduce::of(op), args::of(op));
+            let Some((input, dims)) = reduce.as_ref().map(|o| (o.input, o.dims.clone())).or(arg.map(|(x, axis, _)| (x, vec![axis]))) else {
+                continue;
+            };
+            let Some(parts) = self.parts(op, input, &dims) else { continue };
             let fail = |e: String| Failure::at(op, e);
             let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let result = split(b, op, &reduce, &parts).map_err(fail)?;
-            op.result(0).replace_uses(result);
+            let result = match (reduce, arg) {
+                (Some(reduce), _) => split(b, op, &reduce, &parts),
+                (None, Some(arg)) => args::split(b, op, arg, &parts),
+                (None, None) => continue,
+            };
+            op.result(0).replace_uses(result.map_err(fail)?);
             op.erase();
-            drop_dead(reduce.input);
+            drop_dead(input);
         }
         Ok(())
     }
@@ -74,6 +84,22 @@ fn spreads(v: Value, sizes: &[Dim], reach: usize) -> bool {
     v.uses().into_iter().any(|(op, _)| (op.kind() == Some(OpKind::BroadcastInDim) && op.result(0).ty().dims() == sizes) || next(op))
 }
 
+/// Whether elementwise ops compute a value from a reduction of the same rows, as the sum of exponentials from the maximum.
+fn behind(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
+    let (mut next, mut seen) = (vec![v], vec![]);
+    while let Some(v) = next.pop() {
+        let Some(op) = v.def().filter(|op| seen.len() < REACH && !seen.contains(op)) else { continue };
+        if Reduce::of(op).is_some_and(|o| o.dims == dims && o.input.ty().dims() == sizes) {
+            return true;
+        }
+        if op.kind().is_some_and(|k| k.is_arithmetic() || [OpKind::Reshape, OpKind::BroadcastInDim].contains(&k)) {
+            seen.push(op);
+            next.extend(op.operands());
+        }
+    }
+    false
+}
+
 /// How a dimension is split: which, into how many parts of what size, and what is left over.
 struct Parts {
     dim: usize,
@@ -83,14 +109,16 @@ struct Parts {
 }
 
 impl SplitReductions {
-    fn parts(&self, op: Op, o: &Reduce) -> Option<Parts> {
-        let sizes: Vec<i64> = o.input.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
-        let gone = |d: usize| o.dims.contains(&(d as i64));
+    fn parts(&self, op: Op, input: Value, dims: &[i64]) -> Option<Parts> {
+        let sizes: Vec<i64> = input.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
+        let gone = |d: usize| dims.contains(&(d as i64));
         let product = |of: bool| (0..sizes.len()).filter(|d| gone(*d) == of).try_fold(1i64, |n, d| n.checked_mul(sizes[d]));
         let (depth, results) = (product(true)?, product(false)?);
         let last = (0..sizes.len()).rev().find(|d| sizes[*d] != 1)?;
         // The rows of a softmax or a norm are one kernel's, which reads them once; only a few very long ones are better split.
-        if gone(last) && (results >= self.few || depth < self.long) && spreads(op.result(0), &op.operand(0).ty().dims(), REACH) {
+        let whole = input.ty().dims();
+        if gone(last) && (results >= self.few || depth < self.long) && (spreads(op.result(0), &whole, REACH) || behind(input, &whole, dims))
+        {
             return None;
         }
         let (groups, least) = if gone(last) { (results, self.row) } else { (results / self.beside.max(1) + 1, self.column) };

@@ -2,19 +2,23 @@
 //!
 //! A value is memory of the caller, or of a call's buffers, which are counted: one is free again as soon as no value lies in it. So a loop takes turns with a few
 //! buffers, and calls that follow each other allocate nothing.
-mod run;
+//!
+//! [`Driver`] runs it on the host; on a card `cuda::Loaded` does, by the same steps.
+mod host;
+pub(crate) mod run;
+#[cfg(test)]
+mod tests;
 
 use crate::{
-    CallError, Loaded, Program, View, ViewMut,
+    CallError, Program,
     call::tensor_error,
     custom::{self, CustomFn},
-    profile::Profile,
     program::{Dim, Tensor},
     view::{byte_size, product},
 };
-use run::{Memory, Place, Run, copy};
+pub use host::Driver;
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What a program does that runs others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -70,6 +74,9 @@ pub enum Step {
         otherwise: Body,
         /// What either yields.
         results: Vec<usize>,
+        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not known.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
     },
     /// A body as long as another, of the same values, gives true.
     While {
@@ -81,6 +88,9 @@ pub enum Step {
         body: Body,
         /// What the condition refused.
         results: Vec<usize>,
+        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not known.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
     },
     /// A body for each slice along the inputs' first dimension: it takes carried values, then slices, and yields carried values, then slices of results.
     Scan {
@@ -94,6 +104,9 @@ pub enum Step {
         body: Body,
         /// What was carried out of the last one, then the stacked slices.
         results: Vec<usize>,
+        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not known.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
     },
     /// A function that is registered under a name.
     Custom {
@@ -103,37 +116,48 @@ pub enum Step {
         inputs: Vec<usize>,
         /// What it writes.
         results: Vec<usize>,
+        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not known.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
     },
 }
 
-/// A program of programs, ready to be called from any thread.
-pub struct Driver {
-    program: Program,
-    control: Control,
-    parts: Vec<Loaded>,
+/// What goes on between the programs of one: its steps, checked, with the functions that they call.
+pub(crate) struct Flow {
+    /// The name of the program.
+    name: String,
+    pub control: Control,
     /// The function of each custom call, by name.
     customs: Vec<(String, Arc<CustomFn>)>,
-    /// Buffers of calls that are over.
-    idle: Mutex<Vec<Memory>>,
 }
 
-impl Driver {
-    /// Joins a program with its loaded parts. Err: it names values or parts that it does not have, or a function that is not registered.
-    pub fn new(program: Program, parts: Vec<Loaded>) -> Result<Driver, CallError> {
+/// The sizes of a value, and its bytes.
+pub(crate) type Shape = (Vec<usize>, usize);
+
+impl Flow {
+    /// Err: the program names values or parts that it does not have, or a function that is not registered.
+    pub fn new(program: &Program) -> Result<Flow, CallError> {
         let control = program.control.as_deref().cloned().unwrap_or_default();
-        let mut driver = Driver { program, control, parts, customs: vec![], idle: Mutex::default() };
+        let mut flow = Flow { name: program.name.clone(), control, customs: vec![] };
         let mut names = vec![];
-        driver.check(&driver.control.body, &mut names).map_err(|e| tensor_error("program", &driver.program.name, e))?;
-        if driver.control.body.args.len() != driver.program.inputs.len() || driver.control.body.yields.len() != driver.program.outputs.len()
-        {
-            return Err(tensor_error("program", &driver.program.name, "has steps for other arguments and results".into()));
+        let said = |e: String| tensor_error("program", &program.name, e);
+        flow.check(&flow.control.body, &mut names).map_err(said)?;
+        let (args, yields) = (&flow.control.body.args, &flow.control.body.yields);
+        if !flow.fits(args, &program.inputs) || !flow.fits(yields, &program.outputs) {
+            return Err(said("has steps for other arguments and results".into()));
         }
         for name in names {
             let found =
                 custom::find(&name).ok_or_else(|| tensor_error("custom call", &name, "is not registered in this process".into()))?;
-            driver.customs.push((name, found));
+            flow.customs.push((name, found));
         }
-        Ok(driver)
+        Ok(flow)
+    }
+
+    /// Whether values, which lie row by row, are what a program takes or gives.
+    fn fits(&self, values: &[usize], all: &[Tensor]) -> bool {
+        let same = |(v, t): (&Value, &Tensor)| v.dtype == t.dtype && v.dims.len() == t.dims.len() && t.order.is_empty();
+        values.len() == all.len() && values.iter().map(|v| &self.control.values[*v]).zip(all).all(same)
     }
 
     /// Whether everything that is named is there.
@@ -148,16 +172,16 @@ impl Driver {
         for step in &body.steps {
             match step {
                 Step::Call { part, inputs, results } => {
-                    let p = self.parts.get(*part).ok_or_else(|| format!("calls part {part}, which there is not"))?.program();
-                    wants(p.inputs.len() == inputs.len() && p.outputs.len() == results.len(), "a call")?;
+                    let p = self.control.parts.get(*part).ok_or_else(|| format!("calls part {part}, which there is not"))?;
                     known(inputs).and(known(results))?;
+                    wants(self.fits(inputs, &p.inputs) && self.fits(results, &p.outputs), "a call")?;
                 }
-                Step::If { condition, then, otherwise, results } => {
+                Step::If { condition, then, otherwise, results, .. } => {
                     known(&[*condition]).and(known(results))?;
                     wants(then.yields.len() == results.len() && otherwise.yields.len() == results.len(), "a branch")?;
                     self.check(then, names).and_then(|()| self.check(otherwise, names))?;
                 }
-                Step::While { inits, condition, body, results } => {
+                Step::While { inits, condition, body, results, .. } => {
                     known(inits).and(known(results))?;
                     let n = inits.len();
                     wants(
@@ -174,7 +198,7 @@ impl Driver {
                     wants(fits && !inputs.is_empty() && inputs.iter().chain(&results[inits.len()..]).all(sliced), "a scan")?;
                     self.check(body, names)?;
                 }
-                Step::Custom { callee, inputs, results } => {
+                Step::Custom { callee, inputs, results, .. } => {
                     known(inputs).and(known(results))?;
                     if !names.contains(callee) {
                         names.push(callee.clone());
@@ -185,94 +209,55 @@ impl Driver {
         Ok(())
     }
 
-    /// What was compiled.
-    pub fn program(&self) -> &Program {
-        &self.program
-    }
-    /// The bytes of memory that calls keep, between kernels and between programs.
-    pub fn arena_bytes(&self) -> usize {
-        let own: usize = lock(&self.idle).iter().flat_map(|m| &m.buffers).map(|b| b.memory.len()).sum();
-        own + self.parts.iter().map(Loaded::arena_bytes).sum::<usize>()
-    }
-
-    /// Runs the program on at most `threads` threads of the pool. Where a part or a custom call fails, results may have been written.
-    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
-        self.call_with(inputs, outputs, threads, None).map(|_| ())
-    }
-    /// As [`Driver::call`], with the time of each launch of the programs that it calls, in the order of [`Control::parts`].
-    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
-        let launches = self.parts.iter().map(|p| p.program().kernels.len()).sum();
-        let profile = self.call_with(inputs, outputs, threads, Some(Profile::of_parts(launches)))?;
-        Ok(profile.unwrap_or_else(|| Profile::of_parts(launches)))
-    }
-    /// Where the launches of a part are among those of all.
-    fn first_launch(&self, part: usize) -> usize {
-        self.parts.iter().take(part).map(|p| p.program().kernels.len()).sum()
-    }
-
-    fn call_with(
-        &self,
-        inputs: &[View],
-        outputs: &mut [ViewMut],
-        threads: usize,
-        profile: Option<Profile>,
-    ) -> Result<Option<Profile>, CallError> {
-        let p = &self.program;
-        let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
-        let (symbols, exprs) = p.sizes(&shapes)?;
-        if outputs.len() != p.outputs.len() {
-            return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
-        }
-        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0)) };
-        let mut made: Vec<(Vec<usize>, usize)> = Vec::with_capacity(self.control.values.len());
+    /// The sizes and bytes of all values.
+    pub fn shapes(&self, symbols: &[i64], exprs: &[i64]) -> Result<Vec<Shape>, CallError> {
+        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(symbols, exprs)?).unwrap_or(0)) };
+        let mut made = Vec::with_capacity(self.control.values.len());
         for v in &self.control.values {
             let shape: Vec<usize> = v.dims.iter().map(size).collect::<Result<_, _>>()?;
             let bytes = byte_size(&v.dtype).and_then(|width| product(&shape, width));
-            made.push((shape, bytes.ok_or_else(|| tensor_error("value", "", format!("of {} is of no known size", v.dtype)))?));
+            let unknown = || tensor_error("program", &self.name, format!("has a value of {}, which is of no known size", v.dtype));
+            made.push((shape, bytes.ok_or_else(unknown)?));
         }
-        let mut copies = vec![];
-        let memory = lock(&self.idle).pop().unwrap_or_default();
-        let mut run =
-            Run { driver: self, shapes: &made, places: vec![None; made.len()], wanted: vec![None; made.len()], memory, threads, profile };
-        let place = |data: *const u8| Place { data: data.cast_mut(), buffer: None };
-        for ((v, t), at) in inputs.iter().zip(&p.inputs).zip(&self.control.body.args) {
-            check("input", v.dtype(), v.place(), t)?;
-            if v.lies(&[]) {
-                run.places[*at] = Some(place(v.data));
-            } else {
-                let copy = v.gathered(byte_size(v.dtype()).unwrap_or(1), &[])?;
-                run.places[*at] = Some(place(copy.as_mut_ptr()));
-                copies.push(copy);
-            }
-        }
-        let yields = &self.control.body.yields;
-        for ((v, t), value) in outputs.iter().zip(&p.outputs).zip(yields) {
-            check("output", v.dtype(), v.place(), t)?;
-            p.check("output", t, v.shape, &symbols, &exprs)?;
-            v.check_order(&t.name)?;
-            // What a part computes for the caller alone it writes there.
-            run.wanted[*value] = (yields.iter().filter(|y| *y == value).count() == 1).then(|| place(v.data));
-        }
-        let done = run.steps(&self.control.body.steps).and_then(|()| {
-            for (v, value) in outputs.iter().zip(yields) {
-                let from = run.place(*value)?;
-                copy(from.data, v.data, made[*value].1);
-            }
-            Ok(())
-        });
-        let (mut memory, profile) = (run.memory, run.profile);
-        memory.buffers.iter_mut().for_each(|b| b.users = 0);
-        lock(&self.idle).push(memory);
-        drop(copies);
-        done.map(|()| profile)
+        Ok(made)
+    }
+
+    /// How many launches all parts have.
+    pub fn launches(&self) -> usize {
+        self.first_launch(self.control.parts.len())
+    }
+    /// Where the launches of a part are among those of all.
+    pub fn first_launch(&self, part: usize) -> usize {
+        self.control.parts.iter().take(part).map(|p| p.kernels.len()).sum()
+    }
+    /// The function of a custom call.
+    pub fn custom(&self, callee: &str) -> Result<&CustomFn, CallError> {
+        let found = self.customs.iter().find(|(name, _)| name == callee).map(|(_, f)| &**f);
+        found.ok_or_else(|| tensor_error("custom call", callee, "is not registered in this process".into()))
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl Body {
+    /// All steps in order, each before those of its bodies.
+    pub(crate) fn each(&self, f: &mut dyn FnMut(&Step)) {
+        for step in &self.steps {
+            f(step);
+            match step {
+                Step::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(|b| b.each(f)),
+                Step::While { condition, body, .. } => [condition, body].into_iter().for_each(|b| b.each(f)),
+                Step::Scan { body, .. } => body.each(f),
+                Step::Call { .. } | Step::Custom { .. } => {}
+            }
+        }
+    }
 }
 
-fn check(what: &'static str, dtype: &str, place: crate::Place, t: &Tensor) -> Result<(), CallError> {
-    crate::call::same_dtype(what, dtype, t)?;
-    crate::view::check_place(what, &t.name, place, crate::Place::Host)
+impl Step {
+    /// The new values.
+    pub(crate) fn results(&self) -> &[usize] {
+        match self {
+            Step::Call { results, .. } | Step::If { results, .. } | Step::While { results, .. } => results,
+            Step::Scan { results, .. } | Step::Custom { results, .. } => results,
+        }
+    }
 }

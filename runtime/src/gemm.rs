@@ -1,11 +1,9 @@
-//! A product that a library can compute in place of a kernel, as plain data.
+//! A product that cuBLASLt can compute in place of a kernel, as plain data.
 use serde::{Deserialize, Serialize};
 
 /// result = left · right, or f(left · right + bias): `batch` times, on a GPU, in f32 and rounded once. All sizes are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gemm {
-    /// The library: `cublaslt`.
-    pub library: String,
     /// How many products.
     pub batch: u32,
     /// Rows by depth.

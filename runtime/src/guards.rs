@@ -258,8 +258,8 @@ impl Guards {
         for s in &self.symbols {
             let n = size(s.input, s.dim).unwrap_or(OPEN);
             if n < s.min || s.max.is_some_and(|max| n > max) || (s.divisor > 1 && n % s.divisor != 0) {
-                let guard = format!("{} is {}", place(s.input, s.dim), range(s));
-                return Some(Mismatch { guard, want: range(s), have: n.to_string(), input: Some(s.input), dim: Some(s.dim) });
+                let guard = format!("{} is {}", place(s.input, s.dim), s.range());
+                return Some(Mismatch { guard, want: s.range(), have: n.to_string(), input: Some(s.input), dim: Some(s.dim) });
             }
             known.push(n);
         }
@@ -358,10 +358,13 @@ impl Guards {
     }
 }
 
-fn range(s: &Symbol) -> String {
-    let max = s.max.map_or(String::new(), |m| m.to_string());
-    let by = if s.divisor > 1 { format!(", a multiple of {}", s.divisor) } else { String::new() };
-    format!("{}..={max}{by}", s.min)
+impl Symbol {
+    /// Its values, in words.
+    pub fn range(&self) -> String {
+        let max = self.max.map_or(String::new(), |m| m.to_string());
+        let by = if self.divisor > 1 { format!(", a multiple of {}", self.divisor) } else { String::new() };
+        format!("{}..={max}{by}", self.min)
+    }
 }
 
 impl fmt::Display for Layout {
@@ -396,7 +399,7 @@ impl fmt::Display for Guards {
             }
         }
         for s in &self.symbols {
-            writeln!(f, "{} = {} in {}", s.name, self.size_name(s.input, s.dim), range(s))?;
+            writeln!(f, "{} = {} in {}", s.name, self.size_name(s.input, s.dim), s.range())?;
         }
         for s in &self.same {
             writeln!(f, "{}.size({}) == {}", self.name(s.input), s.dim, self.symbols.get(s.symbol).map_or("?", |s| &s.name))?;

@@ -201,7 +201,7 @@ mod dlpack {
             unsafe {
                 let p = parts("input", t)?;
                 Ok(match p.place {
-                    Place::Host => View::at(p.dtype, p.shape, p.strides, p.data),
+                    Place::Host => View::at(Place::Host, p.dtype, p.shape, p.strides, p.data),
                     Place::Cuda(card) => View::on_cuda(card, p.dtype, p.shape, p.strides, p.data as u64),
                 })
             }

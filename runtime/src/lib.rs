@@ -9,6 +9,7 @@ pub mod call;
 #[cfg(feature = "capi")]
 pub mod capi;
 pub mod control;
+pub mod convolution;
 pub mod cuda;
 pub mod custom;
 pub mod entries;
@@ -17,6 +18,7 @@ pub mod guards;
 pub mod host;
 pub mod interop;
 pub mod library;
+pub mod library_call;
 pub mod link;
 pub mod package;
 pub mod place;

@@ -1,5 +1,5 @@
 //! What was compiled, as plain data: what a caller passes, what it gets, and how to run the objects.
-use crate::{control::Control, gemm::Gemm};
+use crate::{control::Control, library_call::LibraryCall};
 use serde::{Deserialize, Serialize};
 
 /// Changes when an older reader would misread a program.
@@ -261,9 +261,9 @@ pub struct Launch {
     /// Parameters behind `args`: tensors as the copy engine wants them described.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maps: Vec<TensorMap>,
-    /// A library's product that is called in place of the kernel where the library is found.
+    /// What a library is called for in place of the kernel where the library is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub library: Option<Gemm>,
+    pub library: Option<LibraryCall>,
 }
 
 fn none(n: &u32) -> bool {

@@ -78,7 +78,7 @@ impl<'a> View<'a> {
     /// calls that read it are over on their streams.
     pub unsafe fn on_cuda(card: usize, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, address: u64) -> View<'a> {
         // SAFETY: the caller's promise.
-        View { place: Place::Cuda(card), ..unsafe { View::at(dtype, shape, strides, address as *const u8) } }
+        unsafe { View::at(Place::Cuda(card), dtype, shape, strides, address as *const u8) }
     }
     /// Elements with strides in elements, of which some may be negative or 0.
     ///
@@ -86,14 +86,14 @@ impl<'a> View<'a> {
     /// Every element that shape and strides reach from `data` lies in memory that lives for `'a`.
     pub unsafe fn strided(dtype: &'a str, shape: &'a [usize], strides: &'a [isize], data: *const u8) -> View<'a> {
         // SAFETY: the caller's promise.
-        unsafe { View::at(dtype, shape, Some(strides), data) }
+        unsafe { View::at(Place::Host, dtype, shape, Some(strides), data) }
     }
     /// Elements with strides, or in row-major order without.
     ///
     /// # Safety
     /// As for [`View::strided`].
-    pub(crate) unsafe fn at(dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, data: *const u8) -> View<'a> {
-        View { data, dtype, shape, strides, place: Place::Host, _bytes: PhantomData }
+    pub(crate) unsafe fn at(place: Place, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, data: *const u8) -> View<'a> {
+        View { data, dtype, shape, strides, place, _bytes: PhantomData }
     }
     /// Whether the elements lie without gaps and with the dimensions in this order, the outermost first; row-major if it is empty.
     pub(crate) fn lies(&self, order: &[usize]) -> bool {

@@ -90,6 +90,10 @@ impl Timed {
     pub fn by_library(&self) -> bool {
         self.exe.cuda().is_some_and(|l| l.library_calls() > 0)
     }
+    /// What there is to say of its libraries.
+    pub fn remarks(&self) -> String {
+        self.exe.cuda().map_or(String::new(), |l| l.remarks().join("; "))
+    }
     /// Times it anew: microseconds of a call, the median.
     pub fn again(&mut self) -> Result<f64, Error> {
         let mut times = self.exe.measure(&self.inputs, &mut self.outputs, 1, 1)?;

@@ -4,7 +4,7 @@ use crate::{
     Error, Model, Options,
     lowering::{Schedules, Target, compile::CompileError},
     model::{CachePolicy, Times, made_up},
-    runtime::{Store, cuda::cublaslt},
+    runtime::{Store, cuda::libraries, library_call::LibraryCall},
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -159,8 +159,10 @@ pub fn measured(
     };
     match here {
         Err(why) => say(why),
-        Ok(()) if matches!(target, Target::Cuda { .. }) && !cublaslt::present() => {
-            say(format!("no library calls were tried: looked for {}", cublaslt::searched()));
+        Ok(()) if matches!(target, Target::Cuda { .. }) => {
+            for library in LibraryCall::LIBRARIES.into_iter().filter(|l| !libraries::present(l)) {
+                say(format!("no calls of {library} were tried: looked for {}", libraries::searched(library)));
+            }
         }
         Ok(()) => {}
     }

@@ -29,7 +29,7 @@ use crate::{
     },
     model::{Data, target},
     passes::pass::level_of,
-    runtime::{Place, Program, cuda::cublaslt},
+    runtime::{Place, Program, cuda::libraries::present},
     tolerance,
 };
 use alone::{Alone, Timed};
@@ -63,8 +63,8 @@ pub struct Tuned {
     pub after: f64,
     /// The fastest schedule.
     pub schedule: String,
-    /// Microseconds that a library takes, if it has such a product.
-    pub library: Option<f64>,
+    /// A library that has it as well, and the microseconds that it takes.
+    pub library: Option<(&'static str, f64)>,
     /// How many others were tried.
     pub tried: usize,
     /// How many of these could not be compiled or run, or gave other results.
@@ -232,20 +232,19 @@ fn tune(alone: &Alone, options: &Options, target: &Target, how: &How<'_>, until:
         }
     }
     // On top of the best schedule, since that is what runs where there is no library.
-    let call = by_library(best, c).filter(|_| matches!(target, Target::Cuda { .. }) && cublaslt::present());
-    if let Some(candidate) = call {
+    let calls = by_library(best, c).into_iter().filter(|(l, _)| matches!(target, Target::Cuda { .. }) && present(l));
+    for (library, candidate) in calls {
         let timed = outcome(alone.time(candidate, options, how), &want);
-        let none = || ("the library has no such product".to_string(), false);
-        match timed.and_then(|t| if t.by_library() { Ok(t) } else { Err(none()) }) {
+        match timed.and_then(|t| if t.by_library() { Ok(t) } else { Err((t.remarks(), false)) }) {
             Ok(mut timed) => {
                 made.tried += 1;
                 tracing::info!(target: "kiln::autotune", "{}: {:.2} us, {candidate}", made.kernel, timed.time);
-                made.library = Some(timed.time);
+                made.library = Some((library, timed.time));
                 if faster(&mut timed, &mut fastest)? {
-                    (made.after, made.schedule) = (timed.time, candidate.to_string());
+                    (made.after, made.schedule, fastest) = (timed.time, candidate.to_string(), timed);
                 }
             }
-            Err((why, _)) => tracing::info!(target: "kiln::autotune", "{}: no library call: {why}", made.kernel),
+            Err((why, _)) => tracing::info!(target: "kiln::autotune", "{}: no call of {library}: {why}", made.kernel),
         }
     }
     tracing::info!(

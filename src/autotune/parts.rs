@@ -15,7 +15,7 @@ use crate::{
         to_kernels::split_products::{PARTS, Splittable},
     },
     passes::pass::level_of,
-    runtime::cuda::cublaslt,
+    runtime::{cuda::libraries::present, library_call::CUBLASLT},
 };
 use std::{collections::BTreeMap, path::Path, time::Instant};
 
@@ -145,12 +145,13 @@ fn time(op: Op, s: &Splittable, parts: i64, options: &Options, target: &Target, 
         let schedule = kernel.default(&own, target)?;
         let timed = kernel.time(schedule, &own, how)?;
         sum += timed.time;
-        let call = by_library(schedule, kernel.launch.ctx()).filter(|_| parts == 1 && cublaslt::present());
-        if let Some(candidate) = call
-            && let Ok(called) = outcome(kernel.time(candidate, &own, how), &timed.results)
-            && called.by_library()
-        {
-            made.push((" by the library", called.time));
+        let calls = by_library(schedule, kernel.launch.ctx()).into_iter().filter(|(l, _)| parts == 1 && *l == CUBLASLT && present(l));
+        for (_, candidate) in calls {
+            if let Ok(called) = outcome(kernel.time(candidate, &own, how), &timed.results)
+                && called.by_library()
+            {
+                made.push((" by the library", called.time));
+            }
         }
     }
     made.push(("", sum));

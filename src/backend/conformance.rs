@@ -40,6 +40,10 @@ const CASES: &[Case] = &[
     ("where", &[&[3, 4]], |x| x[0].gt(0).where_(&x[0], x[0].exp())),
     ("comparison", &[&[3, 4], &[3, 4]], |x| x[0].lt(&x[1])),
     ("conversion", &[&[3, 4]], |x| (&x[0] * 4).to(DType::I64) % 3),
+    ("double precision", &[&[3, 4]], |x| x[0].to(DType::F64) * 3 + 0.1),
+    ("half precision", &[&[3, 4]], |x| x[0].to(DType::F16) + 1),
+    ("bfloat16", &[&[3, 4]], |x| x[0].to(DType::BF16) + 1),
+    ("integers", &[&[3, 4]], |x| (&x[0] * 8).to(DType::I32) + 3),
     ("maximum along rows", &[&[3, 4]], |x| x[0].max_dim(1, false).0),
     ("attention", &[&[1, 2, 5, 8], &[1, 2, 5, 8], &[1, 2, 5, 8]], |x| x[0].scaled_dot_product_attention(&x[1], &x[2], Default::default())),
     ("empty", &[&[0, 4]], |x| &x[0] + 1),
@@ -59,13 +63,19 @@ fn random(shape: &[usize], seed: u64) -> Result<Tensor, Error> {
     Ok(Tensor::from(&value))
 }
 
-/// Runs the suite on the backend of that name: each function compiled for its sizes, and for any. Err: there is no such backend.
+/// Runs the suite on the backend of that name, on the host: each function compiled for its sizes, and for any. Err: there is no such backend.
 pub fn conformance(backend: &str) -> Result<Vec<Outcome>, Error> {
+    conformance_on(backend, "cpu")
+}
+
+/// As [`conformance`], on a device such as `cuda:0`. Err: there is no such backend, or no such device's name.
+pub fn conformance_on(backend: &str, device: &str) -> Result<Vec<Outcome>, Error> {
     super::find(backend)?;
+    crate::runtime::Place::parse(device).map_err(Error::Setting)?;
     let run = |case: &Case| {
         let (name, shapes, f) = *case;
         let wrong = [Some(false), Some(true)].into_iter().find_map(|dynamic| {
-            let outcome = compare(backend, shapes, f, dynamic).unwrap_or_else(|e| Some(e.to_string()));
+            let outcome = compare((backend, device), shapes, f, dynamic).unwrap_or_else(|e| Some(e.to_string()));
             outcome.map(|why| format!("{}: {why}", if dynamic == Some(true) { "dynamic" } else { "static" }))
         });
         Outcome { name, wrong }
@@ -73,10 +83,15 @@ pub fn conformance(backend: &str) -> Result<Vec<Outcome>, Error> {
     Ok(CASES.iter().map(run).collect())
 }
 
-fn compare(backend: &str, shapes: &[&[usize]], f: fn(&[Tensor]) -> Tensor, dynamic: Option<bool>) -> Result<Option<String>, Error> {
+fn compare(
+    (backend, device): (&str, &str),
+    shapes: &[&[usize]],
+    f: fn(&[Tensor]) -> Tensor,
+    dynamic: Option<bool>,
+) -> Result<Option<String>, Error> {
     let inputs = shapes.iter().enumerate().map(|(i, s)| random(s, i as u64)).collect::<Result<Vec<_>, _>>()?;
     let want = with_backend("interpreter", || f(&inputs).value())??;
-    let compiled = crate::compile(move |all: Vec<Tensor>| f(&all)).backend(backend).dynamic(dynamic);
+    let compiled = crate::compile(move |all: Vec<Tensor>| f(&all)).backend(backend).device(device).dynamic(dynamic);
     // Twice, since the second call has another way.
     for _ in 0..2 {
         let have = compiled.call(inputs.clone())?.value()?;

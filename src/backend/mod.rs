@@ -2,8 +2,9 @@
 mod conformance;
 mod interpreter;
 mod machine;
+mod one_op;
 
-pub use conformance::{Outcome, conformance};
+pub use conformance::{Outcome, conformance, conformance_on};
 
 use crate::{
     Error,
@@ -93,13 +94,14 @@ const EAGER: (&str, &str) = ("eager", "captures nothing: every op runs at once, 
 
 type Backends = Vec<Arc<dyn Backend>>;
 static KILN: LazyLock<Arc<dyn Backend>> = LazyLock::new(|| Arc::new(machine::Machine));
-static ALL: LazyLock<RwLock<Backends>> = LazyLock::new(|| RwLock::new(vec![KILN.clone(), Arc::new(interpreter::Oracle)]));
+static ALL: LazyLock<RwLock<Backends>> =
+    LazyLock::new(|| RwLock::new(vec![KILN.clone(), Arc::new(interpreter::Oracle), Arc::new(one_op::OneOp)]));
 
 fn all() -> Backends {
     ALL.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The backends: `kiln`, `interpreter`, `eager`, and those that were registered.
+/// The backends: `kiln`, `eager`, `interpreter`, `cudagraphs`, and those that were registered.
 pub fn list_backends() -> Vec<BackendInfo> {
     let info = |(name, summary): (&str, &str)| BackendInfo { name: name.into(), summary: summary.into() };
     let mut found: Vec<BackendInfo> = all().iter().map(|b| info((b.name(), b.summary()))).collect();

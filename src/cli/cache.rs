@@ -1,8 +1,8 @@
 //! `kiln cache`: what the cache of compiled code holds, and how it gets to other machines.
-use super::{File, Stop};
+use super::{File, Named, Stop};
 use crate::{
     Error, Exit,
-    model::{CachePolicy, Options},
+    model::CachePolicy,
     runtime::{Remark, Store},
 };
 use clap::Subcommand;
@@ -11,6 +11,8 @@ use clap::Subcommand;
 pub struct Cache {
     #[command(subcommand)]
     action: Action,
+    #[command(flatten)]
+    named: Named,
 }
 
 #[derive(Subcommand)]
@@ -37,7 +39,7 @@ fn stop(r: Remark) -> Stop {
 
 impl Cache {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let options = Options::from_env().map_err(Stop::usage)?;
+        let options = self.named.settings()?.for_file();
         let CachePolicy::Dir(dir) = &options.cache else {
             return Err(Stop::usage("there is no cache: KILN_CACHE_DIR is off, or there is no home folder"));
         };

@@ -29,7 +29,7 @@ pub struct Bisect {
 
 impl Bisect {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let found = debug::bisect(&load(&self.model)?, &self.common.options()?, inputs(&self.inputs)?.as_deref())?;
+        let found = debug::bisect(&load(&self.model)?, &self.common.options_of_many()?, inputs(&self.inputs)?.as_deref())?;
         print!("{found}");
         Ok(if found.wrong.is_some() { Exit::No } else { Exit::Done })
     }
@@ -55,7 +55,7 @@ pub struct Reduce {
 
 impl Reduce {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let options = self.common.options()?;
+        let options = self.common.options_of_many()?;
         let context = Context::new();
         let (module, _) = load(&self.model)?.module(&context)?;
         let text = module.print(PrintOptions { names_from_locations: true, ..Default::default() });
@@ -82,10 +82,7 @@ impl Reduce {
     fn crashes(&self) -> bool {
         let (Ok(kiln), package) = (std::env::current_exe(), self.output.with_extension("kpkg")) else { return false };
         let mut command = Command::new(kiln);
-        command.arg("compile").arg(&self.output).args(["--no-cache", "--function", &self.common.function, "-o"]).arg(&package);
-        if let Some(target) = &self.common.target {
-            command.args(["--target", target]);
-        }
+        command.arg("compile").arg(&self.output).args(self.common.arguments()).arg("--no-cache").arg("-o").arg(&package);
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         let _ = std::fs::remove_file(package);
         // A refusal is no crash.
@@ -116,7 +113,7 @@ pub struct Ablate {
 impl Ablate {
     pub fn run(&self) -> Result<Exit, Stop> {
         let time = Duration::try_from_secs_f64(self.seconds).map_err(|e| Stop::usage(e.to_string()))?;
-        let found = debug::ablate(&load(&self.model)?, &self.common.options()?, inputs(&self.inputs)?.as_deref(), time)?;
+        let found = debug::ablate(&load(&self.model)?, &self.common.options_of_many()?, inputs(&self.inputs)?.as_deref(), time)?;
         print!("{found}");
         Ok(Exit::Done)
     }

@@ -1,4 +1,4 @@
-//! `kiln explain`: what became one kernel and why the rest did not, memory, copies, and where compile time went; as `Compiled::explain` says it.
+//! `kiln explain`: what the program takes, what became one kernel and why the rest did not, memory, copies, what hinders a CUDA graph, and where compile time went; as `Compiled::explain` says it.
 use super::{Common, File, Stop, progress};
 use crate::{Exit, compile::GraphInfo, dump::svg, load};
 
@@ -15,10 +15,15 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let (package, times) = load(&self.model)?.build(&self.common.options()?, &progress())?;
+        let options = self.common.options()?;
+        let (package, times) = load(&self.model)?.build(&options, &progress())?;
         let p = &package.program;
         let count: usize = p.parts().iter().map(|p| p.kernels.len()).sum();
-        print!("{}: {count} kernel{}\n{}", p.name, if count == 1 { "" } else { "s" }, GraphInfo::of(p, Some(&times)));
+        let mut info = GraphInfo::of(p, Some(&times));
+        if options.blocking {
+            info.cudagraphs.push("each launch is waited for (cuda_blocking)".into());
+        }
+        print!("{}: {count} kernel{}\n{info}", p.name, if count == 1 { "" } else { "s" });
         if let Some(path) = &self.svg {
             std::fs::write(path, svg(p)).map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
         }

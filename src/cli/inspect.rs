@@ -1,13 +1,18 @@
 //! `kiln inspect` and `kiln doctor`: what a package holds, and what this machine has.
-use super::{File, Stop};
+use super::{File, Named, Stop};
 use crate::{
     Exit,
     lowering::{
         Chip,
         host::llvm::{Target, version},
     },
-    model::{CachePolicy, Options},
-    runtime::{Package, Store, cuda, program::Dim},
+    model::CachePolicy,
+    runtime::{
+        Package, Store,
+        cuda::{self, libraries},
+        library_call::{CUBLASLT, CUDNN},
+        program::Dim,
+    },
 };
 
 #[derive(clap::Args)]
@@ -52,8 +57,8 @@ impl Inspect {
         let launches: usize = parts.iter().map(|p| p.kernels.len()).sum();
         println!("{launches} launches, {} globals", parts.iter().map(|p| p.globals.len()).sum::<usize>());
         for k in parts.iter().flat_map(|p| &p.kernels) {
-            if let Some(gemm) = k.launch.as_ref().and_then(|l| l.library.as_ref()) {
-                println!("kernel {} is called from {} where that is found", k.name, gemm.library);
+            if let Some(call) = k.launch.as_ref().and_then(|l| l.library.as_ref()) {
+                println!("kernel {} is called from {} where that is found", k.name, call.library());
             }
         }
         for (name, bytes) in &package.objects {
@@ -64,11 +69,14 @@ impl Inspect {
 }
 
 #[derive(clap::Args)]
-pub struct Doctor {}
+pub struct Doctor {
+    #[command(flatten)]
+    named: Named,
+}
 
 impl Doctor {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let options = Options::from_env().map_err(Stop::usage)?;
+        let options = self.named.settings()?.for_file();
         println!("kiln {} with LLVM {}", env!("CARGO_PKG_VERSION"), version());
         match Target::host() {
             Ok(t) => println!("processor: {} {}, {} threads", t.arch, t.cpu, options.threads),
@@ -91,9 +99,11 @@ impl Doctor {
             }
             (Err(e), _) | (_, Err(e)) => println!("NVIDIA GPUs: {e}"),
         }
-        match cuda::cublaslt::present() {
-            true => println!("cuBLASLt: found; max-autotune measures its products as well"),
-            false => println!("cuBLASLt: not found, and needed by nothing; looked for {}", cuda::cublaslt::searched()),
+        for (library, name, what) in [(CUBLASLT, "cuBLASLt", "products"), (CUDNN, "cuDNN", "convolutions")] {
+            match libraries::present(library) {
+                true => println!("{name}: found; max-autotune measures its {what} as well"),
+                false => println!("{name}: not found, and needed by nothing; looked for {}", libraries::searched(library)),
+            }
         }
         match &options.cache {
             CachePolicy::Off => println!("cache: off"),

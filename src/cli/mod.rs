@@ -7,19 +7,22 @@ mod debug;
 mod explain;
 mod inspect;
 mod ops;
+mod options;
 mod profile;
 mod report;
 mod run;
 mod tune;
 
 use crate::{
-    Error, Exit, list_mode_options,
+    Error, Exit,
+    compile::Settings,
+    list_mode_options,
     lowering::Own,
     model::{CachePolicy, Options, Place},
-    runtime::cuda::Mode,
+    runtime::pool::MAX_THREADS,
 };
 use clap::{Parser, Subcommand};
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// Compiles tensor graphs to machine code, and runs them.
 #[derive(Parser)]
@@ -59,21 +62,47 @@ enum Command {
     Doctor(inspect::Doctor),
     /// Says which ops kiln captures
     Ops(ops::Ops),
+    /// Says which options there are, and how each is set
+    Options(options::List),
+}
+
+/// Options by their names in the table of `kiln options`.
+#[derive(clap::Args, Clone)]
+struct Named {
+    /// An option of `kiln options`, such as cache_dir=off; as often as wanted. Flags of their own win
+    #[arg(long = "option", value_name = "NAME=VALUE", global = true)]
+    all: Vec<String>,
+}
+
+impl Named {
+    /// What the environment says, and then these.
+    fn settings(&self) -> Result<Settings, Stop> {
+        let mut settings = Settings::from_env()?;
+        // A command that fails in a pass says how to see it again.
+        if std::env::var_os("KILN_REPRODUCER").is_none_or(|v| v.is_empty()) {
+            settings.machine.reproducer = Some(std::env::temp_dir());
+        }
+        for text in &self.all {
+            let (name, value) = text.split_once('=').ok_or_else(|| Stop::usage(format!("--option {text}: that is not NAME=VALUE")))?;
+            settings.set_for_file(name, value)?.iter().for_each(|remark| eprintln!("remark: {remark}"));
+        }
+        Ok(settings)
+    }
 }
 
 /// Options that compile.
 #[derive(clap::Args, Clone)]
 struct Common {
     /// Threads of a call [default: KILN_NUM_THREADS, or all processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = threads())]
     threads: Option<u16>,
-    /// Threads that compile [default: all processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Threads that compile [default: KILN_COMPILE_THREADS, or all processors]
+    #[arg(long, value_name = "N", value_parser = threads())]
     workers: Option<u16>,
-    /// Where to run: cpu, cuda (the first NVIDIA GPU) or cuda:N
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    device: String,
-    /// What to compile for, such as x86_64:haswell or cuda:sm_90a [default: the device]
+    /// Where to run: cpu, cuda (the first NVIDIA GPU) or cuda:N [default: KILN_DEVICE, or cpu]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// What to compile for, such as x86_64:haswell or cuda:sm_90a [default: KILN_TARGET, or the device]
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
     /// A table of measured schedules, which `kiln tune` makes [default: KILN_AUTOTUNE_CACHE]
@@ -88,14 +117,22 @@ struct Common {
     /// Neither reads nor writes the cache of compiled code
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    named: Named,
+}
+
+/// As many as a pool has at most.
+fn threads() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=MAX_THREADS as i64)
 }
 
 /// Options that say how much is done for speed.
 #[derive(clap::Args, Clone)]
 struct Calling {
-    /// What is done for speed: max-autotune measures schedules while compiling, and it and reduce-overhead launch kernels on a GPU as a CUDA graph
-    #[arg(long, default_value = "default", value_name = "MODE", value_parser = clap::builder::PossibleValuesParser::new(mode_names()))]
-    mode: String,
+    /// What is done for speed: max-autotune measures schedules while compiling, and it and reduce-overhead launch kernels on a GPU as a CUDA graph [default: KILN_MODE, or
+    /// default]
+    #[arg(long, value_name = "MODE", value_parser = clap::builder::PossibleValuesParser::new(mode_names()))]
+    mode: Option<String>,
     /// Seconds that max-autotune may measure [default: KILN_AUTOTUNE_BUDGET, or 60]
     #[arg(long, value_name = "S")]
     autotune_budget: Option<f64>,
@@ -108,18 +145,14 @@ fn mode_names() -> Vec<&'static str> {
 impl Calling {
     /// What the environment and the command line say.
     fn options(&self, common: &Common) -> Result<Options, Stop> {
-        let mut options = common.options()?;
-        let sets = list_mode_options().into_iter().find(|(name, _)| *name == self.mode).map_or(&[][..], |(_, sets)| sets);
-        let on = |name: &str| sets.contains(&(name, "true"));
-        options.max_autotune = on("max_autotune");
-        // On the host a program is one parallel region already; only who asks for nothing but graphs is told that there are none.
-        if on("cudagraphs") && !(options.max_autotune && options.device == Place::Host) {
-            options.mode = Mode::ReduceOverhead;
+        let mut settings = common.settings()?;
+        if let Some(mode) = &self.mode {
+            settings.set_mode(mode)?;
         }
         if let Some(s) = self.autotune_budget {
-            options.autotune_budget = seconds("--autotune-budget", s)?;
+            settings.machine.autotune_budget = seconds("--autotune-budget", s)?;
         }
-        Ok(options)
+        Ok(settings.for_file())
     }
 }
 
@@ -151,27 +184,51 @@ impl From<crate::runtime::CallError> for Stop {
 }
 
 impl Common {
-    fn options(&self) -> Result<Options, Stop> {
-        let mut options = Options::from_env().map_err(Stop::usage)?;
+    /// What the environment, `--option` and the other flags say, in this order.
+    fn settings(&self) -> Result<Settings, Stop> {
+        let mut settings = self.named.settings()?;
+        let options = &mut settings.machine;
         options.function = self.function.clone();
-        options.target = self.target.clone();
-        options.device = Place::parse(&self.device).map_err(Stop::usage)?;
+        if let Some(text) = &self.device {
+            options.device = Place::parse(text).map_err(Stop::usage)?;
+        }
+        options.target = self.target.clone().or(options.target.take());
         if let Some(n) = self.threads {
             options.threads = n.into();
         }
         if let Some(n) = self.workers {
             options.workers = n.into();
         }
-        if self.schedules.is_some() {
-            options.schedules = self.schedules.clone();
-        }
+        options.schedules = self.schedules.clone().or(options.schedules.take());
         if let Some(text) = &self.passes {
             options.passes = Own::parse(text).map_err(Stop::usage)?;
         }
+        options.passes.iter().try_for_each(Own::check).map_err(Stop::usage)?;
         if self.no_cache {
             options.cache = CachePolicy::Off;
         }
-        Ok(options)
+        Ok(settings)
+    }
+    fn options(&self) -> Result<Options, Stop> {
+        Ok(self.settings()?.for_file())
+    }
+    /// For commands that compile many programs to compare them: none measures schedules, and what fails is no news.
+    fn options_of_many(&self) -> Result<Options, Stop> {
+        Ok(Options { max_autotune: false, reproducer: None, ..self.options()? })
+    }
+    /// What another process is told to compile in the same way, but for the cache and reproducers.
+    fn arguments(&self) -> Vec<OsString> {
+        let flags: [(&str, Option<OsString>); 7] = [
+            ("--threads", self.threads.map(|n| n.to_string().into())),
+            ("--workers", self.workers.map(|n| n.to_string().into())),
+            ("--device", self.device.as_ref().map(Into::into)),
+            ("--target", self.target.as_ref().map(Into::into)),
+            ("--schedules", self.schedules.as_ref().map(Into::into)),
+            ("--passes", self.passes.as_ref().map(Into::into)),
+            ("--function", Some((&self.function).into())),
+        ];
+        let named = self.named.all.iter().map(String::as_str).chain(["reproducer=off"]).map(|o| ("--option", Some(o.into())));
+        flags.into_iter().chain(named).filter_map(|(name, value)| Some([name.into(), value?])).flatten().collect()
     }
 }
 
@@ -233,6 +290,7 @@ pub fn main() -> Exit {
         Command::Inspect(c) => c.run(),
         Command::Doctor(c) => c.run(),
         Command::Ops(c) => c.run(),
+        Command::Options(c) => c.run(),
     };
     outcome.unwrap_or_else(|stop| {
         eprintln!("error: {}", stop.message);

@@ -37,14 +37,14 @@ impl Tune {
             Some(model) => {
                 let inputs = |p: &_| data::random(p).map_err(|e| Error::Target(e.message));
                 let budget = seconds("--seconds", self.seconds)?;
-                autotune(&load(model)?, &self.common.options()?, budget, &mut table, &inputs, &measuring())
+                autotune(&load(model)?, &self.common.options_of_many()?, budget, &mut table, &inputs, &measuring())
             }
         };
         // Also what was measured before the device failed.
         let written = std::fs::write(&self.output, table.to_string());
         written.map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
         for t in made? {
-            let library = t.library.map_or(String::new(), |l| format!("; by the library {l:.2}"));
+            let library = t.library.map_or(String::new(), |(name, us)| format!("; by {name} {us:.2}"));
             println!(
                 "{:40} {:10.2} us, was {:.2}{library}; {} tried, {} refused; {}",
                 t.kernel, t.after, t.before, t.tried, t.refused, t.schedule

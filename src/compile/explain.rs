@@ -6,7 +6,7 @@ use crate::{
     model::Times,
     runtime::{
         Program,
-        program::{Global, Role},
+        program::{Global, Role, Symbol, Tensor},
         view::byte_size,
     },
 };
@@ -98,12 +98,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         if let Some(segments) = lock(&self.state.segments).as_ref() {
             for segment in lock(&segments.made).iter() {
                 let calls = segment.calls.load(Ordering::Relaxed);
-                let mut info = GraphInfo { guards: "a segment between reads of values".into(), calls, ..Default::default() };
+                let mut info = GraphInfo { guards: "a segment between graph breaks".into(), calls, ..Default::default() };
                 info.describe(segment.prepared.program.as_deref());
                 graphs.push(info);
             }
-            let reason = "a value is read";
-            breaks.extend(segments.reads().into_iter().map(|place| Break { reason: reason.into(), place }));
+            breaks.extend(segments.reads().into_iter().map(|(place, why)| Break { reason: why.text().into(), place }));
         }
         let (recompiles, remarks) = lock(&self.state.remarks).iter().cloned().partition(|r| r.topic == Topic::Recompiles);
         let eager_calls = self.state.eager.load(Ordering::Relaxed);
@@ -112,9 +111,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 }
 
 impl GraphInfo {
-    /// What is known of a program that need not have been called.
+    /// What is known of a program that need not have been called: what it takes as guards, and what would hinder a CUDA graph.
     pub fn of(program: &Program, times: Option<&Times>) -> GraphInfo {
-        let mut info = GraphInfo::default();
+        let mut info = GraphInfo { guards: taken(program), cudagraphs: blockers(program), ..GraphInfo::default() };
         info.program(program);
         if let Some(times) = times {
             info.times(times);
@@ -173,6 +172,41 @@ impl GraphInfo {
         self.passes = times.compile.as_ref().map_or(vec![], |c| c.passes.clone());
         self.passes.sort_by_key(|p| std::cmp::Reverse(p.time));
     }
+}
+
+/// What a program takes, one line each: arguments with their sizes, ranges of symbols, conditions.
+fn taken(p: &Program) -> String {
+    let name = |i: usize| p.inputs.get(i).map_or("an argument", |t| t.name.as_str());
+    let argument = |t: &Tensor| {
+        let sizes: Vec<String> = t.dims.iter().map(|d| p.size_text(*d)).collect();
+        format!("{}: {}[{}]", t.name, t.dtype, sizes.join(", "))
+    };
+    let symbol = |s: &Symbol| format!("{} = {}.size({}) in {}", s.name, name(s.input), s.dim, s.range());
+    let all = p.inputs.iter().map(argument).chain(p.symbols.iter().map(symbol)).chain(p.conditions.iter().map(|c| c.text.clone()));
+    all.collect::<Vec<_>>().join("\n")
+}
+
+/// What hinders a CUDA graph of a program, or leaves some of a call out of it, whoever calls it. `runtime/src/cuda/call.rs` tells what calls have shown.
+fn blockers(p: &Program) -> Vec<String> {
+    if !p.target.is_cuda() {
+        return vec![format!("the program is for {}, and CUDA graphs are for GPUs", p.target.arch)];
+    }
+    let mut all = vec![];
+    if p.kernels.is_empty() {
+        all.push("it launches no kernel".to_string());
+    }
+    for (what, tensors) in [("argument", &p.inputs), ("result", &p.outputs)] {
+        let names: Vec<String> = tensors.iter().map(|t| format!("'{}'", t.name)).collect();
+        if !names.is_empty() {
+            let why = "is copied outside of it where it lies in the host's memory, or not at a multiple of 16 bytes";
+            all.push(format!("{what} {} {why}", names.join(", ")));
+        }
+    }
+    if !p.symbols.is_empty() {
+        let names: Vec<&str> = p.symbols.iter().map(|s| s.name.as_str()).collect();
+        all.push(format!("calls with other values of {} have a graph of their own", names.join(", ")));
+    }
+    all
 }
 
 /// How many passes are shown.

@@ -101,6 +101,13 @@ pub(super) fn leaves(tree: &impl Tree) -> Vec<Leaf> {
     out
 }
 
+/// As [`leaves`], of a structure that is given up for them.
+pub(super) fn into_leaves(tree: impl Tree) -> Vec<Leaf> {
+    let mut out = Vec::with_capacity(tree.about());
+    tree.into_leaves(&mut out);
+    out
+}
+
 /// The structure of these leaves, all of which it takes.
 pub(super) fn rebuild<T: Tree>(leaves: Vec<Leaf>) -> Result<T, String> {
     let mut left: Leaves = leaves.into_iter();

@@ -1,6 +1,7 @@
 //! `compile(f)`: a function of tensors as programs that are made when a call needs them, with the guards under which they are right.
 //!
 //! `docs/front.md` says how the parts work together.
+mod disable;
 mod explain;
 mod function;
 pub(crate) mod later;
@@ -12,6 +13,7 @@ mod specialise;
 mod state;
 mod tree;
 
+pub use disable::{Disabled, disable};
 pub use explain::{Break, Explanation, GraphInfo, explain};
 pub use function::{Arguments, Function, Pack};
 pub use remark::{Remark, Topic};
@@ -28,9 +30,9 @@ use crate::{
         entries::Made,
         guards::{Given, Guards},
     },
-    tensor::{Segments, TraceError, at_once, in_segments, lock},
+    tensor::{Segments, TraceError, Why, at_once, in_segments, is_left_out, lock},
 };
-use function::{leaves, rebuild};
+use function::{into_leaves, leaves, rebuild};
 use later::{Later, Making};
 use plan::History;
 use reasons::whole;
@@ -70,7 +72,9 @@ pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
         Ok(settings) => (settings, None),
         Err(e) => (Settings::plain(), Some(e.to_string())),
     };
-    Compiled { function, settings, backend: Some(backend::kiln()), wrong, state: State::new(), _arguments: PhantomData }
+    // The name was looked for when it was set.
+    let backend = backend::find(&settings.backend).unwrap_or_else(|_| Some(backend::kiln()));
+    Compiled { function, settings, backend, wrong, state: State::new(), _arguments: PhantomData }
 }
 
 /// How a function is compiled. What is wrong with a setting is the error of [`Compiled::check`], and of every call.
@@ -124,6 +128,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             for (name, value) in options {
                 c.settings.set(name, value)?.into_iter().for_each(|r| c.remark(Topic::Options, at, r));
             }
+            c.backend = backend::find(&c.settings.backend)?;
             Ok(())
         })
     }
@@ -194,6 +199,16 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 }
 
+/// What has become of a call.
+enum Ran {
+    /// The leaves of its results.
+    Results(Vec<Leaf>),
+    /// There is no program for it, or none yet.
+    OpByOp,
+    /// Its function reads values.
+    InSegments,
+}
+
 /// What a call gives.
 type Out<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
 
@@ -205,22 +220,27 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     pub fn call(&self, arguments: impl Pack<A>) -> Result<Out<F, A>, Error> {
         let place = Location::caller();
         self.check()?;
-        let arguments = arguments.pack();
-        let all = leaves(&arguments);
+        // A program needs the leaves alone; of many tensors, handles beside these would be a third of what a call costs.
+        let all = into_leaves(arguments.pack());
+        let whole = |all| rebuild::<A>(all).map_err(Error::Backend);
         if traced(&all) || self.settings.disable {
-            return Ok(self.function.invoke(arguments).into_tree()?);
+            return Ok(self.function.invoke(whole(all)?).into_tree()?);
         }
-        if self.backend.is_none() {
-            return self.eager(arguments);
+        if self.backend.is_none() || is_left_out() {
+            return self.eager(whole(all)?);
         }
-        let given = plan::given(&all)?;
-        if let Some(entry) = self.find(&given) {
-            return self.run(&entry, &all, &given, arguments, place);
-        }
-        let entry = self.make(&all, &given, &arguments, place)?;
-        match entry {
-            Some(entry) => self.run(&entry, &all, &given, arguments, place),
-            None => self.eager(arguments),
+        let ran = {
+            let given = plan::given(&all)?;
+            let entry = match self.find(&given) {
+                Some(entry) => Some(entry),
+                None => self.make(&all, &given, place)?,
+            };
+            entry.map_or(Ok(Ran::OpByOp), |entry| self.run(&entry, &all, &given, place))?
+        };
+        match ran {
+            Ran::Results(results) => rebuild(results).map_err(Error::Backend),
+            Ran::OpByOp => self.eager(whole(all)?),
+            Ran::InSegments => self.in_segments(whole(all)?, place),
         }
     }
 
@@ -228,18 +248,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.state.entries.find(|e| e.guards.check(given) && e.is_current())
     }
 
-    fn run(
-        &self,
-        entry: &Entry,
-        all: &[Leaf],
-        given: &[Given],
-        arguments: A,
-        place: &'static Location<'static>,
-    ) -> Result<Out<F, A>, Error> {
+    fn run(&self, entry: &Entry, all: &[Leaf], given: &[Given], place: &'static Location<'static>) -> Result<Ran, Error> {
         let graph = match &entry.code {
             Code::Segments => {
                 entry.count();
-                return self.in_segments(arguments, place);
+                return Ok(Ran::InSegments);
             }
             Code::Graph(graph) => graph,
         };
@@ -247,13 +260,13 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             entry.count();
         }
         match graph.run(all, given) {
-            Ok(Some(results)) => rebuild(results).map_err(Error::Backend),
+            Ok(Some(results)) => Ok(Ran::Results(results)),
             // Another thread is at it, or has said why there is none.
-            Ok(None) => self.eager(arguments),
+            Ok(None) => Ok(Ran::OpByOp),
             // Sizes that the guards allow and the program does not take: op by op the answer, or the reason, is exact.
             Err(Error::Call(e)) if !entry.guards.symbols.is_empty() => {
                 self.remark(Topic::Dynamic, place, format!("this call runs op by op, since the program does not take its sizes: {e}"));
-                self.eager(arguments)
+                Ok(Ran::OpByOp)
             }
             Err(e) => Err(e),
         }
@@ -276,7 +289,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let segments = self.segments(place);
         let results = in_segments(segments.clone(), || Ok(leaves(&self.function.invoke(arguments).into_tree()?)))?;
         if lock(&segments.made).len() >= segments.limit && !self.state.warned.swap(true, Ordering::Relaxed) {
-            let (n, place) = (segments.limit, segments.reads().into_iter().next().unwrap_or_default());
+            let (n, place) = (segments.limit, segments.reads().into_iter().next().map_or(String::new(), |(place, _)| place));
             let message = format!(
                 "{n} programs have been made between reads of values, which is the limit (8 times cache_size_limit); further ones run op by op. \
                  Their sizes are numbers: read values outside of the function if these change"
@@ -309,9 +322,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     /// Makes a program for a call; none if there may be no more.
-    fn make(&self, all: &[Leaf], given: &[Given], arguments: &A, place: &'static Location<'static>) -> Result<Option<Arc<Entry>>, Error> {
+    fn make(&self, all: &[Leaf], given: &[Given], place: &'static Location<'static>) -> Result<Option<Arc<Entry>>, Error> {
         let fits = |e: &Entry| e.guards.check(given) && e.is_current();
-        self.state.entries.find_or_make(fits, |history, before| self.made(all, given, arguments, place, history, before))
+        self.state.entries.find_or_make(fits, |history, before| self.made(all, given, place, history, before))
     }
 
     /// The entries that stay, and a new one.
@@ -319,7 +332,6 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         &self,
         all: &[Leaf],
         given: &[Given],
-        arguments: &A,
         place: &'static Location<'static>,
         history: &mut History,
         before: &[Arc<Entry>],
@@ -329,7 +341,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
         let start = Instant::now();
         let kept: Vec<Arc<Entry>> = before.iter().filter(|e| e.is_current()).cloned().collect();
-        let names = arguments.leaf_names();
+        let names = rebuild::<A>(all.to_vec()).map_err(Error::Backend)?.leaf_names();
         if kept.len() >= self.settings.cache_size_limit {
             if !self.state.warned.swap(true, Ordering::Relaxed) {
                 self.remark(Topic::CacheLimit, place, self.limit(&kept, all, given));
@@ -376,13 +388,16 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             Err(Failed::Read(read)) if self.settings.fullgraph => return Err(whole(read)),
             Err(Failed::Read(read)) => {
                 let at = format!("{}:{}:{}", read.file, read.line, read.column);
-                let message = "the graph ends here, since a value is read; what lies between such reads has programs of its own, and the function \
-                               is called each time. fullgraph(true) makes this an error";
-                self.remark_at(Topic::GraphBreaks, at, message.into());
+                let why = Why::of(&read).text();
+                let message = format!(
+                    "the graph ends here, since {why}; what lies between such places has programs of its own, and the function is called each time. \
+                     fullgraph(true) makes this an error"
+                );
+                self.remark_at(Topic::GraphBreaks, at, message);
                 Entry::in_segments(plan.guards(names, true, &[]), start.elapsed())
             }
         };
-        tracing::info!(target: "kiln::guards", "{}:\n{}", self.settings.name, entry.guards);
+        remark::tell_guards(&self.settings.name, &entry.guards);
         Ok(Some((kept, entry)))
     }
 

@@ -3,7 +3,7 @@ use super::{Arguments, Compiled, Function, Leaf, specialise::Entry};
 use crate::{
     Error,
     runtime::guards::{Given, InputGuard, Scalar as Number},
-    tensor::{OpError, TraceError},
+    tensor::{OpError, TraceError, Why},
 };
 use std::sync::Arc;
 
@@ -65,9 +65,17 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 const PLAIN: &str =
     "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";
 
-/// The error of a read in a function that has to be one graph.
+/// The error of what ends the graph of a function that has to be one.
 pub(super) fn whole(mut read: OpError) -> Error {
-    read.reason += ", and fullgraph wants one graph: keep the choice in the graph (where_ takes both sides), return the tensor and read it outside, or \
-                    let the graph break (fullgraph(false))";
+    read.reason += match Why::of(&read) {
+        Why::Read => {
+            ", and fullgraph wants one graph: keep the choice in the graph (where_ takes both sides), return the tensor and read it outside, or let the \
+             graph break (fullgraph(false))"
+        }
+        Why::Disabled => {
+            ", and fullgraph wants one graph: call it in front of the compiled function or behind it, take it in as a kiln::custom_op, or let the graph \
+             break (fullgraph(false))"
+        }
+    };
     Error::Trace(TraceError::Read(read))
 }

@@ -1,4 +1,5 @@
 //! What a compiled function has to say: why it compiled again, ended a graph, gave up a symbol. Kept with the function, and told to `tracing`.
+use crate::runtime::guards::Guards;
 use std::{fmt, panic::Location};
 
 /// What a remark is about; `tracing` targets have these names, such as `kiln::recompiles`.
@@ -66,5 +67,15 @@ impl Remark {
             Topic::Options => tracing::info!(target: "kiln::options", "{self}"),
             Topic::Asynchronous => tracing::warn!(target: "kiln::recompiles", "{self}"),
         }
+    }
+}
+
+/// Tells `tracing` what a new program is right for, and which sizes are symbols there.
+pub(super) fn tell_guards(function: &str, guards: &Guards) {
+    tracing::info!(target: "kiln::guards", "{function}:\n{guards}");
+    for s in &guards.symbols {
+        let (input, dim) = (guards.names.get(s.input).map_or("an argument", String::as_str), s.dim);
+        let most = s.max.map_or("any".into(), |m| m.to_string());
+        tracing::info!(target: "kiln::dynamic", "{function}: dimension {dim} of {input} is the symbol {}, {} to {most}", s.name, s.min);
     }
 }

@@ -22,6 +22,10 @@ pub type Leaves = std::vec::IntoIter<Leaf>;
 pub trait Tree: Sized {
     /// Its parts, in order. How many elements a list has, and whether an option is there, are parts of their own.
     fn leaves(&self, out: &mut Vec<Leaf>);
+    /// The same of one that is given up for them, so that no handle is copied.
+    fn into_leaves(self, out: &mut Vec<Leaf>) {
+        self.leaves(out);
+    }
     /// About how many those are, for which room is made.
     fn about(&self) -> usize {
         1
@@ -40,6 +44,9 @@ impl Tree for Tensor {
     fn leaves(&self, out: &mut Vec<Leaf>) {
         out.push(Leaf::Tensor(self.clone()));
     }
+    fn into_leaves(self, out: &mut Vec<Leaf>) {
+        out.push(Leaf::Tensor(self));
+    }
     fn rebuild(leaves: &mut Leaves) -> Result<Tensor, String> {
         match next(leaves)? {
             Leaf::Tensor(t) => Ok(t),
@@ -55,6 +62,9 @@ impl Tree for Tensor {
 impl Tree for tensor::Scalar {
     fn leaves(&self, out: &mut Vec<Leaf>) {
         out.push(Leaf::Number(self.clone()));
+    }
+    fn into_leaves(self, out: &mut Vec<Leaf>) {
+        out.push(Leaf::Number(self));
     }
     fn rebuild(leaves: &mut Leaves) -> Result<tensor::Scalar, String> {
         match next(leaves)? {
@@ -107,6 +117,10 @@ impl<T: Tree> Tree for Vec<T> {
         out.push(Leaf::Scalar(Scalar::Count(self.len())));
         self.iter().for_each(|x| x.leaves(out));
     }
+    fn into_leaves(self, out: &mut Vec<Leaf>) {
+        out.push(Leaf::Scalar(Scalar::Count(self.len())));
+        self.into_iter().for_each(|x| x.into_leaves(out));
+    }
     fn about(&self) -> usize {
         1 + self.len()
     }
@@ -124,6 +138,10 @@ impl<T: Tree> Tree for Option<T> {
         out.push(Leaf::Scalar(Scalar::Count(usize::from(self.is_some()))));
         self.iter().for_each(|x| x.leaves(out));
     }
+    fn into_leaves(self, out: &mut Vec<Leaf>) {
+        out.push(Leaf::Scalar(Scalar::Count(usize::from(self.is_some()))));
+        self.into_iter().for_each(|x| x.into_leaves(out));
+    }
     fn rebuild(leaves: &mut Leaves) -> Result<Option<T>, String> {
         (count(leaves)? > 0).then(|| T::rebuild(leaves)).transpose()
     }
@@ -136,6 +154,9 @@ impl<T: Tree> Tree for Option<T> {
 impl<T: Tree, const N: usize> Tree for [T; N] {
     fn leaves(&self, out: &mut Vec<Leaf>) {
         self.iter().for_each(|x| x.leaves(out));
+    }
+    fn into_leaves(self, out: &mut Vec<Leaf>) {
+        self.into_iter().for_each(|x| x.into_leaves(out));
     }
     fn rebuild(leaves: &mut Leaves) -> Result<[T; N], String> {
         let all = (0..N).map(|_| T::rebuild(leaves)).collect::<Result<Vec<T>, String>>()?;
@@ -152,6 +173,10 @@ macro_rules! tuples {
             #[allow(unused_variables)]
             fn leaves(&self, out: &mut Vec<Leaf>) {
                 $(self.$i.leaves(out);)*
+            }
+            #[allow(unused_variables)]
+            fn into_leaves(self, out: &mut Vec<Leaf>) {
+                $(self.$i.into_leaves(out);)*
             }
             fn about(&self) -> usize {
                 0 $(+ self.$i.about())*

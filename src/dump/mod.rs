@@ -43,8 +43,13 @@ pub fn begin(dir: &Path, name: &str) -> io::Result<PathBuf> {
 pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Option<&Executable>) -> io::Result<()> {
     let seen = exe.and_then(measured).unwrap_or_default();
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
-    let kernels: Vec<Value> = program.kernels.iter().enumerate().map(|(i, k)| kernel(folder, program, k, &seen, i)).collect();
-    let parts: Vec<Value> = [
+    let parts = program.parts();
+    let launches = parts.iter().flat_map(|p| {
+        let sizes = seen.sizes(p);
+        p.kernels.iter().map(move |k| (*p, k, sizes.clone()))
+    });
+    let kernels: Vec<Value> = launches.enumerate().map(|(i, (p, k, sizes))| kernel(folder, p, k, &sizes, seen.times.get(i))).collect();
+    let took: Vec<Value> = [
         ("passes on the graph", report.graph),
         ("kernels, on the clock", report.kernels),
         ("kernels: passes, summed over threads", report.kernel_passes),
@@ -54,14 +59,14 @@ pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Opt
     .map(|(name, t)| json!({"name": name, "ms": ms(t)}))
     .to_vec();
     let timings: Vec<Value> = report.passes.iter().map(|p| json!({"pass": p.pass, "runs": p.runs, "ms": ms(p.time)})).collect();
-    let summary = json!({"name": program.name, "parts": parts, "passes": timings, "kernels": kernels});
+    let summary = json!({"name": program.name, "parts": took, "passes": timings, "kernels": kernels});
     std::fs::write(folder.join("timings.json"), serde_json::to_string_pretty(&summary)?)?;
     std::fs::write(folder.join("program.json"), serde_json::to_string_pretty(program)?)?;
     let mut texts = Texts::default();
     let passes = passes(folder, &mut texts)?;
     let target = format!("{} {}", program.target.arch, program.target.cpu);
     let data = json!({
-        "name": program.name, "target": target, "passes": passes, "texts": texts.all, "kernels": kernels, "parts": parts, "timings": timings,
+        "name": program.name, "target": target, "passes": passes, "texts": texts.all, "kernels": kernels, "parts": took, "timings": timings,
         "graph": svg(program),
     });
     // What would end the element is written in another way of JSON's.
@@ -69,24 +74,35 @@ pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Opt
     std::fs::write(folder.join("index.html"), include_str!("index.html").replace("/*DATA*/", &data))
 }
 
-fn kernel(folder: &Path, p: &Program, k: &Kernel, seen: &Seen, i: usize) -> Value {
+fn kernel(folder: &Path, p: &Program, k: &Kernel, (symbols, exprs): &Sizes, time: Option<&Duration>) -> Value {
     let file = folder.join("kernels").join(format!("{}.mlir", alone::file_name(&k.name)));
     // A number where calls were made, else what it depends on.
-    let value = |d: Dim| d.value(&seen.symbols, &seen.exprs).map_or_else(|_| p.size_text(d), |n| n.to_string());
+    let value = |d: Dim| d.value(symbols, exprs).map_or_else(|_| p.size_text(d), |n| n.to_string());
     let size = |d: Option<Dim>| d.map_or(String::new(), value);
-    let time = seen.times.get(i);
     json!({
         "name": k.name, "kind": k.kind, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads, "bytes": size(k.bytes), "flops": size(k.flops),
         "time_us": time.map(|t| t.as_secs_f64() * 1e6), "file": file.exists().then(|| file.display().to_string()),
     })
 }
 
-/// Calls with made-up inputs: the least time of each launch, and the values of symbols and expressions.
+/// Values of a program's symbols and expressions; none without calls.
+type Sizes = (Vec<i64>, Vec<i64>);
+
+/// Calls with made-up inputs: the least time of each launch, all runs of it together, and the values of symbols.
 #[derive(Default)]
 struct Seen {
     times: Vec<Duration>,
-    symbols: Vec<i64>,
-    exprs: Vec<i64>,
+    symbols: HashMap<String, i64>,
+}
+
+impl Seen {
+    /// The sizes of a program, or of one that control flow calls, whose symbols have the same names.
+    fn sizes(&self, p: &Program) -> Sizes {
+        let symbols: Option<Vec<i64>> = p.symbols.iter().map(|s| self.symbols.get(&s.name).copied()).collect();
+        let symbols = symbols.unwrap_or_default();
+        let exprs = p.expr_values(&symbols).unwrap_or_default();
+        (symbols, exprs)
+    }
 }
 
 fn measured(exe: &Executable) -> Option<Seen> {
@@ -99,9 +115,8 @@ fn measured(exe: &Executable) -> Option<Seen> {
     }
     let p = exe.program();
     let size = |s: &Symbol| inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map(|n| *n as i64);
-    let symbols = p.symbols.iter().map(size).collect::<Option<Vec<i64>>>()?;
-    let exprs = p.expr_values(&symbols).ok()?;
-    Some(Seen { times: least, symbols, exprs })
+    let symbols = p.symbols.iter().map(|s| Some((s.name.clone(), size(s)?))).collect::<Option<_>>()?;
+    Some(Seen { times: least, symbols })
 }
 
 /// Texts, each once.

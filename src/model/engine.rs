@@ -1,10 +1,7 @@
 //! What runs a package: linked machine code on this machine, or kernels on a GPU.
-use super::{
-    Error, Options, Place, Times,
-    weights::{self, Sources},
-};
+use super::{Error, Options, Place, Times, weights::Sources};
 use crate::runtime::{
-    Bytes, CallError, Pool, Program, Store, View, ViewMut, cuda,
+    CallError, Pool, Program, Store, View, ViewMut, cuda,
     host::{Host, Opened},
     profile::Profile,
 };
@@ -56,17 +53,9 @@ impl Engine {
         };
         let code = cuda::link(&device, &package.objects, store.as_ref(), options.workers)?;
         times.link = linking.elapsed();
-        let finding = Instant::now();
-        let join = |p: &Program, packed: &[Bytes]| -> Result<cuda::Loaded, Error> {
-            let globals = weights::load(p, packed, sources)?;
-            let settings = cuda::Settings { mode: options.mode, blocking: options.blocking, nvtx: options.nvtx };
-            Ok(cuda::Loaded::new(device.clone(), p.clone(), &code, &globals, settings)?)
-        };
-        let packed = match &package.program.prepare {
-            Some(prepare) => join(prepare, &[])?.results()?,
-            None => vec![],
-        };
-        let loaded = join(&package.program, &packed)?;
+        let (finding, mut finder) = (Instant::now(), sources.finder());
+        let settings = cuda::Settings { mode: options.mode, blocking: options.blocking, nvtx: options.nvtx };
+        let loaded = cuda::Loaded::join(device, &package.program, &code, &mut |g| finder.find(g), settings)?;
         times.weights = finding.elapsed();
         Ok(Engine::Cuda(Box::new(loaded)))
     }

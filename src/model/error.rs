@@ -34,7 +34,7 @@ pub enum Error {
     #[error("{0}")]
     Order(String),
     /// A pass or LLVM failed.
-    #[error("{}", compile_text(.0))]
+    #[error("{0}")]
     Compile(#[from] CompileError),
     /// The code was not linked.
     #[error(transparent)]
@@ -73,24 +73,24 @@ impl From<OpenError> for Error {
     }
 }
 
-/// A failed pass with what it reported.
-fn compile_text(e: &CompileError) -> String {
-    match e {
-        CompileError::Pass(PassError::Failed { pass, diagnostics, .. }) => {
-            let all: Vec<String> = diagnostics.iter().map(|d| d.to_string()).collect();
-            format!("{pass} failed\n{}", all.join("\n"))
-        }
-        other => other.to_string(),
-    }
-}
-
 impl Error {
+    /// Of a compilation. What is refused needs no reproducer.
+    pub(super) fn of_compilation(e: CompileError) -> Error {
+        let mut e = Error::Compile(e);
+        let refused = e.exit() == Exit::Unsupported;
+        if let Error::Compile(CompileError::Pass(PassError::Failed { reproducer, .. })) = &mut e
+            && let Some(path) = reproducer.take_if(|_| refused)
+        {
+            let _ = std::fs::remove_file(path);
+        }
+        e
+    }
     /// How a program that meets it ends.
     pub fn exit(&self) -> Exit {
         match self {
             Error::Capture(CaptureError::Unsupported(_)) => Exit::Unsupported,
             Error::Compile(CompileError::Unsupported(_)) => Exit::Unsupported,
-            Error::Compile(e) if compile_text(e).contains("has no compiled form yet") => Exit::Unsupported,
+            Error::Compile(e) if e.to_string().contains("has no compiled form yet") => Exit::Unsupported,
             Error::Asynchronous(e) => e.exit(),
             Error::Compile(_) | Error::Link(_) => Exit::Failed,
             Error::Call(CallError::Memory(_) | CallError::Cuda(_)) | Error::Cuda(_) => Exit::Device,

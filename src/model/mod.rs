@@ -5,6 +5,7 @@ mod error;
 mod made_up;
 mod options;
 mod order;
+mod tell;
 mod weights;
 
 pub use crate::runtime::Place;
@@ -160,7 +161,11 @@ impl Model {
             CachePolicy::Dir(dir) => Store::open(dir).ok(),
         };
         let package = match &self.kind {
-            Kind::Package(p) => Package::clone(p),
+            Kind::Package(p) => {
+                tell::program(&p.program);
+                tell::code(p);
+                Package::clone(p)
+            }
             _ => self.package(options, target(options)?, store.as_ref(), progress, &mut times)?,
         };
         Ok((package, times))
@@ -211,14 +216,16 @@ impl Model {
             // What cannot be read is compiled again.
             Some((s, Ok(Some(bytes)))) => match Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
                 Ok(package) => {
-                    tracing::debug!(target: "kiln::cache", program = package.program.name, %key, "hit");
+                    tracing::info!(target: "kiln::cache", program = package.program.name, %key, "hit");
+                    tell::program(&package.program);
+                    tell::code(&package);
                     times.capture = start.elapsed();
                     return Ok(package);
                 }
                 Err(e) => times.remarks.push(Remark::unreadable(&s.path(&key), e)),
             },
             Some((_, Err(remark))) => times.remarks.push(remark),
-            Some((_, Ok(None))) => tracing::debug!(target: "kiln::cache", %key, "miss"),
+            Some((_, Ok(None))) => tracing::info!(target: "kiln::cache", program = %self.path.display(), %key, "miss"),
             None => {}
         }
         let context = Context::new();
@@ -231,7 +238,8 @@ impl Model {
             Some(dir) => Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?),
         };
         autotune::parts::request(&module, &schedules, &target);
-        let debug = Debug { disable: &options.disable, own: &options.passes, dump: times.dump.as_deref() };
+        let reproducer = times.dump.as_deref().or(options.reproducer.as_deref());
+        let debug = Debug { disable: &options.disable, own: &options.passes, dump: times.dump.as_deref(), reproducer };
         let how = CompileOptions {
             target,
             workers: options.workers,
@@ -243,13 +251,13 @@ impl Model {
             stop,
             debug,
         };
-        let mut made = compile(&module, &options.function, &how)?;
+        let mut made = compile(&module, &options.function, &how).map_err(Error::of_compilation)?;
         made.report.diagnostics.splice(..0, diagnostics);
         let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
         let kept = store.zip(package.to_bytes().ok()).map(|(store, bytes)| store.put(&key, &bytes));
         made.report.remarks.extend(kept.and_then(Result::err));
         made.report.remarks.extend(store.and_then(|s| s.trim(options.cache_bytes).err()));
-        tell(&package.program);
+        tell::program(&package.program);
         if let Some(dump) = &times.dump {
             dump::finish(dump, &package.program, &made.report, None).map_err(|e| io_error(dump, e))?;
         }
@@ -280,16 +288,6 @@ impl Model {
 
 fn io_error(path: &Path, e: std::io::Error) -> Error {
     Error::File { file: path.display().to_string(), reason: e.to_string() }
-}
-
-/// Tells `tracing` what became of the ops.
-fn tell(p: &Program) {
-    for k in &p.kernels {
-        tracing::info!(target: "kiln::fusion", program = p.name, "{}: {}", k.name, k.ops.join(" "));
-        k.not_fused.iter().for_each(|why| tracing::info!(target: "kiln::fusion", program = p.name, "{} not fused: {why}", k.name));
-        let grid = k.launch.as_ref().map_or(String::new(), |l| format!(", {} blocks of {} threads", p.size_text(l.grid), l.threads));
-        tracing::info!(target: "kiln::schedule", program = p.name, "{}: {}{grid}", k.name, k.kind);
-    }
 }
 
 /// Names the compiler's own sources (`build.rs`), so that a cache never mixes compilers.

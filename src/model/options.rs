@@ -1,5 +1,6 @@
-//! Options of the library; environment variables are read here and nowhere else.
+//! What the compiler and the runtime are told. `src/compile/settings/rows.rs` has the table of names, variables and values that set it.
 use crate::{
+    compile::Settings,
     lowering::{Own, Stop},
     runtime::{self, Place, cuda::Mode},
 };
@@ -26,6 +27,8 @@ pub struct Options {
     pub disable: Vec<String>,
     /// Where each compilation makes a folder with everything about it (`docs/debugging.md`).
     pub dump: Option<PathBuf>,
+    /// Where IR and pipeline of a pass that fails are written, for `kiln-opt --run-reproducer`; with `dump` that is the dump's folder. None: nowhere.
+    pub reproducer: Option<PathBuf>,
     /// What to compile for, such as `x86_64:haswell` or `cuda:sm_90a`; what the device is if not given.
     pub target: Option<String>,
     /// Where programs run.
@@ -82,6 +85,7 @@ impl Default for Options {
             time_budget: None,
             disable: vec![],
             dump: None,
+            reproducer: None,
             target: None,
             device: Place::Host,
             blocking: false,
@@ -108,6 +112,7 @@ impl Options {
             schedules: None,
             max_autotune: false,
             dump: None,
+            reproducer: None,
             passes: vec![],
             orders: BTreeMap::new(),
             mode: Mode::Default,
@@ -115,41 +120,9 @@ impl Options {
             ..self.clone()
         }
     }
-    /// The defaults with what the environment says: `KILN_NUM_THREADS`, `KILN_CACHE_DIR` (`off` for none; the XDG cache folder otherwise), `KILN_CACHE_SIZE` (such as `500M`; 4G otherwise), `KILN_DUMP` (a folder),
-    /// `KILN_CUDA_BLOCKING` (1: each launch on a GPU is waited for), `KILN_NVTX` (1: calls and launches on a GPU are marked for profilers),
-    /// `KILN_TF32` (1: products of f32 on a GPU may round their factors to tf32),
-    /// `KILN_AUTOTUNE_CACHE` (a table of measured schedules), `KILN_AUTOTUNE_BUDGET` (seconds that a program's schedules are measured for; 60 otherwise), `KILN_PASSES` (passes of one's own).
+    /// The defaults with what the environment says, for a file: the variables of all options of [`list_options`](crate::list_options) that count for files (`docs/options.md`). Compiled
+    /// code is kept in the XDG cache folder if none is named. Err: a variable whose value is none, with what it takes.
     pub fn from_env() -> Result<Options, String> {
-        let mut options = Options::default();
-        if let Some(text) = std::env::var_os("KILN_NUM_THREADS") {
-            let text = text.to_string_lossy();
-            let threads = text.parse().ok().filter(|n| (1..=runtime::pool::MAX_THREADS).contains(n));
-            options.threads =
-                threads.ok_or_else(|| format!("KILN_NUM_THREADS is '{text}', not a number from 1 to {}", runtime::pool::MAX_THREADS))?;
-        }
-        let set = |name: &str| std::env::var_os(name).is_some_and(|v| v == "1");
-        options.blocking = set("KILN_CUDA_BLOCKING");
-        options.nvtx = set("KILN_NVTX");
-        options.tf32 = set("KILN_TF32");
-        options.schedules = std::env::var_os("KILN_AUTOTUNE_CACHE").map(PathBuf::from);
-        if let Some(text) = std::env::var_os("KILN_AUTOTUNE_BUDGET") {
-            let text = text.to_string_lossy();
-            let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-            options.autotune_budget = seconds.ok_or_else(|| format!("KILN_AUTOTUNE_BUDGET is '{text}', not a number of seconds"))?;
-        }
-        let dir = std::env::var_os("KILN_CACHE_DIR").map(PathBuf::from);
-        if dir.as_deref() != Some(std::path::Path::new("off")) {
-            options.cache = runtime::cache::default_dir(dir.as_deref()).map_or(CachePolicy::Off, CachePolicy::Dir);
-        }
-        if let Ok(text) = std::env::var("KILN_PASSES") {
-            options.passes = Own::parse(&text).map_err(|e| format!("KILN_PASSES is '{text}': {e}"))?;
-        }
-        options.dump = std::env::var_os("KILN_DUMP").filter(|d| !d.is_empty()).map(PathBuf::from);
-        if let Some(text) = std::env::var_os("KILN_CACHE_SIZE") {
-            let text = text.to_string_lossy();
-            let bytes = runtime::cache::parse_bytes(&text);
-            options.cache_bytes = bytes.ok_or_else(|| format!("KILN_CACHE_SIZE is '{text}', not a number of bytes such as 500M or 4G"))?;
-        }
-        Ok(options)
+        Settings::from_env().map(Settings::for_file).map_err(|e| e.to_string())
     }
 }

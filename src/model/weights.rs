@@ -1,11 +1,10 @@
 //! The memory of a program's globals: mapped where it lies in the file as the program reads it, copied where not.
-use super::Error;
 use crate::{
     capture::{
         pt2,
         weight::{self, Weight},
     },
-    runtime::{Bytes, Package, Program, program::Global},
+    runtime::{Bytes, Package, program::Global},
 };
 use std::{
     borrow::Cow,
@@ -25,12 +24,6 @@ pub struct Sources<'a> {
     pub folder: &'a Path,
     /// Weights in memory, by the names of their globals.
     pub held: &'a BTreeMap<String, Weight>,
-}
-
-/// All globals of one of a package's programs, in the program's order; `packed` is what was prepared.
-pub fn load(program: &Program, packed: &[Bytes], sources: &Sources) -> Result<Vec<Bytes>, Error> {
-    let mut finder = sources.finder();
-    Ok(Package::globals(program, packed, &mut |g| finder.find(g))?)
 }
 
 /// Finds weights.

@@ -1,6 +1,6 @@
 //! MLIR can abort on hostile text, so a child process touches it. A page of shared memory tells the parent how far the child came.
 use super::{Cli, OptError, console::Console};
-use crate::Exit;
+use crate::{Exit, lowering::reproducer::reproducer_line};
 use std::{
     fs::File,
     io::{Error, Read, Result, Seek},
@@ -183,14 +183,10 @@ pub fn verdict(end: End, board: &Board, cli: &Cli, name: &str, source: &[u8], co
                 Stage::Executing => "while running the program".to_string(),
                 _ => format!("in {pass}"),
             };
-            let hint = reproducer(board, cli, source).map_or_else(|e| format!("no reproducer: {e}"), |p| report_line(&p));
+            let hint = reproducer(board, cli, source).map_or_else(|e| format!("no reproducer: {e}"), |p| reproducer_line(&p));
             OptError { exit, message: format!("{name}: crashed ({signal}{said}) {during}\n{hint}") }
         }
     })
-}
-
-fn report_line(path: &std::path::Path) -> String {
-    format!("reproducer: {} (replay: kiln-opt --run-reproducer {})", path.display(), path.display())
 }
 
 /// The input as it was and the pipeline.
@@ -206,9 +202,7 @@ fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<Pa
 
 /// A new file in the temporary folder.
 pub fn reproducer_path() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("kiln-reproducer-{}-{n}.mlir", std::process::id()))
+    crate::lowering::compile::new_reproducer(&std::env::temp_dir())
 }
 
 fn signal_name(signal: libc::c_int) -> String {

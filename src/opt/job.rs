@@ -19,6 +19,7 @@ use crate::{
     lowering::{
         self, Chip, PassError, RunOptions,
         manager::{self, Moment, split_reproducer},
+        reproducer::reproducer_line,
         run_pipeline, table,
     },
     passes::{names, pass},
@@ -276,8 +277,7 @@ fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, 
     let report = run_pipeline(module, pipeline, &options, &watch).map_err(|e| match e {
         PassError::Pipeline(_) | PassError::Io { .. } | PassError::Stopped(_) => Stop::Error(OptError::usage(e.to_string())),
         PassError::Failed { pass, diagnostics, reproducer } => {
-            let path = reproducer
-                .map_or(String::new(), |p| format!("reproducer: {} (replay: kiln-opt --run-reproducer {})\n", p.display(), p.display()));
+            let path = reproducer.map_or(String::new(), |p| reproducer_line(&p) + "\n");
             Stop::Reported(diagnostics, Exit::Failed, format!("error: {pass} failed\n{path}"))
         }
     })?;

@@ -3,7 +3,7 @@
 //! In a trace each function is called once, and its ops become a region of one op; elsewhere, and in a function that reads values, the same functions are called as
 //! often as they have to be. They may use tensors from outside.
 use super::{
-    Graph, Tensor, TraceError, emit,
+    Graph, Scalar, Tensor, TraceError, emit,
     region::{Body, RegionOp, Spec, show},
 };
 use crate::compile::{Leaf, Returns, Tree};
@@ -13,7 +13,14 @@ use std::{cell::RefCell, panic::Location};
 /// The tensors of a structure, and what else it has, by place.
 struct Parts {
     tensors: Vec<Tensor>,
-    rest: Vec<Option<Leaf>>,
+    places: Vec<Part>,
+}
+
+enum Part {
+    Tensor,
+    /// A number, of which the next tensor is the value.
+    Number(Scalar),
+    Fixed(Leaf),
 }
 
 fn user(e: impl Into<String>) -> TraceError {
@@ -22,37 +29,62 @@ fn user(e: impl Into<String>) -> TraceError {
 
 impl Parts {
     fn of<T: Tree>(x: &T) -> Parts {
-        let (mut leaves, mut parts) = (vec![], Parts { tensors: vec![], rest: vec![] });
+        let (mut leaves, mut parts) = (vec![], Parts { tensors: vec![], places: vec![] });
         x.leaves(&mut leaves);
         for leaf in leaves {
-            parts.rest.push(match leaf {
+            parts.places.push(match leaf {
                 Leaf::Tensor(t) => {
                     parts.tensors.push(t);
-                    None
+                    Part::Tensor
                 }
-                other => Some(other),
+                other => Part::Fixed(other),
             });
         }
         parts
     }
+    /// The same with numbers as tensors, which may differ from step to step and from branch to branch.
+    #[track_caller]
+    fn with_numbers<T: Tree>(x: &T) -> Parts {
+        let (mut leaves, mut parts) = (vec![], Parts { tensors: vec![], places: vec![] });
+        x.leaves(&mut leaves);
+        for leaf in leaves {
+            let (place, tensor) = match leaf {
+                Leaf::Tensor(t) => (Part::Tensor, Some(t)),
+                Leaf::Number(s) => {
+                    let value = s.tensor();
+                    (Part::Number(s), Some(value))
+                }
+                other => (Part::Fixed(other), None),
+            };
+            parts.places.push(place);
+            parts.tensors.extend(tensor);
+        }
+        parts
+    }
     fn of_result<R: Returns>(r: R) -> Result<Parts, TraceError> {
-        r.into_tree().map(|tree| Parts::of(&tree))
+        r.into_tree().map(|tree| Parts::with_numbers(&tree))
     }
     /// The structure with other tensors.
     fn rebuild<T: Tree>(&self, tensors: impl IntoIterator<Item = Tensor>) -> Result<T, TraceError> {
         let mut next = tensors.into_iter();
-        let leaves: Vec<Leaf> = self.rest.iter().filter_map(|s| s.clone().or_else(|| next.next().map(Leaf::Tensor))).collect();
+        let leaf = |p: &Part| match p {
+            Part::Tensor => next.next().map(Leaf::Tensor),
+            Part::Number(s) => next.next().map(|t| Leaf::Number(s.carried(t))),
+            Part::Fixed(other) => Some(other.clone()),
+        };
+        let leaves: Vec<Leaf> = self.places.iter().filter_map(leaf).collect();
         T::rebuild(&mut leaves.into_iter()).map_err(user)
     }
     /// Err: its numbers, or how many tensors it has, are others.
     fn same(&self, other: &Parts) -> Result<(), TraceError> {
-        let same = |(a, b): (&Option<Leaf>, &Option<Leaf>)| match (a, b) {
-            (None, None) => true,
-            (Some(Leaf::Scalar(a)), Some(Leaf::Scalar(b))) => a == b,
-            (Some(Leaf::Number(a)), Some(Leaf::Number(b))) => a == b,
+        let same = |(a, b): (&Part, &Part)| match (a, b) {
+            // What kinds of numbers they are is said of their tensors.
+            (Part::Tensor, Part::Tensor) | (Part::Number(_), Part::Number(_)) => true,
+            (Part::Fixed(Leaf::Scalar(a)), Part::Fixed(Leaf::Scalar(b))) => a == b,
+            (Part::Fixed(Leaf::Number(a)), Part::Fixed(Leaf::Number(b))) => a == b,
             _ => false,
         };
-        if self.rest.len() == other.rest.len() && self.rest.iter().zip(&other.rest).all(same) {
+        if self.places.len() == other.places.len() && self.places.iter().zip(&other.places).all(same) {
             Ok(())
         } else {
             Err(user("gives numbers, or lengths of lists, that differ: in a graph only tensors can"))
@@ -113,7 +145,7 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
 /// are. Err: they do not, or what a function gave up for.
 #[track_caller]
 pub fn while_loop<C: Tree, B: Returns<Tree = C>>(condition: impl Fn(C) -> Tensor, body: impl Fn(C) -> B, init: C) -> Result<C, TraceError> {
-    let (place, given) = (Location::caller(), Parts::of(&init));
+    let (place, given) = (Location::caller(), Parts::with_numbers(&init));
     let Some(graph) = tracing(&[&given.tensors]) else {
         let mut state = init;
         loop {
@@ -172,7 +204,7 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     xs: X,
     reverse: bool,
 ) -> Result<(C, Y), TraceError> {
-    let (carried, given) = (Parts::of(&init), Parts::of(&xs));
+    let (carried, given) = (Parts::with_numbers(&init), Parts::of(&xs));
     let Some(graph) = tracing(&[&carried.tensors, &given.tensors]) else { return at_once(f, init, &given, reverse) };
     let refuse = |reason: &str| Err(graph.refuse(place, op, reason.into(), &given.tensors).error());
     let taken = |all: &[Tensor]| -> Result<(Vec<_>, Vec<Spec>), TraceError> {
@@ -191,8 +223,11 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     let mut step = |mut x: Vec<Tensor>| {
         let row = x.split_off(n);
         let (c, y) = f(carried.rebuild(x)?, given.rebuild(row)?).into_tree()?;
-        let (c, y) = (Parts::of(&c), Parts::of(&y));
+        let (c, y) = (Parts::with_numbers(&c), Parts::of(&y));
         carried.same(&c)?;
+        if y.places.iter().any(|p| matches!(p, Part::Fixed(Leaf::Number(s)) if s.is_computed())) {
+            return Err(user("gives a number for each slice, of which there is no stack; its tensor has one"));
+        }
         let all = [c.tensors, y.tensors.clone()].concat();
         stacked = Some(y);
         Ok(all)

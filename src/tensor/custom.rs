@@ -49,7 +49,7 @@ static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::
 /// Begins an op of that name, such as `mine::norm`. It needs a rule of types and a function of the host, or a body.
 ///
 /// ```
-/// use kiln::{Tensor, tensor::Dim};
+/// use kiln::Tensor;
 /// let twice = kiln::custom_op("doc::twice")
 ///     .shape(|x| Ok(vec![x[0].clone()]))
 ///     .host(|x, y| {

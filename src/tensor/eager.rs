@@ -10,13 +10,14 @@ use super::{
 use crate::{
     backend::{self, Backend, Runnable},
     compile::later::{Later, Making},
-    model::Options,
+    model::{self, Options},
+    runtime::cuda::Mode,
 };
 use indexmap::IndexMap;
 use kiln_dialects::ir::Context;
 use std::{
     cell::RefCell,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 /// How many programs are kept; then the one goes that was made first.
@@ -61,8 +62,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 static PROGRAMS: LazyLock<Mutex<IndexMap<Key, Arc<Prepared>>>> = LazyLock::new(Mutex::default);
-/// What the environment says, read once.
-static OPTIONS: LazyLock<Result<Options, String>> = LazyLock::new(Options::from_env);
+/// What the environment says. What is wrong there is not kept: somebody may mend it.
+static OPTIONS: OnceLock<Options> = OnceLock::new();
+
+/// How programs of one op are made: on the host, and as they come.
+fn options() -> Result<Options, String> {
+    if let Some(known) = OPTIONS.get() {
+        return Ok(known.clone());
+    }
+    let read = Options::from_env()?;
+    let plain = Options { device: model::Place::Host, target: None, mode: Mode::Default, max_autotune: false, time_budget: None, ..read };
+    Ok(OPTIONS.get_or_init(|| plain).clone())
+}
 
 thread_local! {
     static BACKEND: RefCell<Option<Arc<dyn Backend>>> = const { RefCell::new(None) };
@@ -177,7 +188,7 @@ fn make(
     arrays: &[Arc<Array>],
     backend: Arc<dyn Backend>,
 ) -> Result<Prepared, String> {
-    let making = Making { backend, options: OPTIONS.as_ref().map_err(String::clone)?.clone(), queue: None };
+    let making = Making { backend, options: options()?, queue: None };
     let context = Context::new();
     let recorded = record(context.ctx(), place, Session::default(), |graph: &Graph| {
         let inputs: Vec<Tensor> = arrays.iter().enumerate().map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape())).collect();

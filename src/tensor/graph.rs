@@ -5,7 +5,7 @@ use super::{
     dim::{Kind, Open},
     handle::{Node, Repr},
     lazy::{Lazy, Segments},
-    session::{Lifted, Session},
+    session::{Lifted, Session, Why},
     state::{Named, Parts, State},
 };
 use crate::{
@@ -20,7 +20,7 @@ use kiln_dialects::{
     value::{self, DType},
 };
 use std::{
-    cell::{RefCell, RefMut},
+    cell::{Cell, RefCell, RefMut},
     ops::RangeInclusive,
     panic::Location,
     rc::Rc,
@@ -51,6 +51,8 @@ thread_local! {
     /// The graphs that this thread traces, the innermost last.
     static TRACED: RefCell<Vec<Graph>> = const { RefCell::new(vec![]) };
     static EAGER: Graph = Graph::make(None, None);
+    /// How many functions this thread runs, one in another, that no graph takes in.
+    static LEFT_OUT: Cell<u32> = const { Cell::new(0) };
 }
 
 /// While it lives, ops have its place; see [`Graph::frame`].
@@ -77,6 +79,37 @@ pub(crate) fn at_once<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
+/// Runs something op by op that no graph takes in, nor compiled functions that it calls: a graph that is traced ends in front of it, and what has been noted is computed first. `tensors`
+/// are what it is called with. Err: the end of a graph, the error of one of these tensors, or that of the body.
+pub(crate) fn left_out<R>(place: Place, tensors: &[Tensor], body: impl FnOnce() -> Result<R, TraceError>) -> Result<R, TraceError> {
+    if let Some(t) = tensors.iter().find(|t| t.is_poisoned()) {
+        return Err(t.error());
+    }
+    for t in tensors {
+        let graph = match &t.0 {
+            Repr::Node(node) => node.graph,
+            Repr::Lazy(node) if node.value.get().is_none() => node.graph,
+            _ => continue,
+        };
+        Graph::by_id(graph).ok_or_else(|| t.error())?.end(place, Why::Disabled, tensors)?;
+    }
+    Graph::current().end(place, Why::Disabled, tensors)?;
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            LEFT_OUT.set(LEFT_OUT.get() - 1);
+        }
+    }
+    LEFT_OUT.set(LEFT_OUT.get() + 1);
+    let _leave = Leave;
+    at_once(body)
+}
+
+/// Whether this thread runs what no graph takes in.
+pub(crate) fn is_left_out() -> bool {
+    LEFT_OUT.get() > 0
+}
+
 /// Runs something whose ops are noted, and run in segments that end where a value is read; what is not
 /// read runs when it is over.
 pub(crate) fn in_segments<R>(segments: Arc<Segments>, body: impl FnOnce() -> Result<R, TraceError>) -> Result<R, TraceError> {
@@ -98,9 +131,29 @@ pub(super) fn replay<const R: usize>(first: Option<&Tensor>, target: &str, args:
 
 impl Graph {
     /// Runs what has been noted.
-    pub(super) fn flush(&self, read: Option<Place>) -> Result<(), TraceError> {
-        let read = read.map(|at| self.place(at));
+    pub(super) fn flush(&self, read: Option<(Place, Why)>) -> Result<(), TraceError> {
+        let read = read.map(|(at, why)| (self.place(at), why));
         self.0.lazy.as_ref().map_or(Ok(()), |lazy| lazy.borrow_mut().flush(read))
+    }
+    /// Ends the graph at a place: what has been noted runs. Err: it is traced, so that its function has to run in segments.
+    fn end(&self, place: Place, why: Why, operands: &[Tensor]) -> Result<(), TraceError> {
+        if self.0.lazy.is_some() {
+            return self.flush(Some((place, why)));
+        }
+        match self.is_eager() {
+            true => Ok(()),
+            false => Err(self.ended(place, why, why.text().into(), operands.iter().map(Tensor::type_name).collect())),
+        }
+    }
+    /// The error of a trace that ends at a place. In a function that is compiled it is what ends the graph.
+    pub(super) fn ended(&self, place: Place, why: Why, reason: String, operands: Vec<String>) -> TraceError {
+        let error = OpError::new(self.place(place), why.op(), reason, operands);
+        if let Ok(mut state) = self.state()
+            && let Some(session) = &mut state.session
+        {
+            session.read.get_or_insert_with(|| error.clone());
+        }
+        TraceError::Read(error)
     }
     pub(super) fn lazy(&self) -> Option<RefMut<'_, Lazy>> {
         self.0.lazy.as_ref().map(RefCell::borrow_mut)

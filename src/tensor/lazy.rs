@@ -4,7 +4,7 @@
 //! somebody still holds are its key; a program is made for a key once, so that a function whose way depends on values runs the programs of that way, and
 //! one that alternates between two ways compiles neither again. The sizes of segments are numbers.
 use super::{
-    Array, Graph, OpError, Repr, Session, Slot, Tensor, TraceError,
+    Array, Graph, OpError, Repr, Session, Slot, Tensor, TraceError, Why,
     arg::Arg,
     eager::{self, Prepared, lock},
     graph::Place,
@@ -127,17 +127,17 @@ pub(crate) struct Segments {
     pub made: Mutex<Vec<Arc<Segment>>>,
     /// All of them by what they do, behind a run without ops.
     root: Arc<Run>,
-    /// The places of reads, each once.
-    reads: Mutex<Vec<Place>>,
+    /// Where graphs end and why, each once.
+    reads: Mutex<Vec<(Place, Why)>>,
 }
 
 impl Segments {
     pub fn new(name: String, making: Making, each_op: bool, limit: usize) -> Segments {
         Segments { name, making, each_op, limit, made: Mutex::default(), root: Arc::default(), reads: Mutex::default() }
     }
-    /// The places of reads, in the order in which they were met.
-    pub(crate) fn reads(&self) -> Vec<String> {
-        lock(&self.reads).iter().map(|at| format!("{}:{}:{}", at.file(), at.line(), at.column())).collect()
+    /// Where graphs end, in the order in which these places were met, and why.
+    pub(crate) fn reads(&self) -> Vec<(String, Why)> {
+        lock(&self.reads).iter().map(|(at, why)| (format!("{}:{}:{}", at.file(), at.line(), at.column()), *why)).collect()
     }
 }
 
@@ -252,8 +252,9 @@ impl Lazy {
         Ok(first)
     }
 
-    /// Runs what has been noted; every tensor that somebody holds has elements then. `read` is where a value is read, if one is.
-    pub(super) fn flush(&mut self, read: Option<Place>) -> Result<(), TraceError> {
+    /// Runs what has been noted; every tensor that somebody holds has elements then. `read` is where a value is read, if one is, or else why
+    /// the graph ends.
+    pub(super) fn flush(&mut self, read: Option<(Place, Why)>) -> Result<(), TraceError> {
         if let Some(at) = read {
             let mut all = lock(&self.segments.reads);
             if !all.contains(&at) {

@@ -67,11 +67,11 @@ pub(crate) use {
     array::Mark,
     custom::{has_effects, register_in},
     eager::{lock, pick, reset},
-    graph::{at_once, in_segments},
+    graph::{at_once, in_segments, is_left_out, left_out},
     handle::Repr,
     lazy::Segments,
     run::{Recorded, Slot, record},
-    session::{Lifted, NumberArgument, Session},
+    session::{Lifted, NumberArgument, Session, Why},
 };
 
 /// For [`Tensor::slice`]: to the end of the dimension.

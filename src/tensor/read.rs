@@ -1,5 +1,5 @@
 //! Reading elements, which ends a graph, and making tensors of elements.
-use super::{Array, Graph, Number, OpError, Tensor, TraceError, array::item, handle::Repr};
+use super::{Array, Graph, Number, Tensor, TraceError, Why, array::item, handle::Repr};
 use crate::runtime::interop::Element;
 use kiln_dialects::value::{self, DType};
 use std::{panic::Location, sync::Arc};
@@ -27,7 +27,7 @@ impl Tensor {
                 if let Some(array) = node.value.get() {
                     return Ok(array.clone());
                 }
-                Graph::by_id(node.graph).ok_or_else(|| self.error())?.flush(Some(Location::caller()))?;
+                Graph::by_id(node.graph).ok_or_else(|| self.error())?.flush(Some((Location::caller(), Why::Read)))?;
                 node.value.get().cloned().ok_or_else(|| self.error())
             }
             Repr::Node(node) if node.alias.is_none() => Err(self.error()),
@@ -51,16 +51,14 @@ impl Tensor {
     }
 
     /// The error of a read of a traced tensor. In a function that is compiled it is what ends the graph.
-    fn unread(&self, place: &'static Location<'static>) -> TraceError {
+    pub(super) fn unread(&self, place: &'static Location<'static>) -> TraceError {
         let graph = self.graph();
         let reason = "a value is read of a tensor that is traced and has none".to_string();
-        let error = OpError::new(graph.place(place), "read", reason, vec![self.type_name()]);
-        if let Ok(mut state) = graph.state()
-            && let Some(session) = &mut state.session
-        {
-            session.read.get_or_insert_with(|| error.clone());
+        if !graph.state().is_ok_and(|state| state.session.is_some()) {
+            // Nobody runs the function again.
+            graph.refuse(place, "read", reason.clone(), std::slice::from_ref(self));
         }
-        TraceError::Read(error)
+        graph.ended(place, Why::Read, reason, vec![self.type_name()])
     }
 }
 

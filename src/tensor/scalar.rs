@@ -12,6 +12,8 @@ use std::{
 /// same promotion. The first value is a part of the program; from the second on the program takes the number as an input, so that further values compile
 /// nothing; a truth value is always a part of it. Computing with numbers gives numbers, in `i64` (wrapping) and `f64`, by Python's rules: `/` gives a float.
 ///
+/// What a loop carries and a branch gives is a number that only the graph knows; to read it ends the graph.
+///
 /// What makes it a part of the program again, as a guard: to read it ([`Scalar::value`], [`Scalar::integer`]), and an op that has to know it before it runs.
 #[derive(Clone)]
 pub struct Scalar {
@@ -29,6 +31,8 @@ enum Source {
     Tensor(Tensor, Vec<usize>),
     /// An input of a program that is for all values, of which this one says nothing.
     Open(Tensor),
+    /// What a loop carries or a branch gives, in a graph: the value says no more than of which kind it is.
+    Carried(Tensor),
 }
 
 impl std::fmt::Debug for Scalar {
@@ -100,6 +104,9 @@ impl Scalar {
         };
         match &self.of {
             Source::Plain | Source::Open(_) => {}
+            Source::Carried(tensor) => {
+                tensor.unread(place);
+            }
             Source::Argument { graph, leaf } => {
                 if let Some(graph) = Graph::by_id(*graph) {
                     graph.take(*leaf, why(&graph));
@@ -131,7 +138,7 @@ impl Scalar {
                 // As every tensor of a trace that is over.
                 None => Tensor(Repr::Node(Arc::new(Node { graph: *graph, alias: None }))),
             },
-            Source::Tensor(t, _) | Source::Open(t) => t.clone(),
+            Source::Tensor(t, _) | Source::Open(t) | Source::Carried(t) => t.clone(),
         }
     }
     /// An integer as a size, which is a symbol with a range from 2 on where the number is an input of the program; a negative one, 0, 1 and what was
@@ -152,6 +159,14 @@ impl Scalar {
     pub(super) fn with(&self, tensor: Tensor) -> Scalar {
         Scalar { value: self.value, of: Source::Open(tensor) }
     }
+    /// Of the same kind, with a value that is in a tensor of a graph alone.
+    pub(super) fn carried(&self, tensor: Tensor) -> Scalar {
+        Scalar { value: self.value, of: Source::Carried(tensor) }
+    }
+    /// Whether it was computed in a graph.
+    pub(super) fn is_computed(&self) -> bool {
+        matches!(self.of, Source::Tensor(..) | Source::Carried(_))
+    }
     /// As an operand that is known now.
     pub(super) fn known(&self, place: Place, why: &str) -> Operand {
         match self.taken(place, why) {
@@ -165,7 +180,7 @@ impl Scalar {
     }
     fn leaves(&self) -> Vec<usize> {
         match &self.of {
-            Source::Plain | Source::Open(_) => vec![],
+            Source::Plain | Source::Open(_) | Source::Carried(_) => vec![],
             Source::Argument { leaf, .. } => vec![*leaf],
             Source::Tensor(_, leaves) => leaves.clone(),
         }
@@ -218,7 +233,8 @@ impl Scalar {
         let [tensor] = super::emit::exactly(Location::caller(), op, target, args);
         let mut leaves = self.leaves();
         leaves.extend(other.leaves());
-        Scalar { value, of: Source::Tensor(tensor, leaves) }
+        let carried = [self, other].iter().any(|s| matches!(s.of, Source::Carried(_)));
+        Scalar { value, of: if carried { Source::Carried(tensor) } else { Source::Tensor(tensor, leaves) } }
     }
 }
 
@@ -244,6 +260,19 @@ from!(f64: Float, f32: Float, i64: Int, i32: Int, bool: Bool);
 impl From<&Scalar> for Scalar {
     fn from(s: &Scalar) -> Scalar {
         s.clone()
+    }
+}
+/// [`Scalar::tensor`].
+impl From<&Scalar> for Tensor {
+    #[track_caller]
+    fn from(s: &Scalar) -> Tensor {
+        s.tensor()
+    }
+}
+impl From<Scalar> for Tensor {
+    #[track_caller]
+    fn from(s: Scalar) -> Tensor {
+        s.tensor()
     }
 }
 /// [`Scalar::size`].

@@ -20,6 +20,36 @@ pub(crate) struct Assumed {
     pub asked: bool,
 }
 
+/// Why a graph ends before its function does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// A value is read.
+    Read,
+    /// A function is called that [`disable`](crate::disable) keeps out.
+    Disabled,
+}
+
+impl Why {
+    /// What stands for an op in the error.
+    pub fn op(self) -> &'static str {
+        match self {
+            Why::Read => "read",
+            Why::Disabled => "disable",
+        }
+    }
+    /// Of the error of a graph that has ended.
+    pub fn of(e: &OpError) -> Why {
+        if e.op == Why::Disabled.op() { Why::Disabled } else { Why::Read }
+    }
+    /// What people are told.
+    pub fn text(self) -> &'static str {
+        match self {
+            Why::Read => "a value is read",
+            Why::Disabled => "a function is called that kiln::disable keeps out of graphs",
+        }
+    }
+}
+
 /// What an input behind the arguments is.
 #[derive(Clone)]
 pub(crate) enum Lifted {

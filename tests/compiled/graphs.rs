@@ -23,14 +23,14 @@ use std::{
     time::Instant,
 };
 
-/// Graphs checked by every test run: two and a half minutes on two cores.
+/// Graphs checked by every test run: some three minutes on two cores.
 const GRAPHS: u64 = 2000;
 /// Of these, every so many-th runs MLIR's verifier after every pass, which costs as much as the passes.
 const VERIFIED: u64 = 10;
 
 const STEPS: &str = "unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
-    convolution pieces joined";
+    convolution pieces joined control";
 pub static COMPILED: Material =
     Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5, 16, 1, 17, 15, 16, 1, 17, 0, 2, 7], continuous: true };
 

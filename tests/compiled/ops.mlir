@@ -358,3 +358,43 @@ func.func @f(%x: tensor<f16>, %y: tensor<f16>, %z: tensor<f64>) -> (tensor<f16>,
   %2 = kiln.convert %z : tensor<f64> to bf16
   return %0, %1, %2 : tensor<f16>, tensor<f16>, tensor<bf16>
 }
+
+// -----
+
+// CASE: rows that are longer than what a group of threads keeps
+func.func @f(%x: tensor<2x33000xf32>, %y: tensor<2x33001xbf16>, %w: tensor<33001xbf16>) -> (tensor<2x33000xf32>, tensor<2x33000xf32>, tensor<2x33001xbf16>) {
+  %0 = kiln.softmax %x axis = 1 : tensor<2x33000xf32>
+  %1 = kiln.log_softmax %x axis = 1 : tensor<2x33000xf32>
+  %2 = kiln.layer_norm %y weight %w : tensor<33001xbf16> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<2x33001xbf16>
+  return %0, %1, %2 : tensor<2x33000xf32>, tensor<2x33000xf32>, tensor<2x33001xbf16>
+}
+
+// -----
+
+// CASE: positions in parts, of a long axis and of one with a rest
+func.func @f(%x: tensor<2x150000xf32>, %y: tensor<270001xbf16>, %z: tensor<140000x2xi32>) -> (tensor<2xi64>, tensor<i64>, tensor<2xi64>, tensor<2xf32>) {
+  %t = kiln.round_even %x : tensor<2x150000xf32>
+  %0 = kiln.arg_max %t axis = 1 : tensor<2x150000xf32>
+  %1 = kiln.arg_min %y axis = 0 : tensor<270001xbf16>
+  %2 = kiln.arg_max %z axis = 0 : tensor<140000x2xi32>
+  %3 = kiln.reduce min %t dims = [1] : tensor<2x150000xf32>
+  return %0, %1, %2, %3 : tensor<2xi64>, tensor<i64>, tensor<2xi64>, tensor<2xf32>
+}
+
+// -----
+
+// CASE: positions among NaN, infinities and equals
+func.func @f(%x: tensor<6x77xf32>, %y: tensor<40x9xi32>) -> (tensor<6xi64>, tensor<6xi64>, tensor<77xi64>, tensor<9xi64>, tensor<6xi1>, tensor<6xi1>) {
+  %0 = kiln.round_even %x : tensor<6x77xf32>
+  %1 = kiln.log %0 : tensor<6x77xf32>
+  %2 = kiln.abs %0 : tensor<6x77xf32>
+  %3 = kiln.log %2 : tensor<6x77xf32>
+  %r0 = kiln.arg_max %1 axis = 1 : tensor<6x77xf32>
+  %r1 = kiln.arg_min %3 axis = 1 : tensor<6x77xf32>
+  %r2 = kiln.arg_max %3 axis = 0 : tensor<6x77xf32>
+  %r3 = kiln.arg_min %y axis = 0 : tensor<40x9xi32>
+  %4 = kiln.compare eq %0, %2 : tensor<6x77xf32>
+  %r4 = kiln.reduce any %4 dims = [1] : tensor<6x77xi1>
+  %r5 = kiln.reduce all %4 dims = [1] : tensor<6x77xi1>
+  return %r0, %r1, %r2, %r3, %r4, %r5 : tensor<6xi64>, tensor<6xi64>, tensor<77xi64>, tensor<9xi64>, tensor<6xi1>, tensor<6xi1>
+}

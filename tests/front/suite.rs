@@ -1,5 +1,5 @@
-//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at two sizes, with a value read in between, and with a break behind each op; all have to
-//! agree with the interpreter.
+//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at two sizes, with a value read in between, kept out of a graph that goes on behind it,
+//! and with a break behind each op; all have to agree with the interpreter.
 use super::*;
 use crate::support::Random;
 use kiln::{
@@ -265,6 +265,8 @@ pub fn check_on((name, specs, f): &Case, device: &str) -> Vec<String> {
         Ok(y)
     })
     .device(device);
+    let kept_out = kiln::disable(move |x: Vec<Tensor>| f(&x));
+    let around = kiln::compile(move |x: Vec<Tensor>| -> Result<Tensor, TraceError> { Ok(kept_out.call(x)?.unsqueeze(0)) }).device(device);
     for n in [5, 3] {
         let x = arguments(specs, n);
         let want = with_backend("interpreter", || f(&x)).expect("a backend");
@@ -275,6 +277,11 @@ pub fn check_on((name, specs, f): &Case, device: &str) -> Vec<String> {
         if n == 3 {
             found.extend(wrong("static", fixed.call(x.clone()), &want));
             found.extend(wrong("with breaks", broken.call(x.clone()), &want));
+            let outside = around.call(x.clone()).and_then(|t| {
+                let a = t.array()?;
+                Ok(Tensor::of_bytes(a.dtype(), &a.shape()[1..], a.bytes())?)
+            });
+            found.extend(wrong("kept out of a graph", outside, &want));
             if device == "cpu" {
                 found.extend(wrong("with a break behind each op", each.call(x.clone()), &want));
             }

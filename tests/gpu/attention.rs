@@ -103,7 +103,7 @@ fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
     let path = folder.path().join("m.mlir");
     for case in ATTENTIONS {
         std::fs::write(&path, attention(*case)).unwrap();
-        for chip in ["sm_90a", "sm_80"] {
+        for chip in CHIPS {
             crate::watchdog::arm();
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
             let kernels = &package.program.kernels;
@@ -170,7 +170,7 @@ fn few_queries_share_their_keys_out() {
     for (case, parts) in DECODES {
         crate::watchdog::arm();
         std::fs::write(&path, attention(*case)).unwrap();
-        for chip in ["sm_90a", "sm_86"] {
+        for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
             let Some(k) = package.program.kernels.first().filter(|_| case.6.is_none()) else { continue };
             assert_eq!(package.program.kernels.len(), 1, "{case:?} for {chip}");
@@ -197,7 +197,7 @@ fn attention_gives_its_log_sum_exp() {
              return %r, %l : {q}, {l}\n}}"
         );
         std::fs::write(&path, text).unwrap();
-        for chip in ["sm_90a", "sm_80"] {
+        for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{queries} queries for {chip}: {e}"));
             assert_eq!(package.program.kernels.len(), 1, "{queries} queries for {chip}");
             let ptx = package.objects.values().map(|p| String::from_utf8_lossy(p).into_owned()).collect::<String>();

@@ -50,7 +50,7 @@ fn what_the_host_has_a_library_for_assembles() {
         crate::watchdog::arm();
         let text = format!("func.func @main({arguments}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}");
         std::fs::write(&path, text).unwrap();
-        for chip in ["sm_90a", "sm_80", "sm_86", "sm_89"] {
+        for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{body}: {e}"));
             let kernels = package.program.kernels.len();
             assert!((1..=12).contains(&kernels), "{body} is {kernels} kernels");

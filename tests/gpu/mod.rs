@@ -2,8 +2,11 @@
 //! is said where a driver or a form is missing. Results are compared on a GPU by `benches/gpu/check.sh`.
 mod attention;
 mod card;
+mod control;
 mod convolution;
+mod cudnn;
 mod gemm;
+mod indices;
 mod launches;
 mod library;
 mod products;
@@ -15,6 +18,9 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+
+/// All chips that there is code for.
+const CHIPS: [&str; 4] = ["sm_90a", "sm_80", "sm_86", "sm_89"];
 
 fn options(chip: &str) -> Options {
     Options { target: Some(format!("cuda:{chip}")), cache: CachePolicy::Off, ..Options::default() }
@@ -80,7 +86,7 @@ fn every_model_becomes_ptx() {
 
 #[test]
 fn code_for_older_chips_assembles() {
-    for chip in ["sm_80", "sm_86", "sm_89"] {
+    for chip in &CHIPS[1..] {
         crate::watchdog::arm();
         let package = build(&models().join("bert_tiny.pt2"), chip).unwrap();
         let wrong = assembled(&package, chip);
@@ -96,6 +102,6 @@ fn scheduled(path: &Path, chip: &str) -> PathBuf {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     };
     run(&["--from=graph", "--to=linalg", &format!("--target=cuda:{chip}")], path);
-    run(&[&format!("--pass-pipeline=builtin.module(kiln-gpu-schedule{{chip={chip} tensor-cores=true}})")], &out);
+    run(&[&format!("--pass-pipeline=builtin.module(kiln-online-reductions,kiln-gpu-schedule{{chip={chip} tensor-cores=true}})")], &out);
     out
 }

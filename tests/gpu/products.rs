@@ -34,7 +34,7 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
     for (product, args, result, wgmma) in PRODUCTS {
         crate::watchdog::arm();
         std::fs::write(&path, with_gelu(product, args, result)).unwrap();
-        for chip in ["sm_90a", "sm_80", "sm_86", "sm_89"] {
+        for chip in CHIPS {
             let package = build(&scheduled(&path, chip), chip).unwrap_or_else(|e| panic!("{product}: {e}"));
             // Older chips multiply what their threads copy, where those can copy 16 bytes at a time.
             let by_warps = package.objects.values().any(|p| {
@@ -80,7 +80,7 @@ fn products_of_few_rows_are_read_by_registers() {
              %1 = kiln.tanh %0 : tensor<{r}>\nreturn %1 : tensor<{r}>\n}}"
         );
         std::fs::write(&path, text).unwrap();
-        for chip in ["sm_90a", "sm_80", "sm_86", "sm_89"] {
+        for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{x}, {w}: {e}"));
             let [ptx] = package.objects.values().map(|p| std::str::from_utf8(p).expect("PTX is text")).collect::<Vec<_>>()[..] else {
                 panic!("{x}, {w} for {chip} is no single kernel")

@@ -18,7 +18,24 @@ const ROWS: &[(&str, &str, &str, &[&str])] = &[
     ("%r = kiln.reduce sum %x dims = [0] : tensor<8192x4096xbf16>", "8192x4096xbf16", "4096xbf16", &["columns", "columns"]),
     ("%r = kiln.reduce sum %x dims = [0, 1] : tensor<8192x4096xbf16>", "8192x4096xbf16", "bf16", &["reduce", "reduce"]),
     ("%r = kiln.reduce max %x dims = [0] : tensor<8000009xf32>", "8000009xf32", "f32", &["reduce", "reduce", "reduce"]),
+    ("%r = kiln.arg_max %x axis = 1 : tensor<8192x4096xbf16>", "8192x4096xbf16", "8192xi64", &["reduce"]),
+    ("%r = kiln.arg_min %x axis = 0 : tensor<8192x4096xbf16>", "8192x4096xbf16", "4096xi64", &["columns", "loops", "columns", "loops"]),
+    ("%r = kiln.arg_max %x axis = 0 : tensor<16777216xbf16>", "16777216xbf16", "i64", &["reduce", "loops", "reduce", "loops"]),
+    ("%r = kiln.reduce any %x dims = [1] : tensor<512x8192xi1>", "512x8192xi1", "512xi1", &["reduce"]),
+    // In one pass over memory: no stage waits for another that has read the row.
+    ("%r = kiln.var %x dims = [1] {correction = 0.0 : f64} : tensor<512x65536xf32>", "512x65536xf32", "512xf32", &["reduce"]),
+    (CROSS_ENTROPY, "8192x128256xbf16", "8192xf32", &["reduce"]),
 ];
+
+/// The log-sum-exp of rows of logits, in f32.
+const CROSS_ENTROPY: &str = "%0 = kiln.convert %x : tensor<8192x128256xbf16> to f32
+%m = kiln.reduce max %0 dims = [1] : tensor<8192x128256xf32>
+%b = kiln.broadcast_in_dim %m dims = [0] sizes = [8192, 128256] : tensor<8192xf32>
+%d = kiln.sub %0, %b : tensor<8192x128256xf32>
+%e = kiln.exp %d : tensor<8192x128256xf32>
+%s = kiln.reduce sum %e dims = [1] : tensor<8192x128256xf32>
+%l = kiln.log %s : tensor<8192xf32>
+%r = kiln.add %l, %m : tensor<8192xf32>";
 
 #[test]
 fn rows_and_reductions_have_the_strategies_that_they_should() {
@@ -30,7 +47,7 @@ fn rows_and_reductions_have_the_strategies_that_they_should() {
         let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
         let found: Vec<&str> = text.split("#kiln.schedule<\"").skip(1).filter_map(|t| t.split('"').next()).collect();
         assert_eq!(found, *strategies, "{op}");
-        for chip in ["sm_90a", "sm_80"] {
+        for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{op}: {e}"));
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{op} for {chip}:\n{}", wrong.join("\n"));
@@ -59,7 +76,7 @@ fn floats_of_8_bits_and_remainders_assemble() {
     }
     for text in functions {
         std::fs::write(&path, format!("func.func @main{text}\n}}")).unwrap();
-        for chip in ["sm_90a", "sm_80"] {
+        for chip in CHIPS {
             crate::watchdog::arm();
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{text}: {e}"));
             let wrong = assembled(&package, chip);

@@ -478,3 +478,20 @@ func.func @f(%x: tensor<1x2x5x5xf32>, %w: tensor<4x2x2x2xf32>, %v: tensor<3x4x3x
   %3 = kiln.concat %0, %2 axis = 1 : tensor<1x4x4x4xf32>, tensor<1x3x4x4xf32>
   return %3 : tensor<1x7x4x4xf32>
 }
+
+// -----
+// A module whose ops are not to be fused: neither an epilogue, nor what a product could compute in front of it.
+// CASE: each_op_alone
+// CHECK: kiln.launch @exp
+// CHECK: kiln.launch @dot_general ins
+// CHECK: kiln.launch @add
+// CHECK-NOT: @dot_general_add
+module attributes {kiln.level = "prims", kiln.each_op} {
+  func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
+    %0 = kiln.exp %x : tensor<4x8xf32>
+    %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<4x8xf32>, tensor<8x6xf32>
+    %2 = kiln.broadcast_in_dim %b dims = [1] sizes = [4, 6] : tensor<6xf32>
+    %3 = kiln.add %1, %2 : tensor<4x6xf32>
+    return %3 : tensor<4x6xf32>
+  }
+}

@@ -80,3 +80,36 @@ func.func @f(%x: tensor<4x16384xf32>) -> tensor<4x16384xf32> {
   %3 = kiln.add %x, %2 : tensor<4x16384xf32>
   return %3 : tensor<4x16384xf32>
 }
+
+// -----
+// CASE: sums_of_what_is_left_of_a_row_stay_with_its_mean
+// CHECK-NOT: kiln.reshape
+func.func @f(%x: tensor<4x16384xf32>) -> tensor<4xf32> {
+  %0 = kiln.reduce sum %x dims = [1] : tensor<4x16384xf32>
+  %n = kiln.splat [4], 16384.0 : f32
+  %1 = kiln.div %0, %n : tensor<4xf32>
+  %2 = kiln.broadcast_in_dim %1 dims = [0] sizes = [4, 16384] : tensor<4xf32>
+  %3 = kiln.sub %x, %2 : tensor<4x16384xf32>
+  %4 = kiln.mul %3, %3 : tensor<4x16384xf32>
+  %5 = kiln.reduce sum %4 dims = [1] : tensor<4x16384xf32>
+  return %5 : tensor<4xf32>
+}
+
+// -----
+// CASE: positions_of_a_long_axis
+// CHECK: sizes = [4, 8192]
+// CHECK: kiln.arg_max %0 axis = 1
+func.func @f(%x: tensor<32768xbf16>) -> tensor<i64> {
+  %0 = kiln.arg_max %x axis = 0 : tensor<32768xbf16>
+  return %0 : tensor<i64>
+}
+
+// -----
+// RUN: kiln-split-reductions{least=64 groups=4 row=8 column=8 beside=2}
+// CASE: positions_with_a_rest_of_what_is_computed
+// CHECK: kiln.select
+func.func @f(%x: tensor<2x67xf32>) -> tensor<2xi64> {
+  %0 = kiln.round_even %x : tensor<2x67xf32>
+  %1 = kiln.arg_min %0 axis = 1 : tensor<2x67xf32>
+  return %1 : tensor<2xi64>
+}

@@ -240,6 +240,30 @@ func.func @k0(%x: tensor<8x6xf32> {kiln.sizes = array<i64: 8, 6>}) -> tensor<6x8
 }
 
 // -----
+// Rows of squares that are whole lines go past the caches, where a call's result begins at a line, and what is read next is asked for.
+// CASE: transposed_past_the_caches
+// NO-RUN: the interpreter runs kiln ops
+// RUN: kiln-tile,cse,canonicalize
+// CHECK: nontemporal = true
+// CHECK: memref.prefetch
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "scheduled"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<16x16xf32> {kiln.sizes = array<i64: 16, 16>}) -> tensor<16x16xf32> attributes {
+  kiln.schedule = #kiln.schedule<"transpose", {bits = 512, m = 4, m_block = 64, n = 1, n_block = 1024, nontemporal = 1, prefetch = 256}>
+} {
+  %e = tensor.empty() : tensor<16x16xf32>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<16x16xf32>) outs(%e : tensor<16x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<16x16xf32>
+  return %r : tensor<16x16xf32>
+}
+}
+}
+
+// -----
 // Fewer rows than lanes are gathered.
 // CASE: transposed_few_rows
 // NO-RUN: the interpreter runs kiln ops

@@ -1,4 +1,5 @@
 //! Random graphs over all prims and dtypes, with static and symbolic sizes: what every pass and every form of the IR must preserve.
+mod control;
 mod preserves;
 mod steps;
 mod values;
@@ -61,13 +62,10 @@ pub fn build(c: Ctx, recipe: &Recipe, material: &'static Material) -> Result<Mod
             }
         }
         let all: Vec<&str> = material.steps.split_whitespace().collect();
-        let mut graph = Graph { b, values: args, random: Random(0), material, exact: false };
+        let mut graph = Graph { b, values: args, random: Random(0), material, exact: false, depth: 0, regional: vec![] };
         for (kind, seed) in &recipe.steps {
             graph.random = Random(*seed);
-            let kind = all[*kind as usize % all.len()];
-            let jumps = ["compare", "select", "convert", "bitcast", "arg", "sort"];
-            graph.exact = material.continuous && jumps.contains(&kind);
-            let made = graph.step(kind)?;
+            let made = graph.any_step(all[*kind as usize % all.len()])?;
             graph.values.extend(made);
         }
         let last: Vec<Value> = graph.values.iter().copied().filter(|v| v.uses().is_empty()).collect();

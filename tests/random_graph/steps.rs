@@ -5,11 +5,18 @@ use kiln::dialects::{ir::*, ops::*, value::DType};
 /// Kinds of steps; each makes one or more ops.
 pub const STEPS: &str = "unary unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
-    convolution pieces joined place if scan";
+    convolution pieces joined place control control";
 
 type Made = Result<Vec<Value>, String>;
 
 impl Graph {
+    /// One step, with exact values where it would make a small difference a large one.
+    pub fn any_step(&mut self, kind: &str) -> Made {
+        let jumps = ["compare", "select", "convert", "bitcast", "arg", "sort"];
+        self.exact = self.material.continuous && jumps.contains(&kind);
+        self.step(kind)
+    }
+
     /// One step; nothing where no value fits.
     pub fn step(&mut self, kind: &str) -> Made {
         let b = self.b;
@@ -249,29 +256,7 @@ impl Graph {
                 };
                 one(self.joined(x))
             }
-            "if" => {
-                let x = self.any();
-                let (y, on) = (self.like(x)?, self.random.below(2));
-                let condition = self.scalar(DType::I1, on as f64)?;
-                let yields =
-                    |v: Value| move |b: Builder, _: Vec<Value>| b.create_with(&Yield { values: vec![v] }, &[], &mut []).map(|_| ());
-                let (mut left, mut right) = (yields(x), yields(y));
-                let made = b.create_with(&If { condition }, &[x.ty()], &mut [(&[], &mut left), (&[], &mut right)])?;
-                Ok(made.results())
-            }
-            "scan" => {
-                let Some(x) = self.value(|d, t| !d.is_empty() && t != DType::I1 && d[1..].iter().all(|d| d.known().is_some())) else {
-                    return none;
-                };
-                let row = Type::tensor(b.ctx, dtype(x), &x.ty().dims()[1..]);
-                let init = b.splat(dtype(x), &b.sizes_of(x)?[1..], 1.0)?;
-                let mut body = |b: Builder, args: Vec<Value>| {
-                    let sum = b.add(&Add { lhs: args[0], rhs: args[1] })?;
-                    b.create_with(&Yield { values: vec![sum, args[0]] }, &[], &mut []).map(|_| ())
-                };
-                let scan = Scan { inits: vec![init], inputs: vec![x], reverse: self.random.below(2) == 0 };
-                Ok(b.create_with(&scan, &[row, x.ty()], &mut [(&[row, row], &mut body)])?.results())
-            }
+            "control" => self.control(),
             _ => {
                 let Some(input) = self.value(|d, t| t != DType::I1 && d.iter().all(|d| d.known() != Some(0))) else { return none };
                 let n = input.ty().dims().len();

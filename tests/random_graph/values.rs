@@ -11,6 +11,10 @@ pub struct Graph {
     pub material: &'static Material,
     /// Whether a step takes exact values only.
     pub exact: bool,
+    /// In how many ops with regions it is.
+    pub depth: usize,
+    /// Arguments of these regions.
+    pub regional: Vec<Value>,
 }
 
 impl Graph {
@@ -19,7 +23,7 @@ impl Graph {
     }
     /// A value that `fits`, else one made of a number.
     pub fn value(&mut self, fits: impl Fn(&[Extent], DType) -> bool) -> Option<Value> {
-        let ok = |v: &&Value| fits(&v.ty().dims(), dtype(**v)) && (!self.exact || is_exact(**v));
+        let ok = |v: &&Value| fits(&v.ty().dims(), dtype(**v)) && (!self.exact || self.is_exact(**v));
         let all: Vec<Value> = self.values.iter().filter(ok).copied().collect();
         if all.is_empty() { None } else { Some(self.pick(&all)) }
     }
@@ -37,7 +41,7 @@ impl Graph {
         let sizes = Symbolic::of(block)?;
         let (ty, wanted) = (x.ty(), sizes.tensor(x)?);
         let known = wanted.dims.iter().all(|d| *d != Extent::Unknown);
-        let fits = |v: Value| known && v.ty() == ty && (!self.exact || is_exact(v)) && sizes.tensor(v).is_ok_and(|t| t == wanted);
+        let fits = |v: Value| known && v.ty() == ty && (!self.exact || self.is_exact(v)) && sizes.tensor(v).is_ok_and(|t| t == wanted);
         let same = |v: &&Value| **v == x || fits(**v);
         let all: Vec<Value> = self.values.iter().filter(same).copied().collect();
         if self.random.below(3) > 0 {
@@ -54,6 +58,19 @@ impl Graph {
         (1..n).for_each(|i| p.swap(i, self.random.below(i + 1)));
         p
     }
+    /// Whether a value is the same in every precision, as far as its ops show.
+    fn is_exact(&self, v: Value) -> bool {
+        let Some(op) = v.def() else { return !dtype(v).is_float() || !self.regional.contains(&v) };
+        use OpKind::*;
+        let copies = matches!(op.kind().map(|k| k.family()), Some(Family::Movement | Family::Create))
+            || matches!(
+                op.kind(),
+                Some(Gather | DynamicSlice | DynamicUpdateSlice | Sort | TopK | Select | Clamp | Neg | Abs | Sign | Max | Min)
+            );
+        let whole = !dtype(v).is_float() && op.kind() != Some(RandomBits);
+        let tensors = || op.operands().into_iter().filter(|o| o.ty().is_tensor());
+        (copies || whole || op.kind() == Some(RandomBits)) && tensors().all(|o| self.is_exact(o))
+    }
     pub fn subset(&mut self, n: usize) -> Vec<i64> {
         (0..n as i64).filter(|_| self.random.below(2) == 0).collect()
     }
@@ -66,16 +83,3 @@ pub fn dtype(v: Value) -> DType {
 /// Functions under which errors do not grow by much.
 pub const SMOOTH: &[UnaryKind] =
     &[UnaryKind::Neg, UnaryKind::Abs, UnaryKind::Sin, UnaryKind::Cos, UnaryKind::Atan, UnaryKind::Tanh, UnaryKind::Erf, UnaryKind::Not];
-
-/// Whether a value is the same in every precision, as far as its ops show.
-fn is_exact(v: Value) -> bool {
-    let Some(op) = v.def() else { return true };
-    use OpKind::*;
-    let copies = matches!(op.kind().map(|k| k.family()), Some(Family::Movement | Family::Create))
-        || matches!(
-            op.kind(),
-            Some(Gather | DynamicSlice | DynamicUpdateSlice | Sort | TopK | Select | Clamp | Neg | Abs | Sign | Max | Min)
-        );
-    let whole = !dtype(v).is_float() && op.kind() != Some(RandomBits);
-    (copies || whole || op.kind() == Some(RandomBits)) && op.operands().into_iter().filter(|o| o.ty().is_tensor()).all(is_exact)
-}

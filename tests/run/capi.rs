@@ -1,4 +1,4 @@
-//! The C ABI: programs in C against `libkiln_runtime.so`, on packages that are made here.
+//! The C ABI: programs in C against `libkiln_runtime.so`, on packages that are made here, and against `libkiln.so`, which compiles.
 use kiln::{
     Options,
     capture::weight::{self, Weight},
@@ -6,27 +6,35 @@ use kiln::{
     load,
 };
 use std::{
-    ffi::{CString, c_char, c_void},
     path::{Path, PathBuf},
     process::Command,
     sync::LazyLock,
 };
 
-/// The functions of `libkiln.so`, in this binary: the library is as large, and takes as long to link.
-#[path = "../../capi/full/src/lib.rs"]
-#[allow(unused_imports)]
-mod full;
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where the library is, built once.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let done = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "kiln-capi"]).current_dir(root()).status().expect("cargo");
-    assert!(done.success(), "libkiln_runtime.so is not built");
-    // Where cargo puts the binaries of this profile; the library is always of the dev profile.
+/// Where the libraries are, of the dev profile.
+fn libraries() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_kiln")).parent().and_then(Path::parent).expect("target").join("debug")
+}
+
+fn build(package: &str) {
+    let done = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", package]).current_dir(root()).status().expect("cargo");
+    assert!(done.success(), "{package} is not built");
+}
+
+/// `libkiln_runtime.so`, built once.
+static RUNTIME: LazyLock<PathBuf> = LazyLock::new(|| {
+    build("kiln-capi");
+    libraries().join("libkiln_runtime.so")
+});
+
+/// `libkiln.so`, with the compiler in it, built once.
+static FULL: LazyLock<PathBuf> = LazyLock::new(|| {
+    build("kiln-capi-full");
+    libraries().join("libkiln.so")
 });
 
 const PRODUCT: &str = "module attributes {kiln.level = \"graph\"} {
@@ -78,20 +86,19 @@ fn packages(dir: &Path) -> [PathBuf; 3] {
     [product, sum, damaged]
 }
 
-/// A program in C of the project's, linked with the library.
-fn compiled(source: &str, to: &Path) {
-    let (include, library) = (root().join("include"), LIBRARY.as_path());
+/// A program in C of the project's, linked with a library.
+fn compiled(source: &str, library: &Path, to: &Path) {
+    let folder = library.parent().expect("a folder");
     let out = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread", "-D_DEFAULT_SOURCE"])
         .arg(root().join(source))
+        .arg(library)
+        .arg("-lm")
         .arg("-I")
-        .arg(include)
+        .arg(root().join("include"))
         .arg("-o")
         .arg(to)
-        .arg("-L")
-        .arg(library)
-        .arg("-lkiln_runtime")
-        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .arg(format!("-Wl,-rpath,{}", folder.display()))
         .output()
         .expect("a C compiler");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -110,7 +117,7 @@ fn a_program_in_c_calls_packages_and_is_refused_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let packages = packages(dir.path());
     let program = dir.path().join("check");
-    compiled("tests/c/check.c", &program);
+    compiled("tests/c/check.c", &RUNTIME, &program);
     let text = run(Command::new(&program).args(&packages));
     assert!(text.contains("all is well"), "{text}");
     // The same with every access watched, where the tool is. It knows no AVX-512, which the packages do not use.
@@ -126,7 +133,7 @@ fn the_example_in_c_runs() {
     let dir = tempfile::tempdir().unwrap();
     let [product, ..] = packages(dir.path());
     let program = dir.path().join("run");
-    compiled("examples/c/run.c", &program);
+    compiled("examples/c/run.c", &RUNTIME, &program);
     let text = run(Command::new(&program).arg(&product));
     // Rows of ones: the sum of a row of w, and one.
     assert!(text.contains("[n, 4]") && text.contains("[n, 3]") && text.contains("output 0 starts with 7"), "{text}");
@@ -134,50 +141,44 @@ fn the_example_in_c_runs() {
     assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// What the library offers is what the header declares, and no more; there is nothing of MLIR in it.
-#[test]
-fn the_library_offers_what_the_header_says() {
-    let file = LIBRARY.join("libkiln_runtime.so");
-    let bytes = std::fs::read(&file).unwrap();
-    assert!(!bytes.windows(11).any(|w| w == b"mlirContext"), "MLIR is in it");
-    let names = run(Command::new("nm").args(["-D", "--defined-only"]).arg(&file));
-    let mut offered: Vec<&str> = names.lines().filter_map(|l| l.split_whitespace().last()).filter(|n| n.starts_with("kiln")).collect();
-    let header = std::fs::read_to_string(root().join("include/kiln.h")).unwrap();
-    let mut declared: Vec<&str> = header
-        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .zip(header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).skip(1))
-        .filter_map(|(name, _)| name.starts_with("kiln_").then_some(name))
-        .filter(|n| header.contains(&format!("{n}(")))
-        // The one that compiles is of the other library.
-        .filter(|n| *n != "kiln_program_compile")
-        .collect();
-    offered.sort_unstable();
-    declared.sort_unstable();
-    declared.dedup();
-    assert_eq!(offered, declared);
+/// What of C's functions a library offers, by name; the dialect in C++ calls others of `libkiln.so`.
+fn offered(library: &Path) -> Vec<String> {
+    let names = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
+    let mut all: Vec<String> =
+        names.lines().filter_map(|l| l.split_whitespace().last()).filter(|n| n.starts_with("kiln_")).map(str::to_string).collect();
+    all.sort_unstable();
+    all
 }
 
-/// What C gets of `libkiln.so`.
-#[repr(C)]
-struct Functions([*const c_void; 10]);
+/// What the header declares, by name.
+fn declared() -> Vec<String> {
+    let header = std::fs::read_to_string(root().join("include/kiln.h")).unwrap();
+    let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let mut all: Vec<String> = words.filter(|n| n.starts_with("kiln_") && header.contains(&format!("{n}("))).map(str::to_string).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// What the libraries offer is what the header declares, and no more; there is nothing of MLIR in that of packages.
+#[test]
+fn the_libraries_offer_what_the_header_says() {
+    crate::watchdog::arm();
+    let bytes = std::fs::read(&*RUNTIME).unwrap();
+    assert!(!bytes.windows(11).any(|w| w == b"mlirContext"), "MLIR is in it");
+    let all = declared();
+    assert!(all.len() > 10 && all.contains(&"kiln_program_compile".to_string()), "{all:?}");
+    assert_eq!(offered(&FULL), all);
+    let without: Vec<String> = all.into_iter().filter(|n| n != "kiln_program_compile").collect();
+    assert_eq!(offered(&RUNTIME), without);
+}
 
 #[test]
 fn a_program_in_c_compiles_asks_and_calls() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
-    let library = dir.path().join("compile.so");
-    let out = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-shared", "-fPIC"])
-        .arg(root().join("tests/c/compile.c"))
-        .arg("-I")
-        .arg(root().join("include"))
-        .arg("-o")
-        .arg(&library)
-        .args(["-lm"])
-        .output()
-        .expect("a C compiler");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let broken = dir.path().join("broken.mlir");
+    let [program, broken, x, y] = ["compile", "broken.mlir", "x", "y"].map(|n| dir.path().join(n));
+    compiled("tests/c/compile.c", &FULL, &program);
     let text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = func.call @other(%x) : (tensor<2xf32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
@@ -186,34 +187,11 @@ func.func private @other(tensor<2xf32>) -> tensor<2xf32>
 ";
     std::fs::write(&broken, text).unwrap();
     let data = super::file("mlp");
-    let floats =
-        |name: &str| data.iter().find(|(n, _)| *n == name).expect("a tensor").1.as_f().expect("floats").iter().map(|x| *x as f32).collect();
-    let (mut x, want): (Vec<f32>, Vec<f32>) = (floats("input_0"), floats("output_0"));
-    let rows = x.len() / 64;
-    assert!(rows >= 4 && want.len() == rows * 10);
-    let functions = Functions([
-        full::kiln_last_error as *const c_void,
-        full::kiln_default_options as *const c_void,
-        full::kiln_program_compile as *const c_void,
-        full::kiln_program_free as *const c_void,
-        full::kiln_program_input_count as *const c_void,
-        full::kiln_program_output_count as *const c_void,
-        full::kiln_program_input as *const c_void,
-        full::kiln_program_output as *const c_void,
-        full::kiln_program_output_shape as *const c_void,
-        full::kiln_program_call as *const c_void,
-    ]);
-    type Check = unsafe extern "C" fn(*const Functions, *const c_char, *const c_char, *mut f32, *const f32, i64) -> i32;
-    let path = |p: &Path| CString::new(p.to_str().unwrap()).unwrap();
-    let (model, broken) = (path(&super::models().join("mlp.pt2")), path(&broken));
-    // SAFETY: the object was made of `compile.c`, whose `check` has this type; the tensors have as many elements as it reads.
-    let failures = unsafe {
-        let handle = libc::dlopen(path(&library).as_ptr(), libc::RTLD_NOW);
-        assert!(!handle.is_null(), "the object is not loaded");
-        let check = libc::dlsym(handle, c"check".as_ptr());
-        assert!(!check.is_null(), "it has no check");
-        let check: Check = std::mem::transmute(check);
-        check(&functions, model.as_ptr(), broken.as_ptr(), x.as_mut_ptr(), want.as_ptr(), rows as i64)
-    };
-    assert_eq!(failures, 0, "the lines above say which");
+    for (name, to) in [("input_0", &x), ("output_0", &y)] {
+        let tensor = &data.iter().find(|(n, _)| *n == name).expect("a tensor").1;
+        let bytes: Vec<u8> = tensor.as_f().expect("floats").iter().flat_map(|v| (*v as f32).to_ne_bytes()).collect();
+        std::fs::write(to, bytes).unwrap();
+    }
+    let said = run(Command::new(&program).arg(super::models().join("mlp.pt2")).args([&broken, &x, &y]).env("KILN_CACHE_DIR", dir.path()));
+    assert_eq!(said, "all is well\n");
 }

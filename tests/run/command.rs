@@ -1,6 +1,6 @@
 //! The `kiln` binary.
 use super::models;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn kiln(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).current_dir(models()).env("KILN_CACHE_DIR", "off").output().expect("it runs")
@@ -44,8 +44,25 @@ fn packages_and_the_other_commands() {
     assert!(text(&explained.stdout).contains("not fused: "), "{}", text(&explained.stdout));
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
     let lines = text(&explained.stdout);
-    for part in ["memory between kernels: ", "time capture: ", "time kernels: ", "time of pass "] {
+    for part in [
+        "guard x: f32[s77, 64]\n",
+        "guard s77 = x.size(0) in ",
+        "no CUDA graph, or not all of the call: the program is for x86_64, and CUDA graphs are for GPUs\n",
+        "memory between kernels: ",
+        "time capture: ",
+        "time kernels: ",
+        "time of pass ",
+    ] {
         assert!(lines.contains(part), "no '{part}' in\n{lines}");
+    }
+    let lines = text(&kiln(&["explain", "mlp.pt2", "--target", "cuda:sm_80", "--option", "cuda_blocking=true"]).stdout);
+    for part in
+        ["argument 'x' is copied outside of it where it lies in the host's memory", "calls with other values of s77", "(cuda_blocking)"]
+    {
+        assert!(
+            lines.contains(&format!("no CUDA graph, or not all of the call: {part}")) || lines.contains(part),
+            "no '{part}' in\n{lines}"
+        );
     }
     assert!(text(&kiln(&["doctor"]).stdout).contains("processor: "));
     assert!(text(&kiln(&["ops", "--coverage"]).stdout).contains("aten.linear.default"));
@@ -101,7 +118,7 @@ fn control_flow_shows_the_kernels_that_it_calls() {
     assert!(text(&kiln(&["explain", path]).stdout).contains("2 kernels"));
 }
 
-const LOOP: &str = "func.func @main(%x: tensor<5x8xf32>, %a: tensor<8xf32>) -> tensor<8xf32> {
+pub const LOOP: &str = "func.func @main(%x: tensor<5x8xf32>, %a: tensor<8xf32>) -> tensor<8xf32> {
   %0 = kiln.exp %x : tensor<5x8xf32>
   %1 = kiln.scan inits(%a : tensor<8xf32>) over(%0 : tensor<5x8xf32>) -> tensor<8xf32> {
   ^bb0(%c: tensor<8xf32>, %row: tensor<8xf32>):
@@ -121,12 +138,25 @@ fn graphs_are_for_gpus() {
 }
 
 #[test]
+fn output_that_nobody_reads_is_no_panic() {
+    let mut child =
+        Command::new(env!("CARGO_BIN_EXE_kiln")).arg("options").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    drop(child.stdout.take());
+    let out = child.wait_with_output().expect("it ends");
+    assert!(out.stderr.is_empty(), "{}", text(&out.stderr));
+}
+
+#[test]
 fn exit_codes() {
     let code = |args: &[&str]| kiln(args).status.code();
     assert_eq!(code(&["run", "nothing.pt2"]), Some(2));
     assert_eq!(code(&["run"]), Some(2));
     assert_eq!(code(&["run", "mlp.pt2", "--device", "tpu"]), Some(2));
+    assert_eq!(code(&["run", "mlp.pt2", "--passes", "prims: csee"]), Some(2));
     assert_eq!(code(&["--version"]), Some(0));
+    // No machine has that many, and most have none.
+    let out = kiln(&["run", "mlp.pt2", "--device", "cuda:99"]);
+    assert_eq!(out.status.code(), Some(5), "{}", text(&out.stderr));
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("call.mlir");
     let source = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = kiln.custom_call \"scale\"(%x) config {by = 2 : i64} : (tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>\n}";
@@ -134,4 +164,98 @@ fn exit_codes() {
     let out = kiln(&["run", path.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("call.mlir:2:"), "{}", text(&out.stderr));
+}
+
+/// IR and pipeline of a pass that fails, on the graph or on a kernel, are where the message says, and fail again.
+#[test]
+fn a_pass_that_fails_leaves_a_reproducer() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let (path, temporary, named, dump) = (dir.path().join("m.mlir"), dir.path().join("t"), dir.path().join("r/s"), dir.path().join("d"));
+    std::fs::create_dir(&temporary).unwrap();
+    let source = "func.func @main(%x: tensor<8x32xf32>, %w: tensor<16x32xf32>) -> tensor<8x16xf32> {
+  %0 = kiln.linear %x, %w : tensor<8x32xf32>, tensor<16x32xf32>
+  return %0 : tensor<8x16xf32>
+}
+";
+    std::fs::write(&path, source).unwrap();
+    let graph = "graph: kiln-verify-level{level=prims}";
+    let kernel = "kiln-tile: kiln-verify-level{level=graph}";
+    let (to_named, to_dump) = (format!("reproducer={}", named.display()), format!("dump={}", dump.display()));
+    let model = path.to_str().unwrap();
+    for (passes, option, folder) in
+        [(graph, None, &temporary), (graph, Some(&to_named), &named), (graph, Some(&to_dump), &dump), (kernel, None, &temporary)]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(["compile", model, "--no-cache", "-o", "/dev/null", "--passes", passes]).env("TMPDIR", &temporary);
+        let out = command.args(option.iter().flat_map(|o| ["--option", o.as_str()])).output().expect("it runs");
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(4), "{said}");
+        assert_eq!(said.contains("(kernel "), passes == kernel, "{said}");
+        let file = said.lines().find_map(|l| l.strip_prefix("reproducer: ")).and_then(|l| l.split(' ').next()).expect("a line");
+        assert!(file.starts_with(folder.to_str().unwrap()), "{said}");
+        let again =
+            Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(["--run-reproducer", file, "--reproducer=/dev/null"]).output().unwrap();
+        assert!(again.status.code() == Some(4) && text(&again.stderr).contains("kiln-verify-level"), "{}", text(&again.stderr));
+    }
+    let out = kiln(&["compile", model, "-o", "/dev/null", "--passes", graph, "--option", "reproducer=off"]);
+    assert!(out.status.code() == Some(4) && !text(&out.stderr).contains("reproducer: "), "{}", text(&out.stderr));
+}
+
+/// `--option` sets what the table has, behind the environment and before flags of their own.
+#[test]
+fn options_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |env: &[(&str, &str)], more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(["run", "mlp.pt2", "--repeat", "1"]).args(more).current_dir(models()).env("KILN_CACHE_DIR", dir.path());
+        let out = command.envs(env.iter().copied()).output().expect("it runs");
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let threads = |env: &[(&str, &str)], more: &[&str], n: usize| {
+        let (code, said, wrong) = run(env, more);
+        assert!(code == Some(0) && said.contains(&format!(", {n} threads\n")), "{said}{wrong}");
+    };
+    threads(&[("KILN_NUM_THREADS", "3")], &[], 3);
+    threads(&[("KILN_NUM_THREADS", "3")], &["--option", "threads=4"], 4);
+    threads(&[("KILN_NUM_THREADS", "3")], &["--option", "threads=4", "--option", "threads=2", "--threads", "1"], 1);
+    let dump = format!("dump={}", dir.path().join("dump").display());
+    assert_eq!(run(&[], &["--option", &dump, "--option", "cache_dir=off"]).0, Some(0));
+    assert!(dir.path().join("dump/mlp-0/index.html").exists());
+    let (code, _, said) = run(&[], &["--option", "dynamic=true"]);
+    assert!(code == Some(0) && said.contains("remark: option dynamic=true changes nothing: it is for compiled functions"), "{said}");
+    for (option, want) in [
+        ("thread=1", "there is no option 'thread'; did you mean 'threads'?"),
+        ("threads", "--option threads: that is not NAME=VALUE"),
+        ("threads=257", "option threads is '257', not a number from 1 to 256"),
+        ("verify=maybe", "option verify is 'maybe', not true or false"),
+    ] {
+        let (code, _, said) = run(&[], &["--option", option]);
+        assert!(code == Some(2) && said.contains(want), "{said}");
+    }
+    assert_eq!(run(&[], &["--threads", "257"]).0, Some(2));
+    // A mode by its variable measures, unless the flag says otherwise; on the host it is without graphs.
+    let tiny = dir.path().join("tiny.mlir");
+    std::fs::write(
+        &tiny,
+        "func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {\n  %0 = kiln.tanh %x : tensor<8xf32>\n  return %0 : tensor<8xf32>\n}\n",
+    )
+    .unwrap();
+    let measures = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.arg("run").arg(&tiny).args(["--repeat", "1", "--option", "autotune_budget=0.01"]).args(more);
+        let out =
+            command.env("KILN_CACHE_DIR", "off").env("KILN_LOG", "autotune").env("KILN_MODE", "max-autotune").output().expect("it runs");
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        text(&out.stderr).contains(" kiln::autotune: ")
+    };
+    assert!(measures(&[]) && !measures(&["--mode", "default"]) && !measures(&["--option", "max_autotune=false"]));
+    // Another folder of the cache.
+    let cache =
+        text(&kiln(&["cache", "stat", "--option", &format!("cache_dir={}", dir.path().display()), "--option", "cache_size=3M"]).stdout);
+    assert!(cache.contains(&format!("{}, at most 3072 KiB", dir.path().display())), "{cache}");
+    let listed = text(&kiln(&["options"]).stdout);
+    for o in kiln::list_options() {
+        assert!(listed.contains(o.name) && listed.contains(o.variable) && listed.contains(o.summary), "{}\n{listed}", o.name);
+    }
 }

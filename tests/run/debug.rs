@@ -227,12 +227,14 @@ fn reduce_finds_what_the_compiler_fails_on() {
 ";
     let dir = tempfile::tempdir().unwrap();
     let (model, to) = (dir.path().join("model.mlir"), dir.path().join("small.mlir"));
-    let reduced = |text: &str| {
+    let reduced_with = |text: &str, more: &[&str]| {
         std::fs::write(&model, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        let out = command.args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--crash"]).output().expect("it runs");
+        let out =
+            command.args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--crash"]).args(more).output().expect("it runs");
         (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
+    let reduced = |text: &str| reduced_with(text, &[]);
     assert_eq!(reduced(source).0, Some(0));
     let small = std::fs::read_to_string(&to).unwrap();
     assert!(small.contains("call @other") && !["exp", "matmul", "tanh", "add", "8x"].iter().any(|s| small.contains(s)), "{small}");
@@ -245,6 +247,39 @@ fn reduce_finds_what_the_compiler_fails_on() {
         .expect("it runs");
     assert_eq!(unsupported.status.code(), Some(1), "{}", String::from_utf8_lossy(&unsupported.stderr));
     assert!(!to.with_extension("kpkg").exists(), "an attempt is left behind");
+    // The attempts have the options of the command: here a pass that refuses a composite op fails, and nothing does without it.
+    let composite = "func.func @main(%x: tensor<8x32xf32>, %w: tensor<16x32xf32>) -> tensor<8x16xf32> {
+  %0 = kiln.exp %x : tensor<8x32xf32>
+  %1 = kiln.linear %0, %w : tensor<8x32xf32>, tensor<16x32xf32>
+  %2 = kiln.tanh %1 : tensor<8x16xf32>
+  return %2 : tensor<8x16xf32>
+}
+";
+    assert_eq!(reduced(composite).0, Some(1));
+    let (code, said) = reduced_with(composite, &["--passes", "graph: kiln-verify-level{level=prims}"]);
+    assert_eq!(code, Some(0), "{said}");
+    let small = std::fs::read_to_string(&to).unwrap();
+    assert!(small.contains("kiln.linear") && !small.contains("exp") && !small.contains("tanh"), "{small}");
+}
+
+/// On kernels for a GPU too, behind a pass that each kernel goes through by itself.
+#[test]
+fn passes_of_ones_own_run_on_kernels_for_a_gpu() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let subtractions = |options: &Options| {
+        let options = Options { target: Some("cuda:sm_80".into()), ..options.clone() };
+        let (package, report) = load(source(dir.path())).unwrap().build(&options, &|_, _| ()).unwrap_or_else(|e| panic!("{e}"));
+        let texts = package.objects.values().map(|ptx| String::from_utf8_lossy(ptx).into_owned());
+        (
+            texts.filter(|t| t.contains("\tsub.")).count(),
+            report.compile.expect("it is compiled").passes.iter().filter(|p| p.pass == AddForSub::FLAG).map(|p| p.runs).sum::<usize>(),
+        )
+    };
+    let (without, runs) = subtractions(&options(2));
+    assert!(without > 0 && runs == 0, "{without} {runs}");
+    let (with, runs) = subtractions(&inserted("kiln-gpu-schedule", AddForSub::FLAG));
+    assert!(with < without && runs > 0, "{with} of {without}, {runs} runs");
 }
 
 #[test]
@@ -297,6 +332,25 @@ fn a_dump_is_complete() {
             Command::new(env!("CARGO_BIN_EXE_kiln")).args(["bench", file, "--seconds", "0.001", "--no-cache"]).output().expect("it runs");
         assert!(out.status.success(), "{file}: {}", String::from_utf8_lossy(&out.stderr));
     }
+}
+
+/// Of control flow, a dump and `KILN_LOG`'s page have the kernels of every program that it calls, with the sizes that these have.
+#[test]
+fn a_dump_has_the_kernels_of_control_flow() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("loop.mlir");
+    std::fs::write(&model, super::LOOP).unwrap();
+    let exe = load(&model).unwrap().compile(&Options { dump: Some(dir.path().join("dump")), ..options(1) }).unwrap();
+    assert!(exe.program().control.is_some() && exe.program().kernels.is_empty());
+    let timings = std::fs::read(dir.path().join("dump/loop-0/timings.json")).unwrap();
+    let timings: serde_json::Value = serde_json::from_slice(&timings).unwrap();
+    let kernels = timings["kernels"].as_array().unwrap();
+    let bytes: Vec<&str> = kernels.iter().filter_map(|k| k["bytes"].as_str()).collect();
+    // The exponential of 5 rows of 8, and a step: a row, what is carried, and the sum.
+    assert_eq!(bytes, ["320", "96"], "{timings}");
+    assert!(kernels.iter().all(|k| k["time_us"].as_f64() > Some(0.0) && k["file"].is_string()), "{timings}");
+    assert_eq!(kiln::dump::svg(exe.program()).matches("<rect").count(), 2);
 }
 
 /// Passes that a pipeline does not name run where they are put.

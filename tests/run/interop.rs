@@ -5,7 +5,7 @@ use kiln::{
     Executable,
     dialects::value::Data as Values,
     load,
-    runtime::{Place, View, ViewMut},
+    runtime::{Place, View, ViewMut, interop::Element},
 };
 use ndarray::{Array2, s};
 
@@ -55,6 +55,50 @@ fn slices_of_numbers() {
     let halves = vec![half::f16::ONE; values.len()];
     let e = exe.call(&[View::of(&shape, &halves).unwrap()], &mut [ViewMut::of(&to, &mut y).unwrap()]).unwrap_err();
     assert!(e.to_string().contains("is f16, the program takes f32"), "{e}");
+}
+
+/// x + x, and x of [n, 3] turned around, of arguments and results that begin one element into an array, whose other elements stay.
+fn one_element_in<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -> T, twice: impl Fn(T) -> T) {
+    let (ty, dir) = (T::DTYPE, tempfile::tempdir().unwrap());
+    let built = |name: &str, text: String| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        load(&path).unwrap().compile(&options(1)).unwrap_or_else(|e| panic!("{ty}: {e}"))
+    };
+    let open = |dims: &str| format!("    %n = kiln.sym @n {{min = 1, max = 64}}\n    kiln.bind_shape %x, [{dims}] : ");
+    let sum = format!(
+        "func.func @main(%x: tensor<?x{ty}>) -> tensor<?x{ty}> {{\n{}tensor<?x{ty}>\n%0 = kiln.add %x, %x : tensor<?x{ty}>\nreturn %0 : tensor<?x{ty}>\n}}",
+        open("%n")
+    );
+    let turned = format!(
+        "func.func @main(%x: tensor<?x3x{ty}>) -> tensor<3x?x{ty}> {{\n{}tensor<?x3x{ty}>\n%0 = kiln.transpose %x permutation = [1, 0] : tensor<?x3x{ty}>\nreturn %0 : tensor<3x?x{ty}>\n}}",
+        open("%n, 3")
+    );
+    let (sum, turned) = (built("sum.mlir", sum), built("turned.mlir", turned));
+    for n in [1usize, 15, 16, 17] {
+        let (x, mut y): (Vec<T>, Vec<T>) = ((0..n + 2).map(&of).collect(), (0..n + 2).map(|i| of(i + 40)).collect());
+        let mut want = y.clone();
+        (1..=n).for_each(|i| want[i] = twice(x[i]));
+        sum.call(&[View::of(&[n], &x[1..=n]).unwrap()], &mut [ViewMut::of(&[n], &mut y[1..=n]).unwrap()]).unwrap();
+        assert_eq!(y, want, "{ty}, {n} elements");
+        let (x, mut y): (Vec<T>, Vec<T>) = ((0..3 * n + 2).map(&of).collect(), (0..3 * n + 2).map(|i| of(i + 40)).collect());
+        let mut want = y.clone();
+        (0..3 * n).for_each(|i| want[1 + i % 3 * n + i / 3] = x[1 + i]);
+        let (from, to) = ([n, 3], [3, n]);
+        turned.call(&[View::of(&from, &x[1..=3 * n]).unwrap()], &mut [ViewMut::of(&to, &mut y[1..=3 * n]).unwrap()]).unwrap();
+        assert_eq!(y, want, "{ty}, {n} rows");
+    }
+}
+
+#[test]
+fn small_types_one_element_into_an_array() {
+    crate::watchdog::arm();
+    one_element_in(|i| i as u8, |x| x.wrapping_add(x));
+    one_element_in(|i| i as i8 - 20, |x| x.wrapping_add(x));
+    one_element_in(|i| i as i16 - 20, |x| x + x);
+    one_element_in(|i| half::bf16::from_f32(i as f32 - 20.0), |x| x + x);
+    one_element_in(|i| half::f16::from_f32(i as f32 - 20.0), |x| x + x);
+    one_element_in(|i| i as f32 - 20.0, |x| x + x);
 }
 
 #[test]

@@ -4,8 +4,10 @@ mod capi;
 mod command;
 mod debug;
 mod interop;
+mod page;
 mod refused;
 
+pub use command::LOOP;
 use kiln::{
     Executable, Options,
     dialects::value::Tensor,
@@ -21,9 +23,12 @@ use std::path::{Path, PathBuf};
 pub const MODELS: &[(&str, &[&str])] = &[
     ("mlp", &["mlp", "mlp.other"]),
     ("mlp.core", &["mlp"]),
+    ("mlp.static", &["mlp"]),
     ("lenet", &["lenet", "lenet.other"]),
+    ("lenet.static", &["lenet"]),
     ("elementwise", &["elementwise"]),
     ("gpt2_tiny", &["gpt2_tiny", "gpt2_tiny.other"]),
+    ("gpt2_tiny.static", &["gpt2_tiny"]),
     ("lenet.core", &["lenet"]),
     ("bert_tiny", &["bert_tiny"]),
     ("bert_tiny.core", &["bert_tiny"]),
@@ -72,6 +77,27 @@ fn real_models_give_pytorchs_results() {
         for data in *inputs {
             agree(&exe, &file(data), &format!("{model}, {data}, 2 threads"));
             agree(&alone, &file(data), &format!("{model}, {data}, 1 thread"));
+        }
+    }
+}
+
+/// Larger archives than the project holds, as `tests/models/make.py` makes them: NAME.pt2 and NAME.safetensors in the folder KILN_ARCHIVES.
+#[test]
+#[ignore = "needs archives in KILN_ARCHIVES"]
+fn archives_of_a_folder_give_pytorchs_results() {
+    let Some(folder) = std::env::var_os("KILN_ARCHIVES").map(PathBuf::from) else { return };
+    let mut names: Vec<PathBuf> = std::fs::read_dir(&folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
+    names.retain(|p| p.extension().is_some_and(|e| e == "pt2"));
+    names.sort();
+    assert!(!names.is_empty(), "no archives in {}", folder.display());
+    for archive in names {
+        let data = archive.with_extension("").with_extension("safetensors");
+        let data = tensors::read(&data, |_| true).unwrap_or_else(|e| panic!("{}: {}", data.display(), e.message));
+        for threads in [1, 2] {
+            crate::watchdog::arm();
+            let exe = load(&archive).unwrap().compile(&options(threads)).unwrap_or_else(|e| panic!("{}: {e}", archive.display()));
+            agree(&exe, &data, &format!("{}, {threads} threads", archive.display()));
+            println!("{}, {threads} threads: as PyTorch", archive.display());
         }
     }
 }

@@ -25,7 +25,8 @@ pub unsafe extern "C" fn kiln_program_compile(
                 // SAFETY: the caller's promise.
                 false => Some(unsafe { text(target, "target")? }.to_string()),
             };
-            let how = Options { target, ..Options::from_env().map_err(|e| Failure(KilnStatus::KILN_ERROR_ARGUMENT, e))? };
+            let mut how = Options::from_env().map_err(|e| Failure(KilnStatus::KILN_ERROR_ARGUMENT, e))?;
+            how.target = target.or(how.target);
             let model = load(path).map_err(failure)?;
             let (mut package, _) = model.build(&how, &|_, _| ()).map_err(failure)?;
             if package.program.target.is_cuda() {

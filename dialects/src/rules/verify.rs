@@ -248,14 +248,20 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
         }
         "kiln.library" => {
-            let fits = value.as_string().is_some() || ["left", "name", "result", "right"].iter().all(|n| value.entry(n).is_some());
-            want(fits, || format!("needs a library's name or {{left, name, result, right}} as kiln.library, has {value}"))?;
+            let all = |names: &[&str]| names.iter().all(|n| value.entry(n).is_some());
+            let told = all(&["left", "name", "result", "right"]) || all(&["image", "name", "result", "weight", "window"]);
+            want(value.as_string().is_some() || told, || {
+                format!(
+                    "needs a library's name, {{left, name, result, right}} or {{image, name, result, weight, window}} as kiln.library, has {value}"
+                )
+            })?;
             return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.library, which belongs on a kernel's function".into());
         }
         "kiln.parts" => {
             let fits = value.entries().is_some_and(|all| all.iter().all(|(_, n)| n.as_i64().is_some_and(|n| n > 0)));
             want(fits, || format!("needs {{product = parts}} as kiln.parts, has {value}"))?;
         }
+        "kiln.each_op" => want(value.is_unit(), || "has kiln.each_op, which has no value".into())?,
         "kiln.stored" => {
             want(value.is_unit(), || "has kiln.stored, which has no value".into())?;
             return want(op.result_count() == 1, || "has kiln.stored, which belongs on an op with one result".into());
@@ -274,6 +280,12 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             return want(op.is("func.func"), || "has kiln.in_place, which belongs on a kernel's function".into());
         }
         "kiln.causal" => return want(value.is_unit() && op.is("linalg.generic"), || "has a kiln.causal that says nothing".into()),
+        "kiln.merges" => {
+            let pairs = op.is("linalg.generic") && op.operand_count() == 2 * op.result_count();
+            return want(value.is_unit() && pairs, || {
+                "has kiln.merges, which belongs on a linalg.generic with as many inputs as results".into()
+            });
+        }
         "kiln.not_fused" => return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into()),
         "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),

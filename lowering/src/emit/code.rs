@@ -168,6 +168,24 @@ impl Code {
         let next = both.remove(0);
         self.strided(next, hi, step, &both, body)
     }
+    /// Indices from `lo` to `hi`, `count` of them at once as long as there are so many.
+    pub fn together(self, lo: Value, hi: Value, step: Value, count: usize, body: &mut dyn FnMut(Code, &[Value]) -> Made<()>) -> Made<()> {
+        let mut next = lo;
+        if count > 1 {
+            let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
+            let all = self.mul(step, self.index(count as i64)?)?;
+            let done = self.strided(lo, end, all, &[lo], &mut |c, i, _| {
+                let mut indices = vec![i];
+                while indices.len() < count {
+                    indices.push(c.add(indices[indices.len() - 1], step)?);
+                }
+                body(c, &indices)?;
+                Ok(vec![c.add(indices[count - 1], step)?])
+            })?;
+            next = done.first().copied().ok_or("has no index")?;
+        }
+        self.strided(next, hi, step, &[], &mut |c, i, _| body(c, &[i]).map(|()| vec![])).map(drop)
+    }
     /// `scf.if` without results; `otherwise` may be left out.
     pub fn when(self, condition: Value, then: &mut Then<'_>, otherwise: Option<&mut Then<'_>>) -> Made<()> {
         let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {

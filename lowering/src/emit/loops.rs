@@ -3,6 +3,7 @@ use super::{
     body::{Passed, Scope},
     code::{Code, Made, known},
     lanes::{Lanes, Val},
+    parts,
 };
 use crate::kernel::{Nest, Output};
 use kiln_dialects::ir::*;
@@ -209,12 +210,7 @@ impl Loops<'_> {
     fn reduced(&self, c: Code, fixed: &Fixed, lo: Value, hi: Value) -> Made<()> {
         let mut running = vec![];
         for _ in 0..self.unroll {
-            for o in self.reducing() {
-                let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
-                let ty = combine.op.result(0).ty();
-                let identity = combine.identity(ty.dtype()?).ok_or("has no identity")?;
-                running.push(c.constant(&format!("dense<{identity}>"), Type::vector(ty, self.lanes))?);
-            }
+            running.extend(parts::identities(c, self.scope, self.nest, self.lanes)?);
         }
         let each = running.len() / self.unroll.max(1);
         let results = self.reductions(c, fixed, &running, &mut |c, fixed, running| {
@@ -236,30 +232,28 @@ impl Loops<'_> {
         })?;
         let dims = self.dims(c, fixed, None)?;
         let (one, mut passed) = (Lanes { count: 1, mask: None }, Passed::new());
-        for (i, o) in self.reducing().enumerate() {
-            let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
-            let (name, scalar) = (combine.op.name(), combine.op.result(0).ty());
-            let attrs = combine.op.attrs();
-            let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-            // Pairwise, so that no chain of sums is longer than it need be.
-            let mut parts: Vec<Value> = (0..self.unroll).map(|n| results[n * each + i]).collect();
-            while parts.len() > 1 {
-                let pair = |p: &[Value]| match p {
-                    [a, b, ..] => c.op(&name, &[*a, *b], a.ty(), &attrs),
-                    _ => p.first().copied().ok_or_else(|| "has no parts".to_string()),
-                };
-                parts = parts.chunks(2).map(pair).collect::<Made<_>>()?;
-            }
-            let kind = Attr::parse(c.ctx(), &format!("#vector.kind<{}>", combine.kind)).ok_or("is no kind of reduction")?;
-            let fast = Attr::parse(c.ctx(), "#arith.fastmath<reassoc>").ok_or("has no fastmath")?;
-            let kinds = [("kind", kind), ("fastmath", fast)];
-            let mut value = c.op("vector.reduction", &parts, scalar, &kinds)?;
-            if let Some(Val::One(init)) = self.scope.start(c, &o.init, &dims, one, &Passed::new())? {
-                value = c.op(&name, &[init, value], scalar, &attrs)?;
-            }
+        let all: Vec<Vec<Value>> = results.chunks(each.max(1)).map(<[Value]>::to_vec).collect();
+        let vectors = parts::pairwise(all, &|a, b| parts::combined(c, self.scope, self.nest, self.lanes, a, b))?;
+        let values = self.across(c, &vectors)?;
+        let values = parts::with_start(c, self.scope, self.nest, &dims, 1, &values, &Passed::new())?;
+        for (o, value) in self.reducing().zip(values) {
             self.scope.write(c, o, &dims, one, Val::One(value), false)?;
             passed.insert(o.access.clone(), Val::One(value));
         }
         self.scope.iteration(c, &self.nest.after, &dims, one, &mut [], &mut passed)
+    }
+
+    /// The lanes of each running value as one: what combines alone by the processor's own reductions.
+    fn across(&self, c: Code, vectors: &[Value]) -> Made<Vec<Value>> {
+        if self.reducing().any(|o| o.combine.is_none()) {
+            return parts::across(c, self.scope, self.nest, self.lanes, vectors);
+        }
+        let one = |(o, v): (&Output, &Value)| {
+            let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
+            let kind = Attr::parse(c.ctx(), &format!("#vector.kind<{}>", combine.kind)).ok_or("is no kind of reduction")?;
+            let fast = Attr::parse(c.ctx(), "#arith.fastmath<reassoc>").ok_or("has no fastmath")?;
+            c.op("vector.reduction", &[*v], combine.op.result(0).ty(), &[("kind", kind), ("fastmath", fast)])
+        };
+        self.reducing().zip(vectors).map(one).collect()
     }
 }

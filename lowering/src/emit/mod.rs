@@ -5,3 +5,4 @@ pub mod code;
 pub mod function;
 pub mod lanes;
 pub mod loops;
+pub mod parts;

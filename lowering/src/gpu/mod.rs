@@ -4,6 +4,7 @@ pub mod gpu_math;
 pub mod gpu_module;
 pub mod gpu_schedule;
 pub mod gpu_tile;
+pub mod online_reductions;
 pub mod ptx;
 pub mod support;
 
@@ -35,7 +36,7 @@ pub const SHARED_BYTES: &str = "kiln.shared";
 pub const PERSISTENT: &str = "kiln.persistent";
 /// On a kernel's function: how many neighbouring blocks are a cluster, whose shared memory each of them reads; no cluster if it is absent.
 pub const CLUSTER: &str = "kiln.cluster";
-/// On a kernel's function: a library, `"cublaslt"`, that can compute it; once it is scheduled, what the library is to do: argument numbers, sizes, distances. A
+/// On a kernel's function: a library, `"cublaslt"` or `"cudnn"`, that can compute it; once it is scheduled, what the library is to do: argument numbers, sizes, distances. A
 /// runtime that finds the library calls it, any other runs the kernel.
 pub const LIBRARY: &str = "kiln.library";
 /// On a kernel's function: how many threads a block has.

@@ -1,6 +1,6 @@
 //! What of a module a GPU has no form for, all at once.
 use crate::host::library::Library;
-use kiln_dialects::{ir::*, ops::OpKind};
+use kiln_dialects::ir::*;
 
 /// A sentence with a place for each op of a module on level `linalg` that has no compiled form for GPUs.
 pub fn missing(module: Op) -> Vec<String> {
@@ -17,10 +17,4 @@ pub fn missing(module: Op) -> Vec<String> {
         }
     }
     all
-}
-
-/// As [`missing`], of control flow and custom calls, on any level.
-pub fn control(module: Op) -> Vec<String> {
-    let found = walk(module).into_iter().filter(|o| o.kind().is_some_and(OpKind::is_control));
-    found.map(|o| format!("{}: '{}' has no compiled form yet for GPUs", o.loc(), o.name())).collect()
 }

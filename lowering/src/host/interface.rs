@@ -387,7 +387,7 @@ fn global(op: Op) -> Result<p::Global, String> {
 }
 
 /// Where the ops of a launch stand in the source, the first one first, each place once.
-fn sources(loc: Loc) -> Vec<String> {
+pub(super) fn sources(loc: Loc) -> Vec<String> {
     let mut all: Vec<String> = vec![];
     for part in loc.parts().into_iter().rev() {
         let place = part.place().map(|(file, line, _)| format!("{file}:{line}"));

@@ -1,8 +1,36 @@
 //! Which reductions can be split into partial results.
+use super::{Body, Init, Output, Stage};
 use kiln_dialects::{
     ir::{Block, Op, Value},
     value::DType,
 };
+
+/// On a `linalg.generic` that reduces: its block takes as many new elements as running values, of the same types, and makes one of two partial results as well
+/// as of a partial result and an element; what its outputs start from changes nothing. So it is `linalg.reduce` with several results.
+pub const MERGES: &str = "kiln.merges";
+
+impl Stage {
+    /// Whether partial results of all that it reduces combine.
+    pub fn combines(&self) -> bool {
+        let alone = |o: &Output| o.combine.as_ref().is_some_and(|c| c.op.result(0).ty().dtype().is_ok_and(|d| c.identity(d).is_some()));
+        self.merges || self.outputs.iter().filter(|o| o.reduces).all(alone)
+    }
+
+    /// Whether what [`MERGES`] promises can be so.
+    pub(super) fn merge_is_sound(&self) -> Result<(), String> {
+        let Body::Block(block) = self.body else { return Err("has no block that merges".into()) };
+        let types: Vec<_> = block.args().iter().map(|v| v.ty()).collect();
+        let (new, running) = types.split_at(self.inputs.len().min(types.len()));
+        let starts = self.outputs.iter().all(|o| o.reduces && matches!(o.init, Init::Fill(_)));
+        let pure = self.captured.is_empty() && self.indexed.is_empty();
+        let sound = new == running && starts && pure;
+        if sound {
+            Ok(())
+        } else {
+            Err(format!("has {MERGES}, but takes more than an element for each of its running values, or starts from none"))
+        }
+    }
+}
 
 /// How two partial results become one.
 #[derive(Clone, Copy, Debug)]

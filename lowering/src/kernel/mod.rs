@@ -10,7 +10,7 @@ mod nest;
 mod read;
 
 pub use attention::{Attention, CAUSAL, Limits};
-pub use combine::Combine;
+pub use combine::{Combine, MERGES};
 pub use homes::SCRATCH;
 pub use index::{Div, Lin, Poly, row_major};
 pub use nest::{Nest, Plan, nests};
@@ -131,6 +131,8 @@ pub struct Stage {
     pub indexed: Vec<usize>,
     /// The op's loop dimensions in terms of those that remain.
     pub dims: Vec<Lin>,
+    /// Whether its body makes one of two partial results of all outputs together: see [`MERGES`].
+    pub merges: bool,
 }
 
 /// A kernel.

@@ -321,6 +321,7 @@ impl Reader {
             captured: vec![],
             indexed: vec![],
             dims: (0..extents.len()).map(Lin::dim).collect(),
+            merges: op.attr(MERGES).is_some(),
         };
         for i in 0..ins {
             let view = self.view(op.operand(i))?;
@@ -349,9 +350,12 @@ impl Reader {
             };
             let view = self.buffer(op.result(o), shapes[ins + o].clone(), Role::Temporary)?;
             let reduces = (0..extents.len()).any(|d| stage.reduction[d] && !index.iter().any(|i| i.uses(d)));
-            let combine = if reduces { Combine::of(block, running, end.operand(o)) } else { None };
+            let combine = if reduces && !stage.merges { Combine::of(block, running, end.operand(o)) } else { None };
             let access = Access { buffer: view.buffer, at: view.at(&index) };
             stage.outputs.push(Output { access, index, init, reduces, combine });
+        }
+        if stage.merges {
+            stage.merge_is_sound()?;
         }
         self.k.stages.push(stage);
         Ok(())
@@ -363,5 +367,16 @@ fn moved(op: Op, to: &Place, index: Vec<Lin>, inputs: Vec<Access>, body: Body) -
     let access = Access { buffer: to.buffer, at: to.at(&index) };
     let output = Output { access, index, init: Init::None, reduces: false, combine: None };
     let (reduction, dims) = (vec![false; to.sizes.len()], (0..to.sizes.len()).map(Lin::dim).collect());
-    Stage { op, dims, extents: to.sizes.clone(), reduction, inputs, outputs: vec![output], body, captured: vec![], indexed: vec![] }
+    Stage {
+        op,
+        dims,
+        extents: to.sizes.clone(),
+        reduction,
+        inputs,
+        outputs: vec![output],
+        body,
+        captured: vec![],
+        indexed: vec![],
+        merges: false,
+    }
 }

@@ -3,6 +3,8 @@
 //! Why: a value that stays in registers costs nothing, one that goes through memory costs its bytes twice. Upstream fuses one linalg op into
 //! another; it does not see reductions with what is around them, several results, or views, and it leaves no reason for what it does not fuse.
 //!
+//! A module with attribute [`EACH_OP`] gets a kernel for every op, as a backend may want that fuses nothing.
+//!
 //! Numerics: exact on this level; an op that several kernels compute again gives the same bits in each.
 //!
 //! ```text
@@ -17,6 +19,9 @@ use kiln_dialects::{
     rules::{Level, is_driver},
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+
+/// The unit attribute of a module whose ops are not fused.
+pub const EACH_OP: &str = "kiln.each_op";
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -48,7 +53,8 @@ impl Pass for Fuse {
                 facts = Facts::of(func, self.rounds)?;
             }
             let graph = Graph::read(func, &facts)?;
-            let plan = group::plan(&graph, self.pairs);
+            let how = if root.attr(EACH_OP).is_some() { group::How::EachOp } else { group::How::Fused { pairs: self.pairs } };
+            let plan = group::plan(&graph, how);
             outline::apply(func, &graph, &plan, &mut kernels)?;
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Kernels.name()));

@@ -82,17 +82,26 @@ pub struct Plan {
     pub group_of: Vec<usize>,
 }
 
+/// What is wanted of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// As few as there can be. `pairs`: whether two products may be one kernel.
+    Fused { pairs: bool },
+    /// One for each op.
+    EachOp,
+}
+
 struct Decide<'a> {
     graph: &'a Graph<'a>,
     groups: Vec<Group>,
     group_of: Vec<usize>,
     forms: Vec<Form>,
-    pairs: bool,
+    how: How,
 }
 
-/// Groups all nodes. `pairs`: whether two products may be one kernel.
-pub fn plan(graph: &Graph, pairs: bool) -> Plan {
-    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], pairs };
+/// Groups all nodes.
+pub fn plan(graph: &Graph, how: How) -> Plan {
+    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], how };
     for n in 0..graph.nodes.len() {
         d.place(n);
     }
@@ -130,9 +139,10 @@ impl Decide<'_> {
         let sources = self.sources(n);
         let node = &self.graph.nodes[n];
         let (mut reasons, mut copies) = (vec![], false);
+        let alone = self.how == How::EachOp;
         let mut home = self.partner(n).map(|g| (g, Kind::Contract, Form::Full));
         for g in &sources {
-            if home.is_some() {
+            if alone || home.is_some() {
                 break;
             }
             match self.fits(n, *g).and_then(|form| self.acyclic(*g, &sources).map(|()| form)) {
@@ -173,7 +183,7 @@ impl Decide<'_> {
         group.before.extend(sources.iter().copied().filter(|s| *s != g));
         self.group_of.push(g);
         self.forms.push(form);
-        for other in sources.iter().copied().filter(|s| *s != g) {
+        for other in sources.iter().copied().filter(|s| *s != g && !alone) {
             self.merge(other, g);
         }
         // A piece that is computed here after all is not copied.

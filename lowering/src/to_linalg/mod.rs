@@ -12,12 +12,14 @@
 //! ```
 //!
 //! A kernel of an op that is no loop nest (a sort, a scan) becomes a declaration; its module says which function of the runtime computes it.
+mod arg;
 mod attention;
 mod expr;
+pub mod generic;
 mod kernel;
 mod library;
 mod power;
-mod scalar;
+pub mod scalar;
 mod stage;
 
 use crate::to_kernels::graph::{heavy, turned, turns};

@@ -69,7 +69,8 @@ impl Scalars {
     fn i1(&self) -> Type {
         Type::scalar(self.b.ctx, DType::I1)
     }
-    fn cmpf(&self, predicate: i64, x: Value, y: Value) -> Made {
+    /// `arith.cmpf` by upstream's number of the predicate.
+    pub fn cmpf(&self, predicate: i64, x: Value, y: Value) -> Made {
         let attrs = [("predicate", Attr::i64(self.b.ctx, predicate))];
         Ok(self.b.generic("arith.cmpf", &[x, y], &[self.i1()], &attrs, &mut [])?.result(0))
     }

@@ -1,5 +1,6 @@
 //! The ops that need a nest of their own: reductions, contractions, windows, positions, and the pieces of concat and pad.
 use super::{
+    arg::arg,
     expr::dtype,
     kernel::{Kernel, Nest, Slice},
     scalar::{storage, wide},
@@ -45,7 +46,7 @@ fn identity(kind: ReduceKind, d: DType) -> f64 {
 }
 
 /// A tensor of the identity of a reduction, in the dtype in which it is kept.
-fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value, String> {
+pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value, String> {
     // The least and greatest i64 are no f64, so integers take a way of their own.
     let extreme = match kind {
         ReduceKind::Max => Some(d.int_range().0),
@@ -61,7 +62,8 @@ fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value
     }
 }
 
-fn id(n: usize) -> Vec<Ix> {
+/// Each loop by itself.
+pub fn id(n: usize) -> Vec<Ix> {
     (0..n).map(|d| Ix::dim(d, n)).collect()
 }
 
@@ -79,6 +81,12 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
         reads: vec![(o.input, at.clone())],
         body: &mut |body, acc| {
             let x = body.element(o.input, &at)?;
+            if d == DType::I1 {
+                // As bytes, so that the last op of an iteration is the one that combines.
+                let x = body.s.store(x, Type::scalar(body.s.b.ctx, storage(d)))?;
+                let or = matches!(o.kind, ReduceKind::Any | ReduceKind::Sum | ReduceKind::Max);
+                return Ok(vec![body.s.same(if or { "arith.ori" } else { "arith.andi" }, &[acc[0], x])?]);
+            }
             let acc = body.s.load(acc[0], d)?;
             Ok(vec![body.s.combine(o.kind, acc, x, d)?])
         },
@@ -284,39 +292,6 @@ fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
             Ok(vec![body.s.combine(kind, acc, x, d)?])
         },
     })
-}
-
-/// The first position of the extreme, or of the first NaN: best value and position side by side.
-fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Tensors {
-    let (d, sizes) = (dtype(input)?, k.sizes_of(input)?);
-    let n = sizes.len();
-    let stay: Vec<usize> = (0..n).filter(|i| *i != axis).collect();
-    let kept: Vec<Size> = stay.iter().map(|i| sizes[*i]).collect();
-    let worst = if better == CompareKind::Gt { ReduceKind::Max } else { ReduceKind::Min };
-    let best = start(k, worst, d, &kept)?;
-    let position = k.filled(DType::I64, &kept, 0.0)?;
-    let at = id(n);
-    let made = k.generic(Nest {
-        reduction: (0..n).map(|i| i == axis).collect(),
-        sizes,
-        outs: vec![(best, stay.clone()), (position, stay)],
-        reads: vec![(input, at.clone())],
-        body: &mut |body, acc| {
-            let x = body.element(input, &at)?;
-            let best = body.s.load(acc[0], d)?;
-            let i = body.dim(axis)?;
-            let i = body.s.op("arith.index_cast", &[i], Type::scalar(body.s.b.ctx, DType::I64))?;
-            let mut take = body.s.compare(better, x, best, d)?;
-            if d.is_float() {
-                let (new, old) = (body.s.unary(UnaryKind::IsNan, x, d)?, body.s.unary(UnaryKind::IsNan, best, d)?);
-                let old = body.s.unary(UnaryKind::Not, old, DType::I1)?;
-                let first = body.s.binary(BinaryKind::And, new, old, DType::I1)?;
-                take = body.s.binary(BinaryKind::Or, take, first, DType::I1)?;
-            }
-            Ok(vec![body.s.select(take, x, best)?, body.s.select(take, i, acc[1])?])
-        },
-    })?;
-    Ok(vec![made[1]])
 }
 
 /// A box of `whole`, filled by `write`, put back.

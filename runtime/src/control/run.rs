@@ -1,90 +1,141 @@
-//! One call of a program of programs: where its values lie, and its steps.
-use super::{Body, Driver, Step};
-use crate::{Buffer, CallError, View, ViewMut, call::tensor_error, profile::Profile};
-use std::cell::RefCell;
+//! One call of a program of programs: where its values lie, and its steps, whatever runs them.
+use super::{Body, Flow, Shape, Step};
+use crate::{CallError, View, ViewMut, call::tensor_error, custom::CustomFn};
 
-/// Copies bytes unless they are there already.
-pub(super) fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    if from != to.cast_const() && bytes > 0 {
-        // SAFETY: both are values of that many bytes, which lie apart or are the same.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) }
-    }
+/// What runs steps: the host, or a card. Addresses are of its memory; all that it is asked for happens in order.
+pub(crate) trait Machine {
+    /// What the address of a program's argument and result is a multiple of.
+    const ALIGNED: usize;
+    /// Where values lie.
+    fn place(&self) -> crate::Place;
+    /// The buffers that earlier calls have left.
+    fn memory(&self) -> Vec<Memory>;
+    /// Makes a buffer at least that large, or one more if there are only so many; what was in it is lost if it grows. Its address and its bytes.
+    fn ensure(&mut self, buffer: usize, bytes: usize) -> Result<(*mut u8, usize), CallError>;
+    /// Copies bytes to where they are not yet.
+    fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError>;
+    /// Copies rows of so many bytes between places with distances from row to row.
+    fn copy_rows(&mut self, from: (*const u8, usize), to: (*mut u8, usize), bytes: usize, rows: usize) -> Result<(), CallError>;
+    /// Whether an `i1` is true, for which all that was asked for before is waited for.
+    fn truth(&mut self, at: *const u8) -> Result<bool, CallError>;
+    /// Calls a program.
+    fn call(&mut self, part: usize, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError>;
+    /// Calls a function of the host.
+    fn custom(&mut self, callee: &str, f: &CustomFn, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError>;
 }
 
-/// Buffers of a call, with how many values lie in each.
-#[derive(Default)]
-pub(super) struct Memory {
-    pub buffers: Vec<Counted>,
-}
-#[derive(Default)]
-pub(super) struct Counted {
-    pub memory: Buffer,
+/// A buffer, and how many values lie in it.
+pub(crate) struct Memory {
+    pub at: *mut u8,
+    pub len: usize,
     pub users: usize,
-}
-
-impl Memory {
-    /// A buffer that nothing lies in, of at least that many bytes; the smallest of them. Nobody has it yet.
-    fn take(&mut self, bytes: usize) -> Result<Place, CallError> {
-        let free = |b: &Counted| b.users == 0;
-        let fits = self.buffers.iter().enumerate().filter(|(_, b)| free(b) && b.memory.len() >= bytes);
-        let found = fits.min_by_key(|(_, b)| b.memory.len()).map(|(i, _)| i);
-        let i = match found.or_else(|| self.buffers.iter().position(free)) {
-            Some(i) => i,
-            None => {
-                self.buffers.push(Counted::default());
-                self.buffers.len() - 1
-            }
-        };
-        self.buffers[i].memory.ensure(bytes)?;
-        Ok(Place { data: self.buffers[i].memory.as_mut_ptr(), buffer: Some(i) })
-    }
-    fn hold(&mut self, p: Place) {
-        if let Some(b) = p.buffer {
-            self.buffers[b].users += 1;
-        }
-    }
-    fn release(&mut self, p: Place) {
-        if let Some(b) = p.buffer {
-            self.buffers[b].users -= 1;
-        }
-    }
 }
 
 /// Where a value lies, and the buffer that keeps it there.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub data: *mut u8,
-    pub buffer: Option<usize>,
+pub(crate) struct Place {
+    data: *mut u8,
+    buffer: Option<usize>,
 }
 
-/// What reads values and writes new ones, on at most so many threads.
-type Work<'a> = dyn Fn(&[View], &mut [ViewMut], usize) -> Result<(), CallError> + 'a;
+impl Place {
+    /// Memory of the caller.
+    pub fn of(data: *mut u8) -> Place {
+        Place { data, buffer: None }
+    }
+}
+
+/// Slices along the first dimension, each where a program can read or write it.
+struct Rows {
+    first: Place,
+    /// From one to the next.
+    pitch: usize,
+    /// Of each.
+    bytes: usize,
+}
+
+impl Rows {
+    fn row(&self, i: usize) -> Place {
+        Place { data: self.first.data.wrapping_add(i * self.pitch), ..self.first }
+    }
+}
+
+/// Has a machine read values and write new ones.
+type Work<'a, M> = dyn Fn(&mut M, &[View], &mut [ViewMut]) -> Result<(), CallError> + 'a;
 
 /// One call on its way.
-pub(super) struct Run<'a> {
-    pub driver: &'a Driver,
+pub(crate) struct Run<'a, M> {
+    flow: &'a Flow,
+    machine: &'a mut M,
     /// Sizes and bytes of all values.
-    pub shapes: &'a [(Vec<usize>, usize)],
-    pub places: Vec<Option<Place>>,
+    shapes: &'a [Shape],
+    places: Vec<Option<Place>>,
     /// Where a value should be written, if somebody wants it there.
-    pub wanted: Vec<Option<Place>>,
-    pub memory: Memory,
-    pub threads: usize,
-    /// Takes in the times of launches, if somebody wants them.
-    pub profile: Option<Profile>,
+    wanted: Vec<Option<Place>>,
+    memory: Vec<Memory>,
 }
 
-impl Run<'_> {
-    pub fn place(&self, value: usize) -> Result<Place, CallError> {
+impl<'a, M: Machine> Run<'a, M> {
+    pub fn new(flow: &'a Flow, shapes: &'a [Shape], machine: &'a mut M) -> Run<'a, M> {
+        let none = vec![None; shapes.len()];
+        let memory = machine.memory();
+        Run { flow, shapes, places: none.clone(), wanted: none, memory, machine }
+    }
+
+    /// Runs all steps, with the arguments here and the results there.
+    pub fn whole(mut self, args: &[Place], results: &[Place]) -> Result<(), CallError> {
+        let body = &self.flow.control.body;
+        self.set_all(&body.args, args);
+        for (value, place) in body.yields.iter().zip(results) {
+            // What a part computes for the caller alone it writes there.
+            self.wanted[*value] = (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*place);
+        }
+        self.steps(&body.steps)?;
+        for (value, to) in body.yields.iter().zip(results) {
+            let from = self.at(*value)?;
+            self.copy(from, *to, self.shapes[*value].1)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a value unless it is there already.
+    fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), CallError> {
+        if from.data == to.data || bytes == 0 { Ok(()) } else { self.machine.copy(from.data, to.data, bytes) }
+    }
+
+    /// A buffer that nothing lies in, of at least that many bytes; the smallest of them. Nobody has it yet.
+    fn take(&mut self, bytes: usize) -> Result<Place, CallError> {
+        let free = |m: &Memory| m.users == 0;
+        let fits = self.memory.iter().enumerate().filter(|(_, m)| free(m) && m.len >= bytes);
+        if let Some((i, m)) = fits.min_by_key(|(_, m)| m.len) {
+            return Ok(Place { data: m.at, buffer: Some(i) });
+        }
+        let i = self.memory.iter().position(free).unwrap_or(self.memory.len());
+        let (at, len) = self.machine.ensure(i, bytes)?;
+        let grown = Memory { at, len, users: 0 };
+        match self.memory.get_mut(i) {
+            Some(m) => *m = grown,
+            None => self.memory.push(grown),
+        }
+        Ok(Place { data: at, buffer: Some(i) })
+    }
+    fn hold(&mut self, all: &[Place]) {
+        all.iter().filter_map(|p| p.buffer).for_each(|b| self.memory[b].users += 1);
+    }
+    fn release(&mut self, all: &[Place]) {
+        all.iter().filter_map(|p| p.buffer).for_each(|b| self.memory[b].users -= 1);
+    }
+
+    fn at(&self, value: usize) -> Result<Place, CallError> {
         self.places[value].ok_or_else(|| tensor_error("value", "", format!("{value} is read before it is there")))
     }
     fn all(&self, values: &[usize]) -> Result<Vec<Place>, CallError> {
-        values.iter().map(|v| self.place(*v)).collect()
+        values.iter().map(|v| self.at(*v)).collect()
     }
     fn set(&mut self, value: usize, place: Place) {
-        self.memory.hold(place);
+        self.hold(&[place]);
         if let Some(old) = self.places[value].replace(place) {
-            self.memory.release(old);
+            self.release(&[old]);
         }
     }
     fn set_all(&mut self, values: &[usize], places: &[Place]) {
@@ -94,7 +145,7 @@ impl Run<'_> {
     fn make(&mut self, value: usize) -> Result<Place, CallError> {
         let place = match self.wanted[value] {
             Some(place) => place,
-            None => self.memory.take(self.shapes[value].1)?,
+            None => self.take(self.shapes[value].1)?,
         };
         self.set(value, place);
         Ok(place)
@@ -105,59 +156,40 @@ impl Run<'_> {
         self.set_all(&body.args, args);
         self.steps(&body.steps)?;
         let yields = self.all(&body.yields)?;
-        yields.iter().for_each(|p| self.memory.hold(*p));
-        let results = body.steps.iter().flat_map(|s| match s {
-            Step::Call { results, .. } | Step::If { results, .. } | Step::While { results, .. } => results,
-            Step::Scan { results, .. } | Step::Custom { results, .. } => results,
-        });
-        for value in body.args.iter().chain(results) {
+        self.hold(&yields);
+        for value in body.args.iter().chain(body.steps.iter().flat_map(Step::results)) {
             if let Some(old) = self.places[*value].take() {
-                self.memory.release(old);
+                self.release(&[old]);
             }
         }
         Ok(yields)
     }
-    fn release(&mut self, all: &[Place]) {
-        all.iter().for_each(|p| self.memory.release(*p));
-    }
 
-    pub fn steps(&mut self, steps: &[Step]) -> Result<(), CallError> {
+    fn steps(&mut self, steps: &[Step]) -> Result<(), CallError> {
         steps.iter().try_for_each(|step| self.step(step))
     }
 
     fn step(&mut self, step: &Step) -> Result<(), CallError> {
         match step {
-            Step::Call { part, inputs, results } => {
-                let (driver, profile) = (self.driver, self.profile.take().map(RefCell::new));
-                let done = self.run(inputs, results, &|inputs, outputs, threads| match &profile {
-                    None => driver.parts[*part].call(inputs, outputs, threads),
-                    Some(all) => {
-                        let one = driver.parts[*part].profile(inputs, outputs, threads)?;
-                        all.borrow_mut().add(driver.first_launch(*part), &one);
-                        Ok(())
-                    }
-                });
-                self.profile = profile.map(RefCell::into_inner);
-                done
+            Step::Call { part, inputs, results } => self.run(inputs, results, &|m, inputs, outputs| m.call(*part, inputs, outputs)),
+            Step::Custom { callee, inputs, results, .. } => {
+                let f = self.flow.custom(callee)?;
+                self.run(inputs, results, &|m, inputs, outputs| m.custom(callee, f, inputs, outputs))
             }
-            Step::Custom { callee, inputs, results } => {
-                let found = self.driver.customs.iter().find(|(name, _)| name == callee).map(|(_, f)| f.clone());
-                let f = found.ok_or_else(|| tensor_error("custom call", callee, "is not registered in this process".into()))?;
-                self.run(inputs, results, &|inputs, outputs, _| f(inputs, outputs).map_err(|e| tensor_error("custom call", callee, e)))
-            }
-            Step::If { condition, then, otherwise, results } => {
-                let taken = if self.truth(self.place(*condition)?) { then } else { otherwise };
+            Step::If { condition, then, otherwise, results, .. } => {
+                let condition = self.at(*condition)?;
+                let taken = if self.machine.truth(condition.data)? { then } else { otherwise };
                 let yields = self.body(taken, &[])?;
                 self.set_all(results, &yields);
                 self.release(&yields);
                 Ok(())
             }
-            Step::While { inits, condition, body, results } => {
+            Step::While { inits, condition, body, results, .. } => {
                 let mut state = self.all(inits)?;
-                state.iter().for_each(|p| self.memory.hold(*p));
+                self.hold(&state);
                 loop {
                     let test = self.body(condition, &state)?;
-                    let goes_on = self.truth(test[0]);
+                    let goes_on = self.machine.truth(test[0].data)?;
                     self.release(&test);
                     if !goes_on {
                         break;
@@ -170,64 +202,84 @@ impl Run<'_> {
                 self.release(&state);
                 Ok(())
             }
-            Step::Scan { inits, inputs, reverse, body, results } => {
-                let (sliced, carried) = (self.all(inputs)?, inits.len());
-                let length = self.shapes[inputs[0]].0[0];
-                let rows: Vec<usize> = inputs.iter().map(|v| self.shapes[*v].1.checked_div(length).unwrap_or(0)).collect();
-                let mut state = self.all(inits)?;
-                state.iter().for_each(|p| self.memory.hold(*p));
-                let mut stacked = vec![];
-                for value in &results[carried..] {
-                    stacked.push((self.make(*value)?, self.shapes[*value].1.checked_div(length).unwrap_or(0)));
-                }
-                let made = &body.yields[carried..];
-                for step in 0..length {
-                    let i = if *reverse { length - 1 - step } else { step };
-                    let row = |(p, bytes): (&Place, &usize)| Place { data: p.data.wrapping_add(i * bytes), ..*p };
-                    let args = [state.clone(), sliced.iter().zip(&rows).map(row).collect()].concat();
-                    let to: Vec<Place> = stacked.iter().map(|(p, bytes)| row((p, bytes))).collect();
-                    // A value that is two rows is written to one of them and copied to the other.
-                    made.iter().zip(&to).for_each(|(v, p)| self.wanted[*v] = Some(*p));
-                    let yields = self.body(body, &args)?;
-                    made.iter().for_each(|v| self.wanted[*v] = None);
-                    let (next, rows) = yields.split_at(carried);
-                    for ((from, to), (_, bytes)) in rows.iter().zip(&to).zip(&stacked) {
-                        copy(from.data, to.data, *bytes);
-                    }
-                    self.release(rows);
-                    self.release(&state);
-                    state = next.to_vec();
-                }
-                self.set_all(&results[..carried], &state);
-                self.release(&state);
-                Ok(())
-            }
+            Step::Scan { inits, inputs, reverse, body, results, .. } => self.scan(inits, inputs, *reverse, body, results),
         }
     }
 
-    fn truth(&self, p: Place) -> bool {
-        // SAFETY: an i1 is a byte, and no value is written while another is read.
-        unsafe { *p.data != 0 }
+    fn scan(&mut self, inits: &[usize], inputs: &[usize], reverse: bool, body: &Body, results: &[usize]) -> Result<(), CallError> {
+        let length = self.shapes[inputs[0]].0[0];
+        let mut sliced = vec![];
+        for value in inputs {
+            let from = self.at(*value)?;
+            let rows = self.rows(*value, from, length)?;
+            if rows.first.data != from.data {
+                self.machine.copy_rows((from.data, rows.bytes), (rows.first.data, rows.pitch), rows.bytes, length)?;
+            }
+            sliced.push(rows);
+        }
+        let (carried, stacks) = results.split_at(inits.len());
+        let (mut stacked, mut whole) = (vec![], vec![]);
+        for value in stacks {
+            let to = self.make(*value)?;
+            stacked.push(self.rows(*value, to, length)?);
+            whole.push(to);
+        }
+        let mut state = self.all(inits)?;
+        self.hold(&state);
+        let made = &body.yields[inits.len()..];
+        for step in 0..length {
+            let i = if reverse { length - 1 - step } else { step };
+            let args: Vec<Place> = state.iter().copied().chain(sliced.iter().map(|r| r.row(i))).collect();
+            // A value that is two rows is written to one of them and copied to the other.
+            made.iter().zip(&stacked).for_each(|(v, r)| self.wanted[*v] = Some(r.row(i)));
+            let yields = self.body(body, &args)?;
+            made.iter().for_each(|v| self.wanted[*v] = None);
+            let (next, rows) = yields.split_at(inits.len());
+            for (from, to) in rows.iter().zip(&stacked) {
+                self.copy(*from, to.row(i), to.bytes)?;
+            }
+            self.release(rows);
+            self.release(&state);
+            state = next.to_vec();
+        }
+        for (rows, to) in stacked.iter().zip(&whole) {
+            if rows.first.data != to.data {
+                self.machine.copy_rows((rows.first.data, rows.pitch), (to.data, rows.bytes), rows.bytes, length)?;
+            }
+        }
+        sliced.iter().chain(&stacked).for_each(|r| self.release(&[r.first]));
+        self.set_all(carried, &state);
+        self.release(&state);
+        Ok(())
+    }
+
+    /// The slices of a value that lies there, or where they would have to lie to begin where programs can read them. Held.
+    fn rows(&mut self, value: usize, at: Place, length: usize) -> Result<Rows, CallError> {
+        let bytes = self.shapes[value].1.checked_div(length).unwrap_or(0);
+        let pitch = bytes.next_multiple_of(M::ALIGNED);
+        let first = if pitch == bytes || length < 2 { at } else { self.take(pitch.saturating_mul(length))? };
+        self.hold(&[first]);
+        Ok(Rows { first, pitch, bytes })
     }
 
     /// Something that reads values and writes new ones.
-    fn run(&mut self, inputs: &[usize], results: &[usize], f: &Work) -> Result<(), CallError> {
+    fn run(&mut self, inputs: &[usize], results: &[usize], f: &Work<M>) -> Result<(), CallError> {
         let read = self.all(inputs)?;
         let mut written = Vec::with_capacity(results.len());
         for value in results {
             written.push(self.make(*value)?);
         }
-        let values = &self.driver.control.values;
+        let (values, place) = (&self.flow.control.values, self.machine.place());
         let view = |(v, p): (&usize, &Place)| {
             // SAFETY: a value has the bytes of its sizes, and stays while it is held.
-            unsafe { View::at(&values[*v].dtype, &self.shapes[*v].0, None, p.data) }
+            unsafe { View::at(place, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
         };
         let views: Vec<View> = inputs.iter().zip(&read).map(view).collect();
         let out = |(v, p): (&usize, &Place)| {
             // SAFETY: as above; memory of a result is nobody else's.
-            unsafe { ViewMut::at(crate::Place::Host, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
+            unsafe { ViewMut::at(place, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
         };
         let mut outs: Vec<ViewMut> = results.iter().zip(&written).map(out).collect();
-        f(&views, &mut outs, self.threads)
+        f(self.machine, &views, &mut outs)
     }
 }

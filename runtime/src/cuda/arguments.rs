@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self, CUmemorytype, CUpointer_attribute as Attribute};
 use std::ffi::c_void;
 
 /// Kernels read and write up to so many bytes at once, at multiples of as many.
-const ALIGNED: u64 = 16;
+pub const ALIGNED: u64 = 16;
 
 /// How a tensor gets to the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

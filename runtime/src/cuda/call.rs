@@ -14,14 +14,24 @@ use crate::{Buffer, Bytes, CallError, Place, View, ViewMut, profile::Profile};
 use cudarc::driver::{result, sys};
 use std::{sync::atomic::Ordering, time::Duration};
 
+/// What was timed: rounds or launches, or the launches of programs that control flow calls.
+type Watched = (Vec<Duration>, Option<Profile>);
+
 /// What is timed by the card's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Watch {
+pub enum Watch {
     Nothing,
     /// So many rounds of all launches, so many times each.
     Rounds(usize, usize),
     /// Each launch.
     Launches,
+}
+
+impl Watch {
+    /// How many rounds, and how many calls in each.
+    pub fn rounds(self) -> (usize, usize) {
+        if let Watch::Rounds(n, calls) = self { (n, calls) } else { (1, 1) }
+    }
 }
 
 impl Loaded {
@@ -50,16 +60,17 @@ impl Loaded {
     /// As [`Loaded::call`], with all kernels launched that many times in a row between the copies: in so many rounds, of so many calls each. The time of a call
     /// in each round, by the card's clock. What the clock itself takes, about 2 us a round, is the less of it the more calls there are.
     pub fn measure(&self, inputs: &[View], outputs: &mut [ViewMut], rounds: usize, calls: usize) -> Result<Vec<Duration>, CallError> {
-        let times = self.run(inputs, outputs, None, Watch::Rounds(rounds, calls.max(1)))?;
+        let (times, _) = self.run(inputs, outputs, None, Watch::Rounds(rounds, calls.max(1)))?;
         Ok(times.into_iter().map(|t| t / calls.max(1) as u32).collect())
     }
 
-    /// As [`Loaded::call`], with the time of each launch by the card's clock. There is no graph then.
+    /// As [`Loaded::call`], with the time of each launch by the card's clock. There is no graph then. Of control flow, the launches of [`crate::Program::parts`].
     pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<Profile, CallError> {
-        self.run(inputs, outputs, None, Watch::Launches).map(Profile::of)
+        let (times, profile) = self.run(inputs, outputs, None, Watch::Launches)?;
+        Ok(profile.unwrap_or_else(|| Profile::of(times)))
     }
 
-    fn run(&self, inputs: &[View], outputs: &mut [ViewMut], stream: Option<Stream>, watch: Watch) -> Result<Vec<Duration>, CallError> {
+    fn run(&self, inputs: &[View], outputs: &mut [ViewMut], stream: Option<Stream>, watch: Watch) -> Result<Watched, CallError> {
         let _current = self.device.enter()?;
         arguments::check(&self.program, inputs, outputs, Place::Cuda(self.device.card().index))?;
         let _range = self.names.last().and_then(|n| nvtx::range(n));
@@ -76,7 +87,7 @@ impl Loaded {
                 let outcome = self.give(&mut state, inputs, outputs, on, stream.is_none(), watch);
                 // Also after an error: copies and launches may be under way.
                 let ended = state.end(on);
-                if let Err(CallError::Cuda(_)) = outcome {
+                if matches!(outcome, Err(CallError::Cuda(_))) || outcome.is_err() && self.control.is_some() {
                     let _ = on.wait(&self.device);
                 }
                 outcome.and_then(|times| Ok(ended.map(|()| times)?))
@@ -96,16 +107,13 @@ impl Loaded {
         stream: Stream,
         waits: bool,
         watch: Watch,
-    ) -> Result<Vec<Duration>, CallError> {
+    ) -> Result<Watched, CallError> {
         let (p, device) = (&*self.program, &*self.device);
         if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
-            let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
-            let mut plan = Plan::new(&self.program, &shapes, &self.functions, &self.addresses, device.card().processors)?;
-            plan.call(&self.products);
-            state.plans.add(plan);
+            state.plans.add(self.plan(inputs)?);
         }
         let State { plans, known, ways, .. } = state;
-        let Some(plan) = plans.last() else { return Ok(vec![]) };
+        let Some(plan) = plans.last() else { return Ok(Watched::default()) };
         arguments::check_results(p, plan, outputs)?;
         ways.0.clear();
         for ((v, t), n) in inputs.iter().zip(&p.inputs).zip(&plan.inputs) {
@@ -116,8 +124,8 @@ impl Loaded {
             ways.1.push(arguments::output(device, v, &t.name, *n, known)?);
         }
         self.reserve(state, stream)?;
-        let State { plans, inputs: copies, outputs: results, staging, events, ways, at, .. } = state;
-        let Some(plan) = plans.last() else { return Ok(vec![]) };
+        let State { plans, inputs: copies, outputs: results, staging, between, events, ways, at, .. } = state;
+        let Some(plan) = plans.last() else { return Ok(Watched::default()) };
         plan.point(at)?;
         if self.settings.mode == Mode::ReduceOverhead && watch != Watch::Launches {
             self.graph(plan, ways)?;
@@ -144,8 +152,14 @@ impl Loaded {
             events.push(Event::timed(device)?);
         }
         let marks = &events[..marks];
-        device.faults.launched(stream, &plan.about);
-        self.kernels(plan, stream, watch, marks)?;
+        let profile = match &self.control {
+            Some(control) => self.steps(control, plan, (between, staging), (at, stream), (watch, marks))?,
+            None => {
+                device.faults.launched(stream, &plan.about);
+                self.kernels(plan, stream, watch, marks)?;
+                None
+            }
+        };
         let mut down = vec![];
         for (((v, way), n), from) in outputs.iter_mut().zip(&ways.1).zip(&plan.outputs).zip(results) {
             match way {
@@ -159,16 +173,28 @@ impl Loaded {
         } else if waits {
             stream.wait(device)?;
         }
-        Ok(marks.windows(2).map(|e| e[1].since(device, &e[0])).collect::<Result<_, _>>()?)
+        Ok((marks.windows(2).map(|e| e[1].since(device, &e[0])).collect::<Result<_, _>>()?, profile))
+    }
+
+    /// What follows from the sizes of a call.
+    pub(super) fn plan(&self, inputs: &[View]) -> Result<Plan, CallError> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
+        let mut plan = Plan::new(&self.program, &shapes, &self.functions, &self.addresses, self.device.card().processors)?;
+        plan.call(&self.called);
+        if let Some(control) = &self.control {
+            let (symbols, exprs) = self.program.sizes(&shapes)?;
+            plan.values = control.flow.shapes(&symbols, &exprs)?;
+        }
+        Ok(plan)
     }
 
     /// All launches, in as many rounds as are watched. The first event is recorded before them, the others behind each launch or each round.
-    fn kernels(&self, plan: &Plan, stream: Stream, watch: Watch, marks: &[Event]) -> Result<(), CudaError> {
+    pub(super) fn kernels(&self, plan: &Plan, stream: Stream, watch: Watch, marks: &[Event]) -> Result<(), CudaError> {
         let mut next = marks.iter();
         let mut mark = || next.next().map_or(Ok(()), |e| e.record(&self.device, stream));
         let each = watch == Watch::Launches;
         mark()?;
-        let (rounds, calls) = if let Watch::Rounds(n, calls) = watch { (n, calls) } else { (1, 1) };
+        let (rounds, calls) = watch.rounds();
         for call in 1..=rounds * calls {
             match plan.graph.as_ref().filter(|_| !each) {
                 Some(graph) => graph.launch(stream)?,
@@ -233,7 +259,7 @@ impl Loaded {
     }
 
     /// Makes the plan's graph if there is none. What the driver refuses is launched one by one, with a remark.
-    fn graph(&self, plan: &mut Plan, ways: &(Vec<Way>, Vec<Way>)) -> Result<(), CudaError> {
+    pub(super) fn graph(&self, plan: &mut Plan, ways: &(Vec<Way>, Vec<Way>)) -> Result<(), CudaError> {
         if plan.graph.is_some() || plan.no_graph || self.settings.blocking || plan.launches.is_empty() {
             return Ok(());
         }
@@ -261,8 +287,8 @@ impl Loaded {
     }
 
     fn one(&self, l: &Ready, what: impl Fn() -> String, stream: Stream) -> Result<(), CudaError> {
-        if let Some((product, _)) = &l.library {
-            product.launch(&l.words, l.scratch, stream.0)?;
+        if let Some((call, _)) = &l.library {
+            call.launch(&l.words, l.scratch, stream.0)?;
             return if self.settings.blocking { stream.wait(&self.device) } else { Ok(()) };
         }
         // SAFETY: the kernel takes 64-bit words and then descriptions, as many as the program says, and the addresses are of memory of the planned sizes.

@@ -1,7 +1,7 @@
 //! Products by cuBLASLt, which is looked for when one is first asked for. cudarc would panic where it is not.
 //!
 //! The library takes matrices by columns, so that it is asked for the transposed result: right times left.
-use super::{CudaError, Device, stream::Stream, words};
+use super::CudaError;
 use crate::gemm::{Activation, Gemm, Matrix};
 use cudarc::{
     cublaslt::{result, sys},
@@ -9,7 +9,6 @@ use cudarc::{
 };
 use std::{
     ffi::c_void,
-    ptr,
     sync::{Arc, OnceLock},
 };
 use sys::{
@@ -17,8 +16,6 @@ use sys::{
     cublasLtMatrixLayoutAttribute_t as Layout,
 };
 
-/// What programs call it.
-pub const NAME: &str = "cublaslt";
 /// Most bytes that a product may ask for beside its operands, as much as other frameworks allow on Hopper.
 const WORKSPACE: usize = 32 << 20;
 /// Pointers are multiples of so many bytes at least.
@@ -238,27 +235,6 @@ impl Product {
             )
         };
         status.result().map_err(fail)
-    }
-
-    /// As a graph of what it launches. The caller destroys it.
-    pub fn captured(&self, device: &Device, parameters: &[u64], scratch: u64) -> Result<driver::CUgraph, CudaError> {
-        let stream: Stream = device.new_stream()?;
-        // The library loads a kernel when it is first launched, which the other modes take for a mistake.
-        let mode = driver::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: a stream of its own.
-        let begun = unsafe { driver::cuStreamBeginCapture_v2(stream.0, mode) }.result();
-        let begun = begun.map_err(|e| CudaError::Driver { what: "capturing a product by cuBLASLt", reason: words(e) });
-        let outcome = begun.and_then(|()| {
-            let launched = self.launch(parameters, scratch, stream.0);
-            let mut graph = ptr::null_mut();
-            // SAFETY: the capture that has begun; it ends whatever became of the launch.
-            let ended = unsafe { driver::cuStreamEndCapture(stream.0, &mut graph) }.result();
-            launched?;
-            ended.map_err(|e| CudaError::Driver { what: "capturing a product by cuBLASLt", reason: words(e) })?;
-            Ok(graph)
-        });
-        stream.destroy();
-        outcome
     }
 }
 

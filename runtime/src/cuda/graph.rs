@@ -1,4 +1,4 @@
-//! A plan's launches as a CUDA graph of kernel nodes; a library's product is a graph of its own within it, captured. A node depends on the one before it: launches use the arena's memory again, and their order is what
+//! A plan's launches as a CUDA graph of kernel nodes; a library's call is a graph of its own within it, captured. A node depends on the one before it: launches use the arena's memory again, and their order is what
 //! keeps that right. Addresses and descriptions that change are patched in the executable graph; launches that are under way keep the old ones.
 use super::{CudaError, Device, fault::Launches, plan::Ready, stream::Stream, words};
 use cudarc::driver::{
@@ -46,8 +46,8 @@ impl Graph {
                 let after = before.as_ref().map_or(ptr::null(), ptr::from_ref);
                 let added = match &l.library {
                     None => sys::cuGraphAddKernelNode_v2(&mut made, graph.graph, after, usize::from(before.is_some()), &node(l)),
-                    Some((product, _)) => {
-                        let own = product.captured(device, &l.words, l.scratch)?;
+                    Some((call, _)) => {
+                        let own = call.captured(device, &l.words, l.scratch)?;
                         let added = sys::cuGraphAddChildGraphNode(&mut made, graph.graph, after, usize::from(before.is_some()), own);
                         // The node has a copy of it.
                         let _ = result::graph::destroy(own);
@@ -70,9 +70,9 @@ impl Graph {
         let patched = match &l.library {
             // SAFETY: a node of this graph, with the kernel that it had.
             None => unsafe { sys::cuGraphExecKernelNodeSetParams_v2(self.exec, *made, &node(l)) },
-            Some((product, _)) => {
-                let own = product.captured(&self.device, &l.words, l.scratch)?;
-                // SAFETY: a node of this graph; what the same product launches with other addresses is the same nodes, and the driver says if not.
+            Some((call, _)) => {
+                let own = call.captured(&self.device, &l.words, l.scratch)?;
+                // SAFETY: a node of this graph; what the same call launches with other addresses is the same nodes, and the driver says if not.
                 unsafe {
                     let patched = sys::cuGraphExecChildGraphNodeSetParams(self.exec, *made, own);
                     let _ = result::graph::destroy(own);

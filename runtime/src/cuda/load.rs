@@ -1,7 +1,8 @@
 //! A program on a card: its code, its weights, and what its calls share.
 use super::{
     CudaError, Device, Mode, Settings,
-    cublaslt::{self, Handle, Product},
+    control::{Control, blockers},
+    libraries::{Called, Libraries},
     link,
     memory::Memory,
     staging::Staging,
@@ -9,9 +10,11 @@ use super::{
     words,
 };
 use crate::{
-    Bytes, CallError, Package, Program, Store,
+    Bytes, CallError, OpenError, Package, Program, Store,
     call::tensor_error,
-    program::Kernel,
+    control::Flow,
+    host::Find,
+    program::{Kernel, Role},
     view::{byte_size, check_bytes},
 };
 use cudarc::driver::{result, sys};
@@ -34,12 +37,14 @@ pub struct Loaded {
     /// The names of launches, and of the program at the end, for profilers; none if nobody asked.
     pub(super) names: Vec<CString>,
     /// By launch, what a library computes in the kernel's place; nothing if no launch asks for one.
-    pub(super) products: Vec<Option<Arc<Product>>>,
+    pub(super) called: Vec<Option<Arc<Called>>>,
     modules: Vec<sys::CUmodule>,
-    globals: Vec<Memory>,
+    globals: Vec<Arc<Memory>>,
     /// Addresses of the globals.
     pub(super) addresses: Vec<u64>,
     pub(super) states: States,
+    /// What runs in place of kernels, if it is control flow between programs.
+    pub(super) control: Option<Control>,
     /// Whether any call was launched as a graph.
     pub(super) graphs: AtomicBool,
     remarks: Mutex<Vec<String>>,
@@ -47,6 +52,9 @@ pub struct Loaded {
 // SAFETY: handles of the driver are tied to no thread; what calls change is behind mutexes.
 unsafe impl Send for Loaded {}
 unsafe impl Sync for Loaded {}
+
+/// Weights that are on the card already, by name.
+type Shared = HashMap<String, Arc<Memory>>;
 
 impl Loaded {
     /// Joins a program, the code of its kernels by symbol, and its globals, which are copied to the card.
@@ -56,6 +64,20 @@ impl Loaded {
         code: &BTreeMap<String, Vec<u8>>,
         globals: &[Bytes],
         settings: Settings,
+    ) -> Result<Loaded, CallError> {
+        if program.control.is_some() {
+            return Err(tensor_error("program", &program.name, "is control flow between programs, which Loaded::join joins".into()));
+        }
+        Loaded::make(device, program, code, globals, settings, &mut Shared::new())
+    }
+
+    fn make(
+        device: Arc<Device>,
+        program: Program,
+        code: &BTreeMap<String, Vec<u8>>,
+        globals: &[Bytes],
+        settings: Settings,
+        shared: &mut Shared,
     ) -> Result<Loaded, CallError> {
         if !device.runs(&program.target.cpu) {
             let (card, (major, minor)) = (device.card(), device.card().capability);
@@ -75,18 +97,19 @@ impl Loaded {
         let mut loaded = Loaded {
             functions: vec![],
             names,
-            products: vec![],
+            called: vec![],
             modules: vec![],
             globals: vec![],
             addresses: vec![],
             states: States::new(&device, program.inputs.len(), program.outputs.len()),
+            control: None,
             graphs: AtomicBool::new(false),
             remarks: Mutex::default(),
             device: device.clone(),
             program: Arc::new(program),
             settings,
         };
-        loaded.weights(globals)?;
+        loaded.weights(globals, shared)?;
         let mut found: HashMap<String, sys::CUfunction> = HashMap::new();
         for k in &loaded.program.clone().kernels {
             let function = match found.get(&k.symbol) {
@@ -112,28 +135,60 @@ impl Loaded {
         settings: Settings,
     ) -> Result<Loaded, CallError> {
         let code = link(&device, &package.objects, cache, workers)?;
-        let prepared = match &package.program.prepare {
-            Some(p) => Loaded::new(
-                device.clone(),
-                Program::clone(p),
-                &code,
-                &Package::globals(p, &[], &mut |g| package.weight(g))?,
-                Settings::default(),
-            )?
-            .results()?,
-            None => vec![],
-        };
-        let globals = Package::globals(&package.program, &prepared, &mut |g| package.weight(g))?;
-        Loaded::new(device, package.program.clone(), &code, &globals, settings)
+        Ok(Loaded::join(device, &package.program, &code, &mut |g| package.weight(g), settings)?)
     }
 
-    fn weights(&mut self, globals: &[Bytes]) -> Result<(), CudaError> {
+    /// Joins a program, or the programs that it calls, the code of all kernels by symbol, weights that `find` finds, and what is computed once from these.
+    pub fn join(
+        device: Arc<Device>,
+        program: &Program,
+        code: &BTreeMap<String, Vec<u8>>,
+        find: &mut Find,
+        settings: Settings,
+    ) -> Result<Loaded, OpenError> {
+        let mut shared = Shared::new();
+        let mut one = |p: &Program| -> Result<Loaded, OpenError> {
+            let prepared = match &p.prepare {
+                Some(p) => {
+                    let globals = Package::globals(p, &[], find)?;
+                    let settings = Settings { mode: Mode::Default, ..settings };
+                    Loaded::make(device.clone(), Program::clone(p), code, &globals, settings, &mut Shared::new())?.results()?
+                }
+                None => vec![],
+            };
+            let globals = Package::globals(p, &prepared, find)?;
+            Ok(Loaded::make(device.clone(), p.clone(), code, &globals, settings, &mut shared)?)
+        };
+        let Some(control) = &program.control else { return one(program) };
+        let parts = control.parts.iter().map(&mut one).collect::<Result<Vec<_>, _>>()?;
+        let flow = Flow::new(program)?;
+        let mut loaded = Loaded::make(device.clone(), program.clone(), code, &[], settings, &mut shared)?;
+        if settings.mode == Mode::ReduceOverhead {
+            blockers(&flow).into_iter().for_each(|text| loaded.remark(text));
+        }
+        loaded.control = Some(Control { flow, parts });
+        Ok(loaded)
+    }
+
+    fn weights(&mut self, globals: &[Bytes], shared: &mut Shared) -> Result<(), CudaError> {
         let stream = self.device.stream();
         let mut staging = Staging::new(&self.device);
         for (global, bytes) in self.program.globals.iter().zip(globals) {
-            let mut memory = Memory::none(&self.device);
-            memory.ensure(bytes.len(), stream, &|| format!("weight @{}", global.name), &|| self.planned(None))?;
-            staging.upload(memory.address(), bytes.bytes(), stream, true)?;
+            // What is prepared has a name in each program for itself.
+            let weight = global.role != Role::Packed;
+            let same = shared.get(&global.name).filter(|m| weight && m.len() == bytes.len().max(256));
+            let memory = match same {
+                Some(memory) => memory.clone(),
+                None => {
+                    let mut memory = Memory::none(&self.device);
+                    memory.ensure(bytes.len(), stream, &|| format!("weight @{}", global.name), &|| self.planned(None))?;
+                    staging.upload(memory.address(), bytes.bytes(), stream, true)?;
+                    Arc::new(memory)
+                }
+            };
+            if weight {
+                shared.insert(global.name.clone(), memory.clone());
+            }
             self.addresses.push(memory.address());
             self.globals.push(memory);
         }
@@ -147,19 +202,16 @@ impl Loaded {
         if wanted().flatten().next().is_none() {
             return;
         }
-        let handle = match Handle::new() {
-            Ok(handle) => Arc::new(handle),
-            Err(e) => {
-                let count = wanted().flatten().count();
-                return self.missed(format!("{count} products that cuBLASLt is faster at run as kernels: {e}"));
+        let mut libraries = Libraries::default();
+        for (kernel, call) in program.kernels.iter().zip(wanted()) {
+            let made = call.map(|c| libraries.call(&self.device, c).map_err(|e| (c.library(), e))).transpose();
+            if let Err((library, e)) = &made {
+                self.missed(match libraries.found(library) {
+                    true => format!("{} runs as a kernel, not by {library}: {e}", kernel.name),
+                    false => format!("what {library} is faster at runs as kernels: {e}"),
+                });
             }
-        };
-        for (kernel, gemm) in program.kernels.iter().zip(wanted()) {
-            let made = gemm.filter(|g| g.library == cublaslt::NAME).map(|g| Product::new(&handle, g)).transpose();
-            if let Err(e) = &made {
-                self.missed(format!("{} runs as a kernel: {e}", kernel.name));
-            }
-            self.products.push(made.ok().flatten().map(Arc::new));
+            self.called.push(made.ok().flatten().map(Arc::new));
         }
     }
 
@@ -192,19 +244,28 @@ impl Loaded {
     }
     /// Bytes of memory between kernels, of all calls that have been under way at once.
     pub fn arena_bytes(&self) -> usize {
-        self.states.arena_bytes()
+        let parts = self.control.iter().flat_map(|c| &c.parts);
+        self.states.arena_bytes() + parts.map(Loaded::arena_bytes).sum::<usize>()
     }
     /// How many launches a library computes.
     pub fn library_calls(&self) -> usize {
-        self.products.iter().flatten().count()
+        let parts = self.control.iter().flat_map(|c| &c.parts);
+        self.called.iter().flatten().count() + parts.map(Loaded::library_calls).sum::<usize>()
     }
     /// Whether any call was launched as a CUDA graph.
     pub fn used_graphs(&self) -> bool {
-        self.graphs.load(Ordering::Relaxed)
+        let parts = self.control.iter().flat_map(|c| &c.parts);
+        self.graphs.load(Ordering::Relaxed) || parts.into_iter().any(Loaded::used_graphs)
     }
     /// What hinders [`Mode::ReduceOverhead`], and libraries that were not found, each thing once.
     pub fn remarks(&self) -> Vec<String> {
-        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for remark in self.control.iter().flat_map(|c| &c.parts).flat_map(Loaded::remarks) {
+            if !all.contains(&remark) {
+                all.push(remark);
+            }
+        }
+        all
     }
     pub(super) fn remark(&self, text: String) {
         if let Some(text) = self.keep(text) {
@@ -244,7 +305,7 @@ impl Drop for Loaded {
         let Ok(_current) = self.device.enter() else { return };
         // What calls have launched is over before code and weights go.
         self.states.trim();
-        self.products.clear();
+        self.called.clear();
         self.globals.clear();
         for m in &self.modules {
             // SAFETY: loaded by `new`, and no call is under way.

@@ -1,10 +1,13 @@
 //! Programs on NVIDIA GPUs, through the driver alone. `libcuda` is looked for when a GPU is first asked for.
 mod arguments;
 mod call;
-pub mod cublaslt;
+mod control;
+mod cublaslt;
+mod cudnn;
 mod device;
 mod fault;
 mod graph;
+pub mod libraries;
 mod link;
 mod load;
 mod memory;

@@ -1,7 +1,8 @@
 //! A call with its sizes known: how much memory it takes, and its launches, which only need addresses.
-use super::{CudaError, cublaslt::Product, fault::Launches, graph::Graph, tensor_map::Described};
+use super::{CudaError, fault::Launches, graph::Graph, libraries::Called, tensor_map::Described};
 use crate::{
     CallError, Program,
+    control::Shape,
     program::{Arg, Dim, Window},
 };
 use cudarc::driver::sys;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub inputs: Vec<usize>,
     /// Bytes of each result.
     pub outputs: Vec<usize>,
+    /// Sizes and bytes of what goes from program to program, of a program of programs.
+    pub values: Vec<Shape>,
     /// In order.
     pub launches: Vec<Ready>,
     /// The addresses that the launches have.
@@ -57,8 +60,8 @@ pub struct Ready {
     pub shared: u32,
     /// Where each word comes from.
     sources: Vec<Source>,
-    /// A library's product in place of the kernel, and where in the arena its own memory begins.
-    pub library: Option<(Arc<Product>, u64)>,
+    /// A library's call in place of the kernel, and where in the arena its own memory begins.
+    pub library: Option<(Arc<Called>, u64)>,
     /// The address of that memory.
     pub scratch: u64,
     /// The parameters: words, then descriptions of tensors.
@@ -154,6 +157,7 @@ impl Plan {
             inputs: shapes.iter().zip(&p.inputs).map(|(s, t)| bytes(s, &t.dtype)).collect(),
             outputs: results.iter().zip(&p.outputs).map(|(s, t)| bytes(s, &t.dtype)).collect(),
             results: results.concat(),
+            values: vec![],
             launches,
             at: None,
             graph: None,
@@ -163,12 +167,12 @@ impl Plan {
     }
 
     /// Has libraries compute these launches. One runs behind the other, so that all take the same memory, behind that of the program.
-    pub fn call(&mut self, products: &[Option<Arc<Product>>]) {
-        let Some(most) = products.iter().flatten().map(|p| p.workspace).max() else { return };
+    pub fn call(&mut self, called: &[Option<Arc<Called>>]) {
+        let Some(most) = called.iter().flatten().map(|c| c.workspace()).max() else { return };
         let begin = self.arena.next_multiple_of(WORKSPACE_ALIGNED);
         self.arena = begin + most;
-        for (launch, product) in self.launches.iter_mut().zip(products) {
-            launch.library = product.clone().map(|p| (p, begin as u64));
+        for (launch, call) in self.launches.iter_mut().zip(called) {
+            launch.library = call.clone().map(|c| (c, begin as u64));
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{
     CudaError, Device,
     arguments::Way,
+    control::Between,
     memory::Memory,
     plan::{Addresses, Plan},
     recent::Recent,
@@ -14,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Calls of a program that have memory of their own.
 pub const MOST: usize = 8;
 /// Combinations of sizes that a state knows launches, and graphs, for.
-const PLANS: usize = 16;
+pub const PLANS: usize = 16;
 
 /// See the module.
 pub struct State {
@@ -29,6 +30,8 @@ pub struct State {
     pub staging: Staging,
     /// Plans, and their graphs.
     pub plans: Recent<Plan>,
+    /// Of a program of programs.
+    pub between: Between,
     /// Recorded around launches.
     pub events: Vec<Event>,
     /// Addresses that are known to be this card's.
@@ -55,6 +58,7 @@ impl State {
             outputs: none(outputs),
             staging: Staging::new(device),
             plans: Recent::new(PLANS),
+            between: Between::default(),
             events: vec![],
             known: vec![],
             ways: Default::default(),
@@ -170,9 +174,9 @@ impl States {
         self.given.notify_all();
         !free.is_empty()
     }
-    /// Bytes of memory between kernels, of states that no call has.
+    /// Bytes of memory between kernels, and between programs, of states that no call has.
     pub fn arena_bytes(&self) -> usize {
-        self.lock().free.iter().map(|s| s.arena.len()).sum()
+        self.lock().free.iter().map(|s| s.arena.len() + s.between.bytes()).sum()
     }
 }
 

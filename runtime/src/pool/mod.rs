@@ -28,7 +28,7 @@ pub type Body = unsafe extern "C" fn(*const i32, *const i32, *mut c_void);
 /// How often a waiting thread looks before it sleeps, unless configured: some 40 µs, more than the serial code between two regions takes.
 pub const DEFAULT_SPINS: u32 = 2000;
 /// The most threads that a team has.
-pub const MAX_THREADS: usize = workers::MAX + 1;
+pub const MAX_THREADS: usize = workers::MAX;
 
 static THREADS: AtomicU32 = AtomicU32::new(1);
 static SPINS: AtomicU32 = AtomicU32::new(DEFAULT_SPINS);

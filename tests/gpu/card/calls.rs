@@ -14,7 +14,7 @@ fn label(item: u64) -> String {
 }
 
 /// Kibibytes of the process in memory.
-fn resident() -> usize {
+pub fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with("VmRSS:"));
     line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).expect("a line of VmRSS")

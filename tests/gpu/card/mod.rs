@@ -1,5 +1,5 @@
 //! What needs a card: models, rows of the ATen table, random graphs, functions of the front and small kernels, their results against PyTorch's and the
-//! interpreter's, and calls without growth of memory. Without a card each says that it is skipped.
+//! interpreter's, control flow, and calls without growth of memory. Without a card each says that it is skipped.
 //!
 //! A suite is a number of items. Processes of this binary share them out (`workers.rs`), so that a kernel that faults or does not end costs its item and
 //! nothing else, and all that is wrong is listed at the end. The binary needs no more than `tests/` in the working directory. The environment says
@@ -8,7 +8,9 @@
 //! - `KILN_CARD_WORKERS`: how many processes, if not said one a processor and at most 16.
 //! - `KILN_CARD_SECONDS`: when a suite begins no further item, if not said after 300 s.
 //! - `KILN_GRAPHS=FIRST..END`: which random graphs, if not said the first 200.
+mod backends;
 mod calls;
+mod control;
 mod front;
 mod graphs;
 mod kernels;
@@ -44,7 +46,17 @@ pub struct Suite {
     pub whole: bool,
 }
 
-static SUITES: [&Suite; 7] = [&models::SUITE, &rows::SUITE, &graphs::SUITE, &front::SUITE, &kernels::SUITE, &calls::SUITE, &tuning::SUITE];
+static SUITES: [&Suite; 9] = [
+    &models::SUITE,
+    &rows::SUITE,
+    &graphs::SUITE,
+    &front::SUITE,
+    &control::SUITE,
+    &backends::SUITE,
+    &kernels::SUITE,
+    &calls::SUITE,
+    &tuning::SUITE,
+];
 
 fn device() -> String {
     std::env::var("KILN_CARD_DEVICE").unwrap_or("cuda:0".into())
@@ -101,6 +113,16 @@ fn random_graphs_as_interpreted() {
 #[test]
 fn functions_of_the_front_agree() {
     run(&front::SUITE);
+}
+
+#[test]
+fn control_flow_gives_the_hosts_results() {
+    run(&control::SUITE);
+}
+
+#[test]
+fn backends_conform() {
+    run(&backends::SUITE);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use super::{Roles, contraction, depthwise, fast_dim, few, mma, narrow_width, wgm
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
-    kernel::{Kernel, Nest, Plan, Poly, Role},
+    kernel::{Kernel, Nest, Plan, Poly, Role, Stage},
 };
 use kiln_dialects::{ir::walk, value::DType};
 
@@ -93,7 +93,7 @@ fn groups(k: &Kernel, plan: &Plan, strategy: &str, work: i64) -> Schedule {
         fast_dim(k, plan, n, &free).map(|d| width(k, plan, n, d))
     };
     let vector = plan.nests.iter().filter_map(vector).max().unwrap_or(1) as i64;
-    let group = below(work / (EACH * vector)).clamp(WARP as i64, if strategy == "rows" { 1024 } else { REDUCE });
+    let group = below(work / (EACH * vector)).clamp(WARP as i64, REDUCE);
     let scratch: i64 = (0..k.buffers.len())
         .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b])
         .map(|b| (k.span(b, plan.rows).unwrap_or(0) + 15) / 16 * 16 * k.buffers[b].element.dtype().map_or(8, |d| d.byte_size() as i64))
@@ -102,7 +102,9 @@ fn groups(k: &Kernel, plan: &Plan, strategy: &str, work: i64) -> Schedule {
     while groups > 1 && groups * scratch > SHARED {
         groups /= 2;
     }
-    make(strategy, &[("group", group), ("groups", groups), ("pieces", EACH), ("vector", vector)])
+    // Of single elements more, as long as there are so many for each thread.
+    let pieces = (EACH * (4 / vector).max(1)).min(work / (group * vector)).max(EACH);
+    make(strategy, &[("group", group), ("groups", groups), ("pieces", pieces), ("vector", vector)])
 }
 
 /// Results that lie side by side: how many accesses they take, elements of each, how much is summed, bytes of an access of all results.
@@ -142,10 +144,7 @@ fn columns(nests: &[Beside]) -> Option<Schedule> {
 
 /// Whether partial results of all that a nest reduces combine.
 pub fn combine(k: &Kernel, nest: &Nest) -> bool {
-    nest.stages.iter().filter_map(|s| k.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces).all(|o| {
-        let identity = o.combine.as_ref().and_then(|c| c.identity(c.op.result(0).ty().dtype().ok()?));
-        identity.is_some()
-    })
+    nest.stages.iter().filter_map(|s| k.stages.get(*s)).all(Stage::combines)
 }
 
 /// What each result of a nest takes, if it is worth a group of threads: partial results combine, and what is summed is contiguous or long.

@@ -10,7 +10,7 @@
 //! `warps` share the depth),
 //! `attention` (there too: scores stay in registers), `split_attention` (of few queries, and on older chips of any: `warps` of a block, and on sm_90a
 //! `parts` of a cluster, share the keys).
-//! A kernel with `kiln.library` is also a library's product, which has to be exactly that; here it is said which.
+//! A kernel with `kiln.library` is also a library's product or convolution, which has to be exactly that; here it is said which.
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.

@@ -1,15 +1,13 @@
 //! Results that lie side by side in memory, such as sums of columns: neighbouring threads take neighbouring results, several each, and threads behind each
 //! other share what is summed; what they have is combined through shared memory, pair by pair.
-use super::{
-    cooperate::{combined, identity},
-    shared, team,
-};
+use super::{shared, team};
 use crate::{
     emit::{
         body::{Passed, Scope},
         code::{Code, Made},
         lanes::Lanes,
         loops::{Fixed, Loops, decode, reducing},
+        parts as partial,
     },
     gpu::gpu_schedule::{fast_dim, narrow_width},
     host::schedule::Schedule,
@@ -19,7 +17,7 @@ use kiln_dialects::ir::*;
 
 /// One nest.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule) -> Made<()> {
-    if !super::cooperate::possible(scope, nest) {
+    if !partial::possible(scope, nest) {
         return Err("has a schedule for sums of columns, but nothing whose parts combine".into());
     }
     let (columns, parts) = (schedule.get("columns"), schedule.get("parts"));
@@ -43,7 +41,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
     let (column, part) = (c.rem(thread, across)?, c.div(thread, across)?);
     let place = c.mul(thread, wide)?;
     let memory =
-        |o: &Output| shared(c, o.combine.as_ref().ok_or("cannot be reduced in parts")?.op.result(0).ty(), (columns * parts * lanes) as i64);
+        |o: &Output| shared(c, scope.kernel.buffers.get(o.access.buffer).ok_or("has no buffer")?.element, (columns * parts * lanes) as i64);
     let memory: Vec<Value> = if parts > 1 { reducing(scope, nest).map(memory).collect::<Made<_>>()? } else { vec![] };
     let (start, step) = (c.mul(team::block(c)?, across)?, c.mul(team::blocks(c)?, across)?);
     // All threads of a block go round equally often, so that all come to each barrier.
@@ -55,7 +53,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let first = c.mul(*at.last().ok_or("has no loops")?, wide)?;
         let lane = loops.lane(c, first, 0)?;
-        let running: Vec<Value> = reducing(scope, nest).map(|o| identity(c, o, lanes)).collect::<Made<_>>()?;
+        let running = partial::identities(c, scope, nest, lanes)?;
         let mut parts_of = c.unrolled(part, all, c.index(parts as i64)?, schedule.get("pieces"), &running, &mut |c, i, running| {
             let mut fixed = fixed.clone();
             depth.iter().zip(decode(c, i, &deep)?).for_each(|(d, i)| fixed[*d] = Some(i));
@@ -78,22 +76,15 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
             let behind = c.add(place, c.index((left * columns * lanes) as i64)?)?;
             let takes = c.below(part, c.index(left as i64)?)?;
             let from = c.select(takes, behind, place)?;
-            for ((v, m), o) in parts_of.iter_mut().zip(&memory).zip(reducing(scope, nest)) {
-                let other = exchange(c, *m, from, None, v.ty())?.ok_or("has nothing to take")?;
-                *v = combined(c, o, *v, other)?;
-            }
+            let take = |(v, m): (&Value, &Value)| exchange(c, *m, from, None, v.ty())?.ok_or_else(|| "has nothing to take".to_string());
+            let others = parts_of.iter().zip(&memory).map(take).collect::<Made<Vec<_>>>()?;
+            parts_of = partial::combined(c, scope, nest, lanes, &parts_of, &others)?;
         }
         let dims = loops.dims(c, &fixed, Some(lane))?;
         let nearest = if parts == 1 { None } else { Some(c.compare(0, part, c.index(0)?)?) };
         let speaks = c.both(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?.ok_or("has no thread")?;
         let finish = &mut |c: Code| -> Made<()> {
-            let mut results = vec![];
-            for (o, v) in reducing(scope, nest).zip(&parts_of) {
-                results.push(match scope.start(c, &o.init, &dims, each, &Passed::new())? {
-                    Some(init) => combined(c, o, each.many(c, init)?, *v)?,
-                    None => *v,
-                });
-            }
+            let results = partial::with_start(c, scope, nest, &dims, lanes, &parts_of, &Passed::new())?;
             loops.finish(c, &dims, each, &results)
         };
         c.when(speaks, finish, None)?;

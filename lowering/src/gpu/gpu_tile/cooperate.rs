@@ -5,18 +5,13 @@ use crate::{
         body::{Passed, Scope},
         code::{Code, Made},
         lanes::{Lanes, Val},
-        loops::{Fixed, Loops, decode, reducing},
+        loops::{Fixed, Loops, decode},
+        parts,
     },
     gpu::gpu_schedule::{fast_dim, width},
-    kernel::{Nest, Output, Plan},
+    kernel::{Nest, Plan},
 };
 use kiln_dialects::ir::*;
-
-/// Whether all of them have partial results that combine.
-pub fn possible(scope: &Scope<'_>, nest: &Nest) -> bool {
-    let identity = |o: &Output| o.combine.as_ref().and_then(|c| c.identity(c.op.result(0).ty().dtype().ok()?)).is_some();
-    nest.reduction.contains(&true) && nest.split.is_none() && reducing(scope, nest).all(identity)
-}
 
 /// What is the same for all nests of a row.
 pub struct Row<'a> {
@@ -53,7 +48,7 @@ pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Op
     }
     let loops = Loops { scope, nest, vector: Some(fast), lanes, unroll: 1 };
     let each = Lanes { count: lanes, mask: None };
-    let running: Vec<Value> = reducing(scope, nest).map(|o| identity(c, o, lanes)).collect::<Made<_>>()?;
+    let running = parts::identities(c, scope, nest, lanes)?;
     let step = c.index(group.size as i64)?;
     let parts = c.unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
         let mut fixed = fixed.clone();
@@ -67,32 +62,12 @@ pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Op
     })?;
     let dims = loops.dims(c, fixed, None)?;
     let ending = Ending { scope, group: *group, lanes, dims: &dims, passed: &Passed::new() };
-    let all = reducing(scope, nest).zip(parts).zip(exchange);
-    let results: Vec<Value> = all.map(|((o, part), memory)| ending.result(c, o, part, *memory)).collect::<Made<_>>()?;
+    let results = ending.results(c, nest, &parts, exchange)?;
     let one = Lanes { count: 1, mask: None };
     match group.speaks(c)? {
         Some(speaks) => c.when(speaks, &mut |c| loops.finish(c, &dims, one, &results), None),
         None => loops.finish(c, &dims, one, &results),
     }
-}
-
-/// What an output starts from: the value that changes nothing, in each lane.
-pub fn identity(c: Code, o: &Output, lanes: usize) -> Made<Value> {
-    let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
-    let ty = combine.op.result(0).ty();
-    let identity = combine.identity(ty.dtype()?).ok_or("has no identity")?;
-    match lanes {
-        1 => c.constant(&identity, ty),
-        _ => c.constant(&format!("dense<{identity}>"), Type::vector(ty, lanes)),
-    }
-}
-
-/// Two partial results, scalars or vectors, as one.
-pub fn combined(c: Code, o: &Output, a: Value, b: Value) -> Made<Value> {
-    let op = o.combine.as_ref().ok_or("cannot be reduced in parts")?.op;
-    let attrs = op.attrs();
-    let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-    c.op(&op.name(), &[a, b], a.ty(), &attrs)
 }
 
 /// What turns the parts that threads have into finished values.
@@ -110,24 +85,11 @@ pub struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// The value of an output, the same in all threads of the group. `memory`: a place for each warp of the block.
-    pub fn result(&self, c: Code, o: &Output, part: Value, memory: Option<Value>) -> Made<Value> {
-        let mut values = match self.lanes {
-            1 => vec![part],
-            lanes => (0..lanes).map(|i| extract(c, part, i)).collect::<Made<_>>()?,
-        };
-        while values.len() > 1 {
-            values = values.chunks(2).map(|p| if let [a, b] = p { combined(c, o, *a, *b) } else { Ok(p[0]) }).collect::<Made<_>>()?;
-        }
-        let value = self.group.all(c, values[0], memory, &|a, b| combined(c, o, a, b))?;
-        match self.scope.start(c, &o.init, self.dims, Lanes { count: 1, mask: None }, self.passed)? {
-            Some(Val::One(init)) => combined(c, o, init, value),
-            _ => Ok(value),
-        }
+    /// The values of all that a nest reduces, the same in all threads of the group. `memory`: for each, a place for each warp of the block.
+    pub fn results(&self, c: Code, nest: &Nest, parts: &[Value], memory: &[Option<Value>]) -> Made<Vec<Value>> {
+        let mine = parts::across(c, self.scope, nest, self.lanes, parts)?;
+        let two = |a: &[Value], b: &[Value]| parts::combined(c, self.scope, nest, 1, a, b);
+        let values = self.group.all(c, &mine, memory, &two)?;
+        parts::with_start(c, self.scope, nest, self.dims, 1, &values, self.passed)
     }
-}
-
-fn extract(c: Code, v: Value, i: usize) -> Made<Value> {
-    let element = v.ty().element().ok_or("is no vector")?;
-    c.op("vector.extract", &[v], element, &[("static_position", Attr::i64s(c.ctx(), &[i as i64]))])
 }

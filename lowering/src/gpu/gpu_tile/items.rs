@@ -2,12 +2,13 @@
 use super::team;
 use crate::{
     emit::{
-        body::Scope,
+        body::{Passed, Scope},
         code::{Code, Made, known},
+        lanes::{Lanes, Val},
         loops::{Fixed, Loops, decode},
     },
     gpu::gpu_schedule::{fast_dim, width},
-    kernel::{Nest, Plan},
+    kernel::{Nest, Plan, Role},
 };
 use kiln_dialects::ir::*;
 
@@ -17,7 +18,7 @@ pub fn grid(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, threads: usize
     let first = c.add(c.mul(team::block(c)?, threads)?, team::thread(c)?)?;
     let step = c.mul(team::blocks(c)?, threads)?;
     let none: Fixed = vec![None; nest.extents.len()];
-    items(c, scope, plan, nest, &none, &Share { first, step, active: None, most })
+    items(c, scope, plan, nest, &none, &Share { first, step, active: None, most, pieces: 1 })
 }
 
 /// Which items a thread takes.
@@ -30,6 +31,8 @@ pub struct Share {
     pub active: Option<Value>,
     /// Most elements of an item.
     pub most: usize,
+    /// Items whose reads are under way at once.
+    pub pieces: usize,
 }
 
 /// The thread's items over the parallel dimensions that are not fixed; reductions are loops inside of each.
@@ -49,6 +52,21 @@ pub fn items(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, fixed: &Fixed
         total = c.select(active, total, c.index(0)?)?;
     }
     let of = |lanes| Loops { scope, nest, vector: fast, lanes, unroll: 1 };
+    let even = length.and_then(known).is_some_and(|n| n % lanes as i64 == 0);
+    if share.pieces > 1 && even && nest.split.is_none() && !nest.reduction.contains(&true) {
+        let loops = of(lanes);
+        return c.together(share.first, total, share.step, share.pieces, &mut |c, all| {
+            let mut places = vec![];
+            for i in all {
+                let at = decode(c, *i, &sizes)?;
+                let mut fixed = fixed.clone();
+                outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+                let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
+                places.push(loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?);
+            }
+            together(c, scope, nest, &places, lanes)
+        });
+    }
     c.strided(share.first, total, share.step, &[], &mut |c, i, _| {
         let at = decode(c, i, &sizes)?;
         let mut fixed = fixed.clone();
@@ -85,4 +103,18 @@ pub fn items(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, fixed: &Fixed
         Ok(vec![])
     })?;
     Ok(())
+}
+
+/// Items of a nest that reduces nothing, so many elements at each of these places: all that is read of the kernel's arguments comes first.
+fn together(c: Code, scope: &Scope<'_>, nest: &Nest, places: &[Vec<Val>], lanes: usize) -> Made<()> {
+    let each = Lanes { count: lanes, mask: None };
+    let input = |b: usize| matches!(scope.kernel.buffers.get(b).map(|b| b.role), Some(Role::Input(_)));
+    let stages = || nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s));
+    let mut known = vec![Passed::new(); places.len()];
+    for a in stages().flat_map(|s| s.reads()).filter(|a| input(a.buffer)) {
+        for (dims, known) in places.iter().zip(&mut known).filter(|(_, known)| !known.contains_key(a)) {
+            known.insert(a.clone(), scope.read(c, a, dims, each, &Passed::new())?);
+        }
+    }
+    places.iter().zip(&mut known).try_for_each(|(dims, known)| scope.iteration(c, &nest.stages, dims, each, &mut [], known))
 }

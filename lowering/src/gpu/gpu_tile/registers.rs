@@ -1,7 +1,7 @@
 //! Rows in registers: a group of threads reads its row once, by accesses of several elements, and keeps every element from nest to nest in the thread
 //! that read it; only results of reductions are exchanged.
 use super::{
-    cooperate::{Ending, identity},
+    cooperate::Ending,
     rows::exchanges,
     team::{self, Group},
 };
@@ -11,6 +11,7 @@ use crate::{
         code::{Code, Made},
         lanes::{Lanes, Val},
         loops::{decode, reducing},
+        parts,
     },
     gpu::gpu_schedule::registers,
     host::schedule::Schedule,
@@ -34,7 +35,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
     }
     let group = Group::of(c, size, groups)?;
     let exchange: Vec<_> = plan.nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Made<_>>()?;
-    let barriers = exchange.iter().flatten().filter(|e| e.is_some()).count();
+    let barriers = exchange.iter().filter(|all| all.iter().any(Option::is_some)).count();
     let first = plan.nests.first().ok_or("does nothing")?;
     let sizes: Vec<Value> = first.extents[..plan.rows].iter().map(|e| scope.poly(c, e)).collect::<Made<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
@@ -99,7 +100,7 @@ impl Row<'_> {
         }
         self.reads(c, nest)?;
         let scope = &self.speaks;
-        let mut running: Vec<Value> = reducing(scope, nest).map(|o| identity(c, o, self.lanes.count)).collect::<Made<_>>()?;
+        let mut running = parts::identities(c, scope, nest, self.lanes.count)?;
         for piece in &mut self.pieces {
             let dims = [self.at.as_slice(), &[piece.start]].concat();
             piece.known.extend(self.known.iter().map(|(a, v)| (a.clone(), *v)));
@@ -114,9 +115,8 @@ impl Row<'_> {
         }
         let dims = [self.at.as_slice(), &[Val::One(c.index(0)?)]].concat();
         let ending = Ending { scope, group: self.group, lanes: self.lanes.count, dims: &dims, passed: &self.known };
-        let all = reducing(scope, nest).zip(running).zip(exchange);
-        let results: Vec<Val> = all.map(|((o, part), e)| ending.result(c, o, part, *e).map(Val::One)).collect::<Made<_>>()?;
-        for (o, v) in reducing(scope, nest).zip(results) {
+        let results = ending.results(c, nest, &running, exchange)?;
+        for (o, v) in reducing(scope, nest).zip(results.into_iter().map(Val::One)) {
             scope.write(c, o, &dims, ONE, v, false)?;
             self.known.insert(o.access.clone(), v);
         }

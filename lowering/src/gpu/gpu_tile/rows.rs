@@ -10,6 +10,7 @@ use crate::{
         body::Scope,
         code::{Code, Made},
         loops::{Fixed, decode, reducing},
+        parts,
     },
     gpu::WARP,
     host::schedule::Schedule,
@@ -49,25 +50,25 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], schedule: 
     })
 }
 
-/// Shared memory in which warps exchange what they have of each result; none where a group is a warp.
+/// Shared memory in which warps exchange what they have of each value that a nest reduces; none where a group is a warp.
 pub fn exchanges(c: Code, scope: &Scope<'_>, nest: &Nest, size: usize, groups: usize) -> Made<Vec<Option<Value>>> {
-    if !cooperate::possible(scope, nest) {
+    if !parts::possible(scope, nest) {
         return Ok(vec![]);
     }
     let of = |o: &crate::kernel::Output| -> Made<Option<Value>> {
-        let ty = o.combine.as_ref().map(|c| c.op.result(0).ty()).filter(|_| size > WARP);
-        ty.map(|ty| shared(c, ty, (size / WARP * groups) as i64)).transpose()
+        let buffer = scope.kernel.buffers.get(o.access.buffer).filter(|_| size > WARP);
+        buffer.map(|b| shared(c, b.element, (size / WARP * groups) as i64)).transpose()
     };
     reducing(scope, nest).map(of).collect()
 }
 
 /// One nest of a row.
 fn nest(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Option<Value>]) -> Made<()> {
-    let Row { scope, plan, group, most, .. } = row;
+    let Row { scope, plan, group, most, pieces } = row;
     let free: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let results = Poly::product(free.iter().map(|d| &nest.extents[*d])).known();
-    if !cooperate::possible(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
-        let share = Share { first: group.thread, step: c.index(group.size as i64)?, active: group.active, most: *most };
+    if !parts::possible(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
+        let share = Share { first: group.thread, step: c.index(group.size as i64)?, active: group.active, most: *most, pieces: *pieces };
         return items(c, scope, plan, nest, fixed, &share);
     }
     if free.is_empty() {

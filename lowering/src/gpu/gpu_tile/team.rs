@@ -1,5 +1,6 @@
 //! Who a thread is, and what threads of a block say to each other.
 use crate::emit::code::{Code, Made};
+use crate::emit::parts::Combine;
 use crate::gpu::WARP;
 use kiln_dialects::ir::*;
 
@@ -48,15 +49,22 @@ pub fn turned(c: Code, mut all: Vec<Value>, thread: Value) -> Made<Vec<Value>> {
     Ok(all)
 }
 
-/// Combines the values of `count` neighbouring threads of a warp; all of them have the result, with the same bits.
+/// Combines one value of `count` neighbouring threads of a warp; all of them have the result, with the same bits if the order of two does not matter.
 pub fn butterfly(c: Code, v: Value, count: usize, combine: &dyn Fn(Value, Value) -> Made<Value>) -> Made<Value> {
-    let mut v = v;
+    let all = butterflies(c, &[v], count, &|a, b| Ok(vec![combine(a[0], b[0])?]))?;
+    all.first().copied().ok_or_else(|| "has no value".into())
+}
+
+/// The same for values that belong together.
+pub fn butterflies(c: Code, values: &[Value], count: usize, combine: &Combine<'_>) -> Made<Vec<Value>> {
+    let mut values = values.to_vec();
     let mut mask = count / 2;
     while mask > 0 {
-        v = combine(v, neighbour(c, v, mask)?)?;
+        let others = values.iter().map(|v| neighbour(c, *v, mask)).collect::<Made<Vec<_>>>()?;
+        values = combine(&values, &others)?;
         mask /= 2;
     }
-    Ok(v)
+    Ok(values)
 }
 
 /// Threads of a block that share a row.
@@ -109,19 +117,26 @@ impl Group {
         c.both(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
     }
 
-    /// Combines the values of the group's threads; all of them have the result. `exchange` has a place for each warp of the block.
-    pub fn all(&self, c: Code, v: Value, exchange: Option<Value>, combine: &dyn Fn(Value, Value) -> Made<Value>) -> Made<Value> {
-        let v = butterfly(c, v, WARP.min(self.size), combine)?;
-        let Some(memory) = exchange.filter(|_| self.size > WARP) else { return Ok(v) };
+    /// Combines the values of the group's threads; all of them have the results. `exchange` has for each value a place for each warp of the block.
+    pub fn all(&self, c: Code, values: &[Value], exchange: &[Option<Value>], combine: &Combine<'_>) -> Made<Vec<Value>> {
+        let values = butterflies(c, values, WARP.min(self.size), combine)?;
+        if self.size <= WARP || values.is_empty() {
+            return Ok(values);
+        }
+        let memory: Vec<Value> = exchange.iter().copied().collect::<Option<_>>().ok_or("has no memory in which warps exchange results")?;
         let (warps, width) = (self.size / WARP, c.index(WARP as i64)?);
         let (lane, warp) = (c.rem(self.thread, width)?, c.div(self.thread, width)?);
         let base = c.mul(self.number, c.index(warps as i64)?)?;
         let first = c.compare(0, lane, c.index(0)?)?;
-        c.when(first, &mut |c| c.effect("memref.store", &[v, memory, c.add(base, warp)?], &[]), None)?;
+        let mut give = |c: Code| -> Made<()> {
+            let at = c.add(base, warp)?;
+            values.iter().zip(&memory).try_for_each(|(v, m)| c.effect("memref.store", &[*v, *m, at], &[]))
+        };
+        c.when(first, &mut give, None)?;
         barrier(c)?;
         // Every warp finishes by itself.
         let mine = c.add(base, c.rem(lane, c.index(warps as i64)?)?)?;
-        let v = c.op("memref.load", &[memory, mine], v.ty(), &[])?;
-        butterfly(c, v, warps, combine)
+        let taken = values.iter().zip(&memory).map(|(v, m)| c.op("memref.load", &[*m, mine], v.ty(), &[])).collect::<Made<Vec<_>>>()?;
+        butterflies(c, &taken, warps, combine)
     }
 }

@@ -1,5 +1,5 @@
 //! What a schedule says, and how it is chosen.
-use super::{Bf16, Unit, blocked, contract, contraction, in_lines, product, transposition};
+use super::{Bf16, Unit, blocked, contract, contraction, in_lines, product, transposition, whole_lines};
 use crate::{
     host::expand_math::ACCURACY,
     kernel::{Kernel, Nest, Plan, Poly},
@@ -57,7 +57,7 @@ impl Schedule {
             "contract" => Ok(&["bits", "m", "m_block", "n", "n_block", "pack"]),
             s if Unit::of(s).is_some() => Ok(&["bits", "k_block", "m", "m_block", "n", "n_block", "pack"]),
             "attention" => Ok(&["bits", "columns", "keys", "keys_block", "n"]),
-            "transpose" => Ok(&["bits", "m", "m_block", "n", "n_block"]),
+            "transpose" => Ok(&["bits", "m", "m_block", "n", "n_block", "nontemporal", "prefetch"]),
             _ => Err(format!(
                 "has schedule '{strategy}', which is none of loops rows reduce contract blocked dot amx attention transpose scalar"
             )),
@@ -99,8 +99,7 @@ pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<u
         };
         for s in nest.all().filter_map(|s| k.stages.get(s)) {
             if nest.reduction[d] {
-                let parts = |o: &crate::kernel::Output| !o.reduces || o.combine.as_ref().is_some_and(|c| identity(c).is_some());
-                if !s.outputs.iter().all(parts) {
+                if !s.combines() {
                     return None;
                 }
                 sum += 1;
@@ -112,10 +111,6 @@ pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<u
         Some(sum)
     };
     (from..nest.extents.len()).rev().filter_map(|d| Some((cost(d)?, d))).min_by_key(|(c, _)| *c).map(|(_, d)| d)
-}
-
-fn identity(c: &crate::kernel::Combine) -> Option<String> {
-    c.identity(c.op.result(0).ty().dtype().ok()?)
 }
 
 /// What the machine is like.
@@ -156,12 +151,6 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
     if let Some(roles) = contraction(k, plan, m.bits as usize) {
         return make("contract", &contract(&plan.nests[0], &roles, m));
     }
-    // Borders of what is padded may be written beside.
-    let fills = |n: &Nest| n.all().filter_map(|s| k.stages.get(s)).all(|s| s.reads().next().is_none());
-    let turns = |n: &Nest| transposition(k, plan, n, m.bits as usize).is_some();
-    if plan.nests.iter().any(turns) && plan.nests.iter().all(|n| turns(n) || fills(n)) {
-        return make("transpose", &[("bits", m.bits), ("m", 4), ("m_block", 64), ("n", 1), ("n_block", 1024)]);
-    }
     let reduces = plan.nests.iter().any(|n| n.reduction.contains(&true));
     let written = |n: &Nest| {
         n.all()
@@ -173,6 +162,16 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
             .sum::<i64>()
     };
     let streams = |n: &Nest| written(n) > m.l2 + m.l3 && in_lines(k, plan, n, m.bits as usize);
+    // Borders of what is padded may be written beside.
+    let fills = |n: &Nest| n.all().filter_map(|s| k.stages.get(s)).all(|s| s.reads().next().is_none());
+    let turns = |n: &Nest| transposition(k, plan, n, m.bits as usize).is_some();
+    if plan.nests.iter().any(turns) && plan.nests.iter().all(|n| turns(n) || fills(n)) {
+        let past = plan.nests.iter().any(|n| streams(n) && whole_lines(k, n, m.bits as usize)) as i64;
+        return make(
+            "transpose",
+            &[("bits", m.bits), ("m", 4), ("m_block", 64), ("n", 1), ("n_block", 1024), ("nontemporal", past), ("prefetch", 0)],
+        );
+    }
     let streams = !reduces && plan.nests.iter().any(streams);
     // With several functions an iteration is so long that the processor does not see the reads of the next ones; with fewer, asking for them takes more
     // than it gives.

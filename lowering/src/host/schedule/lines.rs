@@ -2,6 +2,15 @@
 use super::{lanes, vector_dim};
 use crate::kernel::{Kernel, Nest, Plan, Poly};
 
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
+/// Whether a vector of each result of a nest is a whole line: what writes parts of lines far apart waits for memory with each.
+pub fn whole_lines(k: &Kernel, nest: &Nest, bits: usize) -> bool {
+    let size = |b: usize| k.buffers.get(b)?.element.dtype().ok().map(|d| d.byte_size() * lanes(k, nest, bits));
+    nest.all().flat_map(|s| &k.stages[s].outputs).all(|o| size(o.access.buffer) == Some(LINE))
+}
+
 /// Whether all vectors that a nest writes to results are at multiples of their size, given that the results are.
 pub fn in_lines(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> bool {
     let Some(vector) = vector_dim(k, plan, nest, 0).filter(|v| !nest.reduction[*v]) else { return false };

@@ -19,7 +19,7 @@ mod product;
 pub use attention::attention;
 pub use choose::{Machine, Schedule, choose, lanes, vector_dim};
 pub use contraction::{Roles, contract, contraction, transposition};
-pub use lines::in_lines;
+pub use lines::{LINE, in_lines, whole_lines};
 pub use product::{Bf16, Product, Unit, blocked, product};
 
 use crate::{host::kernels_of, kernel};

@@ -6,13 +6,10 @@ use crate::{
         code::{Code, Made},
         loops::{Fixed, Loops, decode},
     },
-    host::schedule::{Schedule, in_lines, lanes, transposition, vector_dim},
+    host::schedule::{LINE, Schedule, in_lines, lanes, transposition, vector_dim},
     kernel::{Nest, Plan, Poly},
 };
 use kiln_dialects::ir::*;
-
-/// Bytes of a cache line.
-const LINE: i64 = 64;
 
 /// The calling thread's number and the number of threads.
 pub type Threads = (Value, Value);
@@ -36,19 +33,29 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
             beside.iter().try_for_each(|n| independent(c, scope, plan, n, &borders(schedule), threads))
         }
         "transpose" => plan.nests.iter().try_for_each(|n| match transposition(scope.kernel, plan, n, schedule.get("bits")) {
-            Some(_) => contract::emit(c, scope, plan, n, schedule, threads),
+            Some(_) => past_caches(c, scope, plan, n, schedule, &|c, scope| contract::emit(c, scope, plan, n, schedule, threads)),
             // The border of what is padded.
             None => independent(c, scope, plan, n, &borders(schedule), threads),
         }),
-        _ => plan.nests.iter().try_for_each(|n| past_caches(c, scope, plan, n, schedule, threads)),
+        _ => plan
+            .nests
+            .iter()
+            .try_for_each(|n| past_caches(c, scope, plan, n, schedule, &|c, scope| independent(c, scope, plan, n, schedule, threads))),
     }
 }
 
-/// A nest that writes past the caches, if it should and its results are at cache lines, as only a call can tell.
-fn past_caches(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule, threads: Threads) -> Made<()> {
-    let mut plain = |c: Code| independent(c, scope, plan, nest, schedule, threads);
+/// A nest, as `write` does it, that writes past the caches, if it should and its results are at cache lines, as only a call can tell.
+fn past_caches(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    schedule: &Schedule,
+    write: &dyn Fn(Code, &Scope<'_>) -> Made<()>,
+) -> Made<()> {
+    let near = Scope { prefetch: schedule.get("prefetch"), ..scope.clone() };
     if schedule.get("nontemporal") != 1 || !in_lines(scope.kernel, plan, nest, schedule.get("bits")) {
-        return plain(c);
+        return write(c, &near);
     }
     let outputs = nest.all().filter_map(|s| scope.kernel.stages.get(s)).flat_map(|s| &s.outputs);
     let mut bits = c.index(0)?;
@@ -56,10 +63,10 @@ fn past_caches(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &
         let address = c.op("memref.extract_aligned_pointer_as_index", &[memory], bits.ty(), &[])?;
         bits = c.op("arith.ori", &[bits, address], bits.ty(), &[])?;
     }
-    let off = c.op("arith.andi", &[bits, c.index(LINE - 1)?], bits.ty(), &[])?;
+    let off = c.op("arith.andi", &[bits, c.index(LINE as i64 - 1)?], bits.ty(), &[])?;
     let at_lines = c.compare(0, off, c.index(0)?)?;
-    let past = Scope { nontemporal: true, prefetch: schedule.get("prefetch"), ..scope.clone() };
-    c.when(at_lines, &mut |c| independent(c, &past, plan, nest, schedule, threads), Some(&mut plain))
+    let past = Scope { nontemporal: true, ..near.clone() };
+    c.when(at_lines, &mut |c| write(c, &past), Some(&mut |c| write(c, &near)))
 }
 
 /// How nests are written beside a contraction, or that turn nothing around beside some that do.

@@ -20,7 +20,7 @@ const COLUMNS: i64 = 64;
 impl Decide<'_> {
     /// The kernel of another product that is computed with this one.
     pub(super) fn partner(&self, n: usize) -> Option<usize> {
-        let mine = self.product(n).filter(|_| self.pairs)?;
+        let mine = self.product(n).filter(|_| self.how == super::How::Fused { pairs: true })?;
         let sources = self.sources(n);
         let fits = |g: &usize| {
             let group = &self.groups[*g];

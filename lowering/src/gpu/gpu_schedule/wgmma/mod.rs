@@ -7,7 +7,7 @@ mod window;
 pub use choose::{PROCESSORS, TILES, choose, time};
 pub use maps::{map, maps};
 pub use stored::{Stored, stored};
-pub use window::{Window, argument, pixel};
+pub use window::{Step, Window, argument, pixel, tensors};
 
 use super::{Roles, contraction::sums};
 use crate::{

@@ -44,7 +44,7 @@ fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<Stored> {
 /// The matrices of the result of that number as the copy engine wants them.
 fn tensor(k: &Kernel, nest: &Nest, p: &Product, a: &Access, number: usize, element: DType) -> Option<Operand> {
     let (rows, over) = (p.roles.rows.as_slice(), p.roles.columns.first()?);
-    let tensors = k.func.regions().first()?.first()?.args().iter().filter(|v| v.ty().is_tensor()).count();
+    let tensors = super::tensors(k)?;
     let dims: Vec<usize> = [*over].into_iter().chain(rows.iter().rev().copied()).chain(p.roles.batch.iter().copied()).collect();
     let mut strides = super::tensor(&nest.extents, a, &dims, 16 / element.byte_size() as i64)?;
     // Several dimensions of rows are one if each goes on where the next one ends.

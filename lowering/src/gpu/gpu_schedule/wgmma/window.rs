@@ -179,3 +179,8 @@ pub fn argument(k: &Kernel, number: usize) -> Option<usize> {
     let block = k.func.regions().first().and_then(|r| r.first())?;
     Some(block.args().iter().take(number).filter(|v| v.ty().is_tensor()).count())
 }
+
+/// How many arguments are tensors; results follow them.
+pub fn tensors(k: &Kernel) -> Option<usize> {
+    argument(k, usize::MAX)
+}

@@ -1,0 +1,52 @@
+//! The backend `cudagraphs`: a kernel for each op, and on a GPU one CUDA graph of all of them.
+use super::{Backend, GraphModule, Runnable};
+use crate::{
+    Error,
+    dialects::ir::Attr,
+    lowering::to_kernels::fuse::EACH_OP,
+    model::{Executable, Model, Options, Times},
+    runtime::{Place, Program, View, cuda},
+    tensor::Array,
+};
+use std::sync::Arc;
+
+pub(super) struct OneOp;
+
+/// A program of such kernels.
+struct Unfused(Executable);
+
+impl Backend for OneOp {
+    fn name(&self) -> &str {
+        "cudagraphs"
+    }
+    fn summary(&self) -> &str {
+        "a kernel for each op, replayed as one CUDA graph; on the host, where there are none, one after another"
+    }
+    fn compile(&self, graph: &GraphModule, options: &Options) -> Result<Arc<dyn Runnable>, Error> {
+        let root = graph.module().op();
+        // The attribute goes into the model's text, and so into the key of the cache.
+        root.set_attr(EACH_OP, Attr::unit(root.ctx()));
+        let model = Model::of_graph(graph.module(), graph.weights().clone());
+        root.remove_attr(EACH_OP);
+        let mode = if options.device == Place::Host { cuda::Mode::Default } else { cuda::Mode::ReduceOverhead };
+        Ok(Arc::new(Unfused(model.compile(&Options { mode, ..options.clone() })?)))
+    }
+}
+
+impl Runnable for Unfused {
+    fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
+        Runnable::run(&self.0, inputs)
+    }
+    fn program(&self) -> Option<&Program> {
+        Runnable::program(&self.0)
+    }
+    fn remarks(&self) -> Vec<String> {
+        if self.0.cuda().is_none() {
+            return vec!["the program is for the host, which has none: its kernels run one after another, as of backend kiln".into()];
+        }
+        Runnable::remarks(&self.0)
+    }
+    fn times(&self) -> Option<&Times> {
+        Runnable::times(&self.0)
+    }
+}

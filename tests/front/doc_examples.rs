@@ -1,0 +1,84 @@
+//! The examples of rustdoc, which is not run by itself since each would be a binary with MLIR in it: the pages show exactly these functions' bodies.
+
+#[rustfmt::skip]
+fn compile() -> Result<(), kiln::Error> {
+    use kiln::Tensor;
+    let scaled = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).relu()).name("scaled");
+    let (x, y) = (Tensor::of(&[3], &[1.0f32, -2.0, 3.0])?, Tensor::scalar(1.0f32)?);
+    assert_eq!(scaled.call((&x, &y))?.to_vec::<f32>()?, [3.0, 0.0, 7.0]);
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+fn disable() -> Result<(), kiln::Error> {
+    use kiln::{Tensor, tensor::TraceError};
+    let odd = kiln::disable(|x: Tensor| -> Result<Tensor, TraceError> { if x.sum(.., false).item::<f64>()? > 0.0 { Ok(x) } else { Ok(-x) } });
+    let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> { Ok(odd.call(x * 2)?.exp()) });
+    assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+fn custom_op() -> Result<(), kiln::Error> {
+    use kiln::Tensor;
+    let twice = kiln::custom_op("doc::twice")
+        .shape(|x| Ok(vec![x[0].clone()]))
+        .host(|x, y| {
+            let x = x[0].elements::<f32>().map_err(|e| e.to_string())?;
+            let y = y[0].elements_mut::<f32>().map_err(|e| e.to_string())?;
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
+            Ok(())
+        })
+        .register()?;
+    let f = kiln::compile(move |x: Tensor| twice.one(&[x + 1]));
+    assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 1.0])?)?.to_vec::<f32>()?, [2.0, 4.0]);
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+#[allow(unused_variables)]
+fn trace() -> Result<(), kiln::tensor::TraceError> {
+    use kiln::dialects::value::DType;
+    let traced = kiln::trace(|g| {
+        let batch = g.dim("batch", 1..=512);
+        let x = g.input("x", DType::F32, (batch, 64));
+        Ok((x * 2 + 1).relu().named("y"))
+    })?;
+    Ok::<(), kiln::tensor::TraceError>(())
+}
+
+/// The example above a function in a source file.
+fn shown(source: &str, function: &str) -> Vec<String> {
+    let lines: Vec<&str> = source.lines().collect();
+    let at = lines.iter().position(|l| l.starts_with(&format!("pub fn {function}"))).expect("the function");
+    let doc = lines[..at].iter().rposition(|l| !l.starts_with("///") && !l.starts_with("#[")).map_or(0, |n| n + 1);
+    let text = lines[doc..at].iter().filter_map(|l| l.strip_prefix("///")).map(str::trim);
+    let code = text.skip_while(|l| *l != "```").skip(1).take_while(|l| *l != "```");
+    code.map(|l| l.strip_prefix("# ").unwrap_or(l).to_string()).collect()
+}
+
+/// The body of a function of this file.
+fn here(function: &str) -> Vec<String> {
+    let lines = include_str!("doc_examples.rs").lines();
+    let body = lines.skip_while(|l| !l.starts_with(&format!("fn {function}() "))).skip(1).take_while(|l| *l != "}");
+    body.map(|l| l.trim().to_string()).collect()
+}
+
+#[test]
+fn the_examples_of_rustdoc_run_and_are_those_that_it_shows() {
+    crate::watchdog::arm();
+    compile().expect("no error");
+    disable().expect("no error");
+    custom_op().expect("no error");
+    trace().expect("no error");
+    for (source, function) in [
+        (include_str!("../../src/compile/mod.rs"), "compile"),
+        (include_str!("../../src/compile/disable.rs"), "disable"),
+        (include_str!("../../src/tensor/custom.rs"), "custom_op"),
+        (include_str!("../../src/tensor/run.rs"), "trace"),
+    ] {
+        let shown = shown(source, function);
+        assert!(shown.len() > 3, "{function} shows no example");
+        assert_eq!(shown, here(function), "{function}");
+    }
+}
