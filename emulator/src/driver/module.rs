@@ -1,0 +1,148 @@
+//! Modules: PTX, or what the linker makes of it, which is PTX behind a mark.
+use super::{Done, alive, card::card, current, function, link::Log, lock, put, table::Table, valid};
+use crate::ptx;
+use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUjit_option, CUmod_st, CUmodule, CUresult};
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, c_char, c_uint, c_void},
+    ptr,
+    sync::Mutex,
+};
+
+/// What linked code begins with. No text does.
+const MARK: &[u8] = b"\x7fkiln PTX\n";
+
+struct Module {
+    code: ptx::Module,
+    /// Handles of functions that have been asked for, by name.
+    functions: Mutex<BTreeMap<String, usize>>,
+}
+
+static ALL: Table<Module, CUmod_st> = Table::new();
+
+/// Code that a module can be loaded from.
+pub fn image(text: &str) -> Vec<u8> {
+    [MARK, text.as_bytes(), &[0]].concat()
+}
+
+/// Reads a text for this card. Err: why not, in words.
+pub fn read(text: &str) -> Result<ptx::Module, String> {
+    let target = text.lines().find_map(|l| l.trim().strip_prefix(".target"));
+    if let (Some(target), Ok(card)) = (target.and_then(|t| t.split([',', ' ', '\t']).find(|w| !w.is_empty())), card())
+        && !card.runs(target)
+    {
+        let (major, minor) = card.capability;
+        return Err(format!("the target is {target}, the card's compute capability {major}.{minor}"));
+    }
+    ptx::Module::load(text).map_err(|e| e.to_string())
+}
+
+/// The text of code, or text itself.
+///
+/// # Safety
+/// `image` is null, or what [`image`] has made, or has a NUL at the end.
+unsafe fn text<'a>(image: *const c_void) -> Done<&'a str> {
+    valid(!image.is_null())?;
+    let wrong = CUresult::CUDA_ERROR_INVALID_IMAGE;
+    let bytes = image.cast::<u8>();
+    // SAFETY: the caller's promise; nothing is read behind a byte that is not the mark's.
+    unsafe {
+        let marked = MARK.iter().enumerate().all(|(i, b)| bytes.add(i).read() == *b);
+        if !marked && (*bytes == 0 || !bytes.read().is_ascii() || bytes.read() == MARK[0]) {
+            return Err(wrong);
+        }
+        let text = CStr::from_ptr(bytes.add(if marked { MARK.len() } else { 0 }).cast());
+        text.to_str().map_err(|_| wrong)
+    }
+}
+
+/// A module of code or of text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> CUresult {
+    // SAFETY: the same promise.
+    unsafe { cuModuleLoadDataEx(module, image, 0, ptr::null_mut(), ptr::null_mut()) }
+}
+
+/// The same, with options; of these the log is looked at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut CUmodule,
+    image: *const c_void,
+    count: c_uint,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+) -> CUresult {
+    current(|| {
+        super::capture::unsafe_call()?;
+        valid(!module.is_null())?;
+        // SAFETY: as the driver's functions are called.
+        unsafe {
+            let log = Log::of(count, options, values)?;
+            let code = read(text(image)?).map_err(|why| {
+                // Without a log nobody would hear of it.
+                if !log.write(&why) {
+                    eprintln!("kiln-emulator: {why}");
+                }
+                CUresult::CUDA_ERROR_INVALID_PTX
+            })?;
+            put(module, ALL.add(Module { code, functions: Mutex::default() }))
+        }
+    })
+}
+
+/// Ends a module and its functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> CUresult {
+    current(|| {
+        super::capture::unsafe_call()?;
+        let module = ALL.take(module)?;
+        lock(&module.functions).values().for_each(|f| function::remove(ptr::without_provenance_mut(*f)));
+        Ok(())
+    })
+}
+
+/// A name as the caller has it.
+///
+/// # Safety
+/// It is null or ends in NUL.
+unsafe fn name<'a>(name: *const c_char) -> Done<&'a str> {
+    valid(!name.is_null())?;
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| CUresult::CUDA_ERROR_NOT_FOUND)
+}
+
+/// A function of a module, the same one whenever it is asked for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetFunction(to: *mut CUfunction, module: CUmodule, title: *const c_char) -> CUresult {
+    alive(|| {
+        let module = ALL.get(module)?;
+        // SAFETY: a text.
+        let name = unsafe { name(title) }?;
+        valid(!to.is_null())?;
+        let kernel = module.code.kernels.get(name).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+        let mut known = lock(&module.functions);
+        let handle = known.entry(name.into()).or_insert_with(|| function::add(kernel).addr());
+        // SAFETY: room for a handle.
+        unsafe { put(to, ptr::without_provenance_mut(*handle)) }
+    })
+}
+
+/// Where a module's variable is, and how large it is; either can be left out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetGlobal_v2(to: *mut CUdeviceptr, len: *mut usize, module: CUmodule, title: *const c_char) -> CUresult {
+    alive(|| {
+        let module = ALL.get(module)?;
+        // SAFETY: a text, and room for what is not null.
+        unsafe {
+            let (at, size) = module.code.globals.get(name(title)?).copied().ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+            valid(!to.is_null() || !len.is_null())?;
+            if !to.is_null() {
+                put(to, at)?;
+            }
+            if !len.is_null() {
+                put(len, size)?;
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,233 @@
+//! Instructions of one thread.
+use super::{
+    ATOMIC, What,
+    cluster::{Cluster, State, TURN, Thread, generic},
+    memory::{Asker, LOCAL, OFFSET_BITS, SHARED, at, read, write},
+};
+use crate::ptx::{
+    code::{Cell, Instruction, Op, Slot, Space},
+    convert,
+};
+use std::sync::PoisonError;
+
+fn mask(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+/// A value as a register has it.
+fn extended(value: u64, cell: Cell) -> u64 {
+    match cell.signed {
+        Some(_) if cell.width < 8 => {
+            let shift = 64 - 8 * u32::from(cell.width);
+            ((value << shift) as i64 >> shift) as u64
+        }
+        _ => value,
+    }
+}
+
+impl Cluster<'_> {
+    /// Runs a thread until it waits, or has had its turn.
+    pub fn steps(&mut self, b: usize, t: usize, thread: &mut Thread) -> Result<(), What> {
+        let kernel = self.launch.kernel.clone();
+        for _ in 0..TURN {
+            let Some(Instruction { guard, op, .. }) = kernel.code.get(thread.pc) else {
+                thread.state = State::Over;
+                return Ok(());
+            };
+            if let Some((p, not)) = guard
+                && (thread.regs[*p as usize] & 1 == 1) == *not
+            {
+                thread.pc += 1;
+                continue;
+            }
+            let r = &mut thread.regs;
+            match op {
+                Op::Unary(of, d, a) => r[*d as usize] = of(r[*a as usize]),
+                Op::Binary(of, d, a, b) => r[*d as usize] = of(r[*a as usize], r[*b as usize]),
+                Op::Ternary(of, d, [a, b, c]) => r[*d as usize] = of(r[*a as usize], r[*b as usize], r[*c as usize]),
+                Op::Compare { of, out, other, a, b, with } => {
+                    let holds = of(r[*a as usize], r[*b as usize]);
+                    let joined = |v: u64, r: &[u64]| match with {
+                        Some((of, p, not)) => of(v, r[*p as usize] & 1 ^ u64::from(*not)),
+                        None => v,
+                    };
+                    let (yes, no) = (joined(holds, r), joined(holds ^ 1, r));
+                    set(r, *out, yes);
+                    set(r, *other, no);
+                }
+                Op::Select { out, a, b, p } => r[*out as usize] = if r[*p as usize] & 1 == 1 { r[*a as usize] } else { r[*b as usize] },
+                Op::Branch(to) => {
+                    thread.pc = *to;
+                    continue;
+                }
+                Op::Nothing => {}
+                _ => {
+                    let before = thread.pc;
+                    self.rare(b, t, thread, op)?;
+                    if thread.state != State::Runs {
+                        // What lanes do together moves them when it is done; a thread that has looked looks again.
+                        if !matches!(thread.state, State::Together) && thread.pc == before {
+                            thread.pc += 1;
+                        }
+                        return Ok(());
+                    }
+                }
+            }
+            thread.pc += 1;
+        }
+        thread.state = State::Yields;
+        self.moved = true;
+        Ok(())
+    }
+
+    fn rare(&mut self, b: usize, t: usize, thread: &mut Thread, op: &Op) -> Result<(), What> {
+        let r = &mut thread.regs;
+        match op {
+            Op::Convert { to, from, round, saturate, relu, out, a } => {
+                r[*out as usize] = convert::convert(*to, *from, *round, *saturate, *relu, r[*a as usize]);
+            }
+            Op::ConvertPair { to, round, relu, out, high, low } => {
+                let from = crate::ptx::code::Kind::Float(32);
+                let one = |s: Slot| convert::convert(*to, from, Some(*round), false, *relu, r[s as usize]);
+                r[*out as usize] = one(*low) | one(*high) << 16;
+            }
+            Op::ComparePair { of, out, a, b } => {
+                let (x, y) = (r[*a as usize], r[*b as usize]);
+                set(r, out[0], of(x & 0xffff, y & 0xffff));
+                set(r, out[1], of(x >> 16 & 0xffff, y >> 16 & 0xffff));
+            }
+            Op::Pack { out, parts, bits } => {
+                r[*out as usize] = parts.iter().enumerate().fold(0, |v, (i, p)| v | (r[*p as usize] & mask(*bits)) << (i as u32 * bits));
+            }
+            Op::Unpack { out, value, bits } => {
+                let value = r[*value as usize];
+                for (i, o) in out.iter().enumerate() {
+                    set(r, *o, value >> (i as u32 * bits) & mask(*bits));
+                }
+            }
+            Op::Carry { out, a, b, reads, writes, minus, bits } => {
+                let (x, y, c) = (u128::from(r[*a as usize]), u128::from(r[*b as usize]), u128::from(*reads && thread.carry));
+                // A borrow is a carry that is 1.
+                let v = if *minus { x.wrapping_sub(y).wrapping_sub(c) } else { x + y + c };
+                r[*out as usize] = v as u64 & mask(*bits);
+                if *writes {
+                    thread.carry = v >> bits & 1 == 1;
+                }
+            }
+            Op::ToGeneric(space, d, a) => {
+                r[*d as usize] = match space {
+                    Space::Shared => generic(r[*a as usize]),
+                    Space::Local => r[*a as usize] | LOCAL,
+                    _ => r[*a as usize],
+                }
+            }
+            Op::FromGeneric(d, a) => r[*d as usize] = r[*a as usize] & !(SHARED | LOCAL),
+            Op::Map { out, a, block, generic: whole } => {
+                let offset = r[*a as usize] & ((1 << OFFSET_BITS) - 1);
+                let address = offset | (r[*block as usize] + 1) << OFFSET_BITS;
+                r[*out as usize] = if *whole { generic(address) } else { address };
+            }
+            Op::ActiveMask(d) => r[*d as usize] = 1 << (t % 32),
+            Op::Exit => {
+                self.finish(b, thread)?;
+                thread.state = State::Over;
+            }
+            Op::Trap => return Err(What::Trap),
+            Op::Together(..) => thread.state = State::Together,
+            Op::Barrier { id, threads, waits } => {
+                let (id, threads) = (r[*id as usize], threads.map(|s| r[s as usize]));
+                if *waits {
+                    thread.state = State::Barrier(id as u8);
+                }
+                return self.barrier(b, t, thread, id, threads);
+            }
+            Op::ClusterArrive => {
+                thread.arrivals += 1;
+                self.moved = true;
+                self.pass_with(b, t, thread);
+            }
+            Op::ClusterWait => {
+                if thread.arrivals > self.passed {
+                    thread.state = State::Cluster;
+                    self.pass_with(b, t, thread);
+                }
+            }
+            Op::Load { .. } | Op::Store { .. } | Op::Atomic { .. } => return self.access(b, thread, op),
+            Op::Bar(bar, address) => return self.bar(b, thread, bar, *address),
+            other => return self.copy(b, t, thread, other),
+        }
+        Ok(())
+    }
+
+    /// A thread comes to a bar. While it runs it is not in its block's list.
+    fn barrier(&mut self, b: usize, t: usize, thread: &mut Thread, id: u64, threads: Option<u64>) -> Result<(), What> {
+        self.arrive(b, id, threads)?;
+        self.blocks[b].threads[t].state = thread.state;
+        self.release(b, id as usize);
+        let state = self.blocks[b].threads[t].state;
+        self.blocks[b].threads[t].state = State::Runs;
+        thread.state = state;
+        if state == State::Runs && matches!(self.launch.kernel.code[thread.pc].op, Op::Barrier { waits: true, .. }) {
+            // It was the last; the others of its warp go on at their next turn.
+            self.moved = true;
+        }
+        Ok(())
+    }
+    fn pass_with(&mut self, b: usize, t: usize, thread: &mut Thread) {
+        let own = &mut self.blocks[b].threads[t];
+        (own.state, own.arrivals) = (thread.state, thread.arrivals);
+        self.pass();
+        thread.state = self.blocks[b].threads[t].state;
+    }
+
+    fn access(&mut self, b: usize, thread: &mut Thread, op: &Op) -> Result<(), What> {
+        let r = &mut thread.regs;
+        let mut who = Asker { block: b, local: &mut thread.local, seen: &mut thread.seen };
+        match op {
+            Op::Load { space, cell, out, at: address } => {
+                let bytes = u64::from(cell.width) * out.len() as u64;
+                let from = self.place(&mut who, *space, at(r, *address), bytes, bytes)?;
+                for (i, o) in out.iter().enumerate() {
+                    // SAFETY: `place` has found all bytes.
+                    let value = unsafe { read(from.add(i * cell.width as usize), cell.width) };
+                    set(r, *o, extended(value, *cell));
+                }
+            }
+            Op::Store { space, width, values, at: address } => {
+                let bytes = u64::from(*width) * values.len() as u64;
+                let to = self.place(&mut who, *space, at(r, *address), bytes, bytes)?;
+                for (i, v) in values.iter().enumerate() {
+                    // SAFETY: as above.
+                    unsafe { write(to.add(i * *width as usize), *width, r[*v as usize]) };
+                }
+                self.moved = true;
+            }
+            Op::Atomic { space, width, of, out, at: address, value, swap } => {
+                let place = self.place(&mut who, *space, at(r, *address), (*width).into(), (*width).into())?;
+                let _one = ATOMIC.lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: as above.
+                unsafe {
+                    let before = read(place, *width);
+                    let value = r[*value as usize];
+                    let after = match swap {
+                        Some(other) if before == value & mask(u32::from(*width) * 8) => r[*other as usize],
+                        Some(_) => before,
+                        None => of(before, value),
+                    };
+                    write(place, *width, after);
+                    set(r, *out, before);
+                }
+                self.moved = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Writes a register, if it is one.
+pub fn set(regs: &mut [u64], slot: Option<Slot>, value: u64) {
+    if let Some(s) = slot {
+        regs[s as usize] = value;
+    }
+}

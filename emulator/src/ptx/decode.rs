@@ -1,0 +1,391 @@
+//! Instructions as they are written to those that are run.
+use super::{
+    Error, Param,
+    code::{Address, Cell, Fill, Instruction, Op, Slot, Space},
+    convert, floats, integers,
+    lex::number,
+    parse::{Entry, Operand, Variable, Written, width},
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// Where variables lie: the offset in the memory of the block or thread, or the address on the card.
+pub type Places = HashMap<String, (Space, u64)>;
+
+/// What becomes of a kernel's text.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// What is run.
+    pub code: Vec<Instruction>,
+    /// Slots that are filled before.
+    pub fills: Vec<(Slot, Fill)>,
+    /// Slots in all.
+    pub slots: u32,
+}
+
+/// Reads names of one kernel.
+pub struct Names<'a> {
+    entry: &'a Entry,
+    places: &'a Places,
+    params: HashMap<&'a str, usize>,
+    fills: BTreeMap<String, (Slot, Fill)>,
+    next: Slot,
+    line: u32,
+    scope: usize,
+}
+
+impl<'a> Names<'a> {
+    /// An error at this instruction.
+    pub fn fail<T>(&self, what: impl Into<String>) -> Result<T, Error> {
+        Err(Error { line: self.line, what: what.into() })
+    }
+    /// A slot that is filled before.
+    pub fn fill(&mut self, fill: Fill) -> Slot {
+        let next = &mut self.next;
+        self.fills
+            .entry(format!("{fill:?}"))
+            .or_insert_with(|| {
+                *next += 1;
+                (*next - 1, fill)
+            })
+            .0
+    }
+    /// A number's slot.
+    pub fn constant(&mut self, value: u64) -> Slot {
+        self.fill(Fill::Number(value))
+    }
+    fn register(&self, name: &str) -> Option<Slot> {
+        let mut scope = Some(self.scope);
+        while let Some(s) = scope {
+            if let Some(slot) = self.entry.registers.get(&(s, name.to_string())) {
+                return Some(*slot);
+            }
+            let family = self.entry.families.iter().find_map(|(at, prefix, first, count)| {
+                let number: u32 = name.strip_prefix(prefix.as_str()).filter(|_| *at == s)?.parse().ok()?;
+                (number < *count).then_some(first + number)
+            });
+            if family.is_some() {
+                return family;
+            }
+            scope = self.entry.scopes[s];
+        }
+        None
+    }
+    fn special(name: &str) -> Option<Fill> {
+        let axis = |rest: &str| ["x", "y", "z"].iter().position(|a| *a == rest);
+        Some(match name.trim_start_matches('%').split_once('.') {
+            Some(("tid", a)) => Fill::Thread(axis(a)?),
+            Some(("ntid", a)) => Fill::Threads(axis(a)?),
+            Some(("ctaid", a)) => Fill::Block(axis(a)?),
+            Some(("nctaid", a)) => Fill::Blocks(axis(a)?),
+            Some(("cluster_ctaid", "x")) => Fill::Rank,
+            Some(("cluster_nctaid", "x")) => Fill::Ranks,
+            Some(("clusterid", "x")) => Fill::Cluster,
+            Some(("nclusterid", "x")) => Fill::Clusters,
+            Some(("cluster_ctaid" | "clusterid", _)) => Fill::Number(0),
+            Some(("cluster_nctaid" | "nclusterid", _)) => Fill::Number(1),
+            _ => match name {
+                "%laneid" => Fill::Lane,
+                "%warpid" => Fill::Warp,
+                "%cluster_ctarank" => Fill::Rank,
+                "%cluster_nctarank" => Fill::Ranks,
+                "%lanemask_lt" => Fill::Below(false),
+                "%lanemask_le" => Fill::Below(true),
+                "%lanemask_gt" => Fill::Above(false),
+                "%lanemask_ge" => Fill::Above(true),
+                "%lanemask_eq" => return None,
+                "%dynamic_smem_size" => Fill::Dynamic,
+                "WARP_SZ" => Fill::Number(32),
+                _ => return None,
+            },
+        })
+    }
+    /// The slot of what is read.
+    pub fn source(&mut self, operand: &Operand) -> Result<Slot, Error> {
+        match operand {
+            Operand::Number(n) => Ok(self.constant(*n)),
+            Operand::Name(name) => {
+                if let Some(slot) = self.register(name) {
+                    return Ok(slot);
+                }
+                if let Some(offset) = self.params.get(name.as_str()) {
+                    let offset = *offset;
+                    return Ok(self.fill(Fill::Param(offset)));
+                }
+                if let Some((_, at)) = self.places.get(name) {
+                    return Ok(self.constant(*at));
+                }
+                match Self::special(name).or_else(|| number(name).map(Fill::Number)) {
+                    Some(fill) => Ok(self.fill(fill)),
+                    None => self.fail(format!("{name} is not known")),
+                }
+            }
+            other => self.fail(format!("{other:?} is no value")),
+        }
+    }
+    /// A predicate that is read, and whether it is negated.
+    pub fn predicate(&mut self, operand: &Operand) -> Result<(Slot, bool), Error> {
+        match operand {
+            Operand::Not(name) => Ok((self.source(&Operand::Name(name.clone()))?, true)),
+            other => Ok((self.source(other)?, false)),
+        }
+    }
+    /// The slot of what is written; None for `_`.
+    pub fn maybe(&mut self, operand: &Operand) -> Result<Option<Slot>, Error> {
+        match operand {
+            Operand::Name(name) if name == "_" => Ok(None),
+            Operand::Name(name) => match self.register(name) {
+                Some(slot) => Ok(Some(slot)),
+                None => self.fail(format!("{name} is no register")),
+            },
+            other => self.fail(format!("{other:?} is no register")),
+        }
+    }
+    /// The slot of a result.
+    pub fn result(&mut self, operand: &Operand) -> Result<Slot, Error> {
+        match self.maybe(operand)? {
+            Some(slot) => Ok(slot),
+            // A result that nobody reads.
+            None => {
+                self.next += 1;
+                Ok(self.next - 1)
+            }
+        }
+    }
+    /// Results in braces, or one.
+    pub fn results(&mut self, operand: &Operand) -> Result<Vec<Option<Slot>>, Error> {
+        match operand {
+            Operand::List(all) => all.iter().map(|o| self.maybe(o)).collect(),
+            one => Ok(vec![self.maybe(one)?]),
+        }
+    }
+    /// Values in braces, or one.
+    pub fn sources(&mut self, operand: &Operand) -> Result<Vec<Slot>, Error> {
+        match operand {
+            Operand::List(all) => all.iter().map(|o| self.source(o)).collect(),
+            one => Ok(vec![self.source(one)?]),
+        }
+    }
+    /// An address, with what stands behind it in the brackets.
+    pub fn address<'o>(&mut self, operand: &'o Operand) -> Result<(Address, &'o [Operand]), Error> {
+        match operand {
+            Operand::At { base, offset, more } => Ok((Address { base: self.source(base)?, offset: *offset }, more)),
+            other => self.fail(format!("{other:?} is no address")),
+        }
+    }
+    fn label(&self, name: &str) -> Result<usize, Error> {
+        let mut scope = Some(self.scope);
+        while let Some(s) = scope {
+            if let Some(at) = self.entry.labels.get(&(s, name.to_string())) {
+                return Ok(*at);
+            }
+            scope = self.entry.scopes[s];
+        }
+        self.fail(format!("label {name} is not there"))
+    }
+}
+
+/// The space of a name such as `ld.global.nc.b32`.
+pub fn space(parts: &[&str]) -> Space {
+    let named = |p: &&str| match p.split("::").next().unwrap_or_default() {
+        "global" | "const" => Some(Space::Global),
+        "shared" => Some(Space::Shared),
+        "local" => Some(Space::Local),
+        "param" => Some(Space::Param),
+        _ => None,
+    };
+    parts.iter().find_map(named).unwrap_or(Space::Generic)
+}
+
+fn cell(kind: &str) -> Option<Cell> {
+    let bytes = width(kind)?;
+    // What is read into a wider register carries its sign.
+    let signed = kind.starts_with('s').then_some(64);
+    Some(Cell { width: bytes as u8, signed })
+}
+
+fn arithmetic(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+    let (name, kind) = (parts[0], *parts.last().unwrap_or(&""));
+    let how = parts.get(1..parts.len().saturating_sub(1)).unwrap_or_default().join(".");
+    let op = match ops {
+        [d, a] => {
+            let of = match name {
+                "bfind" => integers::bfind(kind, how.contains("shiftamt")),
+                "testp" => floats::test(parts.get(1).unwrap_or(&""), kind),
+                _ => floats::unary(name, kind).or_else(|| integers::unary(name, kind)),
+            };
+            let Some(of) = of else { return Ok(None) };
+            Op::Unary(of, n.result(d)?, n.source(a)?)
+        }
+        [d, a, b] => {
+            let Some(of) = floats::binary(name, &how, kind).or_else(|| integers::binary(name, &how, kind)) else { return Ok(None) };
+            Op::Binary(of, n.result(d)?, n.source(a)?, n.source(b)?)
+        }
+        [d, a, b, c] => {
+            let Some(of) = floats::ternary(name, kind).or_else(|| integers::ternary(name, &how, kind)) else { return Ok(None) };
+            Op::Ternary(of, n.result(d)?, [n.source(a)?, n.source(b)?, n.source(c)?])
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(op))
+}
+
+fn moves(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+    let kind = *parts.last().unwrap_or(&"");
+    Ok(Some(match (parts[0], ops) {
+        ("mov", [Operand::List(to), from]) => {
+            let bits = width(kind).unwrap_or(0) as u32 * 8 / to.len() as u32;
+            Op::Unpack { value: n.source(from)?, out: n.results(&Operand::List(to.clone()))?, bits }
+        }
+        ("mov", [to, Operand::List(from)]) => {
+            let bits = width(kind).unwrap_or(0) as u32 * 8 / from.len() as u32;
+            Op::Pack { out: n.result(to)?, parts: n.sources(&Operand::List(from.clone()))?, bits }
+        }
+        // A predicate's or a register's value, an address of a variable.
+        ("mov", [to, from]) => Op::Unary(|a| a, n.result(to)?, n.source(from)?),
+        ("ld" | "ldu", [to, at]) => {
+            let Some(cell) = cell(kind) else { return Ok(None) };
+            Op::Load { space: space(parts), cell, out: n.results(to)?, at: n.address(at)?.0 }
+        }
+        ("st", [at, from]) => {
+            let Some(cell) = cell(kind) else { return Ok(None) };
+            Op::Store { space: space(parts), width: cell.width, values: n.sources(from)?, at: n.address(at)?.0 }
+        }
+        ("atom", [to, at, value, rest @ ..]) => return atomic(n, parts, Some(to), at, value, rest),
+        ("red", [at, value]) => return atomic(n, parts, None, at, value, &[]),
+        ("cvta", [to, from]) if parts.get(1) == Some(&"to") => Op::FromGeneric(n.result(to)?, n.source(from)?),
+        ("cvta", [to, from]) => Op::ToGeneric(space(parts), n.result(to)?, n.source(from)?),
+        ("selp", [d, a, b, p]) => Op::Select { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, p: n.source(p)? },
+        ("cvt", _) => return conversion(n, parts, ops),
+        ("setp", _) => return comparison(n, parts, ops),
+        _ => return Ok(None),
+    }))
+}
+
+fn atomic(n: &mut Names<'_>, parts: &[&str], to: Option<&Operand>, at: &Operand, value: &Operand, rest: &[Operand]) -> Result<Option<Op>, Error> {
+    let kind = *parts.last().unwrap_or(&"");
+    let names = ["add", "min", "max", "and", "or", "xor", "exch", "inc", "dec", "cas"];
+    let Some(name) = parts.iter().find(|p| names.contains(p)) else { return Ok(None) };
+    // `cas` compares with the value.
+    let of = if *name == "cas" { Some((|a, _| a) as super::code::Binary) } else { floats::binary(name, "", kind).or_else(|| integers::binary(name, "", kind)) };
+    let (Some(of), Some(width)) = (of, width(kind)) else { return Ok(None) };
+    let swap = rest.first().map(|o| n.source(o)).transpose()?;
+    let out = to.map(|o| n.maybe(o)).transpose()?.flatten();
+    Ok(Some(Op::Atomic { space: space(parts), width: width as u8, of, out, at: n.address(at)?.0, value: n.source(value)?, swap }))
+}
+
+fn comparison(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+    let kind = *parts.last().unwrap_or(&"");
+    let (Some(name), [d, a, b, rest @ ..]) = (parts.get(1), ops) else { return Ok(None) };
+    if let (Some(half), Operand::Pair(p, q), []) = (kind.strip_suffix("x2"), d, rest) {
+        let Some(of) = floats::compare(name, half) else { return Ok(None) };
+        let out = [p, q].map(|s| n.maybe(&Operand::Name(s.clone())));
+        let [low, high] = out;
+        return Ok(Some(Op::ComparePair { of, out: [low?, high?], a: n.source(a)?, b: n.source(b)? }));
+    }
+    let Some(of) = floats::compare(name, kind).or_else(|| integers::compare(name, kind)) else { return Ok(None) };
+    let with = match (parts.iter().find_map(|p| integers::binary(p, "", "pred")), rest) {
+        (Some(of), [p]) => {
+            let (slot, not) = n.predicate(p)?;
+            Some((of, slot, not))
+        }
+        _ => None,
+    };
+    let name = |s: &String| Operand::Name(s.clone());
+    let (out, other) = match d {
+        Operand::Pair(p, q) => (n.maybe(&name(p))?, n.maybe(&name(q))?),
+        one => (n.maybe(one)?, None),
+    };
+    Ok(Some(Op::Compare { of, out, other, a: n.source(a)?, b: n.source(b)?, with }))
+}
+
+fn conversion(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+    use super::code::{Kind, Round};
+    let round = parts.iter().find_map(|p| {
+        Some(match *p {
+            "rn" | "rni" => Round::Even,
+            "rna" => Round::Away,
+            "rz" | "rzi" => Round::Zero,
+            "rm" | "rmi" => Round::Down,
+            "rp" | "rpi" => Round::Up,
+            _ => return None,
+        })
+    });
+    let (saturate, relu) = (parts.contains(&"sat"), parts.contains(&"relu"));
+    let [.., to, from] = parts else { return Ok(None) };
+    if let ([d, high, low], Some(pair)) = (ops, to.strip_suffix("x2")) {
+        let to = if pair == "f16" { Kind::Float(16) } else { Kind::Bf16 };
+        let (out, high, low) = (n.result(d)?, n.source(high)?, n.source(low)?);
+        return Ok(Some(Op::ConvertPair { to, round: round.unwrap_or(Round::Even), relu, out, high, low }));
+    }
+    let ([d, a], Some(to), Some(from)) = (ops, convert::kind(to), convert::kind(from)) else { return Ok(None) };
+    Ok(Some(Op::Convert { to, from, round, saturate, relu, out: n.result(d)?, a: n.source(a)? }))
+}
+
+fn control(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+    Ok(Some(match (parts[0], ops) {
+        ("bra", [Operand::Name(label)]) => Op::Branch(n.label(label)?),
+        ("ret" | "exit", []) => Op::Exit,
+        ("trap" | "brkpt", []) => Op::Trap,
+        ("bar" | "barrier", ops) if parts.get(1) == Some(&"cluster") && ops.is_empty() => match parts.get(2) {
+            Some(&"arrive") => Op::ClusterArrive,
+            _ => Op::ClusterWait,
+        },
+        ("bar" | "barrier", [id, rest @ ..]) if !parts.contains(&"warp") => {
+            let threads = rest.first().map(|t| n.source(t)).transpose()?;
+            Op::Barrier { id: n.source(id)?, threads, waits: !parts.contains(&"arrive") }
+        }
+        ("fence" | "membar" | "setmaxnreg" | "nanosleep" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent", _) => Op::Nothing,
+        ("activemask", [d]) => Op::ActiveMask(n.result(d)?),
+        ("add" | "addc" | "sub" | "subc", [d, a, b]) if parts[0].ends_with('c') || parts.get(1) == Some(&"cc") => {
+            let bits = width(parts.last().unwrap_or(&"")).unwrap_or(4) as u32 * 8;
+            let (reads, writes, minus) = (parts[0].ends_with('c'), parts.contains(&"cc"), parts[0].starts_with("sub"));
+            Op::Carry { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, reads, writes, minus, bits }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn one(n: &mut Names<'_>, w: &Written) -> Result<Instruction, Error> {
+    (n.line, n.scope) = (w.line, w.scope);
+    let parts: Vec<&str> = w.name.split('.').collect();
+    let guard = w.guard.as_ref().map(|(p, not)| Ok((n.source(&Operand::Name(p.clone()))?, *not))).transpose()?;
+    let mut op = None;
+    for family in [control, moves, super::together::decode, super::copies::decode, arithmetic] {
+        op = family(n, &parts, &w.operands)?;
+        if op.is_some() {
+            break;
+        }
+    }
+    match op {
+        Some(op) => Ok(Instruction { guard, op, line: w.line }),
+        None => n.fail(format!("{} with {} operands is not known", w.name, w.operands.len())),
+    }
+}
+
+/// All instructions of a kernel.
+pub fn decode(entry: &Entry, params: &[Param], places: &Places) -> Result<Decoded, Error> {
+    let params = params.iter().map(|p| (p.name.as_str(), p.offset)).collect();
+    let mut n = Names { entry, places, params, fills: BTreeMap::new(), next: entry.count, line: 0, scope: 0 };
+    let code = entry.code.iter().map(|w| one(&mut n, w)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Decoded { code, fills: n.fills.into_values().collect(), slots: n.next })
+}
+
+/// Where variables begin that lie one behind the other, and where they end; those whose size the launch says come last.
+pub fn lay_out<'v>(variables: impl Iterator<Item = &'v Variable>, space: Space, places: &mut Places) -> u64 {
+    let (mut end, mut open) = (0u64, vec![]);
+    for v in variables {
+        let align = v.align.max(1) as u64;
+        if v.size == 0 {
+            open.push((v, align));
+            continue;
+        }
+        let at = end.next_multiple_of(align);
+        places.insert(v.name.clone(), (space, at));
+        end = at + v.size as u64;
+    }
+    let behind = open.iter().map(|(_, a)| *a).max().map_or(end, |a| end.next_multiple_of(a));
+    for (v, _) in open {
+        places.insert(v.name.clone(), (space, behind));
+    }
+    behind
+}

@@ -1,0 +1,189 @@
+//! Operations on integers and bits.
+use super::code::{Binary, Ternary, Unary};
+
+/// An integer in a register: the bits above it are 0.
+pub trait Lane: Copy {
+    /// Its bits.
+    fn of(bits: u64) -> Self;
+    /// As bits.
+    fn bits(self) -> u64;
+}
+
+macro_rules! lanes {
+    ($($signed:ident $unsigned:ident)*) => {$(
+        impl Lane for $unsigned {
+            fn of(bits: u64) -> Self { bits as $unsigned }
+            fn bits(self) -> u64 { self as u64 }
+        }
+        impl Lane for $signed {
+            fn of(bits: u64) -> Self { bits as $signed }
+            fn bits(self) -> u64 { self as $unsigned as u64 }
+        }
+    )*};
+}
+lanes!(i8 u8 i16 u16 i32 u32 i64 u64);
+
+/// Picks the integer type of a name such as `u32`; types of bits are unsigned.
+macro_rules! by_type {
+    ($kind:expr, $t:ident => $body:expr) => {
+        match $kind {
+            "u8" | "b8" => { type $t = u8; $body }
+            "s8" => { type $t = i8; $body }
+            "u16" | "b16" => { type $t = u16; $body }
+            "s16" => { type $t = i16; $body }
+            "u32" | "b32" => { type $t = u32; $body }
+            "s32" => { type $t = i32; $body }
+            "u64" | "b64" => { type $t = u64; $body }
+            "s64" => { type $t = i64; $body }
+            _ => None,
+        }
+    };
+}
+
+fn one<T: Lane>(a: u64) -> T {
+    T::of(a)
+}
+
+/// An operation on one integer.
+pub fn unary(name: &str, kind: &str) -> Option<Unary> {
+    if kind == "pred" {
+        return match name {
+            "not" => Some(|a| a ^ 1),
+            "mov" => Some(|a| a),
+            _ => None,
+        };
+    }
+    by_type!(kind, T => Some(match name {
+        "neg" => |a| one::<T>(a).wrapping_neg().bits(),
+        "not" | "cnot" if name == "not" => |a| (!one::<T>(a)).bits(),
+        "cnot" => |a| T::of(u64::from(one::<T>(a) == 0)).bits(),
+        "abs" => |a| { let v = one::<T>(a); #[allow(unused_comparisons)] if v < 0 { v.wrapping_neg().bits() } else { v.bits() } },
+        "popc" => |a| u64::from(one::<T>(a).count_ones()),
+        "clz" => |a| u64::from(one::<T>(a).leading_zeros()),
+        "brev" => |a| one::<T>(a).reverse_bits().bits(),
+        "mov" => |a| one::<T>(a).bits(),
+        _ => return None,
+    } as Unary))
+}
+
+/// `bfind`: the place of the first bit that differs from the sign, or the distance to it.
+pub fn bfind(kind: &str, shift: bool) -> Option<Unary> {
+    Some(match (kind, shift) {
+        ("u32", false) => |a| u64::from(31u32.wrapping_sub((a as u32).leading_zeros())),
+        ("u64", false) => |a| u64::from(63u32.wrapping_sub(a.leading_zeros())),
+        ("u32", true) => |a| u64::from(if a as u32 == 0 { u32::MAX } else { (a as u32).leading_zeros() }),
+        ("u64", true) => |a| u64::from(if a == 0 { u32::MAX } else { a.leading_zeros() }),
+        _ => return None,
+    })
+}
+
+/// An operation on two integers. Shifts beyond the width give 0, or signs; what is divided by 0 has all bits.
+pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
+    if kind == "pred" {
+        return match name {
+            "and" => Some(|a, b| a & b),
+            "or" => Some(|a, b| a | b),
+            "xor" => Some(|a, b| a ^ b),
+            _ => None,
+        };
+    }
+    match (name, how, kind) {
+        ("mul", "wide", "u16") => return Some(|a, b| (a as u16 as u64) * (b as u16 as u64)),
+        ("mul", "wide", "s16") => return Some(|a, b| ((a as i16 as i32) * (b as i16 as i32)) as u32 as u64),
+        ("mul", "wide", "u32") => return Some(|a, b| (a as u32 as u64) * (b as u32 as u64)),
+        ("mul", "wide", "s32") => return Some(|a, b| ((a as i32 as i64) * (b as i32 as i64)) as u64),
+        ("mul", "hi", "u16") => return Some(|a, b| ((a as u16 as u32 * b as u16 as u32) >> 16) as u64),
+        ("mul", "hi", "u32") => return Some(|a, b| ((a as u32 as u64) * (b as u32 as u64)) >> 32),
+        ("mul", "hi", "s32") => return Some(|a, b| (((a as i32 as i64) * (b as i32 as i64)) >> 32) as u32 as u64),
+        ("mul", "hi", "u64") => return Some(|a, b| ((u128::from(a) * u128::from(b)) >> 64) as u64),
+        ("mul", "hi", "s64") => return Some(|a, b| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64),
+        _ => {}
+    }
+    by_type!(kind, T => Some(match name {
+        "add" if how == "sat" => |a, b| one::<T>(a).saturating_add(one::<T>(b)).bits(),
+        "sub" if how == "sat" => |a, b| one::<T>(a).saturating_sub(one::<T>(b)).bits(),
+        "add" => |a, b| one::<T>(a).wrapping_add(one::<T>(b)).bits(),
+        "sub" => |a, b| one::<T>(a).wrapping_sub(one::<T>(b)).bits(),
+        "mul" => |a, b| one::<T>(a).wrapping_mul(one::<T>(b)).bits(),
+        "div" => |a, b| if one::<T>(b) == 0 { (!T::of(0)).bits() } else { one::<T>(a).wrapping_div(one::<T>(b)).bits() },
+        "rem" => |a, b| if one::<T>(b) == 0 { one::<T>(a).bits() } else { one::<T>(a).wrapping_rem(one::<T>(b)).bits() },
+        "min" => |a, b| one::<T>(a).min(one::<T>(b)).bits(),
+        "max" => |a, b| one::<T>(a).max(one::<T>(b)).bits(),
+        "and" => |a, b| (one::<T>(a) & one::<T>(b)).bits(),
+        "or" => |a, b| (one::<T>(a) | one::<T>(b)).bits(),
+        "xor" => |a, b| (one::<T>(a) ^ one::<T>(b)).bits(),
+        "exch" => |_, b| one::<T>(b).bits(),
+        "shl" => |a, b| one::<T>(a).checked_shl(b as u32).unwrap_or(0).bits(),
+        #[allow(unused_comparisons)]
+        "shr" => |a, b| one::<T>(a).checked_shr(b as u32).unwrap_or(if one::<T>(a) < 0 { !T::of(0) } else { 0 }).bits(),
+        "inc" => |a, b| if a >= b { 0 } else { a + 1 },
+        "dec" => |a, b| if a == 0 || a > b { b } else { a - 1 },
+        _ => return None,
+    } as Binary))
+}
+
+/// A comparison of two integers.
+pub fn compare(name: &str, kind: &str) -> Option<Binary> {
+    by_type!(kind, T => Some(match name {
+        "eq" => |a, b| u64::from(one::<T>(a) == one::<T>(b)),
+        "ne" => |a, b| u64::from(one::<T>(a) != one::<T>(b)),
+        "lt" | "lo" => |a, b| u64::from(one::<T>(a) < one::<T>(b)),
+        "le" | "ls" => |a, b| u64::from(one::<T>(a) <= one::<T>(b)),
+        "gt" | "hi" => |a, b| u64::from(one::<T>(a) > one::<T>(b)),
+        "ge" | "hs" => |a, b| u64::from(one::<T>(a) >= one::<T>(b)),
+        _ => return None,
+    } as Binary))
+}
+
+/// `prmt`: each of four half-bytes of `c` names a byte of the two registers, or its sign.
+fn permute(a: u64, b: u64, c: u64) -> u64 {
+    let bytes = (a as u32 as u64) | (b << 32);
+    (0..4).fold(0, |out, i| {
+        let pick = c >> (4 * i) & 0xf;
+        let byte = (bytes >> (8 * (pick & 7)) & 0xff) as u8;
+        let byte = if pick & 8 == 0 { byte } else { ((byte as i8) >> 7) as u8 };
+        out | u64::from(byte) << (8 * i)
+    })
+}
+
+fn extract(value: u64, from: u64, len: u64, bits: u64, signed: bool) -> u64 {
+    let (from, len) = (from & 0xff, len & 0xff);
+    if len == 0 {
+        return 0;
+    }
+    let top = (from + len - 1).min(bits - 1);
+    let sign = signed && value >> top & 1 == 1;
+    let part = if from >= bits { 0 } else { value >> from };
+    let kept = if from >= bits { 0 } else { (bits - from).min(len) };
+    let mask = if kept >= 64 { u64::MAX } else { (1 << kept) - 1 };
+    let filled = if sign { !mask } else { 0 };
+    let all = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+    (part & mask | filled) & all
+}
+
+/// An operation on three integers.
+pub fn ternary(name: &str, how: &str, kind: &str) -> Option<Ternary> {
+    match (name, how, kind) {
+        ("mad", "wide", "u16") => return Some(|a, b, c| ((a as u16 as u32) * (b as u16 as u32)).wrapping_add(c as u32) as u64),
+        ("mad", "wide", "s16") => return Some(|a, b, c| ((a as i16 as i32) * (b as i16 as i32)).wrapping_add(c as i32) as u32 as u64),
+        ("mad", "wide", "u32") => return Some(|a, b, c| ((a as u32 as u64) * (b as u32 as u64)).wrapping_add(c)),
+        ("mad", "wide", "s32") => return Some(|a, b, c| ((a as i32 as i64) * (b as i32 as i64)).wrapping_add(c as i64) as u64),
+        ("mad", "hi", "u32") => return Some(|a, b, c| (((a as u32 as u64) * (b as u32 as u64) >> 32) as u32).wrapping_add(c as u32) as u64),
+        ("mad", "hi", "u64") => return Some(|a, b, c| ((u128::from(a) * u128::from(b) >> 64) as u64).wrapping_add(c)),
+        ("prmt", ..) => return Some(permute),
+        ("bfe", _, "u32") => return Some(|a, b, c| extract(a, b, c, 32, false)),
+        ("bfe", _, "s32") => return Some(|a, b, c| extract(a, b, c, 32, true)),
+        ("bfe", _, "u64") => return Some(|a, b, c| extract(a, b, c, 64, false)),
+        ("bfe", _, "s64") => return Some(|a, b, c| extract(a, b, c, 64, true)),
+        ("shf", "l.wrap", _) => return Some(|a, b, c| (((b << 32 | a & 0xffff_ffff) << (c & 31)) >> 32) & 0xffff_ffff),
+        ("shf", "r.wrap", _) => return Some(|a, b, c| ((b << 32 | a & 0xffff_ffff) >> (c & 31)) & 0xffff_ffff),
+        ("shf", "l.clamp", _) => return Some(|a, b, c| (((b << 32 | a & 0xffff_ffff) << c.min(32)) >> 32) & 0xffff_ffff),
+        ("shf", "r.clamp", _) => return Some(|a, b, c| ((b << 32 | a & 0xffff_ffff) >> c.min(32)) & 0xffff_ffff),
+        _ => {}
+    }
+    match name {
+        "mad" => by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_mul(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary)),
+        "add" => by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_add(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary)),
+        _ => None,
+    }
+}

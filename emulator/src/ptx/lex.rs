@@ -1,0 +1,65 @@
+//! PTX text to words.
+use super::Error;
+
+/// A piece of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token<'a> {
+    /// A name, a number, an instruction with its suffixes, or a directive.
+    Word(&'a str),
+    /// In quotes.
+    Text(&'a str),
+    /// Any other sign.
+    Sign(char),
+}
+
+fn in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.')
+}
+
+/// The words with the lines that they stand in.
+pub fn tokens(text: &str) -> Result<Vec<(Token<'_>, u32)>, Error> {
+    let (mut out, mut line, mut rest) = (vec![], 1, text);
+    while let Some(c) = rest.chars().next() {
+        let length = match c {
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |n| n + 2),
+            '"' => {
+                let end = rest[1..].find('"').ok_or_else(|| Error { line, what: "a text has no end".into() })?;
+                out.push((Token::Text(&rest[1..=end]), line));
+                end + 2
+            }
+            _ if in_word(c) => {
+                let end = rest.find(|c| !in_word(c)).unwrap_or(rest.len());
+                // The type of PTX's C++ names: `::` joins what belongs together.
+                let mut end = end;
+                while rest[end..].starts_with("::") {
+                    end += 2;
+                    end += rest[end..].find(|c| !in_word(c)).unwrap_or(rest.len() - end);
+                }
+                out.push((Token::Word(&rest[..end]), line));
+                end
+            }
+            _ => {
+                if !c.is_whitespace() && c != '\0' {
+                    out.push((Token::Sign(c), line));
+                }
+                c.len_utf8()
+            }
+        };
+        line += rest[..length].matches('\n').count() as u32;
+        rest = &rest[length..];
+    }
+    Ok(out)
+}
+
+/// A number as PTX writes them: `12`, `0x1f`, `0f3F800000` (an f32's bits), `0d…` (an f64's).
+pub fn number(word: &str) -> Option<u64> {
+    let digits = word.trim_end_matches('U');
+    match (digits.get(..2), digits.get(2..)) {
+        (Some("0f" | "0F"), Some(hex)) if hex.len() == 8 => u64::from_str_radix(hex, 16).ok(),
+        (Some("0d" | "0D"), Some(hex)) if hex.len() == 16 => u64::from_str_radix(hex, 16).ok(),
+        (Some("0x" | "0X"), Some(hex)) => u64::from_str_radix(hex, 16).ok(),
+        (Some("0b" | "0B"), Some(bits)) => u64::from_str_radix(bits, 2).ok(),
+        _ => digits.parse().ok(),
+    }
+}
