@@ -3,10 +3,10 @@
 //!
 //! A program that looks for `libcuda.so.1` finds this where a folder with a link of that name to `libkiln_emulator.so` is on `LD_LIBRARY_PATH`.
 //!
-//! - [`ptx`]: text to instructions.
-//! - [`machine`]: instructions over threads, blocks and clusters.
-//! - [`allocations`]: what memory there is.
-//! - [`tensor_map`]: tensors as the copy engine has them described.
+//! - `ptx`: text to instructions.
+//! - `machine`: instructions over threads, blocks and clusters.
+//! - `allocations`: what memory there is.
+//! - `tensor_map`: tensors as the copy engine has them described.
 //! - `driver`: the functions of the driver.
 mod allocations;
 mod driver;

@@ -30,8 +30,13 @@ pub struct TensorMap {
 
 impl TensorMap {
     /// As bytes.
-    pub fn to_bytes(&self) -> [u8; 128] {
-        let mut out = vec![MARK, self.rank as u8, self.width as u8, u8::from(self.tf32) | u8::from(self.swizzle) << 1 | u8::from(self.corners.is_some()) << 2];
+    pub fn to_bytes(self) -> [u8; 128] {
+        let mut out = vec![
+            MARK,
+            self.rank as u8,
+            self.width as u8,
+            u8::from(self.tf32) | u8::from(self.swizzle) << 1 | u8::from(self.corners.is_some()) << 2,
+        ];
         out.extend(self.address.to_le_bytes());
         out.extend(self.sizes.iter().flat_map(|v| v.to_le_bytes()));
         out.extend(self.strides.iter().flat_map(|v| v.to_le_bytes()));

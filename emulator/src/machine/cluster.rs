@@ -301,7 +301,9 @@ impl<'a> Cluster<'a> {
     pub fn pass(&mut self) {
         let passed = self.passed;
         let all = |t: &Thread| t.state == State::Over || t.arrivals > passed;
-        if !self.blocks.iter().all(|b| b.threads.iter().all(all)) || self.blocks.iter().all(|b| b.threads.iter().all(|t| t.state == State::Over)) {
+        if !self.blocks.iter().all(|b| b.threads.iter().all(all))
+            || self.blocks.iter().all(|b| b.threads.iter().all(|t| t.state == State::Over))
+        {
             return;
         }
         self.passed += 1;

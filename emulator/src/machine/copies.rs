@@ -192,7 +192,11 @@ impl Cluster<'_> {
                             unsafe { value.as_mut_ptr().copy_from_nonoverlapping(from, map.width) };
                         }
                         if map.tf32 {
-                            let bits = crate::ptx::convert::narrow(crate::ptx::code::Kind::Tf32, f32::from_le_bytes([value[0], value[1], value[2], value[3]]).into(), crate::ptx::code::Round::Even);
+                            let bits = crate::ptx::convert::narrow(
+                                crate::ptx::code::Kind::Tf32,
+                                f32::from_le_bytes([value[0], value[1], value[2], value[3]]).into(),
+                                crate::ptx::code::Round::Even,
+                            );
                             value[..4].copy_from_slice(&(bits as u32).to_le_bytes());
                         }
                         // SAFETY: the box's bytes are at `base`.
@@ -213,7 +217,12 @@ impl Cluster<'_> {
         match op {
             Op::Copy { to, from, bytes, read } => {
                 let bytes = u64::from(*bytes);
-                let c = Small { to: at(r, *to), from: at(r, *from), bytes, read: read.map_or(bytes, |s| (r[s as usize] as u32 as u64).min(bytes)) };
+                let c = Small {
+                    to: at(r, *to),
+                    from: at(r, *from),
+                    bytes,
+                    read: read.map_or(bytes, |s| (r[s as usize] as u32 as u64).min(bytes)),
+                };
                 for address in [c.to, c.from] {
                     if !address.is_multiple_of(bytes) {
                         return Err(What::Alignment(bytes, address));

@@ -7,6 +7,8 @@ mod copies;
 mod memory;
 mod step;
 mod tensor_cores;
+#[cfg(test)]
+mod tests;
 mod together;
 
 use crate::ptx::Kernel;

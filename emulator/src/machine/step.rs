@@ -106,7 +106,8 @@ impl Cluster<'_> {
                 }
             }
             Op::Carry { out, a, b, reads, writes, minus, bits } => {
-                let (x, y, c) = (u128::from(r[*a as usize]), u128::from(r[*b as usize]), u128::from(*reads && thread.carry));
+                let part = |s: Slot| u128::from(r[s as usize] & mask(*bits));
+                let (x, y, c) = (part(*a), part(*b), u128::from(*reads && thread.carry));
                 // A borrow is a carry that is 1.
                 let v = if *minus { x.wrapping_sub(y).wrapping_sub(c) } else { x + y + c };
                 r[*out as usize] = v as u64 & mask(*bits);

@@ -74,7 +74,15 @@ impl Cluster<'_> {
     }
 
     /// Adds products to the sums of a warp: `columns(j)` has the second factor's column `j`.
-    fn sums(&mut self, b: usize, warp: &[usize], (d, c): (&[Slot], &[Slot]), narrow: bool, keep: bool, product: &dyn Fn(usize, usize) -> f64) {
+    fn sums(
+        &mut self,
+        b: usize,
+        warp: &[usize],
+        (d, c): (&[Slot], &[Slot]),
+        narrow: bool,
+        keep: bool,
+        product: &dyn Fn(usize, usize) -> f64,
+    ) {
         for (lane, t) in warp.iter().enumerate() {
             for i in 0..d.len() {
                 let per = if narrow { 2 } else { 1 };
@@ -85,7 +93,8 @@ impl Cluster<'_> {
                     let column = column + e / 4 * 8;
                     let before = self.lane_reg(b, *t, c[i]) >> (16 * h);
                     let kind = if narrow { Kind::Float(16) } else { Kind::Float(32) };
-                    let sum = if keep { wide(kind, before & if narrow { 0xffff } else { 0xffff_ffff }) } else { 0.0 } + product(row, column);
+                    let sum =
+                        if keep { wide(kind, before & if narrow { 0xffff } else { 0xffff_ffff }) } else { 0.0 } + product(row, column);
                     let made = if narrow { u64::from(f16::from_f64(sum).to_bits()) } else { u64::from((sum as f32).to_bits()) };
                     bits |= made << (16 * h);
                 }

@@ -89,7 +89,11 @@ impl Cluster<'_> {
                         let (row, column) = (t % 32 / 4, t % 4 * 2);
                         // SAFETY: `rows` has found 16 bytes for each.
                         let half = |r: usize, c: usize| u64::from(unsafe { rows[r].cast::<u16>().add(c).read() });
-                        let value = if *transposed { half(column, row) | half(column + 1, row) << 16 } else { half(row, column) | half(row, column + 1) << 16 };
+                        let value = if *transposed {
+                            half(column, row) | half(column + 1, row) << 16
+                        } else {
+                            half(row, column) | half(row, column + 1) << 16
+                        };
                         self.write_reg(b, *t, *o, value);
                     }
                 }

@@ -74,6 +74,15 @@ pub fn narrow(to: Kind, v: f64, round: Round) -> u64 {
     }
 }
 
+/// An integer as a register has it, which is wider: signs are carried on.
+fn held(to: Kind, value: i128) -> u64 {
+    match to {
+        Kind::Signed(n) => ((value as i64) << (64 - n) >> (64 - n)) as u64,
+        Kind::Unsigned(n) => value as u64 & mask(n),
+        _ => value as u64,
+    }
+}
+
 fn whole(v: f64, round: Round) -> f64 {
     match round {
         Round::Even => v.round_ties_even(),
@@ -84,11 +93,11 @@ fn whole(v: f64, round: Round) -> f64 {
     }
 }
 
-fn limits(kind: Kind) -> (i128, i128, u32) {
+fn limits(kind: Kind) -> (i128, i128) {
     match kind {
-        Kind::Signed(n) => (-(1 << (n - 1)), (1 << (n - 1)) - 1, n),
-        Kind::Unsigned(n) => (0, (1 << n) - 1, n),
-        _ => (0, 0, 64),
+        Kind::Signed(n) => (-(1 << (n - 1)), (1 << (n - 1)) - 1),
+        Kind::Unsigned(n) => (0, (1 << n) - 1),
+        _ => (0, 0),
     }
 }
 
@@ -104,18 +113,17 @@ pub fn convert(to: Kind, from: Kind, round: Option<Round>, saturate: bool, relu:
         return match to {
             Kind::Float(32) if round.is_none_or(|r| r == Round::Even) => (value as f32).to_bits().into(),
             _ if integral(to) => {
-                let (low, high, n) = limits(to);
-                let kept = if saturate { value.clamp(low, high) } else { value };
-                kept as u64 & mask(n)
+                let (low, high) = limits(to);
+                held(to, if saturate { value.clamp(low, high) } else { value })
             }
             _ => narrow(to, value as f64, round.unwrap_or(Round::Even)),
         };
     }
     let v = wide(from, bits);
     if integral(to) {
-        let (low, high, n) = limits(to);
+        let (low, high) = limits(to);
         let v = whole(v, round.unwrap_or(Round::Zero));
-        return if v.is_nan() { 0 } else { (v as i128).clamp(low, high) as u64 & mask(n) };
+        return if v.is_nan() { 0 } else { held(to, (v as i128).clamp(low, high)) };
     }
     // From a type to itself, or to a wider one, rounding is to whole numbers.
     let size = |k| match k {
@@ -125,7 +133,13 @@ pub fn convert(to: Kind, from: Kind, round: Option<Round>, saturate: bool, relu:
     };
     let v = if round.is_some() && size(to) >= size(from) && to != Kind::Bf16 { whole(v, round.unwrap_or(Round::Even)) } else { v };
     let v = match (saturate, relu) {
-        (true, _) => if v.is_nan() { 0.0 } else { v.clamp(0.0, 1.0) },
+        (true, _) => {
+            if v.is_nan() {
+                0.0
+            } else {
+                v.clamp(0.0, 1.0)
+            }
+        }
         (_, true) if v < 0.0 => 0.0,
         _ => v,
     };

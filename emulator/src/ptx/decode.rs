@@ -261,12 +261,23 @@ fn moves(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op
     }))
 }
 
-fn atomic(n: &mut Names<'_>, parts: &[&str], to: Option<&Operand>, at: &Operand, value: &Operand, rest: &[Operand]) -> Result<Option<Op>, Error> {
+fn atomic(
+    n: &mut Names<'_>,
+    parts: &[&str],
+    to: Option<&Operand>,
+    at: &Operand,
+    value: &Operand,
+    rest: &[Operand],
+) -> Result<Option<Op>, Error> {
     let kind = *parts.last().unwrap_or(&"");
     let names = ["add", "min", "max", "and", "or", "xor", "exch", "inc", "dec", "cas"];
     let Some(name) = parts.iter().find(|p| names.contains(p)) else { return Ok(None) };
     // `cas` compares with the value.
-    let of = if *name == "cas" { Some((|a, _| a) as super::code::Binary) } else { floats::binary(name, "", kind).or_else(|| integers::binary(name, "", kind)) };
+    let of = if *name == "cas" {
+        Some((|a, _| a) as super::code::Binary)
+    } else {
+        floats::binary(name, "", kind).or_else(|| integers::binary(name, "", kind))
+    };
     let (Some(of), Some(width)) = (of, width(kind)) else { return Ok(None) };
     let swap = rest.first().map(|o| n.source(o)).transpose()?;
     let out = to.map(|o| n.maybe(o)).transpose()?.flatten();
@@ -334,7 +345,11 @@ fn control(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<
             let threads = rest.first().map(|t| n.source(t)).transpose()?;
             Op::Barrier { id: n.source(id)?, threads, waits: !parts.contains(&"arrive") }
         }
-        ("fence" | "membar" | "setmaxnreg" | "nanosleep" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent", _) => Op::Nothing,
+        (
+            "fence" | "membar" | "setmaxnreg" | "nanosleep" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard" | "applypriority"
+            | "pmevent",
+            _,
+        ) => Op::Nothing,
         ("activemask", [d]) => Op::ActiveMask(n.result(d)?),
         ("add" | "addc" | "sub" | "subc", [d, a, b]) if parts[0].ends_with('c') || parts.get(1) == Some(&"cc") => {
             let bits = width(parts.last().unwrap_or(&"")).unwrap_or(4) as u32 * 8;

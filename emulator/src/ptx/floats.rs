@@ -60,10 +60,22 @@ halves!(f16 bf16);
 macro_rules! by_type {
     ($kind:expr, $t:ident => $body:expr) => {
         match $kind {
-            "f16" => { type $t = f16; $body }
-            "bf16" => { type $t = bf16; $body }
-            "f32" => { type $t = f32; $body }
-            "f64" => { type $t = f64; $body }
+            "f16" => {
+                type $t = f16;
+                $body
+            }
+            "bf16" => {
+                type $t = bf16;
+                $body
+            }
+            "f32" => {
+                type $t = f32;
+                $body
+            }
+            "f64" => {
+                type $t = f64;
+                $body
+            }
             _ => None,
         }
     };
@@ -77,8 +89,20 @@ fn least(a: f64, b: f64, most: bool, strict: bool) -> f64 {
         (true, _) => b,
         (_, true) => a,
         // -0 is less than 0.
-        _ if a == 0.0 && b == 0.0 => if a.is_sign_negative() != most { a } else { b },
-        _ => if sign * a < sign * b { a } else { b },
+        _ if a == 0.0 && b == 0.0 => {
+            if a.is_sign_negative() != most {
+                a
+            } else {
+                b
+            }
+        }
+        _ => {
+            if sign * a < sign * b {
+                a
+            } else {
+                b
+            }
+        }
     }
 }
 

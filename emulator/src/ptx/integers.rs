@@ -7,6 +7,8 @@ pub trait Lane: Copy {
     fn of(bits: u64) -> Self;
     /// As bits.
     fn bits(self) -> u64;
+    /// Whether it is below 0.
+    fn negative(self) -> bool;
 }
 
 macro_rules! lanes {
@@ -14,10 +16,12 @@ macro_rules! lanes {
         impl Lane for $unsigned {
             fn of(bits: u64) -> Self { bits as $unsigned }
             fn bits(self) -> u64 { self as u64 }
+            fn negative(self) -> bool { false }
         }
         impl Lane for $signed {
             fn of(bits: u64) -> Self { bits as $signed }
             fn bits(self) -> u64 { self as $unsigned as u64 }
+            fn negative(self) -> bool { self < 0 }
         }
     )*};
 }
@@ -27,14 +31,38 @@ lanes!(i8 u8 i16 u16 i32 u32 i64 u64);
 macro_rules! by_type {
     ($kind:expr, $t:ident => $body:expr) => {
         match $kind {
-            "u8" | "b8" => { type $t = u8; $body }
-            "s8" => { type $t = i8; $body }
-            "u16" | "b16" => { type $t = u16; $body }
-            "s16" => { type $t = i16; $body }
-            "u32" | "b32" => { type $t = u32; $body }
-            "s32" => { type $t = i32; $body }
-            "u64" | "b64" => { type $t = u64; $body }
-            "s64" => { type $t = i64; $body }
+            "u8" | "b8" => {
+                type $t = u8;
+                $body
+            }
+            "s8" => {
+                type $t = i8;
+                $body
+            }
+            "u16" | "b16" => {
+                type $t = u16;
+                $body
+            }
+            "s16" => {
+                type $t = i16;
+                $body
+            }
+            "u32" | "b32" => {
+                type $t = u32;
+                $body
+            }
+            "s32" => {
+                type $t = i32;
+                $body
+            }
+            "u64" | "b64" => {
+                type $t = u64;
+                $body
+            }
+            "s64" => {
+                type $t = i64;
+                $body
+            }
             _ => None,
         }
     };
@@ -57,7 +85,7 @@ pub fn unary(name: &str, kind: &str) -> Option<Unary> {
         "neg" => |a| one::<T>(a).wrapping_neg().bits(),
         "not" | "cnot" if name == "not" => |a| (!one::<T>(a)).bits(),
         "cnot" => |a| T::of(u64::from(one::<T>(a) == 0)).bits(),
-        "abs" => |a| { let v = one::<T>(a); #[allow(unused_comparisons)] if v < 0 { v.wrapping_neg().bits() } else { v.bits() } },
+        "abs" => |a| if one::<T>(a).negative() { one::<T>(a).wrapping_neg().bits() } else { one::<T>(a).bits() },
         "popc" => |a| u64::from(one::<T>(a).count_ones()),
         "clz" => |a| u64::from(one::<T>(a).leading_zeros()),
         "brev" => |a| one::<T>(a).reverse_bits().bits(),
@@ -88,6 +116,7 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
         };
     }
     match (name, how, kind) {
+        (.., "u16x2" | "s16x2") => return pairs(name, kind),
         ("mul", "wide", "u16") => return Some(|a, b| (a as u16 as u64) * (b as u16 as u64)),
         ("mul", "wide", "s16") => return Some(|a, b| ((a as i16 as i32) * (b as i16 as i32)) as u32 as u64),
         ("mul", "wide", "u32") => return Some(|a, b| (a as u32 as u64) * (b as u32 as u64)),
@@ -114,12 +143,28 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
         "xor" => |a, b| (one::<T>(a) ^ one::<T>(b)).bits(),
         "exch" => |_, b| one::<T>(b).bits(),
         "shl" => |a, b| one::<T>(a).checked_shl(b as u32).unwrap_or(0).bits(),
-        #[allow(unused_comparisons)]
-        "shr" => |a, b| one::<T>(a).checked_shr(b as u32).unwrap_or(if one::<T>(a) < 0 { !T::of(0) } else { 0 }).bits(),
+        "shr" => |a, b| one::<T>(a).checked_shr(b as u32).unwrap_or(if one::<T>(a).negative() { !T::of(0) } else { 0 }).bits(),
         "inc" => |a, b| if a >= b { 0 } else { a + 1 },
         "dec" => |a, b| if a == 0 || a > b { b } else { a - 1 },
         _ => return None,
     } as Binary))
+}
+
+fn both<T: Lane>(a: u64, b: u64, of: impl Fn(T, T) -> T) -> u64 {
+    of(T::of(a), T::of(b)).bits() | of(T::of(a >> 16), T::of(b >> 16)).bits() << 16
+}
+
+/// An operation on two pairs of integers of 16 bits.
+fn pairs(name: &str, kind: &str) -> Option<Binary> {
+    Some(match (name, kind) {
+        ("add", _) => |a, b| both::<u16>(a, b, u16::wrapping_add),
+        ("sub", _) => |a, b| both::<u16>(a, b, u16::wrapping_sub),
+        ("min", "u16x2") => |a, b| both::<u16>(a, b, Ord::min),
+        ("max", "u16x2") => |a, b| both::<u16>(a, b, Ord::max),
+        ("min", _) => |a, b| both::<i16>(a, b, Ord::min),
+        ("max", _) => |a, b| both::<i16>(a, b, Ord::max),
+        _ => return None,
+    })
 }
 
 /// A comparison of two integers.
@@ -168,8 +213,10 @@ pub fn ternary(name: &str, how: &str, kind: &str) -> Option<Ternary> {
         ("mad", "wide", "s16") => return Some(|a, b, c| ((a as i16 as i32) * (b as i16 as i32)).wrapping_add(c as i32) as u32 as u64),
         ("mad", "wide", "u32") => return Some(|a, b, c| ((a as u32 as u64) * (b as u32 as u64)).wrapping_add(c)),
         ("mad", "wide", "s32") => return Some(|a, b, c| ((a as i32 as i64) * (b as i32 as i64)).wrapping_add(c as i64) as u64),
-        ("mad", "hi", "u32") => return Some(|a, b, c| (((a as u32 as u64) * (b as u32 as u64) >> 32) as u32).wrapping_add(c as u32) as u64),
-        ("mad", "hi", "u64") => return Some(|a, b, c| ((u128::from(a) * u128::from(b) >> 64) as u64).wrapping_add(c)),
+        ("mad", "hi", "u32") => {
+            return Some(|a, b, c| ((((a as u32 as u64) * (b as u32 as u64)) >> 32) as u32).wrapping_add(c as u32) as u64);
+        }
+        ("mad", "hi", "u64") => return Some(|a, b, c| (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)),
         ("prmt", ..) => return Some(permute),
         ("bfe", _, "u32") => return Some(|a, b, c| extract(a, b, c, 32, false)),
         ("bfe", _, "s32") => return Some(|a, b, c| extract(a, b, c, 32, true)),

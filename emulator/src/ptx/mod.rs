@@ -91,7 +91,9 @@ impl Module {
         let parsed = parse::parse(ptx)?;
         let mut variables = Variables::default();
         for v in parsed.variables.iter().filter(|v| v.space != "shared") {
-            let at = MEMORY.allocate(v.size, Kind::Device).ok_or_else(|| Error { line: 0, what: format!("there is no memory for {}", v.name) })?;
+            let at = MEMORY
+                .allocate(v.size, Kind::Device)
+                .ok_or_else(|| Error { line: 0, what: format!("there is no memory for {}", v.name) })?;
             // SAFETY: just allocated with this size; what it begins with is no longer, as its type says.
             unsafe {
                 (at as *mut u8).write_bytes(0, v.size);

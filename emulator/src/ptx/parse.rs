@@ -356,9 +356,7 @@ pub fn parse(text: &str) -> Result<Text, Error> {
                     reader.at += 1;
                 }
             }
-            Token::Word(".section") => {
-                while reader.next()? != Token::Sign('}') {}
-            }
+            Token::Word(".section") => while reader.next()? != Token::Sign('}') {},
             Token::Word(other) => return reader.fail(format!("{other} is not known here")),
             Token::Text(_) | Token::Sign(_) => return reader.fail("a directive is missing"),
         }

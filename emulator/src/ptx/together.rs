@@ -49,7 +49,9 @@ fn shuffle(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<
 }
 
 fn tensor_cores(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
-    let Some(shape) = parts.iter().find(|p| p.starts_with('m') && p.contains('n') && p.contains('k') && p.len() > 5) else { return Ok(None) };
+    let Some(shape) = parts.iter().find(|p| p.starts_with('m') && p.contains('n') && p.contains('k') && p.len() > 5) else {
+        return Ok(None);
+    };
     let types: Vec<&&str> = parts.iter().skip_while(|p| *p != shape).skip(1).filter(|p| !["row", "col"].contains(p)).collect();
     let (Some(columns), Some(k)) = (size(shape, 'n'), size(shape, 'k')) else { return Ok(None) };
     let (Some(narrow), Some(factor)) = (types.first().map(|t| **t == "f16"), types.get(1).and_then(|t| factor(t))) else { return Ok(None) };

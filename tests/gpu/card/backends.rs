@@ -2,7 +2,7 @@
 use super::*;
 use kiln::{Tensor, backend::conformance_on};
 
-pub static SUITE: Suite = Suite { name: "backends", count: || 3, label, check, whole: true };
+pub static SUITE: Suite = Suite { name: "backends", count: || 3, label, check, whole: true, emulated: 1 };
 
 /// What runs on a card; the others are the host's.
 const BACKENDS: [&str; 2] = ["kiln", "cudagraphs"];

@@ -2,7 +2,7 @@
 use super::*;
 use crate::front::suite;
 
-pub static SUITE: Suite = Suite { name: "front", count: || suite::all().count() as u64, label, check, whole: false };
+pub static SUITE: Suite = Suite { name: "front", count: || suite::all().count() as u64, label, check, whole: false, emulated: 1 };
 
 fn label(item: u64) -> String {
     suite::all().nth(item as usize).map_or(String::new(), |(name, ..)| name.to_string())

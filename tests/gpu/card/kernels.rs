@@ -15,7 +15,7 @@ use kiln::{
 };
 use std::{collections::HashMap, path::Path, sync::LazyLock};
 
-pub static SUITE: Suite = Suite { name: "kernels", count: || ALL.len() as u64, label, check, whole: false };
+pub static SUITE: Suite = Suite { name: "kernels", count: || ALL.len() as u64, label, check, whole: false, emulated: 1 };
 
 const LENGTHS: [i64; 5] = [1, 15, 16, 17, 1000];
 /// Which lengths come first.

@@ -1,16 +1,17 @@
 //! What needs a card: models, rows of the ATen table, random graphs, functions of the front and small kernels, their results against PyTorch's and the
-//! interpreter's, control flow, and calls without growth of memory. Without a card each says that it is skipped.
+//! interpreter's, control flow, and calls without growth of memory. Without a card they run on the emulator (`emulator/`), some of them in part.
 //!
 //! A suite is a number of items. Processes of this binary share them out (`workers.rs`), so that a kernel that faults or does not end costs its item and
 //! nothing else, and all that is wrong is listed at the end. The binary needs no more than `tests/` in the working directory. The environment says
 //!
-//! - `KILN_CARD_DEVICE`: where programs run, `cuda:0` if not said; `cpu` tries the suites themselves, `ptx` makes the programs for sm_90a and runs nothing.
+//! - `KILN_CARD_DEVICE`: where programs run, `cuda:0` if not said, which is the emulator where there is no card; `cpu` tries the suites themselves, `ptx` makes the programs for sm_90a and runs nothing.
 //! - `KILN_CARD_WORKERS`: how many processes, if not said one a processor and at most 16.
 //! - `KILN_CARD_SECONDS`: when a suite begins no further item, if not said after 300 s.
 //! - `KILN_GRAPHS=FIRST..END`: which random graphs, if not said the first 200.
 mod backends;
 mod calls;
 mod control;
+mod emulator;
 mod front;
 mod graphs;
 mod kernels;
@@ -24,7 +25,7 @@ use kiln::{
     model::CachePolicy,
     runtime::{Place, cuda::CudaError},
 };
-use workers::run;
+use workers::{run, run_emulated};
 
 /// What has become of an item.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -44,6 +45,8 @@ pub struct Suite {
     pub check: fn(u64) -> Outcome,
     /// Whether each item has to have a compiled form.
     pub whole: bool,
+    /// On the emulator each item whose number is a multiple of this.
+    pub emulated: u64,
 }
 
 static SUITES: [&Suite; 9] = [
@@ -128,6 +131,12 @@ fn backends_conform() {
 #[test]
 fn small_kernels_as_interpreted() {
     run(&kernels::SUITE);
+}
+
+/// Of the tensor cores' instructions of warps, and without the copy engine.
+#[test]
+fn small_kernels_of_an_older_chip_as_interpreted() {
+    run_emulated(&kernels::SUITE, "sm_80", 2);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use super::*;
 use crate::run::{MODELS, agreement, file, models};
 use kiln::{load, runtime::cuda::Mode};
 
-pub static SUITE: Suite = Suite { name: "models", count: || items().len() as u64, label, check, whole: true };
+pub static SUITE: Suite = Suite { name: "models", count: || items().len() as u64, label, check, whole: true, emulated: 1 };
 
 fn items() -> Vec<(&'static str, &'static str, Mode)> {
     let modes = if !device().starts_with("cuda") { &Mode::ALL[..1] } else { &Mode::ALL };

@@ -27,7 +27,8 @@ use std::{
     time::Duration,
 };
 
-pub static SUITE: Suite = Suite { name: "tuning", count: || 2 * (PRODUCTS.len() + CONVOLUTIONS.len()) as u64, label, check, whole: true };
+pub static SUITE: Suite =
+    Suite { name: "tuning", count: || 2 * (PRODUCTS.len() + CONVOLUTIONS.len()) as u64, label, check, whole: true, emulated: 8 };
 
 /// A product or a convolution: what it is called, its module, a schedule with its library, whether that is told of it, and whether it surely has it.
 struct One {

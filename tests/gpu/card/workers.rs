@@ -1,5 +1,5 @@
 //! Processes that share out the items of a suite.
-use super::{Outcome, Suite, device};
+use super::{Outcome, Suite, device, emulator};
 use std::{
     fs::File,
     io::{BufRead, BufReader, Write},
@@ -59,12 +59,16 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(suite: &Suite, folder: &Path, number: usize) -> Worker {
+    fn start(suite: &Suite, folder: &Path, number: usize, chip: Option<&str>) -> Worker {
         let said = File::create(folder.join(format!("said.{number}"))).expect("a file");
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command.args(["gpu::card::worker", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env("KILN_CARD_SUITE", suite.name).env("KILN_CACHE_DIR", folder.join("cache"));
         command.env("KILN_COMPILE_THREADS", "1").env("KILN_NUM_THREADS", "1");
+        if let Some(chip) = chip {
+            command.env("LD_LIBRARY_PATH", emulator::library_path()).env(emulator::VARIABLE, "1");
+            command.env("KILN_EMULATOR_THREADS", "1").env("KILN_EMULATOR_CHIP", chip);
+        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said).spawn().expect("a process");
         let (input, output) = (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
         let (sender, lines) = mpsc::channel();
@@ -100,29 +104,43 @@ impl Worker {
     }
 }
 
-/// Does all items of a suite. Panics with a list of what is wrong.
+/// Whether there is a card, or the processes have another device.
+fn real() -> bool {
+    device() != "cuda:0" || kiln::runtime::cuda::Device::cuda(0).is_ok()
+}
+
+/// Does all items of a suite, on the emulator where there is no card and then, if it says so, only some of them. Panics with a list of what is wrong.
 pub fn run(suite: &'static Suite) {
-    if device().starts_with("cuda")
-        && let Err(e) = kiln::runtime::cuda::Device::cuda(0)
-    {
-        eprintln!("skipped: {}, since {e}", suite.name);
+    let real = real();
+    run_on(suite, (!real).then_some("sm_90"), if real { 1 } else { suite.emulated });
+}
+
+/// Does each item whose number is a multiple of `step` on an emulated card of an older chip, where there is no card.
+pub fn run_emulated(suite: &'static Suite, chip: &str, step: u64) {
+    if real() {
+        eprintln!("skipped: {} on an emulated {chip}, since there is a card", suite.name);
         return;
     }
+    run_on(suite, Some(chip), step);
+}
+
+fn run_on(suite: &'static Suite, chip: Option<&str>, step: u64) {
     let _card = CARD.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let (count, start) = ((suite.count)(), Instant::now());
+    let (all, start) = ((suite.count)(), Instant::now());
+    let count = all.div_ceil(step);
     let workers = number("KILN_CARD_WORKERS", processors.min(16)).clamp(1, count.max(1)) as usize;
     let time = Duration::from_secs(number("KILN_CARD_SECONDS", 300));
     let (next, done) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let work = |number: usize| {
         let mut worker = None;
         while start.elapsed() < time {
-            let item = next.fetch_add(1, Relaxed);
-            if item >= count {
+            let item = next.fetch_add(step, Relaxed);
+            if item >= all {
                 break;
             }
-            let mut current = worker.take().unwrap_or_else(|| Worker::start(suite, folder.path(), number));
+            let mut current = worker.take().unwrap_or_else(|| Worker::start(suite, folder.path(), number, chip));
             let outcome = match current.check(item) {
                 Ok(outcome) if !matches!(&outcome, Outcome::Wrong(e) if e.contains(FAULT)) => {
                     worker = Some(current);

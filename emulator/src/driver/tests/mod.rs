@@ -167,7 +167,7 @@ fn there_is_one_card() {
     unsafe {
         assert_eq!((made(|to| cuDeviceGetCount(to)), made(|to| cuDeviceGet(to, 0))), (1, 0));
         refused(cuDeviceGet(&mut 0, 1), CUresult::CUDA_ERROR_INVALID_DEVICE);
-        assert_eq!(made(|to| cuDriverGetVersion(to)), 12080);
+        assert_eq!(made(|to| cuDriverGetVersion(to)), 12089);
         let mut name = [1; 6];
         done(cuDeviceGetName(name.as_mut_ptr(), 6, 0));
         assert_eq!(CStr::from_ptr(name.as_ptr()), c"kiln ");
