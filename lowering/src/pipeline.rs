@@ -130,6 +130,12 @@ pub const STEPS: &[Step] = &[
     cuda(
         Level::Prims,
         On::Module,
+        "kiln-pad-products",
+        "behind what would see through zeros, before products are split by their depth",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
         "kiln-split-products",
         "behind what sees through reshapes of a product's operands; fusion then sees a sum",
     ),
@@ -210,6 +216,7 @@ pub fn chip_options(chip: Chip, tf32: bool) -> PassOptions {
         "kiln-decompose{keep=kernels}",
         "kiln-expose-padding",
         "kiln-space-to-depth",
+        "kiln-pad-products",
         "kiln-split-products",
         "kiln-gpu-schedule",
         "kiln-gpu-module",

@@ -22,6 +22,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::layout::Layout>(),
     PassRow::of::<to_kernels::outline_control::OutlineControl>(),
     PassRow::of::<to_kernels::pack::Pack>(),
+    PassRow::of::<to_kernels::pad_products::PadProducts>(),
     PassRow::of::<host::plan::Plan>(),
     PassRow::of::<to_kernels::require_bounds::RequireBounds>(),
     PassRow::of::<host::schedule::SchedulePass>(),

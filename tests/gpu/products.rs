@@ -1,5 +1,6 @@
 //! Products: which strategy multiplies them, on which chip.
 use super::*;
+use kiln::passes::Pass;
 
 /// A product, its arguments, and whether the tensor cores of sm_90a compute it.
 const PRODUCTS: &[(&str, &str, &str, bool)] = &[
@@ -91,6 +92,33 @@ fn products_of_few_rows_are_read_by_registers() {
             );
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{x}, {w} for {chip}:\n{}", wrong.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn depths_that_cannot_be_read_are_padded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let (x, w, r) = ("1000x1001xbf16", "512x1001xbf16", "1000x512xbf16");
+    let text = format!(
+        "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{r}> {{\n%0 = kiln.linear %x, %w : tensor<{x}>, tensor<{w}>\n\
+         %1 = kiln.tanh %0 : tensor<{r}>\nreturn %1 : tensor<{r}>\n}}"
+    );
+    std::fs::write(&path, text).unwrap();
+    for chip in CHIPS {
+        crate::watchdog::arm();
+        for pads in [true, false] {
+            let mut options = options(chip);
+            let left_out = kiln::lowering::to_kernels::pad_products::PadProducts::FLAG;
+            options.disable.extend((!pads).then(|| left_out.to_string()));
+            let (package, _) = load(&path).and_then(|m| m.build(&options, &|_, _| ())).unwrap_or_else(|e| panic!("{e}"));
+            let tensor_cores = package.objects.values().any(|p| String::from_utf8_lossy(p).contains("mma"));
+            // A kernel writes one operand with its zeros.
+            let copies = package.program.kernels.iter().filter(|k| k.name.starts_with("pad")).count();
+            assert_eq!((tensor_cores, copies > 0), (pads, pads), "{chip}");
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{chip}:\n{}", wrong.join("\n"));
         }
     }
 }

@@ -11,6 +11,7 @@ mod outline;
 pub mod outline_control;
 pub(crate) use outline::PIECES;
 pub mod pack;
+pub mod pad_products;
 pub mod require_bounds;
 mod rows;
 pub mod space_to_depth;

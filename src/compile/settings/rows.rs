@@ -2,8 +2,9 @@
 use super::Settings;
 use crate::{
     backend,
-    lowering::{Own, Target},
+    lowering::{Own, Target, to_kernels::pad_products::PadProducts},
     model::CachePolicy,
+    passes::Pass,
     runtime::{Place, cache, cuda, pool::MAX_THREADS},
 };
 use std::{path::Path, time::Duration};
@@ -88,6 +89,9 @@ fn put<T>(field: &mut T, value: Result<T, String>) -> Set {
 fn only(text: &str, usual: bool, why: &'static str) -> Set {
     Ok(if flag(text)? == usual { Effect::Done } else { Effect::Nothing(why) })
 }
+
+/// What an option switches off by leaving a pass out.
+const PAD_PRODUCTS: &str = PadProducts::FLAG;
 
 /// In the order in which the environment sets them: a mode comes before the options that it is made of.
 pub(super) const ROWS: &[Row] = &[
@@ -314,8 +318,15 @@ pub(super) const ROWS: &[Row] = &[
         default: "true",
         variable: "KILN_SHAPE_PADDING",
         of: Of::Both,
-        summary: "pads products to sizes that the processor likes",
-        set: |_, t| only(t, true, "padding is a decision of the schedule, and cannot be switched off yet"),
+        summary: "pads products on GPUs to depths that their tensor cores can read (`kiln-pad-products`)",
+        set: |s, t| {
+            let pads = flag(t)?;
+            s.machine.disable.retain(|p| p != PAD_PRODUCTS);
+            if !pads {
+                s.machine.disable.push(PAD_PRODUCTS.into());
+            }
+            Ok(Effect::Done)
+        },
     },
     Row {
         name: "dynamic",

@@ -1,0 +1,54 @@
+// RUN: kiln-pad-products{chip=sm_90a launch=0 rate=1}
+
+// Both operands are written with seven zeros behind each row.
+// CASE: rows_of_1001
+// CHECK: high = [0, 7] : tensor<70x1001xbf16>, tensor<bf16>
+// CHECK: high = [0, 7] : tensor<90x1001xbf16>, tensor<bf16>
+// CHECK: contract = [1] x [1] : tensor<70x1008xbf16>, tensor<90x1008xbf16>
+func.func @f(%x: tensor<70x1001xbf16>, %w: tensor<90x1001xbf16>) -> tensor<70x90xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<70x1001xbf16>, tensor<90x1001xbf16>
+  return %0 : tensor<70x90xbf16>
+}
+
+// -----
+// Rows of the second operand lie along the other dimension, and are readable: they get rows of zeros. The number of rows of the first depends on the call.
+// CASE: a_depth_in_front_of_open_rows
+// CHECK: low = [0, 0, 0] high = [0, 0, 3] : tensor<3x?x13xf16>
+// CHECK: low = [0, 0, 0] high = [0, 3, 0] : tensor<3x13x40xf16>
+// CHECK: batch = [0] x [0] contract = [2] x [1]
+// CHECK: to f32
+module {
+  func.func @f(%x: tensor<3x?x13xf16>, %w: tensor<3x13x40xf16>) -> tensor<3x?x40xf32> {
+    %n = kiln.sym @n {min = 1, max = 9}
+    kiln.bind_shape %x, [3, %n, 13] : tensor<3x?x13xf16>
+    %0 = kiln.dot_general %x, %w batch = [0] x [0] contract = [2] x [1] : tensor<3x?x13xf16>, tensor<3x13x40xf16> to f32
+    return %0 : tensor<3x?x40xf32>
+  }
+}
+
+// -----
+// Two more launches take longer than all of the product.
+// CASE: too_small_to_pay
+// RUN: kiln-pad-products{chip=sm_90a}
+// CHECK-NOT: kiln.pad
+func.func @f(%x: tensor<70x33xbf16>, %w: tensor<90x33xbf16>) -> tensor<70x90xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<70x33xbf16>, tensor<90x33xbf16>
+  return %0 : tensor<70x90xbf16>
+}
+
+// -----
+// Its columns lie side by side, and 13 of them are no multiple either: a longer depth would not help.
+// CASE: columns_that_cannot_be_read
+// CHECK-NOT: kiln.pad
+func.func @f(%x: tensor<70x33xbf16>, %w: tensor<33x13xbf16>) -> tensor<70x13xbf16> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<70x33xbf16>, tensor<33x13xbf16>
+  return %0 : tensor<70x13xbf16>
+}
+
+// -----
+// CASE: f32_has_no_tensor_cores
+// CHECK-NOT: kiln.pad
+func.func @f(%x: tensor<70x33xf32>, %w: tensor<90x33xf32>) -> tensor<70x90xf32> {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<70x33xf32>, tensor<90x33xf32>
+  return %0 : tensor<70x90xf32>
+}
