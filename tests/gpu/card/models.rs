@@ -25,7 +25,13 @@ fn check(item: u64) -> Outcome {
     let data = file(data);
     match made {
         // Twice, since a graph is made by the first call.
-        Ok(exe) => Outcome::of([agreement(&exe, &data), agreement(&exe, &data)].concat()),
+        Ok(exe) => {
+            let mut wrong = [agreement(&exe, &data), agreement(&exe, &data)].concat();
+            if exe.cuda().is_some_and(|l| l.used_graphs() != (mode == Mode::ReduceOverhead)) {
+                wrong.push(format!("in mode {mode:?} a CUDA graph is used, or is not"));
+            }
+            Outcome::of(wrong)
+        }
         Err(e) => failed(&e),
     }
 }
