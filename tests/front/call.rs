@@ -184,3 +184,16 @@ fn sixty_four_threads_call_while_eight_compile_and_nothing_is_kept() {
     let explained = served.explain();
     assert_eq!((explained.graphs[0].calls, explained.eager_calls, explained.remarks.len()), (1 + 64 * 1500, 0, 0));
 }
+
+#[test]
+fn each_dtype_has_a_program_of_its_own() {
+    crate::watchdog::arm();
+    let f = kiln::compile(|x: Tensor| x.clone() * 2 + x);
+    let floats = Tensor::of(&[2], &[1.5f32, -2.0]).expect("a tensor");
+    let ints = Tensor::of(&[2], &[3i64, i64::MAX / 8]).expect("a tensor");
+    for _ in 0..2 {
+        assert_eq!(f.call(&floats).expect("a result").to_vec::<f32>().expect("f32"), [4.5, -6.0]);
+        assert_eq!(f.call(&ints).expect("a result").to_vec::<i64>().expect("i64"), [9, i64::MAX / 8 * 3]);
+    }
+    assert_eq!(f.explain().graphs.len(), 2);
+}

@@ -81,6 +81,12 @@ fn dtype_rank_strides_and_address_are_guarded() {
         assert_eq!(g.check(&given), fits, "{g}");
         assert_eq!(g.mismatch(&given).is_none(), fits, "{g}");
     }
+    // Memory of a card is not the host's.
+    let mut elsewhere = guard(Layout::Rows, 1);
+    if let [InputGuard::Tensor(t)] = elsewhere.inputs.as_mut_slice() {
+        t.gpu = Some(0);
+    }
+    assert!(!elsewhere.check(&[Given::Tensor(rows)]) && elsewhere.mismatch(&[Given::Tensor(rows)]).is_some());
     let odd = View::new("f32", &shape, &bytes[1..25]).expect("a view");
     assert!(!guard(Layout::Rows, 16).check(&[Given::Tensor(odd)]) || !guard(Layout::Rows, 16).check(&[Given::Tensor(rows)]));
 }
