@@ -127,12 +127,7 @@ pub const STEPS: &[Step] = &[
         "kiln-split-reductions",
         "behind what would sink the splits below the elementwise ops in front of a reduction; fusion then sees two",
     ),
-    cuda(
-        Level::Prims,
-        On::Module,
-        "kiln-pad-products",
-        "behind what would see through zeros, before products are split by their depth",
-    ),
+    cuda(Level::Prims, On::Module, "kiln-pad-products", "behind what would see through zeros, before products are split by their depth"),
     cuda(
         Level::Prims,
         On::Module,

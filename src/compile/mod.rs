@@ -27,6 +27,7 @@ use crate::{
     lowering::{Stop, compile::CompileError},
     model::Place,
     runtime::{
+        CallError,
         entries::Made,
         guards::{Given, Guards},
     },
@@ -264,7 +265,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             // Another thread is at it, or has said why there is none.
             Ok(None) => Ok(Ran::OpByOp),
             // Sizes that the guards allow and the program does not take: op by op the answer, or the reason, is exact.
-            Err(Error::Call(e)) if !entry.guards.symbols.is_empty() => {
+            Err(Error::Call(e)) if !entry.guards.symbols.is_empty() && is_about_sizes(&e) => {
                 self.remark(Topic::Dynamic, place, format!("this call runs op by op, since the program does not take its sizes: {e}"));
                 Ok(Ran::OpByOp)
             }
@@ -406,4 +407,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let arguments = rebuild(leaves).map_err(TraceError::Module)?;
         Ok(function::leaves(&self.function.invoke(arguments).into_tree()?))
     }
+}
+
+/// Whether a program has refused what it was given, which is no failure of the machine.
+fn is_about_sizes(e: &CallError) -> bool {
+    matches!(e, CallError::Tensor { .. } | CallError::Range { .. } | CallError::Condition { .. } | CallError::Size(_))
 }

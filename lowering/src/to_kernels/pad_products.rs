@@ -105,7 +105,8 @@ impl PadProducts {
         let more = UNIT - depth % UNIT;
         let clocks = |work: f64, each: i64| work / (wgmma::PROCESSORS as i64 * each.max(1)) as f64;
         // Read and written, each by a kernel.
-        let copies: f64 = [&lhs, &rhs].iter().filter(|s| !s.frozen).map(|s| clocks(2.0 * s.bytes as f64, self.bandwidth) + self.launch as f64).sum();
+        let copies: f64 =
+            [&lhs, &rhs].iter().filter(|s| !s.frozen).map(|s| clocks(2.0 * s.bytes as f64, self.bandwidth) + self.launch as f64).sum();
         let (many, little) = (lhs.rows.max(rhs.rows), lhs.rows.min(rhs.rows));
         let steps = (depth + wgmma::DEPTH as i64 - 1) / wgmma::DEPTH as i64;
         let tensor_cores = match little <= few::MOST {

@@ -11,7 +11,7 @@
 mod backends;
 mod calls;
 mod control;
-mod emulator;
+pub mod emulator;
 mod front;
 mod graphs;
 mod kernels;
