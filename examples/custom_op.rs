@@ -1,7 +1,8 @@
-//! An op of one's own, computed by a function of the host, between ops that kiln compiles; and one that is made of ops, which become part of a kernel.
+//! An op of one's own, computed by a function of the host, between ops that kiln compiles; and one that is made of ops, which become part of a kernel, and on GPUs
+//! is a kernel of its own that is given as PTX (`examples/swish.ptx`).
 //!
 //!   cargo run --example custom_op
-use kiln::{Error, Tensor, dialects::value::DType};
+use kiln::{Error, Ptx, Tensor, dialects::value::DType};
 
 fn main() -> Result<(), Error> {
     run().map(|text| println!("{text}"))
@@ -26,7 +27,13 @@ pub fn run() -> Result<String, Error> {
             Ok(())
         })
         .register()?;
-    let swish = kiln::custom_op("example::swish").body(|x| Ok(vec![&x[0] * x[0].sigmoid()])).register()?;
+    // The kernel takes the addresses of x and of the result, and how many elements there are.
+    let kernel = Ptx::new(include_str!("swish.ptx"), "swish").sizes(|x, _| vec![x[0].1.iter().fold(1.into(), |n, d| n * *d)]);
+    let swish = kiln::custom_op("example::swish")
+        .shape(|x| if x[0].0 == DType::F32 { Ok(x.to_vec()) } else { Err("takes f32".into()) })
+        .body(|x| Ok(vec![&x[0] * x[0].sigmoid()]))
+        .ptx(kernel)
+        .register()?;
 
     let f = kiln::compile(move |x: Tensor| {
         let counts = histogram.one(&[(&x % BINS as i64).to(DType::I64)]);

@@ -254,7 +254,8 @@ enum KilnStatus kiln_program_output_shape(const struct KilnProgram *program,
 /**
  * Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any
  * strides; results are written, in row-major order, into memory of the caller's. `stream` is a CUstream, in whose order a program for a GPU then runs, and which
- * the call does not wait for unless a result lies in the host's memory; with null, and on the host, results are there when this returns.
+ * the call does not wait for unless a result lies in the host's memory; with null, and on the host, results are there when this returns. A stream of another GPU or
+ * context than the program's, or one that is being captured, is `KILN_ERROR_DEVICE`; a tensor that lies elsewhere than it says, or on another GPU, `KILN_ERROR_TENSOR`.
  *
  * # Safety
  * Tensors are as DLPack says they have to be, and live until the call is over, on its stream if it has one. Nothing else uses the memory of results meanwhile.

@@ -31,7 +31,7 @@ def Kiln_ScanOp : Kiln_Control<"scan", [SingleBlock, AttrSizedOperandSegments]> 
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "(`reverse` $reverse^)? `inits` `(` ($inits^ `:` type($inits))? `)` `over` `(` $inputs `:` type($inputs) `)` `->` type($results) $body attr-dict";
 }
-def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "WhileOp", "ScanOp", "AttentionOp"]>]> {
+def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "WhileOp", "ScanOp", "AttentionOp", "PtxCallOp"]>]> {
   let family = "control";
   let summary = "Ends a region of a kiln op and gives its values";
   let arguments = (ins Variadic<AnyType>:$values);
@@ -44,5 +44,15 @@ def Kiln_CustomCallOp : Kiln_Op<"custom_call", [DeclareOpInterfaceMethods<Memory
   let arguments = (ins StrAttr:$callee, Variadic<Tensor>:$inputs, UnitAttr:$effect, OptionalAttr<DictionaryAttr>:$config);
   let results = (outs Variadic<Tensor>:$results);
   let assemblyFormat = "(`effect` $effect^)? $callee `(` $inputs `)` (`config` $config^)? attr-dict `:` functional-type($inputs, $results)";
+}
+def Kiln_PtxCallOp : Kiln_Op<"ptx_call", [Pure, SingleBlock, AttrSizedOperandSegments], regionHook> {
+  let family = "control";
+  let summary = "A kernel that is given as PTX: `entry` is launched with one number of `blocks` of `threads` and `shared` bytes, and takes the addresses of the inputs and of the results, then `sizes` as 64 bits. The region, if there is one, computes the same where no PTX runs";
+  let arguments = (ins StrAttr:$callee, Variadic<Tensor>:$inputs, Variadic<Index>:$dynamic_blocks, DenseI64ArrayAttr:$blocks,
+      Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, StrAttr:$entry, I64Attr:$threads, I64Attr:$shared, StrAttr:$ptx);
+  let results = (outs Variadic<Tensor>:$results);
+  let hasRegionVerifier = 1;
+  let regions = (region VariadicRegion<SizedRegion<1>>:$body);
+  let assemblyFormat = "$callee `(` $inputs `)` `blocks` `=` custom<DynamicIndexList>($dynamic_blocks, $blocks) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) `entry` `=` $entry `threads` `=` $threads `shared` `=` $shared `ptx` `=` $ptx attr-dict `:` functional-type($inputs, $results) ($body^)?";
 }
 #endif

@@ -1,7 +1,7 @@
 //! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
 use crate::{
     PassError, PassRun, RunOptions, Schedules, Stop, Stopped, Target, alone,
-    gpu::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, ptx, support},
+    gpu::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, given, ptx, support},
     host::{
         control::each,
         interface::{describe, entry_symbol},
@@ -197,6 +197,10 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         let message = format!("a module on level {} no longer says what it takes and gives; graph to program are compiled", level.name());
         return Err(CompileError::Module(message));
     }
+    let refused = given::refused(module.op(), &options.target);
+    if !refused.is_empty() {
+        return Err(CompileError::Unsupported(refused));
+    }
     let own = options.debug.own;
     let text = whole_text(level, Level::Linalg.max(level), &options.target, own).map_err(CompileError::Module)?;
     // Of a module that comes on a level below there may be passes of one's own.
@@ -225,6 +229,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         alone::write(module, &dir.join("kernels"))?;
     }
     let jobs = kernels_of(module, options, level).map_err(CompileError::Module)?;
+    let given = given::objects(module.op());
     report.graph = start.elapsed();
 
     let kernel_start = Instant::now();
@@ -246,6 +251,7 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
     let mut objects: Vec<(String, Vec<u8>)> = object.map(|o| (program.entry.object.clone(), o)).into_iter().collect();
+    objects.extend(given);
     let mut failure = None;
     for (symbol, outcome) in made {
         match outcome {
@@ -275,7 +281,7 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
     for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
         let name = kernel.symbol().unwrap_or_default();
-        // One that is only declared is a function of the runtime.
+        // One that is only declared is a function of the runtime, or given.
         let Some(func) = crate::host::kernels_of(kernel).first().copied() else { continue };
         func.set_attr("sym_name", Attr::string(ctx, "kernel"));
         let mut sha = Sha256::new();

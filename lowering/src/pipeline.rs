@@ -66,6 +66,8 @@ const fn cuda(from: Level, on: On, pass: &'static str, why: &'static str) -> Ste
 
 /// All steps in order. A level's steps run when the pipeline starts at it and goes on beyond it.
 pub const STEPS: &[Step] = &[
+    host(Level::Graph, On::Module, "kiln-ptx-calls", "before everything, so that what stands in its place is simplified and fused"),
+    cuda(Level::Graph, On::Module, "kiln-ptx-calls{keep=true}", "before everything, since its region is not looked at"),
     step(Level::Graph, On::Module, "kiln-refine-shapes", "what later passes ask of sizes is then in the types"),
     step(
         Level::Graph,

@@ -122,7 +122,7 @@ fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>, String> {
         | Or | Xor | Shl | Shr | Compare | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim | Reshape
         | Transpose | Slice | Pad | Concat | Place | Reverse | Gather | Scatter | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax
         | ArgMin | Cumulative | Sort | TopK | DotGeneral | Convolution | ReduceWindow | RandomBits | RandomUniform | RandomNormal | If
-        | While | Scan | Yield | CustomCall => Err("is a prim and has no decomposition".into()),
+        | While | Scan | Yield | CustomCall | PtxCall => Err("is a prim and has no decomposition".into()),
     };
     one.map(|v| vec![v])
 }

@@ -19,6 +19,7 @@ pub mod expand_updates;
 pub mod fold_indices;
 pub mod hoist_gathers;
 pub mod hoist_reshapes;
+pub mod ptx_calls;
 pub mod reciprocals;
 pub mod refine_shapes;
 pub mod simplify;

@@ -264,6 +264,9 @@ pub struct Launch {
     /// What a library is called for in place of the kernel where the library is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<LibraryCall>,
+    /// The function in the code, of a kernel that was given as PTX; else it has the kernel's symbol. It is launched with just as many blocks as `grid` says, and with one for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
 }
 
 fn none(n: &u32) -> bool {

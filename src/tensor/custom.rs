@@ -1,7 +1,8 @@
-//! Ops of one's own: a name, a rule of types, and a function of the host that computes it, or a function of tensors that stands for it.
+//! Ops of one's own: a name, a rule of types, and what computes it: a function of the host, PTX, or a function of tensors that stands for it.
 use super::{
-    Array, Dim, Graph, Tensor, TraceError,
+    Array, Dim, Graph, Ptx, Tensor, TraceError,
     control::tracing,
+    graph::Place,
     region::{RegionOp, Spec},
 };
 use crate::runtime::{Buffer, Bytes, CallError, View, ViewMut, custom};
@@ -29,6 +30,7 @@ pub struct CustomBuilder {
     shape: Option<Arc<Shape>>,
     host: Option<Arc<custom::CustomFn>>,
     body: Option<Arc<Body>>,
+    ptx: Option<Ptx>,
     effect: bool,
 }
 
@@ -38,15 +40,16 @@ pub struct CustomOp(Arc<Custom>);
 
 struct Custom {
     name: String,
-    /// Without one the op is its body.
-    host: Option<(Arc<Shape>, Arc<custom::CustomFn>)>,
+    shape: Option<Arc<Shape>>,
+    host: Option<Arc<custom::CustomFn>>,
     body: Option<Arc<Body>>,
+    ptx: Option<Ptx>,
     effect: bool,
 }
 
 static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::default);
 
-/// Begins an op of that name, such as `mine::norm`. It needs a rule of types and a function of the host, or a body.
+/// Begins an op of that name, such as `mine::norm`. It needs a body, or a rule of types and a function of the host or PTX.
 ///
 /// ```
 /// use kiln::Tensor;
@@ -64,7 +67,7 @@ static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn custom_op(name: &str) -> CustomBuilder {
-    CustomBuilder { name: name.into(), shape: None, host: None, body: None, effect: false }
+    CustomBuilder { name: name.into(), shape: None, host: None, body: None, ptx: None, effect: false }
 }
 
 impl CustomBuilder {
@@ -83,6 +86,11 @@ impl CustomBuilder {
         self.body = Some(Arc::new(f));
         self
     }
+    /// What computes it on GPUs: one launch among those of the program. Elsewhere it is the body, or else the function of the host; without either, a program for a processor is refused.
+    pub fn ptx(mut self, kernel: Ptx) -> Self {
+        self.ptx = Some(kernel);
+        self
+    }
     /// Whether it does more than to compute its results: then it runs in order, and also if nobody reads them. False if this is not called.
     pub fn effect(mut self, effect: bool) -> Self {
         self.effect = effect;
@@ -91,24 +99,31 @@ impl CustomBuilder {
     /// Makes it known in this process. Err: there is one of that name, or a part is missing.
     pub fn register(self) -> Result<CustomOp, TraceError> {
         let wrong = |e: &str| Err(TraceError::User(format!("custom op '{}' {e}", self.name).into()));
-        let host = match (self.shape, self.host) {
-            (Some(shape), Some(host)) => Some((shape, host)),
-            (None, None) => None,
-            (Some(_), None) => return wrong("has a rule of types and no function of the host"),
-            (None, Some(_)) => return wrong("has a function of the host and no rule of types"),
-        };
-        if host.is_none() && self.body.is_none() {
+        match (&self.shape, &self.host, &self.ptx) {
+            (Some(_), None, None) => return wrong("has a rule of types and no function of the host"),
+            (None, Some(_), _) => return wrong("has a function of the host and no rule of types"),
+            (None, None, Some(_)) => return wrong("has PTX and no rule of types"),
+            _ => {}
+        }
+        if self.host.is_none() && self.ptx.is_none() && self.body.is_none() {
             return wrong("has neither a function of the host nor a body");
         }
-        if self.effect && host.is_none() {
+        if self.effect && self.host.is_none() {
             return wrong("has an effect and no function of the host that has it");
         }
-        let op = CustomOp(Arc::new(Custom { name: self.name, host, body: self.body, effect: self.effect }));
+        if self.effect && self.ptx.is_some() {
+            return wrong("has an effect, which PTX cannot have");
+        }
+        if let Some(Err(e)) = self.ptx.as_ref().map(Ptx::read) {
+            return wrong(&e);
+        }
+        let (host, effect) = (self.host, self.effect);
+        let op = CustomOp(Arc::new(Custom { name: self.name, shape: self.shape, host, body: self.body, ptx: self.ptx, effect }));
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
         if all.contains_key(&op.0.name) {
             return Err(TraceError::User(format!("there is already a custom op '{}'", op.0.name).into()));
         }
-        if let Some((_, host)) = &op.0.host {
+        if let Some(host) = &op.0.host {
             custom::register(&op.0.name, host.clone()).map_err(|e| TraceError::User(e.into()))?;
         }
         all.insert(op.0.name.clone(), op.clone());
@@ -121,27 +136,24 @@ impl CustomOp {
     #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, TraceError> {
         let place = Location::caller();
-        let traced = tracing(&[inputs]);
-        let (Some((shape, host)), body) = (&self.0.host, &self.0.body) else { return self.by_body(inputs, place) };
-        let Some(graph) = traced else { return self.at_once(shape, host, inputs, place) };
-        if body.is_some() && !self.0.effect {
-            return self.by_body(inputs, place);
+        let custom = &*self.0;
+        let (traced, body) = (tracing(&[inputs]), custom.body.is_some());
+        match traced {
+            None if custom.host.is_some() => self.at_once(inputs, place),
+            None if body => self.by_body(inputs, place),
+            None => Err(self.refuse(&Graph::current(), place, "has PTX alone, and ops that run at once are the host's".into(), inputs)),
+            Some(graph) => match &custom.ptx {
+                Some(ptx) => {
+                    let (from, to) = self.types(&graph, place, inputs)?;
+                    let mut otherwise = || if body { self.by_body(inputs, place) } else { self.by_host(&graph, place, inputs) };
+                    let otherwise: &mut dyn FnMut() -> _ = &mut otherwise;
+                    let any = body || custom.host.is_some();
+                    ptx.trace((&graph, place, &custom.name), inputs, (&from, to), any.then_some(otherwise))
+                }
+                None if body && !custom.effect || custom.host.is_none() => self.by_body(inputs, place),
+                None => self.by_host(&graph, place, inputs),
+            },
         }
-        let (mut values, mut types) = (vec![], vec![]);
-        for t in inputs {
-            values.push(graph.taken(t)?.0);
-            types.push((t.dtype()?, t.dims()?));
-        }
-        let refuse = |reason: String| graph.refuse(place, "custom_op", format!("'{}' {reason}", self.0.name), inputs).error();
-        let specs: Vec<Spec> =
-            shape(&types).map_err(refuse)?.into_iter().map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect())).collect();
-        let ctx = graph.state().map_err(TraceError::Module)?.cx.b.ctx;
-        let mut attrs = vec![("callee", Attr::string(ctx, &self.0.name))];
-        if self.0.effect {
-            attrs.push(("effect", Attr::unit(ctx)));
-        }
-        let op = RegionOp { kind: OpKind::CustomCall, operands: values, attrs, bodies: vec![] };
-        graph.region_op(place, "custom_op", op, &|_| Ok(specs.clone()))
     }
     /// Its first result; poisoned if there is none.
     #[track_caller]
@@ -154,18 +166,46 @@ impl CustomOp {
         }
     }
 
+    fn refuse(&self, graph: &Graph, place: Place, reason: String, inputs: &[Tensor]) -> TraceError {
+        graph.refuse(place, "custom_op", format!("'{}' {reason}", self.0.name), inputs).error()
+    }
+
+    fn rule(&self) -> Result<&Shape, TraceError> {
+        self.0.shape.as_deref().ok_or_else(|| TraceError::Module("a custom op without a rule of types".into()))
+    }
+
+    /// The types of inputs, and of results by the rule.
+    fn types(&self, graph: &Graph, place: Place, inputs: &[Tensor]) -> Result<(Vec<TensorType>, Vec<TensorType>), TraceError> {
+        let from = inputs.iter().map(|t| Ok((t.dtype()?, t.dims()?))).collect::<Result<Vec<_>, TraceError>>()?;
+        let to = (self.rule()?)(&from).map_err(|reason| self.refuse(graph, place, reason, inputs))?;
+        Ok((from, to))
+    }
+
+    /// The op in a graph that calls the function of the host.
+    fn by_host(&self, graph: &Graph, place: Place, inputs: &[Tensor]) -> Result<Vec<Tensor>, TraceError> {
+        let mut values = vec![];
+        for t in inputs {
+            values.push(graph.taken(t)?.0);
+        }
+        let (_, to) = self.types(graph, place, inputs)?;
+        let specs: Vec<Spec> = to.into_iter().map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect())).collect();
+        let ctx = graph.state().map_err(TraceError::Module)?.cx.b.ctx;
+        let mut attrs = vec![("callee", Attr::string(ctx, &self.0.name))];
+        if self.0.effect {
+            attrs.push(("effect", Attr::unit(ctx)));
+        }
+        let op = RegionOp { kind: OpKind::CustomCall, operands: values, attrs, bodies: vec![] };
+        graph.region_op(place, "custom_op", op, &|_| Ok(specs.clone()))
+    }
+
     fn by_body(&self, inputs: &[Tensor], place: &'static Location<'static>) -> Result<Vec<Tensor>, TraceError> {
         let _frame = Graph::current().frame(place);
         self.0.body.as_ref().map_or_else(|| Err(TraceError::Module("a custom op without a body".into())), |f| f(inputs))
     }
 
-    fn at_once(
-        &self,
-        shape: &Arc<Shape>,
-        host: &Arc<custom::CustomFn>,
-        inputs: &[Tensor],
-        place: &'static Location<'static>,
-    ) -> Result<Vec<Tensor>, TraceError> {
+    fn at_once(&self, inputs: &[Tensor], place: &'static Location<'static>) -> Result<Vec<Tensor>, TraceError> {
+        let (shape, host) = (self.rule()?, self.0.host.as_ref());
+        let host = host.ok_or_else(|| TraceError::Module("a custom op without a function of the host".into()))?;
         let arrays = inputs.iter().map(Tensor::array).collect::<Result<Vec<_>, _>>()?;
         let run = || -> Result<Vec<Array>, String> {
             let types: Vec<TensorType> = arrays.iter().map(|a| (a.dtype(), a.shape().iter().map(|n| Dim::from(*n)).collect())).collect();
@@ -198,9 +238,8 @@ pub(crate) fn register_in(module: Op, interpreter: &mut Interpreter) {
         let found = ALL.read().unwrap_or_else(PoisonError::into_inner).get(&call.callee).cloned();
         let Some(op) = found else { continue };
         let run = move |inputs: &[Rc<value::Tensor>], _: Option<Attr>| -> Result<Vec<value::Tensor>, String> {
-            let (shape, host) = op.0.host.as_ref().ok_or("has no function of the host")?;
             let inputs: Vec<Tensor> = inputs.iter().map(|t| Tensor::from(&**t)).collect();
-            let made = super::graph::at_once(|| op.at_once(shape, host, &inputs, Location::caller())).map_err(|e| e.to_string())?;
+            let made = super::graph::at_once(|| op.at_once(&inputs, Location::caller())).map_err(|e| e.to_string())?;
             made.iter().map(|t| t.value().map_err(|e| e.to_string())).collect()
         };
         interpreter.custom_calls.insert(call.callee, Box::new(run));

@@ -39,6 +39,7 @@ mod movement;
 mod norm;
 mod operators;
 mod product;
+mod ptx;
 mod read;
 mod reduce;
 mod region;
@@ -61,6 +62,7 @@ pub use handle::Tensor;
 pub use image::{Convolution, Pool};
 pub use norm::{CrossEntropy, Reduction};
 pub use product::Attention;
+pub use ptx::Ptx;
 pub use run::{Traced, trace, trace_all, trace_into};
 pub use scalar::Scalar;
 pub(crate) use {

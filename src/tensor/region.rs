@@ -68,7 +68,8 @@ impl MakeSize for Sizes<'_> {
 }
 
 impl State {
-    fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>, String> {
+    /// Sizes where ops go: numbers and SSA values.
+    pub(super) fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>, String> {
         dims.iter().map(|d| d.known().map_or_else(|| Sizes(self).make(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))).collect()
     }
     /// States the sizes of a new value.

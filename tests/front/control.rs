@@ -16,7 +16,8 @@ pub type Case = (&'static str, Body, Vec<Vec<Tensor>>);
 type How = (&'static str, &'static str, Option<bool>);
 
 /// The functions that a card runs as well.
-pub const CASES: [fn() -> Case; 10] = [branches, swap, fibonacci, nested, scanned, scanned_backwards, mapped, sizes, custom, small_rows];
+pub const CASES: [fn() -> Case; 11] =
+    [branches, swap, fibonacci, nested, scanned, scanned_backwards, mapped, sizes, custom, small_rows, super::ptx::case];
 
 /// What differs where a function's programs run there: from what it gives op by op, on the host.
 pub fn differences((name, f, calls): &Case, (how, backend, dynamic): How, device: &str, mode: &str) -> Vec<String> {
@@ -49,7 +50,7 @@ pub fn differences((name, f, calls): &Case, (how, backend, dynamic): How, device
 }
 
 /// Runs a function in every way and compares with what it gives op by op.
-fn agree(case: Case) {
+pub fn agree(case: Case) {
     crate::watchdog::arm();
     for how in [
         ("interpreted", "interpreter", None),

@@ -10,6 +10,7 @@ mod dynamic;
 mod examples;
 mod logs;
 mod options;
+pub mod ptx;
 mod scalars;
 mod stop;
 pub mod suite;

@@ -11,6 +11,7 @@ mod indices;
 mod launches;
 mod library;
 mod products;
+mod ptx;
 mod refused;
 mod rows;
 

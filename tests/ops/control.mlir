@@ -63,6 +63,60 @@ func.func @f(%x: tensor<2xf32>, %y: tensor<i1>) -> (tensor<2xf32>, tensor<i1>) {
 
 // -----
 
+// CASE: ptx_call
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = kiln.sym @n {min = 1, max = 8}
+  kiln.bind_shape %x, [%n] : tensor<?xf32>
+  %0 = kiln.ptx_call "test.twice"(%x) blocks = [%n] sizes = [%n, 3] entry = "twice" threads = 64 shared = 16 ptx = ".entry twice" : (tensor<?xf32>) -> tensor<?xf32> {
+    %1 = kiln.custom_call "test.identity"(%x) : (tensor<?xf32>) -> tensor<?xf32>
+    %2 = kiln.add %1, %x : tensor<?xf32>
+    kiln.yield %2 : tensor<?xf32>
+  }
+  return %0 : tensor<?xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{launches 'two', of which its PTX has nothing}}
+  %0 = kiln.ptx_call "a"(%x) blocks = [1] sizes = [] entry = "two" threads = 1 shared = 0 ptx = ".entry one" : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{has 2 numbers of blocks, which is one}}
+  %0 = kiln.ptx_call "a"(%x) blocks = [1, 2] sizes = [] entry = "one" threads = 1 shared = 0 ptx = ".entry one" : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{has blocks of 1025 threads; 1 to 1024 are possible}}
+  %0 = kiln.ptx_call "a"(%x) blocks = [1] sizes = [] entry = "one" threads = 1025 shared = 0 ptx = ".entry one" : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{has no result}}
+  kiln.ptx_call "a"(%x) blocks = [1] sizes = [] entry = "one" threads = 1 shared = 0 ptx = ".entry one" : (tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{yields (tensor<5xf32>) where (tensor<4xf32>) is needed}}
+  %0 = kiln.ptx_call "a"(%x) blocks = [1] sizes = [] entry = "one" threads = 1 shared = 0 ptx = ".entry one" : (tensor<4xf32>) -> tensor<4xf32> { kiln.yield %y : tensor<5xf32> }
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
 func.func @f(%c: tensor<i1>, %p: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<5xf32>) {
   // expected-error @+1 {{needs a 0-d i1 condition}}
   kiln.if %p : tensor<4xi1> { kiln.yield } else { kiln.yield }

@@ -495,3 +495,22 @@ module attributes {kiln.level = "prims", kiln.each_op} {
     return %3 : tensor<4x6xf32>
   }
 }
+
+// -----
+// What is given as PTX is a kernel by itself, whose operands and results are in memory, those that nobody reads too.
+// CASE: given_ptx
+// NO-RUN: nothing computes PTX here
+// CHECK: kiln.launch @mine__halves
+// CHECK: ops = ["mine::halves"]
+func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %n = kiln.sym @n {min = 1, max = 64}
+  kiln.bind_shape %x, [%n, 8] : tensor<?x8xf32>
+  %eight = arith.constant 8 : index
+  %all = kiln.sym_expr mul %n, %eight
+  %0 = kiln.exp %x : tensor<?x8xf32>
+  %1:2 = kiln.ptx_call "mine::halves"(%0, %0) blocks = [%n] sizes = [%all, 8] entry = "halves" threads = 64 shared = 0 ptx = ".entry halves" : (tensor<?x8xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?xf32>)
+  kiln.bind_shape %1#0, [%n, 8] : tensor<?x8xf32>
+  kiln.bind_shape %1#1, [%n] : tensor<?xf32>
+  %2 = kiln.add %1#0, %x : tensor<?x8xf32>
+  return %2 : tensor<?x8xf32>
+}

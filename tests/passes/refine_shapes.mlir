@@ -123,3 +123,20 @@ func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
   %0 = kiln.add %x, %y : tensor<?xf32>
   return %0 : tensor<?xf32>
 }
+
+// -----
+// What PTX is launched with becomes numbers; its operands may have any type.
+// CASE: numbers_of_a_launch
+// NO-RUN: nothing computes PTX here
+// CHECK: kiln.ptx_call "mine::twice"(%arg0) blocks = [4] sizes = [8, 8]
+// CHECK: kiln.exp %0 : tensor<8xf32>
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = arith.constant 8 : index
+  %two = arith.constant 2 : index
+  kiln.bind_shape %x, [%n] : tensor<?xf32>
+  %half = kiln.sym_expr floordiv %n, %two
+  %0 = kiln.ptx_call "mine::twice"(%x) blocks = [%half] sizes = [%n, 8] entry = "twice" threads = 64 shared = 0 ptx = ".entry twice" : (tensor<?xf32>) -> tensor<?xf32>
+  kiln.bind_shape %0, [%n] : tensor<?xf32>
+  %1 = kiln.exp %0 : tensor<?xf32>
+  return %1 : tensor<?xf32>
+}

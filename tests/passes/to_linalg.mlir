@@ -228,3 +228,23 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
   }
 }
 }
+
+// -----
+// PTX is a declaration; its module says what is launched, with blocks and sizes over those of the launch.
+// CASE: given_ptx
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: kind = "ptx"
+// CHECK: #map = affine_map<()[s0, s1] -> (s1)>
+// CHECK: kiln.grid = #map
+// CHECK: operands = array<i64: 0, 0>
+// CHECK: #map1 = affine_map<()[s0, s1] -> (s0, 8)>
+// CHECK: sizes = #map1
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "single", ops = ["mine::halves"]}} {
+  func.func @k(%x: tensor<?x8xf32>, %all: index, %n: index) -> (tensor<?x8xf32>, tensor<?xf32>) {
+    kiln.bind_shape %x, [%n, 8] : tensor<?x8xf32>
+    %0:2 = kiln.ptx_call "mine::halves"(%x, %x) blocks = [%n] sizes = [%all, 8] entry = "halves" threads = 64 shared = 16 ptx = ".entry halves" : (tensor<?x8xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?xf32>)
+    return %0#0, %0#1 : tensor<?x8xf32>, tensor<?xf32>
+  }
+}
+}

@@ -1,4 +1,5 @@
 //! The C ABI: programs in C against `libkiln_runtime.so`, on packages that are made here, and against `libkiln.so`, which compiles.
+use crate::support::{build, emulator, libraries};
 use kiln::{
     Options,
     capture::weight::{self, Weight},
@@ -13,16 +14,6 @@ use std::{
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Where the libraries are, of the dev profile.
-fn libraries() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_kiln")).parent().and_then(Path::parent).expect("target").join("debug")
-}
-
-fn build(package: &str) {
-    let done = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", package]).current_dir(root()).status().expect("cargo");
-    assert!(done.success(), "{package} is not built");
 }
 
 /// `libkiln_runtime.so`, built once.
@@ -66,23 +57,27 @@ const SUM: &str = "module attributes {kiln.level = \"graph\"} {
 }
 ";
 
+/// A package of IR in a folder for a target, with its weights.
+fn package(dir: &Path, source: &str, target: &str, name: &str) -> PathBuf {
+    let w = Tensor::floats(DType::F32, vec![3, 4], (0..12).map(|i| (i / 4 + i % 4) as f64).collect()).unwrap();
+    let (file, weights, to) = (dir.join("model.mlir"), dir.join("w.safetensors"), dir.join(name));
+    weight::write(&weights, &[("w".into(), Weight::of(&w))]).unwrap();
+    std::fs::write(&file, source).unwrap();
+    let model = load(&file).unwrap();
+    let options = Options { target: Some(target.into()), ..super::options(2) };
+    let (mut package, _) = model.build(&options, &|_, _| ()).unwrap_or_else(|e| panic!("{e}"));
+    model.hold_weights(&mut package).unwrap();
+    package.save(&to).unwrap();
+    std::fs::remove_file(weights).unwrap();
+    to
+}
+
 /// Two packages for any processor with AVX2, and a damaged one.
 fn packages(dir: &Path) -> [PathBuf; 3] {
-    let w = Tensor::floats(DType::F32, vec![3, 4], (0..12).map(|i| (i / 4 + i % 4) as f64).collect()).unwrap();
-    weight::write(&dir.join("w.safetensors"), &[("w".into(), Weight::of(&w))]).unwrap();
-    let options = Options { target: Some("x86_64:haswell".into()), ..super::options(2) };
-    let [product, sum, damaged] = ["product.kpkg", "sum.kpkg", "damaged.kpkg"].map(|n| dir.join(n));
-    for (source, to) in [(PRODUCT, &product), (SUM, &sum)] {
-        let file = dir.join("model.mlir");
-        std::fs::write(&file, source).unwrap();
-        let model = load(&file).unwrap();
-        let (mut package, _) = model.build(&options, &|_, _| ()).unwrap_or_else(|e| panic!("{e}"));
-        model.hold_weights(&mut package).unwrap();
-        package.save(to).unwrap();
-    }
+    let [product, sum] = [(PRODUCT, "product.kpkg"), (SUM, "sum.kpkg")].map(|(source, name)| package(dir, source, "x86_64:haswell", name));
+    let damaged = dir.join("damaged.kpkg");
     let bytes = std::fs::read(&product).unwrap();
     std::fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
-    std::fs::remove_file(dir.join("w.safetensors")).unwrap();
     [product, sum, damaged]
 }
 
@@ -93,7 +88,7 @@ fn compiled(source: &str, library: &Path, to: &Path) {
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread", "-D_DEFAULT_SOURCE"])
         .arg(root().join(source))
         .arg(library)
-        .arg("-lm")
+        .args(["-lm", "-ldl"])
         .arg("-I")
         .arg(root().join("include"))
         .arg("-o")
@@ -125,6 +120,23 @@ fn a_program_in_c_calls_packages_and_is_refused_what_is_wrong() {
         let watched = run(Command::new("valgrind").args(["--quiet", "--error-exitcode=9"]).arg(&program).args(&packages));
         assert!(watched.contains("all is well"), "{watched}");
     }
+}
+
+/// On the emulator; where `KILN_CARD_DEVICE` is set, on the machine's own card.
+#[test]
+fn a_program_in_c_calls_on_a_stream_of_a_card() {
+    crate::watchdog::arm();
+    let dir = tempfile::tempdir().unwrap();
+    let product = package(dir.path(), PRODUCT, "cuda:sm_90a", "product.kpkg");
+    let program = dir.path().join("stream");
+    compiled("tests/c/stream.c", &RUNTIME, &program);
+    let mut command = Command::new(&program);
+    command.arg(&product);
+    if std::env::var_os("KILN_CARD_DEVICE").is_none() {
+        command.env("LD_LIBRARY_PATH", emulator());
+    }
+    let text = run(&mut command);
+    assert!(text.contains("all is well on the card"), "{text}");
 }
 
 #[test]

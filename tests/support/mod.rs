@@ -6,11 +6,43 @@ use kiln::dialects::{
     sym,
     value::{DType, Data, Tensor},
 };
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
 
 /// Where the repository lies: where cargo says at run time, else in the working directory, so that the binary runs on other machines as well.
 pub fn repository() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| std::env::current_dir().expect("a working directory"), PathBuf::from)
+}
+
+/// Where libraries are built, of the dev profile.
+pub fn libraries() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_kiln")).parent().and_then(Path::parent).expect("target").join("debug")
+}
+
+/// Builds a package's library there.
+pub fn build(package: &str) {
+    let done = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", package]).current_dir(repository()).status().expect("cargo");
+    assert!(done.success(), "{package} is not built");
+}
+
+/// A folder in which the driver's library is the emulator (`emulator/`): for `LD_LIBRARY_PATH`.
+pub fn emulator() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        build("kiln-emulator");
+        // Not beside the libraries, which cargo has on the path of every test.
+        let folder = libraries().join("emulator-as-driver");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for name in ["libcuda.so", "libcuda.so.1"] {
+            // Another process may have made it.
+            let _ = std::os::unix::fs::symlink(libraries().join("libkiln_emulator.so"), folder.join(name));
+        }
+        folder
+    });
+    &FOLDER
 }
 
 /// One case of a test file: what stands between two `// -----` lines.

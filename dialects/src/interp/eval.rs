@@ -230,7 +230,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         OpKind::Global | OpKind::GetGlobal => Err("needs the module's globals".into()),
         OpKind::Launch => Err("needs the module's kernels".into()),
         OpKind::Arena | OpKind::ArenaSize | OpKind::Output => Err("plans memory, which the interpreter does not".into()),
-        OpKind::If | OpKind::While | OpKind::Scan | OpKind::Yield | OpKind::Attention => Err("needs its regions".into()),
+        OpKind::If | OpKind::While | OpKind::Scan | OpKind::Yield | OpKind::Attention | OpKind::PtxCall => Err("needs its regions".into()),
         OpKind::CustomCall => Err("calls code that is not kiln's".into()),
     };
     one.map(|t| vec![t])

@@ -268,6 +268,10 @@ impl Frame<'_, '_> {
                     .ok_or_else(|| unsupported(op, format!("calls '{}', which is not registered", o.callee)))?;
                 Ok(call(&inputs, o.config).map_err(fail)?.into_iter().map(|t| Bound::Tensor(Rc::new(t))).collect())
             }
+            OpKind::PtxCall => match regions.first() {
+                Some(body) => self.region(*body, vec![]),
+                None => Err(unsupported(op, "is PTX, and no region computes the same".into())),
+            },
             OpKind::GetGlobal => {
                 let o = GetGlobal::of(op).ok_or_else(|| fail("is malformed".into()))?;
                 let all = blocks(self.module).into_iter().flat_map(|b| b.ops());

@@ -47,6 +47,6 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,
         OpKind::RandomBits | OpKind::RandomUniform => EXACT,
         OpKind::RandomNormal => ULP,
-        OpKind::If | OpKind::While | OpKind::Scan | OpKind::Yield | OpKind::CustomCall => "that of the ops inside",
+        OpKind::If | OpKind::While | OpKind::Scan | OpKind::Yield | OpKind::CustomCall | OpKind::PtxCall => "that of the ops inside",
     }
 }

@@ -396,6 +396,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         | OpKind::While
         | OpKind::Scan
         | OpKind::Yield
-        | OpKind::CustomCall => Err("has result types that do not follow from its operands".into()),
+        | OpKind::CustomCall
+        | OpKind::PtxCall => Err("has result types that do not follow from its operands".into()),
     }
 }

@@ -74,6 +74,17 @@ pub fn verify(op: Op) -> Result<(), String> {
             want(!CustomCall::read(&view)?.callee.is_empty(), || "has no name".into())?;
             [op.operands(), op.results()].concat().iter().try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
         }
+        OpKind::PtxCall => {
+            let o = PtxCall::read(&view)?;
+            want(!o.callee.is_empty(), || "has no name".into())?;
+            want(!o.entry.is_empty() && o.ptx.contains(&o.entry), || format!("launches '{}', of which its PTX has nothing", o.entry))?;
+            want(o.blocks.len() == 1, || format!("has {} numbers of blocks, which is one", o.blocks.len()))?;
+            want((1..=1024).contains(&o.threads), || format!("has blocks of {} threads; 1 to 1024 are possible", o.threads))?;
+            want((0..=i64::from(u32::MAX)).contains(&o.shared), || format!("asks for {} bytes of shared memory", o.shared))?;
+            want(op.regions().len() <= 1, || "has several regions".into())?;
+            want(!op.results().is_empty(), || "has no result".into())?;
+            [o.inputs, op.results()].concat().iter().try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
+        }
         OpKind::Arena | OpKind::Output => tensor_type(op.result(0).ty()).map(|_| ()),
         OpKind::ArenaSize | OpKind::SymExpr | OpKind::Yield | OpKind::While | OpKind::Scan => Ok(()),
         // Inference has run by now and has said all there is to say.
@@ -132,6 +143,11 @@ pub fn verify_regions(op: Op) -> Result<(), String> {
     let scalar = |d| Type::tensor(op.ctx(), d, &[]);
     match op.kind() {
         Some(OpKind::If) => (0..2).try_for_each(|i| {
+            let (block, yields) = body(op, i)?;
+            same(&types(&block.args()), &[], "has region arguments")?;
+            same(&types(&yields), &types(&op.results()), "yields")
+        }),
+        Some(OpKind::PtxCall) => (0..op.regions().len()).try_for_each(|i| {
             let (block, yields) = body(op, i)?;
             same(&types(&block.args()), &[], "has region arguments")?;
             same(&types(&yields), &types(&op.results()), "yields")

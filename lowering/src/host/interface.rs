@@ -1,6 +1,6 @@
 //! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
 use crate::{
-    gpu::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, gpu_schedule::library},
+    gpu::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, given::Given, gpu_schedule::library},
     host::{control::control, plan::host_functions},
     sizes::MakeSize,
     to_kernels::PIECES,
@@ -290,11 +290,20 @@ fn launch(
         }
     };
     let mut all = vec![];
-    for v in launch.inputs.iter().chain(&launch.outs) {
-        all.push(memory(*v, sizes)?);
-    }
     let given: Vec<SymDim> = launch.sizes.iter().map(|v| facts.size_value(*v)).collect();
-    for d in &given {
+    // What is given as PTX takes what its op says, in that order.
+    let own = kernel.and_then(Given::of);
+    let (tensors, numbers): (Vec<Option<&Value>>, Vec<SymDim>) = match &own {
+        Some(own) => (
+            own.operands.iter().map(|i| launch.inputs.get(*i)).chain(own.results.iter().map(|i| launch.outs.get(*i))).collect(),
+            own.sizes.iter().map(|e| size(e, &given)).collect(),
+        ),
+        None => (launch.inputs.iter().chain(&launch.outs).map(Some).collect(), given.clone()),
+    };
+    for v in tensors {
+        all.push(memory(*v.ok_or("has fewer tensors than its kernel")?, sizes)?);
+    }
+    for d in &numbers {
         all.push(p::Arg::Size(sizes.make(d)?));
     }
     let blocks = grid.1.first().map_or(SymDim::Known(1), |e| size(e, &given));
@@ -307,7 +316,7 @@ fn launch(
     let shared = number(stated(SHARED_BYTES).and_then(Attr::as_i64).unwrap_or(0))?;
     let resident = number(stated(PERSISTENT).and_then(Attr::as_i64).unwrap_or(0))?;
     let library = stated(LIBRARY).map(library::read).transpose()?;
-    Ok(Some(p::Launch { args: all, grid, resident, threads: number(threads)?, shared, maps, library }))
+    Ok(Some(p::Launch { args: all, grid, resident, threads: number(threads)?, shared, maps, library, entry: own.map(|own| own.entry) }))
 }
 
 /// An entry of `kiln.tensor_maps`, over sizes.

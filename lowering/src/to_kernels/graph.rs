@@ -91,7 +91,12 @@ enum Role {
 /// Ops whose operands and results are whole buffers.
 pub fn is_library(kind: OpKind) -> bool {
     use OpKind::*;
-    matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal)
+    matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal | PtxCall)
+}
+
+/// What people call an op: its mnemonic, or the name that PTX was given.
+pub fn title(op: Op) -> Option<String> {
+    PtxCall::of(op).map(|o| o.callee).or_else(|| Some(op.kind()?.mnemonic().to_string()))
 }
 
 /// Whether an op is dearer than a load and a store. A power that is a product or two is not.
@@ -380,6 +385,8 @@ impl Graph<'_> {
             self.count(&self.facts.dims(o.weight)[1..])
         } else if let Some(o) = ReduceWindow::of(op) {
             return elements.saturating_mul(o.window.iter().product());
+        } else if op.kind() == Some(OpKind::PtxCall) {
+            return 0;
         } else {
             return elements;
         };

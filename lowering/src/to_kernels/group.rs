@@ -6,7 +6,7 @@
 mod pairs;
 pub mod place;
 
-use super::graph::{Class, Graph, Leaf, turns};
+use super::graph::{Class, Graph, Leaf, title, turns};
 use kiln_dialects::{
     ir::{Attr, Op, Value},
     sym::Dim as SymDim,
@@ -390,7 +390,7 @@ impl Decide<'_> {
     }
 
     fn name(&self, v: Value) -> String {
-        v.def().map(|o| turns(o).unwrap_or(o)).and_then(|o| o.kind()).map_or("an argument".into(), |k| k.mnemonic().to_string())
+        v.def().map(|o| turns(o).unwrap_or(o)).and_then(title).unwrap_or_else(|| "an argument".into())
     }
     fn first_name(&self, g: usize) -> String {
         self.groups[g].nodes.first().map_or("a kernel".into(), |n| self.name(self.graph.nodes[*n].value))

@@ -1,6 +1,6 @@
 //! Apply: one module per kernel, and a launch of it in the host function.
 use super::{
-    graph::{Graph, reads, turns},
+    graph::{Graph, reads, title, turns},
     group::Plan,
 };
 use crate::sizes::{MakeSize, SizeValues, index_operands, makes_sizes};
@@ -125,7 +125,8 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let results = o.results(plan, g);
         let ops: Vec<Op> = group.nodes.iter().filter_map(|n| graph.nodes[*n].value.def().map(|op| turns(op).unwrap_or(op))).collect();
         let sources: Vec<Loc> = ops.iter().rev().map(|op| op.loc()).collect();
-        let ops: Vec<_> = ops.iter().filter_map(|op| op.kind()).map(|k| k.mnemonic()).collect();
+        let ops: Vec<String> = ops.iter().filter_map(|op| title(*op)).collect();
+        let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
         let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
         let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
         let flops: i64 = group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);
@@ -147,7 +148,9 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         end.set_operand(i, given);
     }
     for op in old.into_iter().rev() {
-        let kept = makes_sizes(op) || op.kind() == Some(OpKind::GetGlobal);
+        // Sizes that are stated of a computed value go with it; the launch says them.
+        let stated = op.kind() == Some(OpKind::BindShape) && op.operand(0).def().is_some_and(|o| o.kind() != Some(OpKind::GetGlobal));
+        let kept = makes_sizes(op) && !stated || op.kind() == Some(OpKind::GetGlobal);
         if !kept {
             op.erase();
         }
@@ -188,7 +191,7 @@ fn stem(ops: &[&str]) -> String {
     if ops.len() > 3 {
         words.push(ops[ops.len() - 1]);
     }
-    words.join("_")
+    words.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
 /// `kiln.kernel`: what the kernel is, for people and for the table of kernels.
@@ -219,7 +222,9 @@ impl Outline<'_> {
     /// The values of a kernel that are read outside of it.
     fn results(&self, plan: &Plan, g: usize) -> Vec<Value> {
         let all = plan.groups[g].nodes.iter().filter_map(|n| self.graph.nodes[*n].value.def()).flat_map(Op::results);
-        let mut all: Vec<Value> = all.filter(|v| self.crossing.contains(v)).collect();
+        // PTX takes the address of each of its results.
+        let written = |v: &Value| v.def().is_some_and(|o| o.kind() == Some(OpKind::PtxCall));
+        let mut all: Vec<Value> = all.filter(|v| self.crossing.contains(v) || written(v)).collect();
         // A border is no part of the loops that compute the rest, so that it comes behind everything that is.
         all.sort_by_key(|v| v.def().is_some_and(|o| o.kind() == Some(OpKind::Pad)));
         all

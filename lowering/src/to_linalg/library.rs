@@ -1,6 +1,6 @@
-//! Kernels of one op that is no loop nest: a declaration, and the name of the function that computes it in `kiln_runtime::library`.
+//! Kernels of one op that is no loop nest: a declaration, and the name of the function that computes it in `kiln_runtime::library`, or the PTX that does.
 use super::scalar::storage;
-use crate::{host::library::Library, to_kernels::graph::is_library};
+use crate::{gpu::given::Given, host::library::Library, to_kernels::graph::is_library};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
 use kiln_passes::{Failure, refine_shapes::Facts};
 
@@ -30,12 +30,12 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
     let kind = op.kind().ok_or_else(|| at("is no prim".into()))?;
     let tensors: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_tensor()).collect();
     let place = |v: Value| tensors.iter().position(|a| *a == v).ok_or_else(|| at("reads a value that is not stored".into()));
-    let operands = op.operands().into_iter().filter(|v| v.ty().is_tensor()).map(place).collect::<Result<_, _>>()?;
+    let operands: Vec<usize> = op.operands().into_iter().filter(|v| v.ty().is_tensor()).map(place).collect::<Result<_, _>>()?;
     let returned = end.operands();
     if returned.iter().any(|v| v.def() != Some(op)) {
         return Err(at("shares its kernel with other ops, which has no compiled form yet".into()));
     }
-    let results = op.results().into_iter().map(|r| returned.iter().position(|v| *v == r)).collect();
+    let results: Vec<Option<usize>> = op.results().into_iter().map(|r| returned.iter().position(|v| *v == r)).collect();
     let config = config(op).ok_or_else(|| at("is malformed".into()))?;
     let callee = format!("kiln_{}", kind.mnemonic());
     let indices: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_index()).collect();
@@ -56,7 +56,14 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
     let b = Builder::before(func).ok_or_else(|| Failure::at(func, "is in no block"))?;
     b.at(op.loc()).generic_with_empty_region("func.func", &attrs).map_err(at)?;
     let module = func.parent().ok_or_else(|| Failure::at(func, "is in no module"))?;
-    Library { callee, operands, results, config }.describe(module);
+    match PtxCall::of(op) {
+        Some(call) => {
+            let results: Option<Vec<usize>> = results.into_iter().collect();
+            let results = results.ok_or_else(|| at("has a result without memory".into()))?;
+            Given::describe(module, &call, &operands, &results, &indices).map_err(at)?;
+        }
+        None => Library { callee, operands, results, config }.describe(module),
+    }
     func.erase();
     Ok(())
 }

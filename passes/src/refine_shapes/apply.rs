@@ -78,6 +78,12 @@ impl Apply<'_> {
                 Ok(())
             }
             Some(OpKind::BindShape) => self.static_sizes(op).map(|_| ()),
+            // Addresses have no types; results have those that a region gives.
+            Some(OpKind::PtxCall) => {
+                let op = self.static_sizes(op)?;
+                op.results().into_iter().filter(|_| op.regions().is_empty()).for_each(|v| v.set_ty(self.refined(v)));
+                Ok(())
+            }
             Some(OpKind::Constant | OpKind::Global | OpKind::GetGlobal) => Ok(()),
             None if op.is("func.return") && open => Ok(()),
             _ => self.keep_operand_types(op),
@@ -137,7 +143,11 @@ impl Apply<'_> {
                     return Ok(op);
                 }
                 let b = Builder::before(op).ok_or("is in no block")?;
-                if op.kind() == Some(OpKind::BindShape) { b.create_with(&o, &[], &mut [])? } else { b.create_node(&o)? }
+                if op.kind().is_some_and(OpKind::is_inferred) {
+                    b.create_node(&o)?
+                } else {
+                    b.create_with(&o, &op.results().iter().map(|v| v.ty()).collect::<Vec<_>>(), &mut [])?
+                }
             }};
         }
         let new = match op.kind() {
@@ -154,6 +164,7 @@ impl Apply<'_> {
             Some(OpKind::RandomNormal) => rebuild!(RandomNormal, sizes),
             Some(OpKind::Interpolate) => rebuild!(Interpolate, sizes),
             Some(OpKind::BindShape) => rebuild!(BindShape, sizes),
+            Some(OpKind::PtxCall) if op.regions().is_empty() => rebuild!(PtxCall, blocks, sizes),
             _ => return Ok(op),
         };
         for (old, made) in op.results().into_iter().zip(new.results()) {

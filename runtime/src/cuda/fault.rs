@@ -121,7 +121,16 @@ mod tests {
     use crate::program::{Kernel, Launch};
 
     fn launches(name: &str) -> Arc<Launches> {
-        let launch = Launch { args: vec![], grid: Default::default(), resident: 0, threads: 128, shared: 64, maps: vec![], library: None };
+        let launch = Launch {
+            args: vec![],
+            grid: Default::default(),
+            resident: 0,
+            threads: 128,
+            shared: 64,
+            maps: vec![],
+            library: None,
+            entry: None,
+        };
         let kernel = Kernel {
             name: format!("{name}_k"),
             ops: vec!["gelu".into(), "mul".into()],

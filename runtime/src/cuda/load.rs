@@ -218,12 +218,13 @@ impl Loaded {
     fn load(&mut self, k: &Kernel, code: &BTreeMap<String, Vec<u8>>) -> Result<sys::CUfunction, CudaError> {
         let link = |reason: String| CudaError::Link { kernel: k.name.clone(), reason };
         let bytes = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
-        let name = CString::new(k.symbol.as_str()).map_err(|e| link(e.to_string()))?;
+        let entry = k.launch.as_ref().and_then(|l| l.entry.as_ref()).unwrap_or(&k.symbol);
+        let name = CString::new(entry.as_str()).map_err(|e| link(e.to_string()))?;
         // SAFETY: an image that the driver's linker made, or one from the cache with a right checksum; the module lives as long as this.
         unsafe {
             let module = result::module::load_data(bytes.as_ptr().cast()).map_err(|e| link(words(e)))?;
             self.modules.push(module);
-            let function = result::module::get_function(module, name).map_err(|e| link(words(e)))?;
+            let function = result::module::get_function(module, name).map_err(|e| link(format!("{entry}: {}", words(e))))?;
             if let Some(bytes) = k.launch.as_ref().map(|l| l.shared).filter(|b| *b > 0) {
                 let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);

@@ -126,7 +126,11 @@ impl Plan {
                 sources.push(source);
                 words.push(word);
             }
-            let mut grid = u32::try_from(value(l.grid)?.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
+            let blocks = value(l.grid)?;
+            if l.entry.is_some() && i32::try_from(blocks).is_err() {
+                return Err(fail(format!("{blocks} blocks are asked for, of which a launch has at most {}", i32::MAX)).into());
+            }
+            let mut grid = u32::try_from(blocks.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
             if l.resident > 0 {
                 grid = grid.min(l.resident.saturating_mul(processors).max(1));
             }
@@ -263,8 +267,9 @@ mod tests {
     fn program() -> Arc<Program> {
         let tensor =
             |name: &str| Tensor { name: name.into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(4)], order: vec![] };
-        let launch =
-            |args: Vec<Arg>| Some(Launch { args, grid: Dim::Expr(0), resident: 0, threads: 64, shared: 0, maps: vec![], library: None });
+        let launch = |args: Vec<Arg>| {
+            Some(Launch { args, grid: Dim::Expr(0), resident: 0, threads: 64, shared: 0, maps: vec![], library: None, entry: None })
+        };
         let kernel = |args| Kernel { launch: launch(args), ..Default::default() };
         Arc::new(Program {
             inputs: vec![tensor("x")],
@@ -306,6 +311,13 @@ mod tests {
             plan.err().expect("refused").to_string()
         };
         assert!(said(&p, &[]).contains("there is no Global(0)"));
+        // Threads of kiln's own kernels go round; of a kernel that is given, each block is wanted.
+        let many = |p: &Program| Plan::new(&Arc::new(p.clone()), &[&[1 << 28, 4]], &[none, none], &[77], 132);
+        assert_eq!(many(&p).expect("a plan").about.grids, [i32::MAX as u32; 2]);
+        let own = p.kernels[0].launch.as_mut().expect("a launch");
+        own.entry = Some("mine".into());
+        let refused = many(&p).err().expect("refused").to_string();
+        assert!(refused.contains("4294967296 blocks are asked for, of which a launch has at most 2147483647"), "{refused}");
         p.kernels[0].launch = None;
         assert!(said(&p, &[77]).contains("does not say how it is launched"));
     }

@@ -38,7 +38,9 @@ fn one_graph() -> Result<Vec<String>, Error> {
     }
     let explained = f.explain();
     let graph = &explained.graphs[0];
-    if graph.kernels.len() != 4 || (device() != "cpu" && !graph.cudagraphs.is_empty()) {
+    // The tensors are the host's, so that they are copied, and nothing else hinders the graph.
+    let copies = |text: &String| text.ends_with("lies in the host's memory: it is copied outside of the CUDA graph");
+    if graph.kernels.len() != 4 || (device() != "cpu" && (graph.cudagraphs.len() != 2 || !graph.cudagraphs.iter().all(copies))) {
         wrong.push(explained.to_string());
     }
     Ok(wrong)

@@ -34,6 +34,7 @@ pub mod wgmma;
 mod width;
 
 pub use contraction::{Roles, contraction};
+pub use grid::map as grid_map;
 pub use width::{fast_dim, narrow_width, width};
 
 use super::{GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS, WARP};
