@@ -6,7 +6,10 @@ use crate::front::{
 };
 use kiln::{
     Model, Ptx, Tensor, custom_op,
-    dialects::value::DType,
+    dialects::{
+        ir::{Context, Module},
+        value::DType,
+    },
     runtime::{
         View, ViewMut,
         cuda::Mode,
@@ -37,6 +40,29 @@ fn the_plan_says_what_the_op_says() {
     assert_eq!([2, 85, 86, 4096].map(|rows| (at(rows, n), at(rows, l.grid))), [(6, 1), (255, 1), (258, 2), (12288, 48)]);
     let wrong = assembled(&package, "sm_86");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// IR that somebody wrote: a driver would read parameters that nobody has passed.
+#[test]
+fn parameters_are_counted_once_more() {
+    crate::watchdog::arm();
+    let call = |sizes: &str| {
+        let types = "(tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>";
+        let how = format!("blocks = [1] sizes = [{sizes}] entry = \"axpy\" threads = 32 shared = 0 ptx = {AXPY:?}");
+        format!(
+            "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {{\n  %0 = kiln.ptx_call \"a\"(%x, %x) {how} : {types}\n  return %0 : tensor<4xf32>\n}}"
+        )
+    };
+    for (sizes, wrong) in [("", Some("passes 3 parameters to axpy, which takes 4")), ("4, 4", Some("passes 5 parameters")), ("4", None)] {
+        let c = Context::new();
+        let (module, _) = Module::parse(c.ctx(), call(sizes).as_bytes(), "given.mlir").unwrap_or_else(|e| panic!("{e}"));
+        let options = Options { function: "f".into(), ..options("sm_80") };
+        match (Model::of_module(&module, Path::new("")).build(&options, &|_, _| ()), wrong) {
+            (Ok(_), None) => {}
+            (Err(e), Some(part)) if e.exit() == Exit::Unsupported && e.to_string().contains(part) => {}
+            (made, _) => panic!("{sizes}: {:?}", made.map(|_| ()).map_err(|e| e.to_string())),
+        }
+    }
 }
 
 #[test]

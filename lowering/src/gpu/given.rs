@@ -116,7 +116,11 @@ pub fn refused(module: Op, target: &Target) -> Vec<String> {
                 Some("has PTX alone, which processors do not run: neither a function of the host nor a body of ops".to_string())
             }
             None => None,
-            Some(chip) => Text::read(&call.ptx, &call.entry, threads).map_or_else(Some, |text| text.refused(chip)),
+            Some(chip) => Text::read(&call.ptx, &call.entry, threads).map_or_else(Some, |text| {
+                let passed = call.inputs.len() + op.result_count() + call.sizes.len();
+                let wrong = || format!("passes {passed} parameters to {}, which takes {}", call.entry, text.parameters);
+                text.refused(chip).or_else(|| (passed != text.parameters).then(wrong))
+            }),
         };
         all.extend(reason.map(|reason| format!("{}: custom op '{}' {reason}", op.loc(), call.callee)));
     }
