@@ -34,7 +34,23 @@ fn divisor(v: Value) -> i64 {
     }
 }
 
+/// Where a size stands: among the parameters of its block, or behind them among its ops. Handles are compared by addresses, which differ from run to run.
+fn position(v: Value) -> (bool, usize) {
+    match (v.block_arg(), v.def().and_then(Op::block)) {
+        (Some((_, i)), _) => (false, i),
+        (_, Some(block)) => (true, block.ops().into_iter().position(|op| Some(op) == v.def()).unwrap_or(0)),
+        _ => (true, 0),
+    }
+}
+
 impl Poly {
+    /// The terms in an order that is the same in every run.
+    pub fn in_order(&self) -> Vec<(Vec<Value>, i64)> {
+        let mut all: Vec<_> = self.terms().map(|(sizes, k)| (sizes.to_vec(), k)).collect();
+        all.iter_mut().for_each(|(sizes, _)| sizes.sort_by_cached_key(|v| position(*v)));
+        all.sort_by_cached_key(|(sizes, _)| sizes.iter().map(|v| position(*v)).collect::<Vec<_>>());
+        all
+    }
     /// Whether it is a multiple of a number whatever the sizes are; 0 is one of every number.
     pub fn multiple_of(&self, n: i64) -> bool {
         // Most are numbers, or have a factor that says so.
