@@ -169,6 +169,25 @@ impl Dim {
         }
         sum
     }
+    /// The greatest number that is known to divide every value, given one for each atom but operations; 0 for the number 0, which all divide.
+    pub fn divisor(&self, atom: &dyn Fn(&Atom) -> i64) -> i64 {
+        let of = |a: &Atom| match a {
+            Atom::Op(SymKind::Floordiv, args) => match (args.0.divisor(atom), args.1.known()) {
+                (d, Some(k)) if k > 0 && d % k == 0 => d / k,
+                _ => 1,
+            },
+            Atom::Op(SymKind::Pow, args) if args.1.known().is_none_or(|n| n < 1) => 1,
+            Atom::Op(SymKind::Pow, args) => args.0.divisor(atom),
+            // Remainders, too, are sums of multiples of both.
+            Atom::Op(_, args) => common_divisor([(1, vec![args.0.divisor(atom)]), (1, vec![args.1.divisor(atom)])]),
+            other => atom(other),
+        };
+        match self {
+            Dim::Known(n) => n.saturating_abs(),
+            Dim::Unknown => 1,
+            Dim::Expr(p) => common_divisor(p.0.iter().map(|(factors, n)| (*n, factors.iter().map(of).collect()))),
+        }
+    }
     /// Replaces symbols; `None` as soon as one has no value or the arithmetic fails.
     pub fn evaluate(&self, value: &dyn Fn(&Atom) -> Option<i64>) -> Option<i64> {
         let Dim::Expr(p) = self else { return self.known() };
@@ -183,6 +202,19 @@ impl Dim {
             sum.checked_add(term)
         })
     }
+}
+
+/// The greatest number that is known to divide a sum of products: of each its factor, and what divides the sizes in it. 0 is divided by all.
+pub fn common_divisor(terms: impl IntoIterator<Item = (i64, Vec<i64>)>) -> i64 {
+    let gcd = |mut a: i64, mut b: i64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    // What is too large for a number is left out.
+    let product = |(n, sizes): (i64, Vec<i64>)| sizes.into_iter().fold(n.saturating_abs(), |all, d| all.checked_mul(d).unwrap_or(all));
+    terms.into_iter().map(product).fold(0, gcd)
 }
 
 /// Integer semantics of `kiln.sym_expr`: `None` on overflow, on division by 0 or below, and on negative powers.
@@ -332,6 +364,20 @@ mod tests {
         assert_eq!(Dim::Known(9).sub(&t).bounds(&atom), (None, Some(9)));
         assert_eq!(s.mul(&t).bounds(&atom), (Some(0), None));
         assert_eq!(Dim::Unknown.bounds(&atom), (None, None));
+    }
+
+    #[test]
+    fn divisors_follow_from_those_of_symbols() {
+        let (s, t, n) = (Dim::sym("s"), Dim::sym("t"), Dim::Known);
+        let atom = |a: &Atom| if *a == Atom::Sym("s".into()) { 16 } else { 1 };
+        let divisor = |d: &Dim| d.divisor(&atom);
+        assert_eq!([divisor(&s), divisor(&t), divisor(&n(12)), divisor(&n(0)), divisor(&Dim::Unknown)], [16, 1, 12, 0, 1]);
+        assert_eq!([divisor(&s.mul(&t)), divisor(&s.mul(&s)), divisor(&t.mul(&n(6)))], [16, 256, 6]);
+        assert_eq!([divisor(&s.add(&n(24))), divisor(&s.add(&n(1))), divisor(&s.add(&t)), divisor(&s.sub(&n(32)))], [8, 1, 1, 16]);
+        assert_eq!([divisor(&s.add(&n(8)).floordiv(&n(4))), divisor(&t.floordiv(&n(4)))], [2, 1]);
+        let two = |kind, a: &Dim, b: &Dim| divisor(&Dim::apply(kind, a, b));
+        assert_eq!([two(SymKind::Min, &s, &n(24)), two(SymKind::Max, &s, &t), two(SymKind::Mod, &s, &n(24))], [8, 1, 8]);
+        assert_eq!(two(SymKind::Mul, &s, &n(i64::MAX / 2)), i64::MAX / 2);
     }
 
     #[test]

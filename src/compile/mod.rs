@@ -359,7 +359,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 .chain(places.iter().map(|p| (p.input, p.dim)))
                 .for_each(|(leaf, dim)| history.pin(leaf, dim));
         }
-        let plan = history.plan(all, self.settings.dynamic);
+        let mut plan = history.plan(all, self.settings.dynamic);
+        // On the host code for multiples would be the same (docs/front.md). A program for all sizes has to find room behind one for multiples.
+        if self.settings.machine.device != Place::Host
+            && self.settings.dynamic.is_none()
+            && kept.len() + 2 <= self.settings.cache_size_limit
+        {
+            history.state_divisors(&mut plan);
+        }
         let mut settings = self.settings.clone();
         settings.settle().into_iter().for_each(|r| self.remark(Topic::Options, place, r));
         let making = self.making(&settings, place);

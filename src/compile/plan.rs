@@ -2,6 +2,9 @@
 //!
 //! As in torch.compile: first all are numbers; a dimension that has had a second size gets a symbol, that dimension only; 0 and 1 stay numbers; sizes
 //! that are equal in this call share a symbol, which is a guard. A dimension whose symbol the function contradicts is a number for good.
+//!
+//! For a GPU, where rows of an argument get an open length and all lengths so far were multiples of 16, the symbol says so: such rows are read 16 bytes at a time, and
+//! tensor cores multiply them. The first call with another length makes programs for all lengths from then on, behind those for multiples, which stay.
 use super::tree::Leaf;
 use crate::{
     Error,
@@ -13,6 +16,9 @@ use crate::{
 };
 use std::sync::Arc;
 
+/// What a symbol is a multiple of where all sizes so far were: of the elements that have several bytes, 16 bytes at least.
+pub(super) const DIVISOR: i64 = 16;
+
 /// What is known of one dimension from earlier calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct DimHistory {
@@ -21,6 +27,10 @@ struct DimHistory {
     changed: bool,
     /// A symbol was contradicted.
     pinned: bool,
+    /// It has had a size, one that has no program of its own anyway, that is no multiple of [`DIVISOR`].
+    odd: bool,
+    /// A program was made for multiples.
+    stated: bool,
 }
 
 /// What is known of a number from earlier calls.
@@ -38,6 +48,8 @@ struct NumberHistory {
 pub(super) struct History {
     leaves: Vec<Vec<DimHistory>>,
     numbers: Vec<NumberHistory>,
+    /// A size was no multiple where a program had been made for these: programs are for all sizes from then on.
+    general: bool,
 }
 
 /// A size of an argument.
@@ -115,6 +127,8 @@ impl History {
             for (d, n) in known.iter_mut().zip(shape) {
                 d.changed |= d.last.is_some_and(|last| last != *n);
                 d.last = Some(*n);
+                d.odd |= *n >= 2 && !n.is_multiple_of(DIVISOR as usize);
+                self.general |= d.odd && d.stated;
             }
         }
     }
@@ -154,6 +168,24 @@ impl History {
             }
         }
         plan
+    }
+    /// States in a plan which symbols are multiples of [`DIVISOR`], where all sizes so far were, nobody has said which there may be, and the distance between rows of an
+    /// argument depends on it.
+    pub fn state_divisors(&mut self, plan: &mut Plan) {
+        for s in 0..plan.symbols.len() {
+            let places = plan.places(s);
+            let mut known = places.iter().map(|(leaf, dim)| self.leaves.get(*leaf).and_then(|l| l.get(*dim)));
+            let even = known.all(|d| d.is_some_and(|d| d.changed && !d.odd)) && !self.general;
+            if !even || !places.iter().all(|p| !plan.is_marked(*p)) || !places.iter().any(|p| plan.spaces_rows(*p)) {
+                continue;
+            }
+            plan.symbols[s].0.divisor = DIVISOR;
+            for (leaf, dim) in places {
+                if let Some(d) = self.leaves.get_mut(leaf).and_then(|l| l.get_mut(dim)) {
+                    d.stated = true;
+                }
+            }
+        }
     }
     /// A truth value is a choice, which a graph does not have.
     fn number(&self, value: Scalar, leaf: usize, dynamic: Option<bool>) -> PlanLeaf {
@@ -223,6 +255,16 @@ impl Plan {
             all.extend(dims.iter().enumerate().filter(|(_, d)| **d == PlanDim::Symbol(symbol)).map(|(d, _)| (i, d)));
         }
         all
+    }
+    /// Whether somebody has said which sizes a dimension of a leaf may have.
+    fn is_marked(&self, (leaf, dim): (usize, usize)) -> bool {
+        matches!(self.leaves.get(leaf), Some(PlanLeaf::Tensor(array, _)) if array.mark(dim).is_some())
+    }
+    /// Whether it takes the size of this dimension to know that rows of the leaf begin at multiples of [`DIVISOR`]: none is in front, or those behind it say so.
+    fn spaces_rows(&self, (leaf, dim): (usize, usize)) -> bool {
+        let Some(PlanLeaf::Tensor(_, dims)) = self.leaves.get(leaf) else { return false };
+        let behind = dims.iter().skip(dim + 1).map(|d| if let PlanDim::Static(n) = d { *n } else { 1 });
+        dim > 0 && !behind.fold(1, usize::wrapping_mul).is_multiple_of(DIVISOR as usize)
     }
     /// The numbers of the symbols that stand somewhere.
     pub fn used(&self) -> Vec<usize> {

@@ -24,6 +24,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             (Some(InputGuard::Tensor(_)), Some(d)) if self.settings.dynamic == Some(false) => {
                 format!("sizes are numbers, since dynamic is false; without that dimension {d} becomes a symbol")
             }
+            (Some(InputGuard::Tensor(_)), Some(d)) if m.want.contains("a multiple of") => {
+                format!(
+                    "from now on programs are for all sizes, behind those for multiples; mark_dynamic on dimension {d} makes one for all at the first call"
+                )
+            }
             (Some(InputGuard::Tensor(_)), Some(d)) => {
                 format!("mark_dynamic on dimension {d} makes one program for all sizes at the first call")
             }

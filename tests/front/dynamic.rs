@@ -135,3 +135,75 @@ fn behind_the_limit_calls_run_op_by_op_with_one_warning() {
     f.reset();
     assert_eq!((f.programs(), f.remarks().len()), (0, 0));
 }
+
+/// Calls a function of a GPU's device, which the interpreter computes on the host, with rows of these lengths; how many programs there are behind each.
+fn programs_of(f: &kiln::Compiled<impl kiln::compile::Function<(Tensor,), Out = Tensor>, (Tensor,)>, lengths: &[usize]) -> Vec<usize> {
+    let call = |n: &usize| {
+        let x = counting(&[3, *n]);
+        assert_eq!(numbers(&f.call(&x).unwrap_or_else(|e| panic!("{n}: {e}"))), numbers(&(x + 1)), "{n}");
+        f.programs()
+    };
+    lengths.iter().map(call).collect()
+}
+
+#[test]
+fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
+    crate::watchdog::arm();
+    let on_gpu = || kiln::compile(|x: Tensor| x + 1).backend("interpreter").device("cuda:0");
+    let f = on_gpu();
+    assert_eq!(programs_of(&f, &[32, 48, 160, 50, 64, 51, 16, 52, 33]), [1, 2, 2, 3, 3, 3, 3, 3, 3], "{}", text(&f.guards()));
+    let guards = f.guards();
+    assert!(guards[1].to_string().contains("s0 = arg0.size(1) in 2..=, a multiple of 16"), "{}", text(&guards));
+    assert!(guards[2].symbols[0].divisor == 1 && guards[1].symbols[0].divisor == 16, "{}", text(&guards));
+    // What both are right for is the first one's.
+    let calls: Vec<u64> = f.explain().graphs.iter().map(|g| g.calls).collect();
+    assert_eq!(calls, [1, 4, 4]);
+    let remarks = f.remarks();
+    let last = remarks.iter().rev().find(|r| r.topic == Topic::Recompiles).expect("a remark");
+    let all = "from now on programs are for all sizes, behind those for multiples; mark_dynamic on dimension 1";
+    assert!(last.message.contains("arg0.size(1) is 2..=, a multiple of 16: it was") && last.message.contains(all), "{last}");
+    // 1 has a program of its own anyway, and says nothing about others.
+    let one = on_gpu();
+    assert_eq!(programs_of(&one, &[1, 32, 64, 1, 50]), [1, 2, 2, 2, 3]);
+    assert_eq!(one.guards()[1].symbols[0].divisor, 16);
+    // A length that is no multiple in front of the symbol; and the host, for which it does not pay.
+    let odd = on_gpu();
+    assert_eq!(programs_of(&odd, &[33, 48, 64]), [1, 2, 2]);
+    let host = kiln::compile(|x: Tensor| x + 1).backend("interpreter");
+    assert_eq!(programs_of(&host, &[32, 48, 50]), [1, 2, 2]);
+    assert!([&odd.guards()[1], &host.guards()[1]].iter().all(|g| g.symbols[0].divisor == 1));
+}
+
+#[test]
+fn divisors_are_stated_where_they_pay_and_there_is_room() {
+    crate::watchdog::arm();
+    let on_gpu = || kiln::compile(|x: Tensor| x + 1).backend("interpreter").device("cuda:0");
+    let divisors = |g: &kiln::runtime::Guards| g.symbols.iter().map(|s| s.divisor).collect::<Vec<_>>();
+    // The first size is no distance of rows, nor is one in front of rows that are multiples; of both at once, one call makes both general.
+    let f = on_gpu();
+    for shape in [[16usize, 32, 10], [48, 32, 10], [48, 64, 10], [16, 96, 20], [80, 48, 10], [32, 50, 30], [50, 40, 60]] {
+        f.call(counting(&shape)).expect("a result");
+    }
+    let all: Vec<_> = f.guards().iter().map(divisors).collect();
+    assert_eq!(all, [vec![], vec![1], vec![1, 16], vec![1, 16, 1], vec![1, 1, 1]], "{}", text(&f.guards()));
+    // One of two that is none, and the other one is stated no more either: one program more for both.
+    let both = on_gpu();
+    for shape in [[5usize, 32, 48], [5, 64, 80], [5, 50, 96], [5, 64, 50], [5, 96, 112]] {
+        both.call(counting(&shape)).expect("a result");
+    }
+    assert_eq!(both.guards().iter().map(divisors).collect::<Vec<_>>(), [vec![], vec![16, 16], vec![1, 1]], "{}", text(&both.guards()));
+    let rows = on_gpu();
+    [[4usize, 16, 32], [4, 32, 32]].iter().for_each(|shape| drop(rows.call(counting(shape)).expect("a result")));
+    assert_eq!(divisors(&rows.guards()[1]), [1], "{}", text(&rows.guards()));
+    // With room for two, the second is for all sizes.
+    let two = on_gpu().options([("cache_size_limit", "2")]);
+    assert_eq!(programs_of(&two, &[32, 48, 50]), [1, 2, 2]);
+    // Whoever says which sizes there are has one program for these.
+    let marked = on_gpu();
+    let x = counting(&[3, 32]);
+    kiln::mark_dynamic(&x, 1, 2..=64).expect("a mark");
+    marked.call(&x).expect("a result");
+    assert_eq!(programs_of(&marked, &[48, 50]), [1, 1]);
+    let dynamic = on_gpu().dynamic(true);
+    assert_eq!(programs_of(&dynamic, &[32, 48, 50]), [1, 1, 1]);
+}

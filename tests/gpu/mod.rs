@@ -5,6 +5,7 @@ mod card;
 mod control;
 mod convolution;
 mod cudnn;
+mod divisors;
 mod emulated;
 mod gemm;
 mod indices;

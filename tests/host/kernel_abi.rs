@@ -31,6 +31,8 @@ fn refusals() {
         ("memref<?xf32> {kiln.sizes = array<i64: 1, 2>}", "has 2 entries"),
         ("memref<?xf32> {kiln.noalias = 1 : i64}", "without a value"),
         ("memref<?xf32> {kiln.sizes = 3 : i64}", "needs array<i64"),
+        ("index {kiln.divisor = 0 : i64}", "needs a number from 1 on as kiln.divisor"),
+        ("memref<4xf32> {kiln.least = 1 : i64}", "needs a number from 0 on as kiln.least, on a size"),
         ("memref<4xf32> {kiln.sizes = array<i64: 5>}", "has size 4"),
         ("memref<4xf32, strided<[2]>>", "not contiguous"),
         ("memref<4xf32, strided<[1], offset: 3>>", "not contiguous"),

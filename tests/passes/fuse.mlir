@@ -514,3 +514,20 @@ func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %2 = kiln.add %1#0, %x : tensor<?x8xf32>
   return %2 : tensor<?x8xf32>
 }
+
+// -----
+// A kernel says of the sizes that it takes what divides them, of computed ones as well; of what nothing divides it says nothing.
+// CASE: multiples
+// CHECK: %arg2: index, %arg3: index {kiln.divisor = 8 : i64, kiln.least = 16 : i64}, %arg4: index {kiln.divisor = 24 : i64, kiln.least = 48 : i64}
+func.func @f(%x: tensor<?x?xf32>, %y: tensor<?xf32>) -> tensor<?x?xf32> {
+  %b = kiln.sym @b {min = 1 : i64}
+  %n = kiln.sym @n {min = 10 : i64, divisor = 8 : i64}
+  %three = arith.constant 3 : index
+  %m = kiln.sym_expr mul %n, %three
+  kiln.bind_shape %x, [%b, %m] : tensor<?x?xf32>
+  kiln.bind_shape %y, [%n] : tensor<?xf32>
+  %0 = kiln.broadcast_in_dim %y dims = [1] sizes = [%b, %n] : tensor<?xf32>
+  %1 = kiln.slice %x offsets = [0, 0] sizes = [%b, %n] strides = [1, 1] : tensor<?x?xf32>
+  %2 = kiln.add %0, %1 : tensor<?x?xf32>
+  return %2 : tensor<?x?xf32>
+}

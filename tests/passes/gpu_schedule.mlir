@@ -1177,3 +1177,152 @@ func.func @k0(%x: tensor<2x9x7x16xbf16> {kiln.sizes = array<i64: 2, 9, 7, 16>}, 
 }
 }
 }
+
+// -----
+// Open rows begin at multiples of 16 bytes.
+// CASE: rows_of_a_multiple
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"loops", {threads = 256 : i64, vector = 8 : i64}>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor<?xbf16> {kiln.sizes = array<i64: -2>}, %s0: index, %s1: index {kiln.divisor = 16 : i64, kiln.least = 16 : i64}) -> tensor<?x?xbf16> {
+  %e = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %y : tensor<?x?xbf16>, tensor<?xbf16>) outs(%e : tensor<?x?xbf16>) {
+  ^bb0(%a: bf16, %b: bf16, %o: bf16):
+    %p = arith.mulf %a, %b : bf16
+    linalg.yield %p : bf16
+  } -> tensor<?x?xbf16>
+  return %r : tensor<?x?xbf16>
+}
+}
+}
+
+// -----
+// Open columns and an open depth that is not 0 are multiples of 16 bytes.
+// CASE: product_of_multiples
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"wgmma"
+// CHECK: kiln.tensor_maps
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x?xf32>
+  %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %1 = arith.truncf %x : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x?xbf16>
+  return %r : tensor<?x?xbf16>
+}
+}
+}
+
+// -----
+// RUN: kiln-gpu-schedule{chip=sm_80}
+// CASE: product_of_multiples_on_an_older_chip
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"mma"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x?xf32>
+  %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %1 = arith.truncf %x : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x?xbf16>
+  return %r : tensor<?x?xbf16>
+}
+}
+}
+
+// -----
+// Of 8 bytes.
+// CASE: product_of_small_multiples
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"contract"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 4 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x?xf32>
+  %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %1 = arith.truncf %x : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x?xbf16>
+  return %r : tensor<?x?xbf16>
+}
+}
+}
+
+// -----
+// The depth may be 0.
+// CASE: product_of_an_empty_depth
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"contract"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 0 : i64}) -> tensor<?x?xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?x?xf32>
+  %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %1 = arith.truncf %x : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x?xbf16>
+  return %r : tensor<?x?xbf16>
+}
+}
+}

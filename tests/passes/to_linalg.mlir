@@ -248,3 +248,18 @@ module @k attributes {kiln.kernel = {kind = "single", ops = ["mine::halves"]}} {
   }
 }
 }
+
+// -----
+// What is known of a size goes along.
+// CASE: multiples
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: %arg1: index {kiln.divisor = 16 : i64, kiln.least = 16 : i64}
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+  func.func @k(%x: tensor<2x?xf32>, %n: index {kiln.divisor = 16 : i64, kiln.least = 16 : i64}) -> tensor<2x?xf32> {
+    kiln.bind_shape %x, [2, %n] : tensor<2x?xf32>
+    %0 = kiln.abs %x : tensor<2x?xf32>
+    return %0 : tensor<2x?xf32>
+  }
+}
+}

@@ -309,7 +309,8 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
     want(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
 
-/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.order` on arguments of entries; `kiln.sizes` and `kiln.noalias` on arguments of kernels.
+/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.order` on arguments of entries; `kiln.sizes`,
+/// `kiln.noalias`, `kiln.divisor` and `kiln.least` on arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
     match name {
         "kiln.layout" => {}
@@ -323,6 +324,11 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), 
             let rank = ty.ok_or("has kiln.order on a result")?.dims().len() as i64;
             let whole = order.len() as i64 == rank && (0..rank).all(|d| order.contains(&d));
             return want(whole, || format!("has {value} as kiln.order, which is no order of {rank} dimensions"));
+        }
+        "kiln.divisor" | "kiln.least" => {
+            let least = i64::from(name == "kiln.divisor");
+            let number = value.as_i64().filter(|n| *n >= least && ty.is_some_and(|t| t.is_index()));
+            return want(number.is_some(), || format!("needs a number from {least} on as {name}, on a size; has {value}"));
         }
         "kiln.noalias" => return want(value.is_unit(), || format!("needs kiln.noalias without a value, has {value}")),
         _ => return Err(format!("has argument attribute {name}, which the kiln dialect does not know")),

@@ -31,10 +31,10 @@ impl Scope<'_> {
     /// A size as a value.
     pub fn poly(&self, c: Code, p: &Poly) -> Made<Value> {
         let mut sum = c.index(0)?;
-        for (symbols, k) in p.terms() {
+        for (symbols, k) in p.in_order() {
             let mut term = c.index(k)?;
             for s in symbols {
-                term = c.mul(term, self.scalar(*s)?)?;
+                term = c.mul(term, self.scalar(s)?)?;
             }
             sum = c.add(sum, term)?;
         }

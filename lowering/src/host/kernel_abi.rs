@@ -14,6 +14,7 @@
 //! after:   func.func @k(%a: !llvm.ptr {llvm.noalias}, %n: i64)
 //!          with %a rebuilt as a memref, and %n as an index, at the top of the body
 //! ```
+use crate::kernel::{DIVISOR, LEAST};
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
@@ -113,7 +114,11 @@ impl Kernel {
         self.func.set_attr("function_type", Attr::ty(Type::function(c, &inputs, &self.results)));
         if self.func.attr("arg_attrs").is_some() {
             let dictionary = |attrs: &Vec<(String, Attr)>| {
-                let mut kept: Vec<_> = attrs.iter().filter(|(n, _)| n != SIZES && n != NOALIAS).map(|(n, a)| (n.as_str(), *a)).collect();
+                let mut kept: Vec<_> = attrs
+                    .iter()
+                    .filter(|(n, _)| ![SIZES, NOALIAS, DIVISOR, LEAST].contains(&n.as_str()))
+                    .map(|(n, a)| (n.as_str(), *a))
+                    .collect();
                 if attrs.iter().any(|(n, _)| n == NOALIAS) {
                     kept.push(("llvm.noalias", Attr::unit(c)));
                 }

@@ -3,6 +3,7 @@
 //! Tensors of a kernel are contiguous, so that every access is an element of a flat buffer and reshapes are nothing at all.
 mod attention;
 mod combine;
+mod facts;
 mod homes;
 mod index;
 mod merge;
@@ -11,6 +12,7 @@ mod read;
 
 pub use attention::{Attention, CAUSAL, Limits};
 pub use combine::{Combine, MERGES};
+pub use facts::{DIVISOR, LEAST, said};
 pub use homes::SCRATCH;
 pub use index::{Div, Lin, Poly, row_major};
 pub use nest::{Nest, Plan, nests};

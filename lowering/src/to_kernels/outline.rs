@@ -3,7 +3,10 @@ use super::{
     graph::{Graph, reads, title, turns},
     group::Plan,
 };
-use crate::sizes::{MakeSize, SizeValues, index_operands, makes_sizes};
+use crate::{
+    kernel::{DIVISOR, LEAST},
+    sizes::{MakeSize, SizeValues, index_operands, makes_sizes},
+};
 use kiln_dialects::{
     ir::*,
     ops::{BindShape, GetGlobal, Global, Launch, OpKind, Place, Reshape},
@@ -368,8 +371,34 @@ impl Outline<'_> {
             b.ret(&values).map(|_| ())
         };
         let module_attrs = [("sym_name", Attr::string(b.ctx, name)), ("kiln.kernel", attrs)];
-        let mut body = |b: Builder, _: Vec<Value>| b.function(name, &inputs, &results, &mut fill).map(|_| ());
+        let known = self.known(s);
+        let mut body = |b: Builder, _: Vec<Value>| {
+            let func = b.function(name, &inputs, &results, &mut fill)?;
+            if let Some(about) = known {
+                func.set_attr("arg_attrs", about);
+            }
+            Ok(())
+        };
         b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
+    }
+
+    /// What is known of the sizes that a kernel takes, if what divides one is more than 1: on its own parameters, since nothing else in it says so.
+    fn known(&self, s: &Signature) -> Option<Attr> {
+        let (c, facts) = (self.builder.ctx, self.graph.facts);
+        let of = |v: &Value| -> Vec<(&str, Attr)> {
+            let d = facts.size_value(*v);
+            let (divisor, least) = (facts.divisor(&d), facts.bounds(&d).0.unwrap_or(0));
+            if divisor < 2 {
+                return vec![];
+            }
+            // The least multiple of it.
+            let least = least.div_euclid(divisor) + i64::from(least.rem_euclid(divisor) > 0);
+            vec![(DIVISOR, Attr::i64(c, divisor)), (LEAST, Attr::i64(c, (least * divisor).max(0)))]
+        };
+        let all: Vec<_> = s.sizes.iter().map(of).collect();
+        let leaves = s.leaves.iter().map(|_| vec![]);
+        let any = all.iter().any(|a| !a.is_empty());
+        any.then(|| Attr::array(c, &leaves.chain(all).map(|a| Attr::dictionary(c, &a)).collect::<Vec<_>>()))
     }
 
     /// A value's ops inside of a kernel, operands first.

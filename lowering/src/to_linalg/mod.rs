@@ -23,7 +23,7 @@ pub mod scalar;
 mod stage;
 
 use crate::to_kernels::graph::{heavy, turned, turns};
-use crate::{host::kernels_of, sizes::SizeValues};
+use crate::{host::kernels_of, kernel::said, sizes::SizeValues};
 use expr::dtype;
 use kernel::Kernel;
 use kiln_dialects::{
@@ -100,7 +100,7 @@ fn lower(func: Op, rounds: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `kiln.sizes` of every argument: numbers, or -1 - k for the k-th index argument.
+/// `kiln.sizes` of every tensor among the arguments: numbers, or -1 - k for the k-th index argument; of these what is known of them.
 fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
     let indices: Vec<SymDim> = args.iter().filter(|v| v.ty().is_index()).map(|v| facts.size_value(*v)).collect();
     let size = |d: &SymDim| match d.known() {
@@ -109,7 +109,7 @@ fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
     };
     let one = |v: &Value| {
         if !v.ty().is_tensor() {
-            return Attr::dictionary(c, &[]);
+            return said(*v).unwrap_or(Attr::dictionary(c, &[]));
         }
         let sizes: Vec<i64> = facts.dims(*v).iter().map(size).collect();
         Attr::dictionary(c, &[("kiln.sizes", Attr::i64s(c, &sizes))])

@@ -15,6 +15,8 @@ pub struct Facts {
     sizes: HashMap<Value, Dim>,
     /// Least and greatest value of a symbol, by name.
     ranges: HashMap<String, (i64, Option<i64>)>,
+    /// What divides a symbol, by name.
+    divisors: HashMap<String, i64>,
     changed: bool,
 }
 
@@ -112,6 +114,11 @@ impl Facts {
         })
     }
 
+    /// The greatest number that is known to divide a size.
+    pub fn divisor(&self, d: &Dim) -> i64 {
+        d.divisor(&|a| if let Atom::Sym(name) = a { self.divisors.get(name).copied().unwrap_or(1) } else { 1 })
+    }
+
     fn visit(&mut self, op: Op) -> Result<(), String> {
         let Some(kind) = op.kind() else {
             if op.is("tensor.empty") {
@@ -130,6 +137,7 @@ impl Facts {
             OpKind::Sym => {
                 let o = ops::Sym::of(op).ok_or("is malformed")?;
                 self.sizes.insert(op.result(0), if o.max == Some(o.min) { Dim::Known(o.min) } else { Dim::sym(&o.name) });
+                self.divisors.insert(o.name.clone(), o.divisor);
                 self.ranges.insert(o.name, (o.min, o.max));
             }
             OpKind::SymExpr => {

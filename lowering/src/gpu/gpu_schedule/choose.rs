@@ -117,7 +117,7 @@ fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
         return None;
     }
     let mut lanes = narrow_width(k, plan, nest, fast, None) as i64;
-    while lanes > 1 && nest.extents[fast].known().is_none_or(|n| n % lanes != 0) {
+    while lanes > 1 && !nest.extents[fast].multiple_of(lanes) {
         lanes /= 2;
     }
     let work = size(nest, &depth).unwrap_or(1024);

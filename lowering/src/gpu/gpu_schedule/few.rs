@@ -65,7 +65,7 @@ impl Few {
 
 /// Whether an argument can be read 16 bytes at a time along a loop.
 pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
-    let units = |p: &Poly| p.terms().all(|(_, n)| n % EACH as i64 == 0);
+    let units = |p: &Poly| p.multiple_of(EACH as i64);
     let others = a.at.dims.iter().all(|(d, p)| *d == deep || units(p));
     let input = matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
     input && others && units(&a.at.constant) && a.at.rest.is_empty() && a.at.coefficient(deep).known() == Some(1)

@@ -56,10 +56,10 @@ pub fn map(c: Ctx, expressions: &[String], sizes: usize) -> Result<Attr, String>
 /// A size as text; `None` where a map cannot say it.
 pub fn poly(p: &Poly, sizes: &[Value]) -> Option<String> {
     let mut terms = vec![];
-    for (symbols, n) in p.terms() {
+    for (symbols, n) in p.in_order() {
         let mut factors = vec![n.to_string()];
         for v in symbols {
-            factors.push(value(*v, sizes)?);
+            factors.push(value(v, sizes)?);
         }
         terms.push(factors.join(" * "));
     }

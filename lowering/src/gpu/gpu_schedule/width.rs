@@ -57,7 +57,7 @@ fn of_bytes(
         return 1;
     };
     let mut w = (16 / widest.max(1)).max(1);
-    let multiple = |p: &Poly, w: usize| p.terms().all(|(_, n)| n % w as i64 == 0);
+    let multiple = |p: &Poly, w: usize| p.multiple_of(w as i64);
     let aligned = |a: &&Access, w: usize| {
         let dims = a.at.dims.iter().all(|(e, p)| *e == d || multiple(p, w));
         dims && multiple(&a.at.constant, w) && a.at.rest.iter().all(|(_, p)| multiple(p, w))

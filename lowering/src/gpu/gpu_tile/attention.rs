@@ -405,7 +405,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, maps: &[Value]) -> 
     let maps = <[Value; 3]>::try_from(maps).map_err(|_| "has no parameters for three tensor maps")?;
     let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
     let (groups, keys) = (schedule.get("groups"), schedule.get("keys"));
-    let even = |p: &Poly, by: usize| !p.is_zero() && p.terms().all(|(_, n)| n % by as i64 == 0);
+    let even = |p: &Poly, by: usize| !p.is_zero() && p.multiple_of(by as i64);
     let ragged = [!even(queries, groups * ROWS), !even(count, keys) || form.at.limits.lengths[1].is_some()];
     let around: Vec<Value> = outer.iter().map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));

@@ -24,7 +24,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
     let (free, depth): (Vec<usize>, Vec<usize>) = (0..nest.extents.len()).partition(|d| !nest.reduction[*d]);
     let fast = fast_dim(scope.kernel, plan, nest, &free).ok_or("has one result, which has no neighbours")?;
     let mut lanes = narrow_width(scope.kernel, plan, nest, fast, None).min(schedule.get("vector").max(1));
-    while lanes > 1 && nest.extents[fast].known().is_none_or(|n| n % lanes as i64 != 0) {
+    while lanes > 1 && !nest.extents[fast].multiple_of(lanes as i64) {
         lanes /= 2;
     }
     let each = Lanes { count: lanes, mask: None };

@@ -33,9 +33,8 @@ pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Op
     let Row { scope, plan, group, most, pieces } = row;
     let depth: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &depth).ok_or("has nothing to reduce")?;
-    let length = nest.extents[fast].known();
     let mut lanes = width(scope.kernel, plan, nest, fast).min((*most).max(1));
-    while lanes > 1 && length.is_none_or(|n| n % lanes as i64 != 0) {
+    while lanes > 1 && !nest.extents[fast].multiple_of(lanes as i64) {
         lanes /= 2;
     }
     let outer: Vec<usize> = depth.into_iter().filter(|d| *d != fast).collect();

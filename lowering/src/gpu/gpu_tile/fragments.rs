@@ -49,9 +49,17 @@ impl Results<'_> {
     pub fn known_columns(&self) -> Option<i64> {
         self.nest.extents[self.product.roles.columns[0]].known()
     }
+    /// How many steps the depth is, one at least.
+    pub fn steps(&self, c: Code) -> Made<Value> {
+        let depth = Poly::product(self.product.roles.depth.iter().map(|d| &self.nest.extents[*d]));
+        match depth.known() {
+            Some(_) => c.index(self.product.steps(self.nest)),
+            None => c.ceil_div(self.scope.poly(c, &depth)?, c.index(self.product.depth() as i64)?),
+        }
+    }
     fn multiple(&self, dims: &[usize], of: usize) -> bool {
         let size = Poly::product(dims.iter().filter_map(|d| self.nest.extents.get(*d)));
-        size.terms().all(|(_, n)| n % of as i64 == 0)
+        size.multiple_of(of as i64)
     }
     /// Whether rows, and columns, are a multiple of a tile's.
     pub fn whole(&self) -> [bool; 2] {

@@ -3,12 +3,12 @@ use super::team;
 use crate::{
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made, known},
+        code::{Code, Made},
         lanes::{Lanes, Val},
         loops::{Fixed, Loops, decode},
     },
     gpu::gpu_schedule::{fast_dim, width},
-    kernel::{Nest, Plan, Role},
+    kernel::{Nest, Plan, Poly, Role},
 };
 use kiln_dialects::ir::*;
 
@@ -52,7 +52,8 @@ pub fn items(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, fixed: &Fixed
         total = c.select(active, total, c.index(0)?)?;
     }
     let of = |lanes| Loops { scope, nest, vector: fast, lanes, unroll: 1 };
-    let even = length.and_then(known).is_some_and(|n| n % lanes as i64 == 0);
+    let of_lanes = |n: &Poly| (lanes > 1 || n.known().is_some()) && n.multiple_of(lanes as i64);
+    let even = fast.is_some_and(|d| of_lanes(&nest.extents[d]));
     if share.pieces > 1 && even && nest.split.is_none() && !nest.reduction.contains(&true) {
         let loops = of(lanes);
         return c.together(share.first, total, share.step, share.pieces, &mut |c, all| {
@@ -86,7 +87,7 @@ pub fn items(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, fixed: &Fixed
             }
             _ => None,
         };
-        let whole = lanes == 1 || known(n).is_some_and(|n| n % lanes as i64 == 0);
+        let whole = lanes == 1 || even;
         let mut wide_item = |c: Code| of(lanes).parallel(c, &fixed, Some(start), 1, None, None);
         if let Some(inside) = inside {
             c.when(inside, &mut wide_item, None)?;

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     emit::{
         body::Scope,
-        code::{Code, Made},
+        code::{Code, Made, known},
         loops::decode,
     },
     gpu::gpu_schedule::{
@@ -37,8 +37,8 @@ struct Tile<'a> {
     /// Warps down and across the tile.
     warps: (usize, usize),
     stages: usize,
-    /// How many steps the depth is.
-    steps: usize,
+    /// How many steps the depth is, one at least.
+    steps: Value,
     /// Where the ring begins.
     ring: Value,
     thread: Value,
@@ -70,13 +70,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
     let nest = &plan.nests[0];
     let outs = product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first()).collect();
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
-    let steps = product.steps(nest) as usize;
     let p = Ptx(c);
     let (ring, thread) = (p.memory(scope.kernel.func)?, p.thread()?);
     let number = p.warp(thread)?;
     let warps = warps(m, n);
     let warp = [p.over(number, warps.1)?, p.rest(number, warps.1)?];
     let results = Results { scope, plan, nest, product: &product, outs, tile: [m, n] };
+    let steps = results.steps(c)?;
     let t = Tile { results, m, n, warps, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
     // Of neighbouring blocks each has other rows, and the same columns.
     let mut sizes: Vec<Value> = product.roles.batch.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
@@ -203,22 +203,31 @@ impl Tile<'_> {
         };
         let ahead = self.stages - 1;
         for s in 0..ahead {
-            if s < self.steps {
-                copy(c, p.number(s)?, p.number(s)?)?;
+            match known(self.steps) {
+                Some(steps) if s as i64 >= steps => {}
+                None if s > 0 => {
+                    let more = c.below(c.index(s as i64)?, self.steps)?;
+                    c.when(more, &mut |c| copy(c, Ptx(c).number(s)?, Ptx(c).number(s)?), None)?;
+                }
+                _ => copy(c, p.number(s)?, p.number(s)?)?,
             }
             p.copies()?;
         }
         let (down, over) = (self.m / self.warps.0, self.n / self.warps.1);
         let zero = c.constant("0.0", p.f32())?;
         let sums = vec![zero; down * over / 32];
-        let sums = c.strided(c.index(0)?, c.index(self.steps as i64)?, c.index(1)?, &sums, &mut |c, step, sums| {
+        let end = match known(self.steps) {
+            Some(steps) => p.number(steps as usize)?,
+            None => p.of(self.steps)?,
+        };
+        let sums = c.strided(c.index(0)?, self.steps, c.index(1)?, &sums, &mut |c, step, sums| {
             let p = Ptx(c);
             let step = p.of(step)?;
             // The oldest step has come, for all threads; and all have read the slot that is filled next.
             p.copied(ahead - 1)?;
             team::barrier(c)?;
             let next = p.plus(step, ahead)?;
-            let more = c.compare(2, next, p.number(self.steps)?)?;
+            let more = c.compare(2, next, end)?;
             c.when(more, &mut |c| copy(c, next, Ptx(c).rest(next, self.stages)?), None)?;
             p.copies()?;
             self.multiply(c, [&left, &right], p.rest(step, self.stages)?, sums)

@@ -378,7 +378,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule) -> Made<()> {
     let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
     let score = Score::of(scope, &form.at)?;
     let (keys, parts, rows, warps) = (schedule.get("keys"), schedule.get("parts"), schedule.get("rows"), schedule.get("warps"));
-    let even = |p: &Poly| !p.is_zero() && p.terms().all(|(_, n)| n % keys as i64 == 0);
+    let even = |p: &Poly| !p.is_zero() && p.multiple_of(keys as i64);
     let ragged = !even(count) || form.at.limits.lengths[1].is_some() || score.ahead.is_some() || score.back.is_some();
     let sizes: Vec<Value> = outer.iter().take(form.around()).map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));

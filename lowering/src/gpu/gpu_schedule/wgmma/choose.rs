@@ -9,7 +9,7 @@ use crate::{
 /// Multiprocessors of an H100 or H200 with SXM; a launch asks the card for its own number.
 pub const PROCESSORS: usize = 132;
 /// What a size is taken for if it depends on the call.
-const USUAL: i64 = 2048;
+pub(super) const USUAL: i64 = 2048;
 /// Rows, columns, stages, and how many blocks share a multiprocessor.
 pub const TILES: &[Tile] = &[
     (128, 256, 4, 1),

@@ -69,9 +69,10 @@ impl Product {
     pub fn depth(&self) -> usize {
         ROW / self.element.byte_size()
     }
-    /// Steps of the sum.
+    /// Steps of the sum, of one of open size so many as it may have.
     pub fn steps(&self, nest: &Nest) -> i64 {
-        let (depth, each) = (self.roles.depth.iter().filter_map(|d| nest.extents[*d].known()).product::<i64>(), self.depth() as i64);
+        let (depth, each) = (Poly::product(self.roles.depth.iter().map(|d| &nest.extents[*d])), self.depth() as i64);
+        let depth = depth.known().unwrap_or(choose::USUAL);
         self.window.as_ref().map_or_else(|| (depth + each - 1) / each, Window::steps)
     }
 }
@@ -114,7 +115,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 }
 
 /// The product that a kernel is, if the copy engine can read both operands: what it wants are 16 bytes at a time, so that the base and all distances
-/// but the innermost are multiples of these. The depth is known and not 0. Whether factors of f32 may be rounded is the caller's to ask.
+/// but the innermost are multiples of these. The depth is not 0. Whether factors of f32 may be rounded is the caller's to ask.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let nest = plan.main()?;
     let (stages, roles, element) = sums(k, nest)?;
@@ -144,7 +145,7 @@ fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) ->
     let depth = *roles.depth.first()?;
     let deep = a.at.coefficient(depth).known() == Some(1);
     // The first step of the depth is taken without asking whether there is one.
-    nest.extents.get(depth)?.known().filter(|n| *n > 0)?;
+    nest.extents.get(depth)?.at_least().filter(|n| *n > 0)?;
     let (near, far) = if deep { (depth, across) } else { (across, depth) };
     let dims: Vec<usize> = [near, far].into_iter().chain(roles.batch.iter().copied()).collect();
     rows(k, &nest.extents, a, &dims, deep)
@@ -163,7 +164,7 @@ pub fn rows(k: &Kernel, extents: &[Poly], a: &Access, dims: &[usize], deep: bool
 /// The strides of an access over these dimensions but the first, if it is as the copy engine wants it: the first one side by side and all else `unit`
 /// elements apart or a multiple.
 fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec<Poly>> {
-    let units = |p: &Poly| !p.is_zero() && p.terms().all(|(_, n)| n % unit == 0);
+    let units = |p: &Poly| !p.is_zero() && p.multiple_of(unit);
     let near = a.at.coefficient(*dims.first()?).known() == Some(1);
     if !near || !a.at.rest.is_empty() || !(a.at.constant.is_zero() || units(&a.at.constant)) {
         return None;

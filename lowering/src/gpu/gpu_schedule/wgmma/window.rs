@@ -108,7 +108,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     // The places of the window follow each other.
     let follow = (size_w == 1 || far_w == channels) && (size_h == 1 || far_h == channels * size_w);
     let used = 2 + usize::from(along_h.is_some()) + usize::from(along_w.is_some());
-    if near.known() != Some(1) || !follow || far.len() != used || rows.terms().any(|(_, n)| n % 8 != 0) || rows.is_zero() {
+    if near.known() != Some(1) || !follow || far.len() != used || !rows.multiple_of(8) || rows.is_zero() {
         return None;
     }
     let whole = |p: &Place| p.offset.is_zero() && k.buffers.get(p.buffer).is_some_and(|b| b.sizes == p.sizes);

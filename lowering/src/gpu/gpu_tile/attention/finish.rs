@@ -24,7 +24,7 @@ impl Flash<'_> {
         let inner = Scope { memory: without, ..self.scope.clone() };
         let factor = c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
         let element = memory.ty().element().ok_or("has no result")?;
-        let eights = |p: &Poly| p.terms().all(|(_, n)| n % 8 == 0);
+        let eights = |p: &Poly| p.multiple_of(8);
         let mut strides = result.at.dims.iter().filter(|(d, _)| **d != at.outer + 1).map(|(_, p)| p).chain([&result.at.constant]);
         let wide = element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
         let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);

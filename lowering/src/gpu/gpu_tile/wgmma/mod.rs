@@ -63,8 +63,8 @@ struct Tile<'a> {
     batch: Vec<Value>,
     tiles: [Value; 2],
     total: Value,
-    /// How many steps the depth is.
-    steps: usize,
+    /// How many steps the depth is, one at least.
+    steps: Value,
 }
 
 /// A tile's first row and column, as numbers, and its place in the batch, as indices.
@@ -170,7 +170,7 @@ impl Tile<'_> {
             let p = Ptx(c);
             let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
             let pixel = self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
-            c.strided(c.index(0)?, c.index(self.steps as i64)?, c.index(1)?, carried, &mut |c, step, carried| {
+            c.strided(c.index(0)?, self.steps, c.index(1)?, carried, &mut |c, step, carried| {
                 let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
                 p.wait(self.empty(p, slot)?, parity)?;
                 let full = self.full(p, slot)?;
@@ -232,7 +232,7 @@ impl Tile<'_> {
             state.extend(self.next(p, carried[0], carried[1])?);
             state.push(carried[0]);
             let one = c.index(1)?;
-            let done = c.strided(one, c.index(self.steps as i64)?, one, &state, &mut |c, _, state| {
+            let done = c.strided(one, self.steps, one, &state, &mut |c, _, state| {
                 let p = Ptx(c);
                 let (sums, rest) = state.split_at(blocks);
                 let [slot, parity, before] = [rest[0], rest[1], rest[2]];
@@ -306,12 +306,12 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let across = n / count;
     let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, across)?];
     let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let steps = product.steps(nest) as usize;
     let p = Ptx(c);
     let ring = p.memory(scope.kernel.func)?;
     let groups = groups(schedule);
     let results = Results { scope, plan, nest, product: &product, outs, tile: [m, across] };
     let (left_map, right_maps) = (*left, rights.to_vec());
+    let steps = results.steps(c)?;
     let t = Tile { results, left_map, right_maps, stored, m, n, stages, groups, ring, batch, tiles, total, steps };
 
     // What is written beside the result, while a thread has as many registers as any other.
