@@ -164,8 +164,8 @@ pub fn case() -> Case {
     let f: fn(Vec<Tensor>) -> Result<Vec<Tensor>, TraceError> = |x| {
         let (x, y) = (&x[0], &x[1]);
         let z = axpy().one(&[x * 2 + 1, y.tanh()]).relu() - 3;
-        let sums = rows().one(&[z.clone()]);
-        let squares = rows().call(&[y.clone()])?.remove(1);
+        let sums = rows().one(std::slice::from_ref(&z));
+        let squares = rows().call(std::slice::from_ref(y))?.remove(1);
         let turned = axpy().one(&[y.t(), y.t()]);
         let step = |c: Tensor, row: Tensor| {
             let c = axpy().one(&[c, row]) / 4;
