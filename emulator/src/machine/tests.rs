@@ -165,6 +165,8 @@ fn integers_and_conversions_are_ptxs() {
         ("bfe.s32 %r22, %r20, 1, 4", 0xffff_fffe),
         ("shf.l.wrap.b32 %r22, %r21, %r20, 8", 0xffff_fd12),
         ("mul.hi.s32 %r22, %r20, %r21", 0xffff_ffff),
+        ("cvt.u16.u32 %h1, %r20; cvt.u16.u32 %h2, %r21; mul.hi.s16 %h3, %h1, %h2; cvt.s32.s16 %r22, %h3", 0xffff_fffe),
+        ("mad.hi.u32 %r22, %r20, %r21, 5", 0x1234_567c),
         ("mul.hi.u32 %r22, %r20, %r21", 0x1234_5677),
         ("shr.s32 %r22, %r20, 40", 0xffff_ffff),
         ("shl.b32 %r22, %r21, 32", 0),

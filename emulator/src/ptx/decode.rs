@@ -205,6 +205,10 @@ fn cell(kind: &str) -> Option<Cell> {
 
 fn arithmetic(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
     let (name, kind) = (parts[0], *parts.last().unwrap_or(&""));
+    // Floats are rounded to the nearest here.
+    if parts.iter().any(|p| ["rz", "rm", "rp"].contains(p)) {
+        return Ok(None);
+    }
     let how = parts.get(1..parts.len().saturating_sub(1)).unwrap_or_default().join(".");
     let op = match ops {
         [d, a] => {

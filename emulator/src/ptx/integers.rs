@@ -122,6 +122,7 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
         ("mul", "wide", "u32") => return Some(|a, b| (a as u32 as u64) * (b as u32 as u64)),
         ("mul", "wide", "s32") => return Some(|a, b| ((a as i32 as i64) * (b as i32 as i64)) as u64),
         ("mul", "hi", "u16") => return Some(|a, b| ((a as u16 as u32 * b as u16 as u32) >> 16) as u64),
+        ("mul", "hi", "s16") => return Some(|a, b| (((a as i16 as i32) * (b as i16 as i32)) >> 16) as u16 as u64),
         ("mul", "hi", "u32") => return Some(|a, b| ((a as u32 as u64) * (b as u32 as u64)) >> 32),
         ("mul", "hi", "s32") => return Some(|a, b| (((a as i32 as i64) * (b as i32 as i64)) >> 32) as u32 as u64),
         ("mul", "hi", "u64") => return Some(|a, b| ((u128::from(a) * u128::from(b)) >> 64) as u64),
@@ -133,7 +134,7 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
         "sub" if how == "sat" => |a, b| one::<T>(a).saturating_sub(one::<T>(b)).bits(),
         "add" => |a, b| one::<T>(a).wrapping_add(one::<T>(b)).bits(),
         "sub" => |a, b| one::<T>(a).wrapping_sub(one::<T>(b)).bits(),
-        "mul" => |a, b| one::<T>(a).wrapping_mul(one::<T>(b)).bits(),
+        "mul" if how == "lo" => |a, b| one::<T>(a).wrapping_mul(one::<T>(b)).bits(),
         "div" => |a, b| if one::<T>(b) == 0 { (!T::of(0)).bits() } else { one::<T>(a).wrapping_div(one::<T>(b)).bits() },
         "rem" => |a, b| if one::<T>(b) == 0 { one::<T>(a).bits() } else { one::<T>(a).wrapping_rem(one::<T>(b)).bits() },
         "min" => |a, b| one::<T>(a).min(one::<T>(b)).bits(),
@@ -142,7 +143,7 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
         "or" => |a, b| (one::<T>(a) | one::<T>(b)).bits(),
         "xor" => |a, b| (one::<T>(a) ^ one::<T>(b)).bits(),
         "exch" => |_, b| one::<T>(b).bits(),
-        "shl" => |a, b| one::<T>(a).checked_shl(b as u32).unwrap_or(0).bits(),
+        "shl" if how.is_empty() => |a, b| one::<T>(a).checked_shl(b as u32).unwrap_or(0).bits(),
         "shr" => |a, b| one::<T>(a).checked_shr(b as u32).unwrap_or(if one::<T>(a).negative() { !T::of(0) } else { 0 }).bits(),
         "inc" => |a, b| if a >= b { 0 } else { a + 1 },
         "dec" => |a, b| if a == 0 || a > b { b } else { a - 1 },
@@ -229,7 +230,9 @@ pub fn ternary(name: &str, how: &str, kind: &str) -> Option<Ternary> {
         _ => {}
     }
     match name {
-        "mad" => by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_mul(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary)),
+        "mad" if how == "lo" => {
+            by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_mul(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary))
+        }
         "add" => by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_add(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary)),
         _ => None,
     }

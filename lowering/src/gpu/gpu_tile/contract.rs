@@ -1,5 +1,5 @@
 //! Tiles of a contraction: a block's threads copy a tile of both operands to shared memory, then each adds up products for its part of the results.
-use super::{items, shared, team};
+use super::{items, ptx::Ptx, shared, team};
 use crate::{
     emit::{
         body::{Passed, Scope},
@@ -9,10 +9,12 @@ use crate::{
     },
     gpu::gpu_schedule::{Roles, contraction},
     host::schedule::Schedule,
-    kernel::{Access, Nest, Plan},
+    kernel::{Access, Nest, Plan, Poly},
 };
 use kiln_dialects::ir::*;
 
+/// Steps of the depth that LLVM may unroll whole.
+const WHOLE: usize = 16;
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
 /// An operand's tile in shared memory, `depth` by `across` with a gap, so that neighbours in a column are in different banks.
@@ -121,7 +123,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
     let mut tiles = me.sizes(c, &roles.batch)?;
     tiles.extend([c.ceil_div(rows, c.index(m as i64)?)?, c.ceil_div(columns, c.index(n as i64)?)?]);
     let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let depth_size = me.total(c, &roles.depth)?;
+    let mut depth_size = me.total(c, &roles.depth)?;
+    // Few steps of a known number would be unrolled whole, and all that shared memory held kept in registers up to where results are stored.
+    if Poly::product(roles.depth.iter().map(|d| &nest.extents[*d])).known().is_some_and(|n| n > depth as i64 && n <= (WHOLE * depth) as i64)
+    {
+        let p = Ptx(c);
+        depth_size = p.index(p.opaque(p.of(depth_size)?)?)?;
+    }
     c.strided(team::block(c)?, total, team::blocks(c)?, &[], &mut |c, tile, _| {
         let at = decode(c, tile, &tiles)?;
         let batch: Vec<(usize, Value)> = roles.batch.iter().copied().zip(at.iter().copied()).collect();
