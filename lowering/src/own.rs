@@ -156,7 +156,7 @@ mod tests {
         let target = Target::parse("x86_64:haswell").expect("a target");
         let all = own("linalg: last; prims: mine; graph: first; kiln-fuse: behind");
         let text = whole_text(Level::Graph, Level::Linalg, &target, &all).expect("a pipeline");
-        assert!(text.starts_with("builtin.module(first,kiln-refine-shapes,") && text.ends_with("kiln-in-place,last)"), "{text}");
+        assert!(text.starts_with("builtin.module(first,kiln-ptx-calls,") && text.ends_with("kiln-in-place,last)"), "{text}");
         assert!(text.contains("kiln-verify-level,mine,kiln-outline-control,"), "{text}");
         let fuse = text.split("kiln-fuse").nth(1).expect("kiln-fuse");
         assert!(fuse.trim_start_matches(|c| c != ',').starts_with(",behind,"), "{text}");

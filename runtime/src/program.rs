@@ -1,6 +1,9 @@
 //! What was compiled, as plain data: what a caller passes, what it gets, and how to run the objects.
+mod sizes;
+
 use crate::{control::Control, library_call::LibraryCall};
 use serde::{Deserialize, Serialize};
+pub use sizes::{Condition, Dim, Expr, ExprKind, Relation, SizeError, Symbol, values};
 
 /// Changes when an older reader would misread a program.
 pub const FORMAT: u32 = 6;
@@ -69,117 +72,6 @@ pub struct Tensor {
     /// The dimensions as they lie in memory, the outermost first; empty for row-major order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<usize>,
-}
-
-/// One size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dim {
-    /// A number.
-    Known(i64),
-    /// An index into [`Program::symbols`].
-    Symbol(usize),
-    /// An index into [`Program::exprs`].
-    Expr(usize),
-}
-
-impl Default for Dim {
-    fn default() -> Dim {
-        Dim::Known(0)
-    }
-}
-
-/// A size that is read off an argument.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Symbol {
-    /// Its name in IR.
-    pub name: String,
-    /// The least value that the code is right for.
-    pub min: i64,
-    /// The greatest one, if there is one.
-    pub max: Option<i64>,
-    /// What divides every value; 1 for none.
-    pub divisor: i64,
-    /// The argument that it is read from.
-    pub input: usize,
-    /// The dimension of that argument.
-    pub dim: usize,
-}
-
-/// A size computed from two others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expr {
-    /// How.
-    pub kind: ExprKind,
-    /// The left operand; an [`Dim::Expr`] stands earlier in the list.
-    pub lhs: Dim,
-    /// The right operand.
-    pub rhs: Dim,
-}
-
-/// What an [`Expr`] does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExprKind {
-    /// Sum.
-    Add,
-    /// Product.
-    Mul,
-    /// Quotient, rounded down.
-    FloorDiv,
-    /// What [`ExprKind::FloorDiv`] leaves.
-    Mod,
-    /// The less.
-    Min,
-    /// The greater.
-    Max,
-    /// Power; the exponent is not negative.
-    Pow,
-}
-
-/// A condition on sizes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Condition {
-    /// What holds between both sides.
-    pub kind: Relation,
-    /// The left side.
-    pub lhs: Dim,
-    /// The right side.
-    pub rhs: Dim,
-    /// The condition in the model's words, and where it stands there.
-    pub text: String,
-}
-
-/// A comparison of sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Relation {
-    /// Equal.
-    Eq,
-    /// Different.
-    Ne,
-    /// Less.
-    Lt,
-    /// Less or equal.
-    Le,
-    /// Greater.
-    Gt,
-    /// Greater or equal.
-    Ge,
-}
-
-impl Relation {
-    /// Whether it holds.
-    pub fn holds(self, lhs: i64, rhs: i64) -> bool {
-        match self {
-            Relation::Eq => lhs == rhs,
-            Relation::Ne => lhs != rhs,
-            Relation::Lt => lhs < rhs,
-            Relation::Le => lhs <= rhs,
-            Relation::Gt => lhs > rhs,
-            Relation::Ge => lhs >= rhs,
-        }
-    }
 }
 
 /// A value that the program reads and that is no argument.
@@ -346,45 +238,6 @@ pub struct RunOptions {
     pub compiler: String,
 }
 
-/// A size could not be computed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SizeError {
-    /// The list of symbols or expressions is shorter, or the expression is not an earlier one.
-    #[error("the program names a size that it does not have: {0:?}")]
-    Missing(Dim),
-    /// Too large for 64 bits, a division by 0, or a negative exponent.
-    #[error("size expression {index} has no value: {kind:?} of {lhs} and {rhs}")]
-    NoValue {
-        /// Which expression.
-        index: usize,
-        /// What it does.
-        kind: ExprKind,
-        /// The left operand's value.
-        lhs: i64,
-        /// The right operand's value.
-        rhs: i64,
-    },
-}
-
-impl ExprKind {
-    fn apply(self, lhs: i64, rhs: i64) -> Option<i64> {
-        match self {
-            ExprKind::Add => lhs.checked_add(rhs),
-            ExprKind::Mul => lhs.checked_mul(rhs),
-            ExprKind::FloorDiv => floor_div(lhs, rhs),
-            ExprKind::Mod => lhs.checked_sub(floor_div(lhs, rhs)?.checked_mul(rhs)?),
-            ExprKind::Min => Some(lhs.min(rhs)),
-            ExprKind::Max => Some(lhs.max(rhs)),
-            ExprKind::Pow => lhs.checked_pow(u32::try_from(rhs).ok()?),
-        }
-    }
-}
-
-fn floor_div(lhs: i64, rhs: i64) -> Option<i64> {
-    let quotient = lhs.checked_div(rhs)?;
-    Some(quotient - (lhs % rhs != 0 && (lhs < 0) != (rhs < 0)) as i64)
-}
-
 impl Global {
     /// The result of [`Program::prepare`] that it is, if it is packed.
     pub fn result(&self) -> Option<usize> {
@@ -407,84 +260,11 @@ impl Program {
             None => vec![self],
         }
     }
-    /// A size as text: a number, a symbol's name, or an expression of these.
-    pub fn size_text(&self, d: Dim) -> String {
-        match d {
-            Dim::Known(n) => n.to_string(),
-            Dim::Symbol(i) => self.symbols.get(i).map_or("?".into(), |s| s.name.clone()),
-            // An expression's operands stand before it, so this ends; one that a damaged file made otherwise is cut.
-            Dim::Expr(i) => match self.exprs.get(i) {
-                Some(e) if [e.lhs, e.rhs].iter().all(|d| !matches!(d, Dim::Expr(j) if *j >= i)) => {
-                    let (lhs, rhs) = (self.size_text(e.lhs), self.size_text(e.rhs));
-                    match e.kind {
-                        ExprKind::Add => format!("({lhs} + {rhs})"),
-                        ExprKind::Mul => format!("({lhs} * {rhs})"),
-                        ExprKind::FloorDiv => format!("({lhs} // {rhs})"),
-                        ExprKind::Mod => format!("({lhs} % {rhs})"),
-                        ExprKind::Min => format!("min({lhs}, {rhs})"),
-                        ExprKind::Max => format!("max({lhs}, {rhs})"),
-                        ExprKind::Pow => format!("{lhs}^{rhs}"),
-                    }
-                }
-                _ => "?".into(),
-            },
-        }
-    }
-    /// The values of all expressions, given those of the symbols.
-    pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
-        values(&self.exprs, symbols)
-    }
-}
-
-/// The values of expressions, given those of the symbols.
-pub fn values(exprs: &[Expr], symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
-    let mut values = Vec::with_capacity(exprs.len());
-    for (index, e) in exprs.iter().enumerate() {
-        let (lhs, rhs) = (e.lhs.value(symbols, &values)?, e.rhs.value(symbols, &values)?);
-        values.push(e.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: e.kind, lhs, rhs })?);
-    }
-    Ok(values)
-}
-
-impl Dim {
-    /// The size, given the values of symbols and of expressions.
-    pub fn value(self, symbols: &[i64], exprs: &[i64]) -> Result<i64, SizeError> {
-        let found = match self {
-            Dim::Known(n) => return Ok(n),
-            Dim::Symbol(i) => symbols.get(i),
-            Dim::Expr(i) => exprs.get(i),
-        };
-        found.copied().ok_or(SizeError::Missing(self))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn expressions_have_values() {
-        let e = |kind, lhs, rhs| Expr { kind, lhs, rhs };
-        let (s, n) = (Dim::Symbol(0), Dim::Known);
-        let exprs = vec![
-            e(ExprKind::Add, s, n(1)),
-            e(ExprKind::Mul, Dim::Expr(0), s),
-            e(ExprKind::FloorDiv, n(-7), n(2)),
-            e(ExprKind::Mod, n(-7), n(2)),
-            e(ExprKind::Pow, n(2), n(10)),
-            e(ExprKind::Min, s, n(3)),
-            e(ExprKind::Max, s, n(3)),
-        ];
-        let mut p = Program { exprs, ..Default::default() };
-        assert_eq!(p.expr_values(&[5]), Ok(vec![6, 30, -4, 1, 1024, 3, 5]));
-        assert_eq!(p.expr_values(&[]), Err(SizeError::Missing(s)));
-        for bad in [(ExprKind::FloorDiv, 1, 0), (ExprKind::Mod, 1, 0), (ExprKind::Mul, i64::MAX, 2), (ExprKind::FloorDiv, i64::MIN, -1)] {
-            p.exprs = vec![e(bad.0, n(bad.1), n(bad.2))];
-            assert!(matches!(p.expr_values(&[]), Err(SizeError::NoValue { .. })), "{bad:?}");
-        }
-        p.exprs = vec![e(ExprKind::Add, Dim::Expr(0), n(1))];
-        assert_eq!(p.expr_values(&[]), Err(SizeError::Missing(Dim::Expr(0))));
-    }
 
     #[test]
     fn json_and_back() {

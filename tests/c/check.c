@@ -1,24 +1,8 @@
 /* The C ABI, call by call: `check PACKAGE OTHER DAMAGED`. PACKAGE is y[n, 3] = x[n, 4] · w + 1 of f32, OTHER adds two i64 tensors of n + 1 elements, DAMAGED is cut in half. */
-#include "kiln.h"
+#include "expect.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-static int failures;
-#define EXPECT(condition)                                                              \
-  do {                                                                                 \
-    if (!(condition)) {                                                                \
-      printf("line %d: %s (last error: %s)\n", __LINE__, #condition, kiln_last_error()); \
-      failures++;                                                                      \
-    }                                                                                  \
-  } while (0)
-#define FAILS(call, status, words)                                    \
-  do {                                                                \
-    EXPECT((call) == (status));                                       \
-    EXPECT(strstr(kiln_last_error(), (words)) != NULL);               \
-  } while (0)
 
 static DLTensor f32s(float *data, int64_t *shape, int32_t rank) {
   return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = {kDLFloat, 32, 1}, .shape = shape};

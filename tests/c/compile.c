@@ -1,19 +1,9 @@
 /* Compiles with libkiln.so: compile MODEL BROKEN X Y. MODEL is mlp.pt2, y[n, 10] of x[n, 64] of f32; BROKEN does not compile; X and Y are files of floats, what is given and what
    is wanted. */
-#include "kiln.h"
+#include "expect.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define EXPECT(condition)                                                            \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      printf("line %d: %s (last error: %s)\n", __LINE__, #condition, kiln_last_error()); \
-      failures++;                                                                    \
-    }                                                                                \
-  } while (0)
 
 static DLTensor f32s(float *data, int64_t *shape) {
   return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = shape};
@@ -38,7 +28,6 @@ int main(int argc, char **argv) {
   float *x = floats(argv[3], &given_floats), *want = floats(argv[4], &wanted_floats);
   const int64_t n = (int64_t)given_floats / 64;
   if (n < 4 || wanted_floats != (size_t)n * 10) return 2;
-  int failures = 0;
   struct KilnOptions options = kiln_default_options();
   options.threads = 1;
   struct KilnProgram *p = NULL;

@@ -1,25 +1,9 @@
 /* Calls on a stream of a card: `stream PACKAGE`. PACKAGE is y[n, 3] = x[n, 4] · w + 1 of f32 for a GPU. The driver is the one that the runtime finds. */
-#include "kiln.h"
+#include "expect.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-static int failures;
-#define EXPECT(condition)                                                              \
-  do {                                                                                 \
-    if (!(condition)) {                                                                \
-      printf("line %d: %s (last error: %s)\n", __LINE__, #condition, kiln_last_error()); \
-      failures++;                                                                      \
-    }                                                                                  \
-  } while (0)
-#define FAILS(call, status, words)                                    \
-  do {                                                                \
-    EXPECT((call) == (status));                                       \
-    EXPECT(strstr(kiln_last_error(), (words)) != NULL);               \
-  } while (0)
 
 /* What is needed of the driver, without its header. */
 typedef void *Handle;

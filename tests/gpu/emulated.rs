@@ -1,12 +1,13 @@
 //! What goes wrong on a card, and what is seen there, on the emulator: memory that is not there, a trace of a run.
-use super::{card::emulator, *};
+use super::*;
+use crate::support::emulated;
 use kiln::{Tensor, runtime::Place};
 
 /// `kiln` with an emulated card of so much memory.
 fn kiln(args: &[&str], memory: &str) -> std::process::Output {
     crate::watchdog::arm();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    command.env("LD_LIBRARY_PATH", emulator::library_path()).env("KILN_CACHE_DIR", "off").env("KILN_EMULATOR_MEMORY", memory);
+    emulated(&mut command).env("KILN_CACHE_DIR", "off").env("KILN_EMULATOR_MEMORY", memory);
     command.args(args).output().expect("it runs")
 }
 
@@ -47,10 +48,16 @@ fn child() {
 #[test]
 fn process_and_card_go_on_where_memory_was_wanting() {
     crate::watchdog::arm();
+    run_emulated("gpu::emulated::child", &[("KILN_EMULATOR_MEMORY", "60000")]);
+}
+
+/// Runs an ignored test of this binary in a process whose driver is the emulator, with these variables.
+pub fn run_emulated(test: &str, variables: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
-    command.args(["gpu::emulated::child", "--exact", "--ignored", "--nocapture"]);
-    let out = command.env("LD_LIBRARY_PATH", emulator::library_path()).env("KILN_EMULATOR_MEMORY", "60000").output().expect("it runs");
-    assert!(out.status.success(), "{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]).env("KILN_CACHE_DIR", "off");
+    let out = emulated(&mut command).envs(variables.iter().copied()).output().expect("a process");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && text.contains("1 passed"), "{test}: {}\n{text}", out.status);
 }
 
 #[test]

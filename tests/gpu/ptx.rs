@@ -68,8 +68,8 @@ fn parameters_are_counted_once_more() {
 #[test]
 fn given_kernels_run_between_others() {
     crate::watchdog::arm();
-    emulated("gpu::ptx::on_a_card");
-    emulated("gpu::ptx::faults_name_the_op");
+    emulated::run_emulated("gpu::ptx::on_a_card", &[]);
+    emulated::run_emulated("gpu::ptx::faults_name_the_op", &[]);
 }
 
 #[test]
@@ -166,13 +166,4 @@ fn faults_name_the_op() {
             && e.contains("gpu/ptx.rs:"),
         "{e}"
     );
-}
-
-/// Runs an ignored test of this binary in a process whose driver is the emulator.
-fn emulated(test: &str) {
-    let mut command = Command::new(std::env::current_exe().expect("this binary"));
-    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]).env("KILN_CACHE_DIR", "off");
-    let out = command.env("LD_LIBRARY_PATH", crate::support::emulator()).output().expect("a process");
-    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && text.contains("1 passed"), "{test}: {}\n{text}", out.status);
 }

@@ -1,5 +1,5 @@
 //! The C ABI: programs in C against `libkiln_runtime.so`, on packages that are made here, and against `libkiln.so`, which compiles.
-use crate::support::{build, emulator, libraries};
+use crate::support::{build, emulated, libraries};
 use kiln::{
     Options,
     capture::weight::{self, Weight},
@@ -133,7 +133,7 @@ fn a_program_in_c_calls_on_a_stream_of_a_card() {
     let mut command = Command::new(&program);
     command.arg(&product);
     if std::env::var_os("KILN_CARD_DEVICE").is_none() {
-        command.env("LD_LIBRARY_PATH", emulator());
+        emulated(&mut command);
     }
     let text = run(&mut command);
     assert!(text.contains("all is well on the card"), "{text}");

@@ -29,8 +29,15 @@ pub fn build(package: &str) {
     assert!(done.success(), "{package} is not built");
 }
 
-/// A folder in which the driver's library is the emulator (`emulator/`): for `LD_LIBRARY_PATH`.
-pub fn emulator() -> &'static Path {
+/// Lets a process find the emulator (`emulator/`) as the driver, in front of all else.
+pub fn emulated(command: &mut Command) -> &mut Command {
+    let before = std::env::var_os("LD_LIBRARY_PATH");
+    let all = [emulator().to_path_buf()].into_iter().chain(before.iter().flat_map(std::env::split_paths));
+    command.env("LD_LIBRARY_PATH", std::env::join_paths(all).expect("paths without colons"))
+}
+
+/// A folder in which the driver's library is the emulator.
+fn emulator() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         build("kiln-emulator");
         // Not beside the libraries, which cargo has on the path of every test.

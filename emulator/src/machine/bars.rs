@@ -3,7 +3,7 @@
 use super::{
     What,
     cluster::{Cluster, State, Thread},
-    memory::{Asker, at, read, write},
+    memory::{at, read, write},
 };
 use crate::ptx::code::{Address, Bar, Space};
 
@@ -35,8 +35,7 @@ impl Fields {
 
 impl Cluster<'_> {
     fn bar_place(&mut self, b: usize, address: u64) -> Result<*mut u8, What> {
-        let mut who = Asker { block: b, local: &mut vec![], seen: &mut Default::default() };
-        self.place(&mut who, Space::Shared, address, 8, 8)
+        self.somewhere(b, Space::Shared, address, 8, 8)
     }
     /// Bytes have come that a bar waits for.
     pub fn bytes_came(&mut self, b: usize, address: u64, bytes: u64) -> Result<(), What> {

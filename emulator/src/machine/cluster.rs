@@ -104,7 +104,7 @@ impl<'a> Cluster<'a> {
         let threads: u32 = launch.block.iter().product();
         let split = |i: u32, by: [u32; 3]| [i % by[0], i / by[0] % by[1], i / by[0] / by[1]];
         let clusters = launch.grid.iter().product::<u32>() / size;
-        let block = |rank: u32| {
+        let mut block = |rank: u32| {
             let index = number * size + rank;
             let place = split(index, launch.grid);
             let thread = |t: u32| {
@@ -137,8 +137,6 @@ impl<'a> Cluster<'a> {
             let shared = Aligned::new((kernel.shared + launch.shared) as usize, FRESH);
             Block { number: index, threads, shared, barriers: Default::default() }
         };
-        // Each block has registers of its own, so that this is no borrow of the room that outlives the loop.
-        let mut block = block;
         let blocks = (0..size).map(&mut block).collect();
         let chance = (seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;
         Cluster { launch, params, blocks, late: VecDeque::new(), chance, passed: 0, moved: false }

@@ -2,7 +2,7 @@
 use super::{
     What,
     cluster::{Cluster, State, Thread},
-    memory::{Asker, OFFSET_BITS, Seen, at},
+    memory::{OFFSET_BITS, Seen, at},
 };
 use crate::{
     ptx::code::{Bulk, Op, Space},
@@ -119,25 +119,21 @@ impl TensorMap {
 }
 
 impl Cluster<'_> {
-    fn somewhere(&mut self, b: usize, space: Space, address: u64, len: u64) -> Result<*mut u8, What> {
-        let mut who = Asker { block: b, local: &mut vec![], seen: &mut Default::default() };
-        self.place(&mut who, space, address, len, 1)
-    }
     fn map(&mut self, b: usize, address: u64) -> Result<TensorMap, What> {
         if !address.is_multiple_of(64) {
             return Err(What::Alignment(128, address));
         }
-        let from = self.somewhere(b, Space::Generic, address, 128)?;
+        let from = self.somewhere(b, Space::Generic, address, 128, 1)?;
         // SAFETY: 128 bytes are there.
         let bytes = unsafe { from.cast::<[u8; 128]>().read() };
         TensorMap::of_bytes(&bytes).ok_or_else(|| What::Instruction(format!("at {address:#x} is no description of a tensor")))
     }
     fn small(&mut self, b: usize, c: Small) -> Result<(), What> {
-        let to = self.somewhere(b, Space::Shared, c.to, c.bytes)?;
+        let to = self.somewhere(b, Space::Shared, c.to, c.bytes, 1)?;
         // SAFETY: that many bytes are at both places.
         unsafe { to.write_bytes(0, c.bytes as usize) };
         if c.read > 0 {
-            let from = self.somewhere(b, Space::Global, c.from, c.read)?;
+            let from = self.somewhere(b, Space::Global, c.from, c.read, 1)?;
             // SAFETY: as above.
             unsafe { to.copy_from_nonoverlapping(from, c.read as usize) };
         }
@@ -147,13 +143,13 @@ impl Cluster<'_> {
     fn store(&mut self, b: usize, s: &Store) -> Result<(), What> {
         match s {
             Store::Bytes { to, from, bytes } => {
-                let from = self.somewhere(b, Space::Shared, *from, *bytes)?;
-                let to = self.somewhere(b, Space::Global, *to, *bytes)?;
+                let from = self.somewhere(b, Space::Shared, *from, *bytes, 1)?;
+                let to = self.somewhere(b, Space::Global, *to, *bytes, 1)?;
                 // SAFETY: as above.
                 unsafe { to.copy_from_nonoverlapping(from, *bytes as usize) };
             }
             Store::Box { map, from, corner } => {
-                let base = self.somewhere(b, Space::Shared, *from, map.bytes())?;
+                let base = self.somewhere(b, Space::Shared, *from, map.bytes(), 1)?;
                 let (begin, mut seen) = (*from, [Seen::default(); 4]);
                 map.walk(corner, &[], &mut |element, far| {
                     let Some(element) = element else { return Ok(()) };
@@ -174,14 +170,14 @@ impl Cluster<'_> {
         for target in late.blocks {
             let bytes = match &late.what {
                 Read::Bytes { from, bytes } => {
-                    let from = self.somewhere(target, Space::Global, *from, *bytes)?;
-                    let to = self.somewhere(target, Space::Shared, late.to, *bytes)?;
+                    let from = self.somewhere(target, Space::Global, *from, *bytes, 1)?;
+                    let to = self.somewhere(target, Space::Shared, late.to, *bytes, 1)?;
                     // SAFETY: that many bytes are at both places.
                     unsafe { to.copy_from_nonoverlapping(from, *bytes as usize) };
                     *bytes
                 }
                 Read::Box { map, corner, offsets } => {
-                    let base = self.somewhere(target, Space::Shared, late.to, map.bytes())?;
+                    let base = self.somewhere(target, Space::Shared, late.to, map.bytes(), 1)?;
                     let (begin, mut seen) = (self.shared_place(target, late.to).1 as u64, [Seen::default(); 4]);
                     map.walk(corner, offsets, &mut |element, far| {
                         let order = if map.swizzle { swizzled(begin + far) - begin } else { far };

@@ -56,6 +56,10 @@ impl Cluster<'_> {
             _ => Err(What::Address(len, address)),
         }
     }
+    /// As [`Cluster::place`], for what is no thread's own: the copy engine, bars and lanes together.
+    pub fn somewhere(&mut self, block: usize, space: Space, address: u64, len: u64, align: u64) -> Result<*mut u8, What> {
+        self.place(&mut Asker { block, local: &mut vec![], seen: &mut Default::default() }, space, address, len, align)
+    }
     /// The place that an address means, for `len` bytes at a multiple of `align`.
     pub fn place(&mut self, who: &mut Asker<'_>, space: Space, address: u64, len: u64, align: u64) -> Result<*mut u8, What> {
         if !address.is_multiple_of(align) {

@@ -16,13 +16,11 @@ fn mask(bits: u32) -> u64 {
 
 /// A value as a register has it.
 fn extended(value: u64, cell: Cell) -> u64 {
-    match cell.signed {
-        Some(_) if cell.width < 8 => {
-            let shift = 64 - 8 * u32::from(cell.width);
-            ((value << shift) as i64 >> shift) as u64
-        }
-        _ => value,
+    if !cell.signed {
+        return value;
     }
+    let shift = 64 - 8 * u32::from(cell.width);
+    ((value << shift) as i64 >> shift) as u64
 }
 
 impl Cluster<'_> {

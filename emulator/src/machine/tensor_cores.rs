@@ -1,10 +1,5 @@
 //! Products of the tensor cores. Each product of an instruction is summed in f64 and rounded once, which a card does otherwise: its sums are as good, not the same to the last bit.
-use super::{
-    What,
-    cluster::Cluster,
-    copies::swizzled,
-    memory::{Asker, read},
-};
+use super::{What, cluster::Cluster, copies::swizzled, memory::read};
 use crate::ptx::{
     code::{Factor, Kind, Mma, Slot, Space, Wgmma},
     convert::wide,
@@ -50,16 +45,12 @@ fn place(lane: usize, i: usize) -> (usize, usize) {
 }
 
 impl Cluster<'_> {
-    fn lane_reg(&self, b: usize, t: usize, s: Slot) -> u64 {
-        self.blocks[b].threads[t].regs[s as usize]
-    }
-
     /// Elements of 16 rows and `k` columns that lanes of a warp hold.
     fn fragment(&self, b: usize, warp: &[usize], regs: &[Slot], factor: Factor, k: usize) -> Vec<f64> {
         let mut out = vec![0.0; 16 * k];
         for (lane, t) in warp.iter().enumerate() {
             for (i, s) in regs.iter().enumerate() {
-                let v = self.lane_reg(b, *t, *s);
+                let v = self.reg(b, *t, *s);
                 let row = lane / 4 + i % 2 * 8;
                 if factor == Factor::Tf32 {
                     out[row * k + lane % 4 + i / 2 * 4] = factor.value(v);
@@ -91,7 +82,7 @@ impl Cluster<'_> {
                     let e = i * per + h;
                     let (row, column) = place(lane, e % 4);
                     let column = column + e / 4 * 8;
-                    let before = self.lane_reg(b, *t, c[i]) >> (16 * h);
+                    let before = self.reg(b, *t, c[i]) >> (16 * h);
                     let kind = if narrow { Kind::Float(16) } else { Kind::Float(32) };
                     let sum =
                         if keep { wide(kind, before & if narrow { 0xffff } else { 0xffff_ffff }) } else { 0.0 } + product(row, column);
@@ -113,7 +104,7 @@ impl Cluster<'_> {
         let mut columns = vec![0.0; 8 * m.k];
         for (lane, t) in warp.iter().enumerate() {
             for (i, s) in m.b.iter().enumerate() {
-                let v = self.lane_reg(b, *t, *s);
+                let v = self.reg(b, *t, *s);
                 let at = lane / 4 * m.k;
                 if m.factor == Factor::Tf32 {
                     columns[at + lane % 4 + i * 4] = m.factor.value(v);
@@ -133,7 +124,6 @@ impl Cluster<'_> {
         let d = described(bits)?;
         let width = factor.bytes() as u64;
         let mut out = vec![0.0; rows * k];
-        let mut who = Asker { block: b, local: &mut vec![], seen: &mut Default::default() };
         for r in 0..rows as u64 {
             for c in 0..k as u64 {
                 let far = if turned {
@@ -143,7 +133,7 @@ impl Cluster<'_> {
                 } else {
                     r % 8 * 128 + r / 8 * d.stride + c * width
                 };
-                let from = self.place(&mut who, Space::Shared, swizzled(d.begin + far), width, width)?;
+                let from = self.somewhere(b, Space::Shared, swizzled(d.begin + far), width, width)?;
                 // SAFETY: `place` has found the element.
                 out[r as usize * k + c as usize] = factor.value(unsafe { read(from, width as u8) });
             }
@@ -158,13 +148,13 @@ impl Cluster<'_> {
             return Err(What::Instruction("tf32 has one layout only".into()));
         }
         let mut rows = match m.a[..] {
-            [description] => self.shared_rows(b, self.lane_reg(b, first, description), 64, m.k, m.factor, m.transposed[0])?,
+            [description] => self.shared_rows(b, self.reg(b, first, description), 64, m.k, m.factor, m.transposed[0])?,
             _ => group.chunks(32).flat_map(|warp| self.fragment(b, warp, &m.a, m.factor, m.k)).collect(),
         };
-        let columns = self.shared_rows(b, self.lane_reg(b, first, m.b), m.n, m.k, m.factor, m.transposed[1])?;
+        let columns = self.shared_rows(b, self.reg(b, first, m.b), m.n, m.k, m.factor, m.transposed[1])?;
         let sign = f64::from(m.signs[0] * m.signs[1]);
         rows.iter_mut().for_each(|v| *v *= sign);
-        let keep = self.lane_reg(b, first, m.add) & 1 == 1;
+        let keep = self.reg(b, first, m.add) & 1 == 1;
         for (w, warp) in group.chunks(32).enumerate() {
             let own = &rows[w * 16 * m.k..][..16 * m.k];
             let product = |r: usize, c: usize| own[r * m.k..][..m.k].iter().zip(&columns[c * m.k..][..m.k]).map(|(x, y)| x * y).sum();

@@ -1,10 +1,5 @@
 //! What lanes of a warp do together.
-use super::{
-    What,
-    cluster::Cluster,
-    memory::{Asker, at},
-    step::set,
-};
+use super::{What, cluster::Cluster, memory::at, step::set};
 use crate::ptx::code::{Address, Shuffle, Slot, Space, Together, Vote};
 
 impl Together {
@@ -29,7 +24,8 @@ fn other(kind: Shuffle, lane: u32, by: u32, limit: u32) -> (u32, bool) {
 }
 
 impl Cluster<'_> {
-    fn reg(&self, b: usize, t: usize, s: Slot) -> u64 {
+    /// A thread's register.
+    pub fn reg(&self, b: usize, t: usize, s: Slot) -> u64 {
         self.blocks[b].threads[t].regs[s as usize]
     }
     fn write_reg(&mut self, b: usize, t: usize, s: Slot, value: u64) {
@@ -122,7 +118,6 @@ impl Cluster<'_> {
     fn rows(&mut self, b: usize, members: &[usize], address: Address, matrix: usize) -> Result<Vec<*mut u8>, What> {
         let Some(lanes) = members.get(8 * matrix..8 * matrix + 8) else { return Err(What::Instruction("lanes are missing".into())) };
         let addresses: Vec<u64> = lanes.iter().map(|t| at(&self.blocks[b].threads[*t].regs, address)).collect();
-        let mut who = Asker { block: b, local: &mut vec![], seen: &mut Default::default() };
-        addresses.into_iter().map(|a| self.place(&mut who, Space::Shared, a, 16, 16)).collect()
+        addresses.into_iter().map(|a| self.somewhere(b, Space::Shared, a, 16, 16)).collect()
     }
 }

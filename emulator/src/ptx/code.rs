@@ -29,8 +29,8 @@ pub enum Space {
 pub struct Cell {
     /// Bytes.
     pub width: u8,
-    /// Whether the sign is carried into the register's other bits, of which there are so many.
-    pub signed: Option<u8>,
+    /// Whether the sign is carried into the register's other bits.
+    pub signed: bool,
 }
 
 /// An address: a register and a number of bytes.

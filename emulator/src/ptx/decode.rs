@@ -198,9 +198,7 @@ pub fn space(parts: &[&str]) -> Space {
 
 fn cell(kind: &str) -> Option<Cell> {
     let bytes = width(kind)?;
-    // What is read into a wider register carries its sign.
-    let signed = kind.starts_with('s').then_some(64);
-    Some(Cell { width: bytes as u8, signed })
+    Some(Cell { width: bytes as u8, signed: kind.starts_with('s') })
 }
 
 fn arithmetic(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {

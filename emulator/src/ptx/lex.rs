@@ -29,9 +29,8 @@ pub fn tokens(text: &str) -> Result<Vec<(Token<'_>, u32)>, Error> {
                 end + 2
             }
             _ if in_word(c) => {
-                let end = rest.find(|c| !in_word(c)).unwrap_or(rest.len());
-                // The type of PTX's C++ names: `::` joins what belongs together.
-                let mut end = end;
+                let mut end = rest.find(|c| !in_word(c)).unwrap_or(rest.len());
+                // As in `shared::cluster`.
                 while rest[end..].starts_with("::") {
                     end += 2;
                     end += rest[end..].find(|c| !in_word(c)).unwrap_or(rest.len() - end);

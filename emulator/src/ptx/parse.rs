@@ -143,6 +143,12 @@ impl<'a> Reader<'a> {
             None => self.fail(format!("{word} is no number")),
         }
     }
+    /// Goes on behind a line, which has no sign at its end: `.loc 1 2 3`.
+    fn skip_line(&mut self, line: u32) {
+        while self.tokens.get(self.at).is_some_and(|t| t.1 == line) {
+            self.at += 1;
+        }
+    }
     /// Goes on behind the next `;`.
     fn skip(&mut self) -> Result<(), Error> {
         while self.next()? != Token::Sign(';') {}
@@ -258,12 +264,7 @@ impl<'a> Reader<'a> {
                     let variable = self.variable(space)?;
                     e.variables.push(variable);
                 }
-                Token::Word(".loc" | ".file") => {
-                    // Has no sign behind it: `.loc 1 2 3` and what is inlined, up to the end of the line.
-                    while self.tokens.get(self.at).is_some_and(|t| t.1 == line) {
-                        self.at += 1;
-                    }
-                }
+                Token::Word(".loc" | ".file") => self.skip_line(line),
                 Token::Word(w) if w.starts_with('.') => self.skip()?,
                 Token::Word(label) if self.takes(':') => {
                     e.labels.insert((scope, label.into()), e.code.len());
@@ -332,15 +333,10 @@ impl<'a> Reader<'a> {
 pub fn parse(text: &str) -> Result<Text, Error> {
     let mut reader = Reader { tokens: tokens(text)?, at: 0 };
     let mut out = Text::default();
-    while let Some(token) = reader.peek() {
+    while let Some((token, line)) = reader.tokens.get(reader.at).copied() {
         reader.at += 1;
         match token {
-            Token::Word(".version" | ".target" | ".address_size") => {
-                let line = reader.tokens[reader.at - 1].1;
-                while reader.tokens.get(reader.at).is_some_and(|t| t.1 == line) {
-                    reader.at += 1;
-                }
-            }
+            Token::Word(".version" | ".target" | ".address_size" | ".file") => reader.skip_line(line),
             Token::Word(".visible" | ".extern" | ".weak") => {}
             Token::Word(".entry") => {
                 let entry = reader.entry()?;
@@ -349,12 +345,6 @@ pub fn parse(text: &str) -> Result<Text, Error> {
             Token::Word(space @ (".shared" | ".global" | ".const")) => {
                 let variable = reader.variable(space)?;
                 out.variables.push(variable);
-            }
-            Token::Word(".file") => {
-                let line = reader.tokens[reader.at - 1].1;
-                while reader.tokens.get(reader.at).is_some_and(|t| t.1 == line) {
-                    reader.at += 1;
-                }
             }
             Token::Word(".section") => while reader.next()? != Token::Sign('}') {},
             Token::Word(other) => return reader.fail(format!("{other} is not known here")),

@@ -7,7 +7,7 @@ pub static SUITE: Suite = Suite { name: "calls", count: || if device() == "cpu" 
 
 /// Calls, after those that are not counted; on the emulator a call takes 40 ms.
 fn how_many() -> (usize, usize) {
-    if emulator::here() { (40, 100) } else { (500, 10_000) }
+    if workers::is_emulated() { (40, 100) } else { (500, 10_000) }
 }
 /// Kibibytes that a process may grow by without keeping anything of a call.
 const SLACK: usize = 4096;

@@ -11,7 +11,6 @@
 mod backends;
 mod calls;
 mod control;
-pub mod emulator;
 mod front;
 mod graphs;
 mod kernels;

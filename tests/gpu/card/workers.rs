@@ -1,5 +1,6 @@
 //! Processes that share out the items of a suite.
-use super::{Outcome, Suite, device, emulator};
+use super::{Outcome, Suite, device};
+use crate::support::emulated;
 use std::{
     fs::File,
     io::{BufRead, BufReader, Write},
@@ -21,6 +22,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 const MARK: &str = "=card= ";
 /// What an error says behind which the driver does no more work of a process.
 pub const FAULT: &str = "does no more work in this process";
+
+/// Says to the processes that they run on the emulator.
+const EMULATED: &str = "KILN_CARD_EMULATED";
+
+/// Whether this process is one that does.
+pub fn is_emulated() -> bool {
+    std::env::var_os(EMULATED).is_some()
+}
 
 /// One suite at a time has the card, so that its memory is that suite's.
 static CARD: Mutex<()> = Mutex::new(());
@@ -66,8 +75,7 @@ impl Worker {
         command.env("KILN_CARD_SUITE", suite.name).env("KILN_CACHE_DIR", folder.join("cache"));
         command.env("KILN_COMPILE_THREADS", "1").env("KILN_NUM_THREADS", "1");
         if let Some(chip) = chip {
-            command.env("LD_LIBRARY_PATH", emulator::library_path()).env(emulator::VARIABLE, "1");
-            command.env("KILN_EMULATOR_THREADS", "1").env("KILN_EMULATOR_CHIP", chip);
+            emulated(&mut command).env(EMULATED, "1").env("KILN_EMULATOR_THREADS", "1").env("KILN_EMULATOR_CHIP", chip);
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said).spawn().expect("a process");
         let (input, output) = (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
