@@ -1,8 +1,9 @@
 //! Faults of kernels. The driver reports one with whatever is asked of it next, maybe another call, and refuses all further work of the process; so each
 //! device remembers what has been launched since its stream was last seen to be done, and what the first fault was.
 use super::{CudaError, stream::Stream, words};
-use crate::Program;
+use crate::{Program, program::Kernel};
 use cudarc::driver::{DriverError, sys::CUresult};
+use indexmap::{IndexMap, IndexSet};
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
@@ -10,8 +11,6 @@ use std::sync::{
 
 /// How many different programs are remembered.
 const REMEMBERED: usize = 8;
-/// How many launches of a program are named.
-const NAMED: usize = 12;
 
 /// The launches of a program with its sizes known.
 pub struct Launches {
@@ -24,19 +23,32 @@ pub struct Launches {
 impl Launches {
     /// A launch in words: the kernel, its ops, where they stand in the source, its configuration.
     pub fn one(&self, i: usize) -> String {
-        let Some((k, grid)) = self.program.kernels.get(i).zip(self.grids.get(i)) else { return format!("launch {i}") };
-        let threads = k.launch.as_ref().map_or(0, |l| l.threads);
-        let shared = k.launch.as_ref().map_or(0, |l| l.shared);
-        let sources = if k.sources.is_empty() { String::new() } else { format!(" of {}", k.sources.join(", ")) };
-        let asked = if shared > 0 { format!(" and {shared} bytes of shared memory") } else { String::new() };
-        format!("{} ({}){sources}, {grid} blocks of {threads} threads{asked}", k.name, k.ops.join(" "))
+        self.program
+            .kernels
+            .get(i)
+            .zip(self.grids.get(i))
+            .map_or_else(|| format!("launch {i}"), |(k, grid)| words_of(k, *grid, &k.sources.iter().collect()))
     }
+    /// All launches: each kernel once for each number of blocks, with the sources of all its launches.
     fn all(&self) -> String {
-        let shown: Vec<String> = (0..self.grids.len().min(NAMED)).map(|i| self.one(i)).collect();
-        let more = self.grids.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        format!("program {}: {}{more}", self.program.name, shown.join("; "))
+        let mut groups: IndexMap<(&str, u32), (&Kernel, IndexSet<&String>, usize)> = IndexMap::new();
+        for (k, grid) in self.program.kernels.iter().zip(&self.grids) {
+            let group = groups.entry((&k.symbol, *grid)).or_insert((k, IndexSet::new(), 0));
+            group.1.extend(&k.sources);
+            group.2 += 1;
+        }
+        let times = |n: usize| if n > 1 { format!(", {n} times") } else { String::new() };
+        let all: Vec<String> = groups.iter().map(|((_, grid), (k, sources, n))| words_of(k, *grid, sources) + &times(*n)).collect();
+        format!("program {}: {}", self.program.name, all.join("; "))
     }
+}
+
+fn words_of(k: &Kernel, grid: u32, sources: &IndexSet<&String>) -> String {
+    let (threads, shared) = k.launch.as_ref().map_or((0, 0), |l| (l.threads, l.shared));
+    let sources: Vec<&str> = sources.iter().map(|s| s.as_str()).collect();
+    let sources = if sources.is_empty() { String::new() } else { format!(" of {}", sources.join(", ")) };
+    let asked = if shared > 0 { format!(" and {shared} bytes of shared memory") } else { String::new() };
+    format!("{} ({}){sources}, {grid} blocks of {threads} threads{asked}", k.name, k.ops.join(" "))
 }
 
 /// What a device knows of faults.
@@ -118,8 +130,9 @@ impl Faults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Kernel, Launch};
+    use crate::program::Launch;
 
+    /// Twenty launches of one kernel, as many as of layers, and one of another.
     fn launches(name: &str) -> Arc<Launches> {
         let launch = Launch {
             args: vec![],
@@ -131,15 +144,17 @@ mod tests {
             library: None,
             entry: None,
         };
-        let kernel = Kernel {
-            name: format!("{name}_k"),
+        let kernel = |symbol: &str, line: usize| Kernel {
+            name: format!("{name}_{symbol}"),
+            symbol: symbol.into(),
             ops: vec!["gelu".into(), "mul".into()],
-            sources: vec!["y (model.py:12)".into()],
-            launch: Some(launch),
+            sources: vec![format!("y (model.py:{line})")],
+            launch: Some(launch.clone()),
             ..Default::default()
         };
-        let program = Program { name: name.into(), kernels: vec![kernel], ..Default::default() };
-        Arc::new(Launches { program: program.into(), grids: vec![7] })
+        let kernels: Vec<Kernel> = (0..20).map(|i| kernel("k", 12 + i)).chain([kernel("last", 50)]).collect();
+        let grids = vec![7; kernels.len()];
+        Arc::new(Launches { program: Program { name: name.into(), kernels, ..Default::default() }.into(), grids })
     }
 
     #[test]
@@ -156,7 +171,13 @@ mod tests {
         // `words` asks the driver, which this machine may not have.
         let fault = faults.first(CudaError::Fault { index: 0, reason: String::new(), suspects: faults.open.lock().unwrap()[0].1.all() });
         let said = fault.to_string();
-        assert!(said.contains("two_k (gelu mul) of y (model.py:12), 7 blocks of 128 threads and 64 bytes of shared memory"), "{said}");
+        assert_eq!(two.one(0), "two_k (gelu mul) of y (model.py:12), 7 blocks of 128 threads and 64 bytes of shared memory");
+        let configuration = "7 blocks of 128 threads and 64 bytes of shared memory";
+        assert!(said.contains("two_k (gelu mul) of y (model.py:12), y (model.py:13), "), "{said}");
+        assert!(
+            said.contains(&format!("y (model.py:31), {configuration}, 20 times; two_last (gelu mul) of y (model.py:50), {configuration}")),
+            "{said}"
+        );
         assert!(!said.contains("one_k") && sticky(e));
         assert_eq!(faults.noticed(), Some(fault));
     }
