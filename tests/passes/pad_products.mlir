@@ -27,6 +27,28 @@ module {
 }
 
 // -----
+// Rows of open length are readable where 16 divides it, and are not where nothing is known.
+// CASE: a_depth_in_front_of_multiples_of_16
+// RUN: kiln-pad-products{chip=sm_90a launch=0 rate=1}
+// CHECK: low = [0, 0] high = [0, 3] : tensor<?x13xf16>
+// CHECK: low = [0, 0] high = [3, 0] : tensor<13x?xf16>
+// CHECK: contract = [1] x [0] : tensor<?x16xf16>, tensor<16x?xf16>
+// CHECK-NOT: high = [5, 0]
+module {
+  func.func @f(%x: tensor<?x13xf16>, %w: tensor<13x?xf16>, %y: tensor<?x11xf16>, %v: tensor<11x?xf16>) -> (tensor<?x?xf16>, tensor<?x?xf16>) {
+    %n = kiln.sym @n {min = 16, divisor = 16}
+    %m = kiln.sym @m {min = 1}
+    kiln.bind_shape %x, [%m, 13] : tensor<?x13xf16>
+    kiln.bind_shape %w, [13, %n] : tensor<13x?xf16>
+    kiln.bind_shape %y, [%n, 11] : tensor<?x11xf16>
+    kiln.bind_shape %v, [11, %m] : tensor<11x?xf16>
+    %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<?x13xf16>, tensor<13x?xf16>
+    %1 = kiln.dot_general %y, %v batch = [] x [] contract = [1] x [0] : tensor<?x11xf16>, tensor<11x?xf16>
+    return %0, %1 : tensor<?x?xf16>, tensor<?x?xf16>
+  }
+}
+
+// -----
 // Two more launches take longer than all of the product.
 // CASE: too_small_to_pay
 // RUN: kiln-pad-products{chip=sm_90a}

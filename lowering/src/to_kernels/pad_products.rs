@@ -19,7 +19,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -32,6 +32,8 @@ kiln_passes::pass_options! {
         pub bandwidth: i64 = 18,
         /// Products and sums that a multiprocessor does in a clock without tensor cores
         pub rate: i64 = 80,
+        /// Rounds of size propagation
+        pub rounds: usize = 8,
     }
 }
 
@@ -53,9 +55,13 @@ impl Pass for PadProducts {
         for func in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func")).collect::<Vec<_>>() {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
-            let frozen = Frozen::of(&ops);
-            for op in ops {
-                let Some((dot, more)) = DotGeneral::of(op).and_then(|o| self.padding(&o, &frozen).map(|n| (o, n))) else { continue };
+            let odd: Vec<(Op, DotGeneral, i64)> = ops.iter().filter_map(|op| odd(*op)).collect();
+            if odd.is_empty() {
+                continue;
+            }
+            let known = Known { frozen: Frozen::of(&ops), facts: Facts::of(func, self.rounds)? };
+            for (op, dot, depth) in odd {
+                let Some(more) = self.padding(&dot, depth, &known) else { continue };
                 let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?.at(op.loc());
                 let (lhs, rhs) = padded(&b, &dot, more).map_err(|e| Failure::at(op, e))?;
                 op.set_operand(0, lhs);
@@ -66,6 +72,21 @@ impl Pass for PadProducts {
     }
 }
 
+/// A product of 16-bit floats over one dimension whose size is no multiple of 16 bytes.
+fn odd(op: Op) -> Option<(Op, DotGeneral, i64)> {
+    let o = DotGeneral::of(op)?;
+    let element = |v: Value| tensor_type(v.ty()).ok().map(|t| t.dtype).filter(|d| [DType::BF16, DType::F16].contains(d));
+    let ([a], [_]) = (o.lhs_contract.as_slice(), o.rhs_contract.as_slice()) else { return None };
+    let depth = o.lhs.ty().dims().get(*a as usize)?.known().filter(|n| *n > 0 && n % UNIT != 0)?;
+    (element(o.lhs)? == element(o.rhs)?).then_some((op, o, depth))
+}
+
+/// What is known of a function's values.
+struct Known {
+    frozen: Frozen,
+    facts: Facts,
+}
+
 /// An operand: how many rows each of the batch has, the bytes of all of it, and whether it is the same in every call.
 struct Side {
     rows: i64,
@@ -74,30 +95,26 @@ struct Side {
 }
 
 /// None: the tensor cores could not read it with another depth either.
-fn side(v: Value, batch: &[i64], contract: i64, frozen: &Frozen) -> Option<Side> {
+fn side(v: Value, batch: &[i64], contract: i64, known: &Known) -> Option<Side> {
     let dims = v.ty().dims();
     let size = |d: usize| dims[d].known().unwrap_or(USUAL);
     let last = dims.len().checked_sub(1)?;
     // Where the depth is not innermost, what is has to be readable already.
-    if contract != last as i64 && dims[last].known().is_none_or(|n| n % UNIT != 0) {
+    let readable = || known.facts.dims(v).get(last).is_some_and(|d| known.facts.divisor(d) % UNIT == 0);
+    if contract != last as i64 && !readable() {
         return None;
     }
     let free = (0..dims.len()).filter(|d| *d as i64 != contract && !batch.contains(&(*d as i64)));
     let rows = free.map(size).fold(1i64, i64::saturating_mul);
     let bytes = (0..dims.len()).map(size).fold(2i64, i64::saturating_mul);
-    Some(Side { rows, bytes, frozen: frozen.contains(v) })
+    Some(Side { rows, bytes, frozen: known.frozen.contains(v) })
 }
 
 impl PadProducts {
     /// By how much the depth of a product is to grow, if that pays.
-    fn padding(&self, o: &DotGeneral, frozen: &Frozen) -> Option<i64> {
-        let element = |v: Value| tensor_type(v.ty()).ok().map(|t| t.dtype).filter(|d| [DType::BF16, DType::F16].contains(d));
-        let ([a], [b]) = (o.lhs_contract.as_slice(), o.rhs_contract.as_slice()) else { return None };
-        if element(o.lhs)? != element(o.rhs)? {
-            return None;
-        }
-        let depth = o.lhs.ty().dims().get(*a as usize)?.known().filter(|n| *n > 0 && n % UNIT != 0)?;
-        let (lhs, rhs) = (side(o.lhs, &o.lhs_batch, *a, frozen)?, side(o.rhs, &o.rhs_batch, *b, frozen)?);
+    fn padding(&self, o: &DotGeneral, depth: i64, known: &Known) -> Option<i64> {
+        let (a, b) = (o.lhs_contract.first()?, o.rhs_contract.first()?);
+        let (lhs, rhs) = (side(o.lhs, &o.lhs_batch, *a, known)?, side(o.rhs, &o.rhs_batch, *b, known)?);
         let batch = o.lhs_batch.iter().map(|d| o.lhs.ty().dims()[*d as usize].known().unwrap_or(USUAL)).fold(1i64, i64::saturating_mul);
         if [batch, lhs.rows, rhs.rows].contains(&0) {
             return None;
