@@ -25,4 +25,4 @@ pub use pipeline::{For, On, PassOptions, Step, part_text, pipeline_text, pipelin
 pub use schedules::Schedules;
 pub use stop::{Stop, Stopped};
 pub use table::passes;
-pub use target::{Chip, Target};
+pub use target::{Chip, Relaxed, Target};

@@ -2,7 +2,7 @@
 use crate::{
     gpu::KERNEL_TO_NVVM,
     host::{HOST_TO_LLVM, KERNEL_TO_LLVM},
-    target::{Chip, Target},
+    target::{Chip, Relaxed, Target},
 };
 use kiln_dialects::rules::Level;
 
@@ -161,7 +161,12 @@ pub const STEPS: &[Step] = &[
     step(Level::Tiled, On::Kernels, "cse", "stages of a kernel compute the same addresses"),
     cuda(Level::Tiled, On::Kernels, "kiln-gpu-math", "before the general expansions, since the hardware has better ones of these"),
     host(Level::Tiled, On::Kernels, "kiln-expand-math", "a call of the C library per element would cost more than the rest of a kernel"),
-    cuda(Level::Tiled, On::Kernels, "kiln-expand-math{keep=math.exp2}", "there is no library of functions; 2^x is an instruction"),
+    cuda(
+        Level::Tiled,
+        On::Kernels,
+        "kiln-expand-math{keep=math.exp2 approximations=true}",
+        "there is no library of functions; 2^x is an instruction",
+    ),
     step(
         Level::Tiled,
         On::Kernels,
@@ -199,7 +204,7 @@ fn with(step: &Step, options: &PassOptions) -> String {
 
 /// The textual pipeline from one level to another; an error if it would go backwards.
 pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String, String> {
-    whole(from, to, chip, &chip.map_or(vec![], |chip| chip_options(chip, false)))
+    whole(from, to, chip, &chip.map_or(vec![], |chip| chip_options(chip, Relaxed::default())))
 }
 
 /// As [`pipeline_text`], with what passes are told about this target.
@@ -207,8 +212,8 @@ pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<Stri
     whole(from, to, target.chip(), &target.pass_options())
 }
 
-/// What passes are told about a GPU. `tf32`: whether factors of products of f32 may be rounded to that.
-pub fn chip_options(chip: Chip, tf32: bool) -> PassOptions {
+/// What passes are told about a GPU.
+pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
     let passes = [
         "kiln-decompose{keep=kernels}",
         "kiln-expose-padding",
@@ -218,8 +223,11 @@ pub fn chip_options(chip: Chip, tf32: bool) -> PassOptions {
         "kiln-gpu-schedule",
         "kiln-gpu-module",
     ];
-    let more = |pass: &str| if tf32 && pass == "kiln-gpu-schedule" { " tf32=true" } else { "" };
+    let more = |pass: &str| if relaxed.tf32 && pass == "kiln-gpu-schedule" { " tf32=true" } else { "" };
     let mut all: PassOptions = passes.map(|pass| (pass, format!("chip={}{}", chip.name(), more(pass)))).to_vec();
+    if relaxed.fast_math {
+        all.push(("kiln-gpu-math", "fast=true".into()));
+    }
     if chip == Chip::Sm90a {
         all.push(("kiln-fuse", "pairs=true".into()));
     }

@@ -14,9 +14,48 @@ pub enum Target {
     Cuda {
         /// Its generation.
         chip: Chip,
-        /// Whether factors of products of f32 may be rounded to tf32, which has 10 bits behind the point, for the tensor cores.
-        tf32: bool,
+        /// What may be less exact than f32.
+        relaxed: Relaxed,
     },
+}
+
+/// What a GPU may compute less exactly than f32 says; nothing unless asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Relaxed {
+    /// Whether factors of products of f32 may be rounded to tf32, which has 10 bits behind the point, for the tensor cores.
+    pub tf32: bool,
+    /// Whether functions of f32 may be the hardware's approximations (`kiln-gpu-math` states their errors).
+    pub fast_math: bool,
+}
+
+impl Relaxed {
+    /// From features with a sign each, separated by commas, as in `+tf32,+fast-math`.
+    fn parse(features: &str) -> Result<Relaxed, String> {
+        let mut relaxed = Relaxed::default();
+        for feature in features.split(',').filter(|f| !f.is_empty()) {
+            match feature.split_at_checked(1) {
+                Some((sign @ ("+" | "-"), "tf32")) => relaxed.tf32 = sign == "+",
+                Some((sign @ ("+" | "-"), "fast-math")) => relaxed.fast_math = sign == "+",
+                _ => return Err(format!("there is no feature '{feature}' of a GPU (features, with + or -: tf32, fast-math)")),
+            }
+        }
+        Ok(relaxed)
+    }
+}
+
+impl std::fmt::Display for Relaxed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = [(self.tf32, "+tf32"), (self.fast_math, "+fast-math")];
+        let all: Vec<&str> = all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
+        f.write_str(&all.join(","))
+    }
+}
+
+impl std::ops::BitOr for Relaxed {
+    type Output = Relaxed;
+    fn bitor(self, other: Relaxed) -> Relaxed {
+        Relaxed { tf32: self.tf32 || other.tf32, fast_math: self.fast_math || other.fast_math }
+    }
 }
 
 /// A generation of NVIDIA GPUs, by its compute capability.
@@ -62,18 +101,14 @@ impl Target {
     pub fn host() -> Result<Target, String> {
         llvm::Target::host().map(Target::Host)
     }
-    /// From `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32]`.
+    /// From `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32][,+fast-math]`.
     pub fn parse(text: &str) -> Result<Target, String> {
         let Some(chip) = text.strip_prefix("cuda:") else { return Ok(Target::Host(llvm::Target::parse(text)?)) };
         let known = || Chip::ALL.iter().map(|c| c.name());
         let (chip, features) = chip.split_once(':').unwrap_or((chip, ""));
-        let tf32 = match features {
-            "" | "-tf32" => false,
-            "+tf32" => true,
-            other => return Err(format!("there is no feature '{other}' of a GPU (features: +tf32, -tf32)")),
-        };
+        let relaxed = Relaxed::parse(features)?;
         let found = Chip::ALL.into_iter().find(|c| c.name() == chip);
-        found.map(|chip| Target::Cuda { chip, tf32 }).ok_or_else(|| {
+        found.map(|chip| Target::Cuda { chip, relaxed }).ok_or_else(|| {
             format!("there is no chip '{chip}'{} (chips: {})", names::hint(chip, known()), known().collect::<Vec<_>>().join(", "))
         })
     }
@@ -81,7 +116,7 @@ impl Target {
     pub fn pass_options(&self) -> PassOptions {
         match self {
             Target::Host(t) => t.pass_options(),
-            Target::Cuda { chip, tf32 } => chip_options(*chip, *tf32),
+            Target::Cuda { chip, relaxed } => chip_options(*chip, *relaxed),
         }
     }
     /// The GPU, if it is one.
@@ -94,7 +129,8 @@ impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Target::Host(t) => t.fmt(f),
-            Target::Cuda { chip, tf32 } => write!(f, "cuda:{}{}", chip.name(), if *tf32 { ":+tf32" } else { "" }),
+            Target::Cuda { chip, relaxed } if *relaxed == Relaxed::default() => write!(f, "cuda:{}", chip.name()),
+            Target::Cuda { chip, relaxed } => write!(f, "cuda:{}:{relaxed}", chip.name()),
         }
     }
 }

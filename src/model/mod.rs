@@ -24,7 +24,7 @@ use crate::{
     },
     dump,
     lowering::{
-        Chip, Schedules, Target,
+        Chip, Relaxed, Schedules, Target,
         compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
         host::llvm::version,
     },
@@ -302,12 +302,14 @@ pub(crate) fn target(options: &Options) -> Result<Target, Error> {
             let device = cuda::Device::cuda(index)?;
             let (card, (major, minor)) = (device.card(), device.card().capability);
             let chip = Chip::of_capability(major, minor);
-            chip.map(|chip| Target::Cuda { chip, tf32: false })
+            chip.map(|chip| Target::Cuda { chip, relaxed: Relaxed::default() })
                 .ok_or_else(|| Error::Target(format!("{} has compute capability {major}.{minor}; 8.0 is the least", card.name)))
         }
     };
     found.map(|t| match t {
-        Target::Cuda { chip, tf32 } => Target::Cuda { chip, tf32: tf32 || options.tf32 },
+        Target::Cuda { chip, relaxed } => {
+            Target::Cuda { chip, relaxed: relaxed | Relaxed { tf32: options.tf32, fast_math: options.fast_math } }
+        }
         host => host,
     })
 }

@@ -43,6 +43,8 @@ pub struct Options {
     pub nvtx: bool,
     /// Whether factors of products of f32 may be rounded to tf32 on a GPU, whose tensor cores multiply these.
     pub tf32: bool,
+    /// Whether functions of f32 may be a GPU's approximations.
+    pub fast_math: bool,
     /// A table of measured schedules, which `kiln tune` makes; with `max_autotune` also the one that is added to.
     pub schedules: Option<PathBuf>,
     /// Whether schedules that no table has are measured while compiling, and kept in `schedules` or a table in the cache folder.
@@ -93,6 +95,7 @@ impl Default for Options {
             mode: Mode::Default,
             nvtx: false,
             tf32: false,
+            fast_math: false,
             schedules: None,
             max_autotune: false,
             autotune_budget: AUTOTUNE_BUDGET,

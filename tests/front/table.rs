@@ -8,7 +8,7 @@ macro_rules! fields {
 }
 
 fn of_files(o: &Options) -> Vec<(&'static str, String)> {
-    fields!(o, "machine.": function threads workers cache cache_bytes time_budget disable dump reproducer target device blocking reuse mode nvtx tf32 schedules
+    fields!(o, "machine.": function threads workers cache cache_bytes time_budget disable dump reproducer target device blocking reuse mode nvtx tf32 fast_math schedules
         max_autotune autotune_budget verify orders passes)
 }
 
@@ -55,6 +55,7 @@ const CASES: &[Case] = &[
     case("verify", OTHER, &[("machine.verify", OTHER)], NO_BOOL),
     case("passes", "prims: cse", &[("machine.passes", "[Own { at: Level(Prims), passes: \"cse\" }]")], Some("cse")),
     case("tf32", "true", &[("machine.tf32", "true")], NO_BOOL),
+    case("fast_math", "true", &[("machine.fast_math", "true")], NO_BOOL),
     case("cudagraphs", "true", &[("machine.mode", "ReduceOverhead")], NO_BOOL),
     case("cuda_blocking", "on", &[("machine.blocking", "true")], NO_BOOL),
     case("nvtx", "1", &[("machine.nvtx", "true")], NO_BOOL),

@@ -11,6 +11,7 @@ mod gemm;
 mod indices;
 mod launches;
 mod library;
+mod math;
 mod products;
 mod ptx;
 mod refused;

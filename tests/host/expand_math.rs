@@ -12,7 +12,7 @@ type Binary = unsafe extern "C" fn(*const f32, *const f32, *mut f32, i64, i64, i
 const NAMES: &[&str] =
     &["acos", "asin", "atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "sin", "sinh", "tan", "tanh"];
 
-fn exact(name: &str, x: f64) -> f64 {
+pub(crate) fn exact(name: &str, x: f64) -> f64 {
     match name {
         "acos" => x.acos(),
         "asin" => x.asin(),
@@ -83,7 +83,7 @@ fn linked(object: &[u8]) -> Code {
 }
 
 /// All exponents of both signs with some mantissas each, and what is special.
-fn inputs(mantissas: u32) -> Vec<f32> {
+pub(crate) fn inputs(mantissas: u32) -> Vec<f32> {
     let mut seed = 1u64;
     let mut random = || {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -133,7 +133,7 @@ fn ulps(got: f32, exact: f64) -> Option<f64> {
     Some((got as f64 - exact).abs() / 2f64.powi(unit))
 }
 
-fn worst(points: impl Iterator<Item = (String, f32, f64)>) -> (f64, String) {
+pub(crate) fn worst(points: impl Iterator<Item = (String, f32, f64)>) -> (f64, String) {
     let mut worst = (0.0, String::new());
     for (what, got, exact) in points {
         let error = ulps(got, exact).unwrap_or(f64::INFINITY);

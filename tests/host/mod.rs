@@ -1,6 +1,6 @@
 //! Host code generation: kernels as text, through the conversions, LLVM and the linker, to calls with numbers.
 mod codegen;
-mod expand_math;
+pub(crate) mod expand_math;
 mod kernel_abi;
 
 use kiln_dialects::ir::*;

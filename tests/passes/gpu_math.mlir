@@ -113,3 +113,19 @@ func.func @f(%x: memref<4xbf16>, %y: memref<4xbf16>, %z: memref<4xbf16>) {
   memref.store %7, %z[%c0] : memref<4xbf16>
   return
 }
+
+// -----
+// CASE: fast_math
+// RUN: kiln-gpu-math{fast=true},kiln-expand-math{keep=math.exp2 approximations=true}
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: math.sin
+// CHECK: math.log2
+// CHECK: fastmath<afn>
+// CHECK: fastmath<arcp,afn>
+func.func @f(%x: vector<4xf32>) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
+  %0 = math.sin %x : vector<4xf32>
+  %1 = math.log %x : vector<4xf32>
+  %2 = math.tanh %x : vector<4xf32>
+  %3 = math.sqrt %x : vector<4xf32>
+  return %0, %1, %2, %3 : vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>
+}

@@ -8,12 +8,15 @@
 //! Numerics: approximates. exp is within 3.5 units in the last place, tanh and erf within 4, 2^x within 2 (NVIDIA's table of `ex2.approx.f32`). In a kernel all of
 //! whose results are floats of 16 bits, and that rounds nothing to integers, exponentials, quotients and erf of f32 have relative errors of at most 2^-16, and
 //! subnormal ones count as zero: that is far below what the results are rounded by. Where 1 is added to erf at once, its absolute error is at most 1.6e-7.
+//! With `fast` every kernel takes these forms, and more functions have one (`gpu_math/fast.rs` states their errors).
 //!
 //! ```text
 //! before:  %y = math.exp %x : vector<4xf32>
 //! after:   %p = x log2(e) rounded   %r = what the rounding took   %e = math.exp2 %p   %y = %e (1 + r ln 2)
 //! or, for results of bf16:   %p = x log2(e)   %y = math.exp2 %p fastmath<afn>
 //! ```
+mod fast;
+
 use super::gpu_schedule;
 use crate::host::{
     expand_math::{
@@ -32,7 +35,10 @@ use std::f64::consts::{LN_2, LOG2_E};
 
 kiln_passes::pass_options! {
     /// The pass.
-    pub struct GpuMath {}
+    pub struct GpuMath {
+        /// Whether f32 too is computed by the hardware's approximations
+        pub fast: bool = false,
+    }
 }
 
 impl Pass for GpuMath {
@@ -54,19 +60,25 @@ impl Pass for GpuMath {
         for func in funcs {
             let all = walk(func);
             let full = all.iter().any(|o| o.is("nvvm.wgmma.mma_async"));
-            let narrow = is_narrow(&all) || (full && gives_narrow(func, &all));
+            let narrow = self.fast || is_narrow(&all) || (full && gives_narrow(func, &all));
             for op in all {
                 let Some(b) = Builder::before(op) else { continue };
                 let name = op.name();
-                if !["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str())
+                let faster = self.fast && fast::FUNCTIONS.contains(&name.as_str());
+                // What is an approximation already stays as it is.
+                if op.attr("fastmath").is_some_and(|f| f.to_string().contains("afn"))
+                    || !(faster || ["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str()))
                     // Beside the sums of a product no register is left for more than one element's erf at a time; of the two precise forms the general one needs fewest.
                     || (full && !narrow && name == "math.erf")
                 {
                     continue;
                 }
                 let Some(e) = Emit::new(b, op.result(0).ty(), "f32") else { continue };
-                let made =
-                    if narrow && name == "math.erf" { near_erf(&e, op).map(Some) } else { single(&e, &name, &op.operands(), narrow) };
+                let made = match name.as_str() {
+                    name if faster => fast::fast(&e, name, op.operand(0)),
+                    "math.erf" if narrow => near_erf(&e, op).map(Some),
+                    name => single(&e, name, &op.operands(), narrow),
+                };
                 if let Some(new) = made.map_err(|e| Failure::at(op, e))? {
                     op.result(0).replace_uses(new);
                     op.erase();
@@ -76,6 +88,9 @@ impl Pass for GpuMath {
         Ok(())
     }
 }
+
+/// The greatest error in f32, in units in the last place of the exact result, of what this pass writes otherwise than `kiln-expand-math`.
+pub const ACCURACY: &[(&str, f64)] = &[("math.erf", 4.0), ("math.exp", 3.5), ("math.exp2", 2.0), ("math.tanh", 4.0)];
 
 /// Ops that make a small error of their operand a large one.
 const ROUNDS: &[&str] =

@@ -20,6 +20,7 @@ mod pow;
 mod remainder;
 mod trig;
 
+use crate::gpu::gpu_abi;
 use emit::{Emit, Res};
 use kiln_dialects::{
     ir::*,
@@ -34,6 +35,8 @@ kiln_passes::pass_options! {
         pub keep: Vec<String> = vec![],
         /// Whether the processor has AVX-512's vscalef, which multiplies whole vectors by powers of two
         pub scalef: bool = false,
+        /// Whether what a GPU has an instruction for stays, where an op's flags allow an approximation
+        pub approximations: bool = false,
     }
 }
 
@@ -73,7 +76,8 @@ impl Pass for ExpandMath {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let function = |o: &Op| o.is("arith.remf") || ACCURACY.iter().any(|(name, ..)| o.is(name));
-        let expandable = |o: &Op| function(o) && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()));
+        let instruction = |o: &Op| self.approximations && gpu_abi::approximation(*o).is_some();
+        let expandable = |o: &Op| function(o) && !instruction(o) && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()));
         for op in walk(root).into_iter().filter(|o| expandable(o) || fp8::is_conversion(o)) {
             let Some(b) = Builder::before(op) else { continue };
             let ty = op.result(0).ty();

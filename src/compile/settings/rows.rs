@@ -242,6 +242,16 @@ pub(super) const ROWS: &[Row] = &[
         set: |s, t| put(&mut s.machine.tf32, flag(t)),
     },
     Row {
+        name: "fast_math",
+        torch: Some("cuda.use_fast_math"),
+        kind: BOOL,
+        default: "false",
+        variable: "KILN_FAST_MATH",
+        of: Of::Both,
+        summary: "computes functions of f32 on a GPU by its approximations (`kiln-gpu-math` states their errors)",
+        set: |s, t| put(&mut s.machine.fast_math, flag(t)),
+    },
+    Row {
         name: "cudagraphs",
         torch: Some("triton.cudagraphs"),
         kind: BOOL,

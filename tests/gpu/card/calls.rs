@@ -1,9 +1,30 @@
-//! Calls of several sizes, many times: neither the card's memory nor the process may grow.
+//! Calls of several sizes, many times: neither the card's memory nor the process may grow. And what CUDA graphs take of the card's memory.
 use super::*;
 use crate::run::{agreement, file, models};
-use kiln::{load, model::Data, opt::tensors, runtime::cuda::Mode};
+use kiln::{
+    dialects::{
+        ir::{Context, Module},
+        value::DType,
+    },
+    load,
+    model::{Data, Model},
+    opt::tensors,
+    runtime::cuda::{Device, Mode},
+};
+use std::path::Path;
 
-pub static SUITE: Suite = Suite { name: "calls", count: || if device() == "cpu" { 1 } else { 2 }, label, check, whole: true, emulated: 1 };
+pub static SUITE: Suite = Suite {
+    name: "calls",
+    count: || match device().as_str() {
+        "cpu" => 1,
+        "ptx" => 2,
+        _ => 3,
+    },
+    label,
+    check,
+    whole: true,
+    emulated: 1,
+};
 
 /// Calls, after those that are not counted; on the emulator a call takes 40 ms.
 fn how_many() -> (usize, usize) {
@@ -13,6 +34,9 @@ fn how_many() -> (usize, usize) {
 const SLACK: usize = 4096;
 
 fn label(item: u64) -> String {
+    if item == 2 {
+        return "the memory of CUDA graphs".into();
+    }
     format!("of mlp, {}", Mode::ALL[item as usize].0)
 }
 
@@ -23,7 +47,56 @@ pub fn resident() -> usize {
     line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).expect("a line of VmRSS")
 }
 
+/// What a program of ten kernels takes of the card's memory, in each mode: as a CUDA graph at most 5 % more, and the 2 MiB by which the driver hands memory out.
+fn graphs() -> Outcome {
+    let n = if workers::is_emulated() { 32 } else { 4096 };
+    let layer = |i: usize| {
+        format!(
+            "%p{i} = kiln.dot_general %x{i}, %w batch = [] x [] contract = [1] x [1] : T, T\n%s{i} = kiln.softmax %p{i} axis = 1 : T\n%x{} = kiln.add %s{i}, %x{i} : T\n",
+            i + 1
+        )
+    };
+    let layers: String = (0..5).map(layer).collect();
+    let text = format!("func.func @main(%x0: T, %w: T) -> T {{\n{layers}return %x5 : T\n}}").replace('T', &format!("tensor<{n}x{n}xf32>"));
+    let c = Context::new();
+    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "layers").unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let Place::Cuda(index) = options().device else { return Outcome::Wrong("is for a card".into()) };
+    let card = Device::cuda(index).expect("a card");
+    let inputs = vec![Data { shape: vec![n, n], bytes: vec![0; 4 * n * n], dtype: DType::F32 }; 2];
+    let (mut used, mut kept) = (vec![], vec![]);
+    // The first one also pays for what the driver takes once.
+    for mode in [Mode::Default, Mode::Default, Mode::ReduceOverhead] {
+        let before = card.memory().expect("a card").0;
+        let exe = match Model::of_module(&module, Path::new("")).compile(&Options { mode, ..options() }) {
+            Ok(exe) => exe,
+            Err(e) => return failed(&e),
+        };
+        let mut outputs = exe.memory(&inputs).expect("memory");
+        for call in 0..3 {
+            if let Err(e) = exe.call_data(&inputs, &mut outputs) {
+                return Outcome::Wrong(format!("call {call}: {e}"));
+            }
+        }
+        if exe.cuda().is_some_and(|l| l.used_graphs()) != (mode == Mode::ReduceOverhead) {
+            return Outcome::Wrong(format!("in mode {mode:?} a CUDA graph is used, or is not"));
+        }
+        used.push(before.saturating_sub(card.memory().expect("a card").0));
+        kept.push(exe);
+    }
+    eprintln!("bytes of the card's memory: {} launched one by one, {} as a CUDA graph", used[1], used[2]);
+    let most = used[1] + used[1] / 20 + (2 << 20);
+    Outcome::of(
+        (used[1] == 0 || used[2] > most)
+            .then(|| format!("a CUDA graph takes {} bytes, {} without", used[2], used[1]))
+            .into_iter()
+            .collect(),
+    )
+}
+
 fn check(item: u64) -> Outcome {
+    if item == 2 {
+        return graphs();
+    }
     let (name, mode) = Mode::ALL[item as usize];
     let exe = match load(models().join("mlp.pt2")).and_then(|m| m.compile(&Options { mode, ..options() })) {
         Ok(exe) => exe,

@@ -1,5 +1,5 @@
 //! Small kernels against the interpreter: the cases of `tests/gpu/cases.txt` at each of their lengths, and those of `tests/compiled/ops.mlir`. Factors of cases
-//! named `tf32` may be rounded to that.
+//! named `tf32` may be rounded to that, functions of one named `fast_math` are the hardware's.
 use super::*;
 use crate::{
     compiled::graphs::against_with,
@@ -122,7 +122,8 @@ fn check(item: u64) -> Outcome {
     let (module, _) = Module::parse(c.ctx(), kernel.text.as_bytes(), &kernel.label).unwrap_or_else(|e| panic!("{e}\n{}", kernel.text));
     let func = functions(&module)[0];
     let tf32 = kernel.label.starts_with("tf32");
-    let options = Options { function: func.symbol().expect("a name"), tf32, ..options() };
+    let fast_math = kernel.label.starts_with("fast_math");
+    let options = Options { function: func.symbol().expect("a name"), tf32, fast_math, ..options() };
     let tolerance = if tf32 { tolerance::of_tf32 } else { tolerance::of };
     let exe = match Model::of_module(&module, Path::new("")).compile(&options) {
         Ok(exe) => exe,

@@ -1,5 +1,5 @@
 //! What needs a card: models, rows of the ATen table, random graphs, functions of the front and small kernels, their results against PyTorch's and the
-//! interpreter's, control flow, and calls without growth of memory. Without a card they run on the emulator (`emulator/`), some of them in part.
+//! interpreter's, control flow, the error of functions of f32, and calls without growth of memory. Without a card they run on the emulator (`emulator/`), some of them in part.
 //!
 //! A suite is a number of items. Processes of this binary share them out (`workers.rs`), so that a kernel that faults or does not end costs its item and
 //! nothing else, and all that is wrong is listed at the end. The binary needs no more than `tests/` in the working directory. The environment says
@@ -14,6 +14,7 @@ mod control;
 mod front;
 mod graphs;
 mod kernels;
+mod math;
 mod models;
 mod rows;
 mod tuning;
@@ -48,7 +49,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 9] = [
+static SUITES: [&Suite; 10] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -56,6 +57,7 @@ static SUITES: [&Suite; 9] = [
     &control::SUITE,
     &backends::SUITE,
     &kernels::SUITE,
+    &math::SUITE,
     &calls::SUITE,
     &tuning::SUITE,
 ];
@@ -136,6 +138,11 @@ fn small_kernels_as_interpreted() {
 #[test]
 fn small_kernels_of_an_older_chip_as_interpreted() {
     run_emulated(&kernels::SUITE, "sm_80", 2);
+}
+
+#[test]
+fn functions_are_as_exact_as_stated() {
+    run(&math::SUITE);
 }
 
 #[test]
