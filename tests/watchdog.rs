@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ends this test binary if it still runs half an hour after the first call; all of it takes some minutes. For tests that compile in this process.
+/// Ends this test binary if it still runs an hour after the first call; all of it takes some minutes. For tests that compile in this process.
 pub fn arm() {
     static ARMED: std::sync::Once = std::sync::Once::new();
     ARMED.call_once(|| {
         std::thread::spawn(|| {
-            std::thread::sleep(Duration::from_secs(1800));
-            eprintln!("watchdog: the tests have run for half an hour; the one that hangs has printed no result");
+            std::thread::sleep(Duration::from_secs(3600));
+            eprintln!("watchdog: the tests have run for an hour; the one that hangs has printed no result");
             std::process::exit(101);
         });
     });

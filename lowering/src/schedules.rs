@@ -7,7 +7,10 @@ use crate::{
     Target,
     gpu::{
         LIBRARY,
-        gpu_schedule::wgmma::{PROCESSORS, TILES},
+        gpu_schedule::{
+            fma,
+            wgmma::{PROCESSORS, TILES},
+        },
     },
     host::kernels_of,
 };
@@ -118,6 +121,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("contract", &[CUBLASLT, CUDNN]),
     ("depthwise", &[CUDNN]),
     ("few", &[CUBLASLT]),
+    ("fma", &[CUBLASLT]),
     ("mma", &[CUBLASLT, CUDNN]),
     ("wgmma", &[CUBLASLT, CUDNN]),
 ];
@@ -146,6 +150,7 @@ const VARIED: &[(&str, &[&str])] = &[
     ("contract", &["m_block", "n_block"]),
     ("depthwise", &["across", "threads"]),
     ("few", &["pieces", "rows", "warps"]),
+    ("fma", &["depth", "resident"]),
     ("loops", &["block", "threads", "unroll"]),
     ("mma", &["m", "n"]),
     ("reduce", &["block", "group", "groups", "pieces", "unroll"]),
@@ -212,6 +217,13 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
         for (m, m_each, n, n_each, depth) in FFMA {
             all.push(with(&[("m", *m), ("m_each", *m_each), ("n", *n), ("n_each", *n_each), ("depth", *depth)]));
         }
+    }
+    if strategy == "fma" {
+        let tiles = fma::TILES.iter().flat_map(|t| [2, 3].map(|stages| (t, stages)));
+        all.extend(tiles.map(|((m, m_each, n, n_each), stages)| {
+            let tile = [("m", *m), ("m_each", *m_each), ("n", *n), ("n_each", *n_each), ("stages", stages)];
+            with(&tile.map(|(name, v)| (name, v as i64)))
+        }));
     }
     if strategy == "attention" && value("blocks").is_some() {
         all.extend([2, 3].iter().flat_map(|g| [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))));

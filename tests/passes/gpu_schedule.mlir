@@ -242,7 +242,8 @@ func.func @k0(%x: tensor<2048x64xf32> {kiln.sizes = array<i64: 2048, 64>}) -> te
 // -----
 // CASE: matmul_with_bias
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<
+// CHECK: #kiln.schedule<"fma"
+// CHECK: kiln.shared
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>

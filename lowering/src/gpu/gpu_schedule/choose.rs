@@ -1,5 +1,5 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, depthwise, fast_dim, few, mma, narrow_width, wgmma, width};
+use super::{Roles, contraction, depthwise, fast_dim, few, fma, mma, narrow_width, wgmma, width};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -58,6 +58,9 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64) -> Schedule {
     }
     if let Some(schedule) = depthwise::depthwise(k, plan).and_then(|d| depthwise::choose(k, plan, &d)) {
         return schedule;
+    }
+    if let (Some(p), Some(nest)) = (fma::product(k, plan), plan.nests.first()) {
+        return fma::choose(k, nest, &p);
     }
     if let Some(schedule) = contraction(k, plan).and_then(|r| contract(k, plan, &r)) {
         return schedule;

@@ -3,6 +3,8 @@
 //! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `registers` (stages that share
 //! rows, which a group of threads keeps from the first stage to the last), `rows` (the same for rows that are too long or of open size, read again by each
 //! stage), `reduce` (a group of threads per result), `columns` (results side by side in memory, threads share what each of them sums), `contract` (tiles of a matmul or convolution in shared memory),
+//! `fma` (products of f32 whose addresses are linear: the next tiles are copied to a ring of `stages` meanwhile; `unroll` positions in depth are written out, so that
+//! one is read while another is multiplied, and `resident` blocks share a multiprocessor),
 //! `depthwise` (convolutions of each channel by itself, with channels last: a thread takes neighbours `across` in width),
 //! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
 //! they are `contract`; of f32 too where rounding to tf32 is allowed): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
@@ -25,6 +27,7 @@ mod choose;
 mod contraction;
 pub mod depthwise;
 pub mod few;
+pub mod fma;
 mod grid;
 pub mod library;
 pub mod mma;
@@ -96,6 +99,10 @@ impl Pass for GpuSchedule {
             if schedule.strategy == "mma" {
                 func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), mma::shared(&schedule) as i64));
             }
+            if schedule.strategy == "fma" {
+                func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), fma::shared(&schedule) as i64));
+                func.set_attr(RESIDENT, Attr::i64(func.ctx(), schedule.get("resident").max(1) as i64));
+            }
             if schedule.strategy == "wgmma" {
                 let fail = |e: String| Failure::at(func, e);
                 let missing = || fail("has a schedule for the tensor cores, but is no product that they and the copy engine can do".into());
@@ -154,12 +161,13 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "depthwise" => Ok(&["across", "threads", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
         "few" => Ok(&["pieces", "rows", "warps"]),
+        "fma" => Ok(&["depth", "m", "m_each", "n", "n_each", "resident", "stages", "unroll"]),
         "mma" => Ok(&["m", "n", "stages"]),
         "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
         "split_attention" => Ok(&["keys", "parts", "rows", "warps"]),
         _ => Err(format!(
-            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract few mma wgmma attention \
+            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract few fma mma wgmma attention \
              split_attention"
         )),
     })
@@ -181,6 +189,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     match s.strategy.as_str() {
         "wgmma" => return wgmma::threads(s),
         "mma" => return mma::threads(s),
+        "fma" => return fma::threads(s),
         "attention" => return attention::threads(s),
         "split_attention" => return split_attention::threads(s),
         _ => {}

@@ -45,6 +45,25 @@ impl Ptx {
         let attrs = [("modifier", self.attr("#nvvm<load_cache_modifier cg>")?), ("size", sixteen)];
         self.0.effect("nvvm.cp.async.shared.global", &[self.at(to)?, from, bytes], &attrs)
     }
+    /// The same of 4 or 16 bytes.
+    pub fn copy_elements(self, to: Value, from: Value, bytes: Value, most: usize) -> Made<()> {
+        if most == 16 {
+            return self.copy_some(to, from, bytes);
+        }
+        let from = self.0.op("llvm.inttoptr", &[from], self.ty("!llvm.ptr<1>")?, &[])?;
+        let size = Attr::scalar_int(self.0.ctx(), DType::I32, most as i64);
+        // So few bytes go by way of the first-level cache only.
+        let attrs = [("modifier", self.attr("#nvvm<load_cache_modifier ca>")?), ("size", size)];
+        self.0.effect("nvvm.cp.async.shared.global", &[self.at(to)?, from, bytes], &attrs)
+    }
+    /// Four neighbouring f32 of shared memory, at a multiple of 16 bytes.
+    pub fn read_four(self, address: Value) -> Made<Vec<Value>> {
+        let ty = self.ty("vector<4xf32>")?;
+        let alignment = [("alignment", Attr::i64(self.0.ctx(), 16))];
+        let all = self.0.op("llvm.load", &[self.at(address)?], ty, &alignment)?;
+        let one = |i: i64| self.0.op("vector.extract", &[all], self.f32(), &[("static_position", Attr::i64s(self.0.ctx(), &[i]))]);
+        (0..4).map(one).collect()
+    }
     /// What this thread has started since the last time is one group.
     pub fn copies(self) -> Made<()> {
         self.0.effect("nvvm.cp.async.commit.group", &[], &[])

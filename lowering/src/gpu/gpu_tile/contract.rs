@@ -9,7 +9,7 @@ use crate::{
     },
     gpu::gpu_schedule::{Roles, contraction},
     host::schedule::Schedule,
-    kernel::{Access, Nest, Plan, Poly},
+    kernel::{Access, Nest, Output, Plan, Poly, Stage},
 };
 use kiln_dialects::ir::*;
 
@@ -30,28 +30,28 @@ struct Side<'a> {
 }
 
 /// What is the same for all parts of the emission.
-struct Contract<'a> {
-    scope: &'a Scope<'a>,
-    nest: &'a Nest,
-    roles: Roles,
-    threads: usize,
-    depth: usize,
+pub(super) struct Contract<'a> {
+    pub scope: &'a Scope<'a>,
+    pub nest: &'a Nest,
+    pub roles: Roles,
+    pub threads: usize,
+    pub depth: usize,
 }
 
 /// A position along several dimensions: whether it is there, and the indices, of the first one if it is not.
-struct At {
+pub(super) struct At {
     there: Value,
     dims: Vec<(usize, Value)>,
 }
 
 impl Contract<'_> {
-    fn sizes(&self, c: Code, dims: &[usize]) -> Made<Vec<Value>> {
+    pub fn sizes(&self, c: Code, dims: &[usize]) -> Made<Vec<Value>> {
         dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
     }
-    fn total(&self, c: Code, dims: &[usize]) -> Made<Value> {
+    pub fn total(&self, c: Code, dims: &[usize]) -> Made<Value> {
         self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
     }
-    fn at(&self, c: Code, dims: &[usize], i: Value) -> Made<At> {
+    pub fn at(&self, c: Code, dims: &[usize], i: Value) -> Made<At> {
         let there = c.below(i, self.total(c, dims)?)?;
         let i = c.select(there, i, c.index(0)?)?;
         let all = decode(c, i, &self.sizes(c, dims)?)?;
@@ -92,6 +92,57 @@ impl Contract<'_> {
                 one(c)?;
             } else {
                 c.when(c.below(i, c.index(count as i64)?)?, &mut one, None)?;
+            }
+        }
+        Ok(())
+    }
+    /// What the sums of a thread's rows and columns begin with, row by row.
+    pub fn begins(&self, c: Code, batch: &[(usize, Value)], out: &Output, rows: &[At], columns: &[At]) -> Made<Vec<Value>> {
+        let mut all = vec![];
+        for r in rows {
+            for o in columns {
+                let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
+                let Some(Val::One(v)) = self.scope.start(c, &out.init, &dims, ONE, &Passed::new())? else {
+                    return Err("reduces into a tensor without contents".into());
+                };
+                all.push(v);
+            }
+        }
+        Ok(all)
+    }
+    /// The sums with the products of each of a thread's rows and columns.
+    pub fn products(&self, c: Code, stage: &Stage, rows: &[Val], columns: &[Val], sums: &[Value]) -> Made<Vec<Value>> {
+        let mut next = vec![];
+        for (i, x) in rows.iter().enumerate() {
+            for (j, y) in columns.iter().enumerate() {
+                let sum = Some(Val::One(sums[i * columns.len() + j]));
+                match self.scope.stage(c, stage, vec![Some(*x), Some(*y), sum], &[], ONE)?.as_slice() {
+                    [Val::One(v)] => next.push(*v),
+                    _ => return Err("has a sum that is no scalar".into()),
+                }
+            }
+        }
+        Ok(next)
+    }
+    /// Writes the sums that are there, and does the later stages on them.
+    pub fn finish(&self, c: Code, batch: &[(usize, Value)], out: &Output, (rows, columns): (&[At], &[At]), sums: &[Value]) -> Made<()> {
+        let scope = self.scope;
+        for (i, r) in rows.iter().enumerate() {
+            for (j, o) in columns.iter().enumerate() {
+                let there = c.both(&[r.there, o.there])?.ok_or("has no bounds")?;
+                let sum = Val::One(sums[i * columns.len() + j]);
+                c.when(
+                    there,
+                    &mut |c| {
+                        let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
+                        if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten() {
+                            ONE.store(c, memory, scope.address(c, &out.access.at, &dims, ONE)?, sum, false)?;
+                        }
+                        let mut passed = Passed::from([(out.access.clone(), sum)]);
+                        scope.iteration(c, &self.nest.after, &dims, ONE, &mut [], &mut passed)
+                    },
+                    None,
+                )?;
             }
         }
         Ok(())
@@ -137,16 +188,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
         let place = |c: Code, base: Value, t: Value, i: usize, step: usize| c.add(c.add(base, t)?, c.index((i * step) as i64)?);
         let rows: Vec<At> = (0..m_each).map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?)).collect::<Made<_>>()?;
         let columns: Vec<At> = (0..n_each).map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?)).collect::<Made<_>>()?;
-        let mut running = vec![];
-        for r in &rows {
-            for o in &columns {
-                let dims = me.dims(c, &[&batch, &r.dims, &o.dims])?;
-                let Some(Val::One(v)) = scope.start(c, &out.init, &dims, ONE, &Passed::new())? else {
-                    return Err("reduces into a tensor without contents".into());
-                };
-                running.push(v);
-            }
-        }
+        let running = me.begins(c, &batch, out, &rows, &columns)?;
         let step = c.index(depth as i64)?;
         let sums = c.strided(c.index(0)?, depth_size, step, &running, &mut |c, k0, running| {
             me.copy(c, &left, &batch, row0, k0, thread)?;
@@ -159,39 +201,12 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
                 };
                 let xs: Vec<Val> = (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Made<_>>()?;
                 let ys: Vec<Val> = (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Made<_>>()?;
-                let mut next = vec![];
-                for (i, x) in xs.iter().enumerate() {
-                    for (j, y) in ys.iter().enumerate() {
-                        let sum = Some(Val::One(running[i * n_each + j]));
-                        match scope.stage(c, stage, vec![Some(*x), Some(*y), sum], &[], ONE)?.as_slice() {
-                            [Val::One(v)] => next.push(*v),
-                            _ => return Err("has a sum that is no scalar".into()),
-                        }
-                    }
-                }
-                Ok(next)
+                me.products(c, stage, &xs, &ys, running)
             })?;
             team::barrier(c)?;
             Ok(next)
         })?;
-        for (i, r) in rows.iter().enumerate() {
-            for (j, o) in columns.iter().enumerate() {
-                let there = c.both(&[r.there, o.there])?.ok_or("has no bounds")?;
-                let sum = Val::One(sums[i * n_each + j]);
-                c.when(
-                    there,
-                    &mut |c| {
-                        let dims = me.dims(c, &[&batch, &r.dims, &o.dims])?;
-                        if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten() {
-                            ONE.store(c, memory, scope.address(c, &out.access.at, &dims, ONE)?, sum, false)?;
-                        }
-                        let mut passed = Passed::from([(out.access.clone(), sum)]);
-                        scope.iteration(c, &nest.after, &dims, ONE, &mut [], &mut passed)
-                    },
-                    None,
-                )?;
-            }
-        }
+        me.finish(c, &batch, out, (&rows, &columns), &sums)?;
         Ok(vec![])
     })?;
     plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, threads, 4))

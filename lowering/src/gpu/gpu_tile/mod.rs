@@ -17,6 +17,7 @@ mod contract;
 mod cooperate;
 mod depthwise;
 mod few;
+mod fma;
 mod fragments;
 mod items;
 mod mma;
@@ -75,6 +76,7 @@ impl Pass for GpuTile {
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
                 "depthwise" => depthwise::emit(c, scope, &plan, &schedule, threads),
                 "mma" => mma::emit(c, scope, &plan, &schedule),
+                "fma" => fma::emit(c, scope, &plan, &schedule, threads),
                 "few" => few::emit(c, scope, &plan, &schedule),
                 "registers" => registers::emit(c, scope, &plan, &schedule),
                 "columns" => plan.nests.iter().try_for_each(|n| columns::emit(c, scope, &plan, n, &schedule)),
