@@ -23,6 +23,7 @@ pub mod ptx_calls;
 pub mod reciprocals;
 pub mod refine_shapes;
 pub mod simplify;
+pub mod sink_concats;
 pub mod split_reductions;
 pub mod verify_level;
 

@@ -3,7 +3,8 @@ use crate::{
     argument_order::ArgumentOrder, decompose::Decompose, expand_random::ExpandRandom, expand_scans::ExpandScans,
     expand_scatters::ExpandScatters, expand_sorts::ExpandSorts, expand_updates::ExpandUpdates, fold_indices::FoldIndices,
     hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes, pass::PassRow, ptx_calls::PtxCalls, reciprocals::Reciprocals,
-    refine_shapes::RefineShapes, simplify::Simplify, split_reductions::SplitReductions, verify_level::VerifyLevel,
+    refine_shapes::RefineShapes, simplify::Simplify, sink_concats::SinkConcats, split_reductions::SplitReductions,
+    verify_level::VerifyLevel,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -22,6 +23,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<Reciprocals>(),
     PassRow::of::<RefineShapes>(),
     PassRow::of::<Simplify>(),
+    PassRow::of::<SinkConcats>(),
     PassRow::of::<SplitReductions>(),
     PassRow::of::<VerifyLevel>(),
 ];
