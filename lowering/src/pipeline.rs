@@ -104,7 +104,12 @@ pub const STEPS: &[Step] = &[
     cuda(Level::Prims, On::Module, "kiln-expand-scatters", "as scans"),
     cuda(Level::Prims, On::Module, "kiln-expand-updates", "as scans"),
     step(Level::Prims, On::Module, "kiln-expose-padding", "padding is written once, by a kernel, not tested in a window loop"),
-    cuda(Level::Prims, On::Module, "kiln-sink-concats", "a rotation of halves is one kernel; before what turns the sizes that it asks for into symbols"),
+    step(
+        Level::Prims,
+        On::Module,
+        "kiln-sink-concats",
+        "a rotation of halves is one kernel; before what turns the sizes that it asks for into symbols",
+    ),
     step(Level::Prims, On::Module, "kiln-refine-shapes", "the expansions ask for sizes by kiln.dim"),
     cuda(Level::Prims, On::Module, "kiln-hoist-gathers", "a cross entropy would store all of its logarithms"),
     step(Level::Prims, On::Module, "kiln-hoist-reshapes", "over the sizes of what follows a matmul, that can be its epilogue"),

@@ -23,7 +23,7 @@ crate::pass_options! {
         /// Most pieces
         pub pieces: usize = 4,
         /// Least elements of a piece that lie side by side
-        pub least: i64 = 16,
+        pub least: i64 = 8,
         /// Most elementwise and movement ops that are looked at behind each other
         pub depth: usize = 16,
     }
