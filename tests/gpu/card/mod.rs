@@ -72,7 +72,8 @@ fn options() -> Options {
         return Options { target: Some("cuda:sm_90a".into()), threads: 2, workers: 1, ..Options::default() };
     }
     let device = Place::parse(&device()).unwrap_or_else(|e| panic!("KILN_CARD_DEVICE: {e}"));
-    let cache = std::env::var_os("KILN_CACHE_DIR").map_or(CachePolicy::Off, |d| CachePolicy::Dir(d.into()));
+    let folder = std::env::var_os("KILN_CACHE_DIR").filter(|d| d != "off");
+    let cache = folder.map_or(CachePolicy::Off, |d| CachePolicy::Dir(d.into()));
     Options { device, cache, threads: 1, workers: 1, ..Options::default() }
 }
 
