@@ -220,9 +220,7 @@ pub fn chip_options(chip: Chip, tf32: bool) -> PassOptions {
     ];
     let more = |pass: &str| if tf32 && pass == "kiln-gpu-schedule" { " tf32=true" } else { "" };
     let mut all: PassOptions = passes.map(|pass| (pass, format!("chip={}{}", chip.name(), more(pass)))).to_vec();
-    if chip == Chip::Sm90a {
-        all.push(("kiln-fuse", "pairs=true".into()));
-    }
+    all.push(("kiln-fuse", if chip == Chip::Sm90a { "pairs=true turns=true".into() } else { "turns=true".into() }));
     all
 }
 
