@@ -28,6 +28,9 @@ const BESIDE: usize = 8;
 /// Most accesses of a thread that are under way at once.
 const AT_ONCE: usize = 8;
 
+/// What is done with numbers, of which each may not be there.
+type Numbered<'a> = dyn FnMut(Code, &[(Value, Option<Value>)]) -> Made<()> + 'a;
+
 /// A tile in shared memory.
 struct Side<'a> {
     access: &'a Access,
@@ -103,10 +106,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
 
 impl Tile<'_> {
     /// `count` numbers shared among the block's threads, several at once; a number beyond them is another's, and said not to be there.
-    fn share(&self, c: Code, count: usize, body: &mut dyn FnMut(Code, &[(Value, Option<Value>)]) -> Made<()>) -> Made<()> {
+    fn share(&self, c: Code, count: usize, body: &mut Numbered<'_>) -> Made<()> {
         let rounds = count.div_ceil(self.threads);
         let at_once = rounds.min(AT_ONCE);
-        let even = count % self.threads == 0;
+        let even = count.is_multiple_of(self.threads);
         let step = (at_once * self.threads) as i64;
         c.each(c.index(0)?, c.index((rounds * self.threads) as i64)?, step, &[], &mut |c, first, _| {
             let mut all = vec![];
