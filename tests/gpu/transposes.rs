@@ -47,7 +47,8 @@ fn what_is_turned_is_read_and_written_by_16_bytes() {
         for chip in CHIPS {
             let all = ptx(&text, chip);
             let [kernel] = &all[..] else { panic!("{} kernels of {text}", all.len()) };
-            assert!(kernel.contains("bar.sync") && kernel.contains("ld.shared.v"), "{text}\n{kernel}");
+            // In front of what is read of a tile, and behind it: blocks go on with further tiles.
+            assert!(kernel.matches("bar.sync").count() == 2 && kernel.contains("ld.shared.v"), "{text}\n{kernel}");
             let (loads, wide) = accesses(kernel, "ld.global");
             // A bias is the same for all results that an access takes.
             let narrow = if arguments.contains("%b") { accesses(kernel, "ld.global.nc.b16").0 } else { 0 };
