@@ -287,4 +287,8 @@ fn neighbours_of_a_schedule_differ_from_it() {
     assert!(
         !made.contains(&text.to_string()) && made.iter().any(|m| m.contains("warps = 2")) && !made.iter().any(|m| m.contains("warps = 0"))
     );
+    let text = "#kiln.schedule<\"transpose\", {down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 4 : i64}>";
+    let made: Vec<String> = schedules::variants(Attr::parse(c, text).unwrap(), c).iter().map(ToString::to_string).collect();
+    let tile = |down: i64, over: i64| made.iter().any(|m| m.contains(&format!("down = {down} : i64, over = {over} : i64")));
+    assert!(tile(64, 64) && tile(128, 128) && tile(16, 32) && tile(32, 64) && !made.contains(&text.to_string()), "{made:?}");
 }

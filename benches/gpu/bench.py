@@ -3,7 +3,7 @@
 
     bench.py --kiln KILN [--items chain_f32,softmax] [--rounds 9] [--modes default,max-autotune-no-cudagraphs] [--out FILE.json]
 
-Every item moves more than four times the L2 cache, with random inputs, so that nothing of one call is there for the next. kiln is a process of its own that
+Every item but channels_last, which moves twice as much as it, moves more than four times the L2 cache, with random inputs, so that nothing of one call is there for the next. kiln is a process of its own that
 waits on a pipe; a round takes the median of kernel times by CUDA events on each side, one after the other, and the table holds the median of the ratios of
 the rounds with their range. A floor is the bytes (each input read once, each output written once) over the rate of a copy in the same round. XLA is timed by the host, many calls in a row. Results are
 compared with a float64 reference on rows that both sides computed.
@@ -64,6 +64,10 @@ ITEMS = {
     "arg_max_bf16_32k_x_4k": (lambda x: x.argmax(-1), [((32768, 4096), BF16)], 32768 * 4096 * 2),
     "arg_max_f32_8_x_50257": (lambda x: x.argmax(-1), [((8, 50257), F32)], 8 * 50257 * 4),
     "arg_max_f32_64M": (lambda x: x.argmax(), [((64 * M,), F32)], 64 * M * 4),
+    "transpose_bf16_8k_x_8k": (lambda x: x.t().contiguous(), [((8192, 8192), BF16)], 2 * 8192 * 8192 * 2),
+    "transpose_f32_8k_x_8k": (lambda x: x.t().contiguous(), [((8192, 8192), F32)], 2 * 8192 * 8192 * 4),
+    "channels_last_bf16_32_x_256_x_56_x_56": (lambda x: x.permute(0, 2, 3, 1).contiguous(), [((32, 256, 56, 56), BF16)], 2 * 32 * 256 * 56 * 56 * 2),
+    "gelu_transpose_bf16_8k_x_8k": (lambda x: F.gelu(x).t().contiguous(), [((8192, 8192), BF16)], 2 * 8192 * 8192 * 2),
     "arg_max_bf16_16M": (lambda x: x.argmax(), [((16 * M,), BF16)], 16 * M * 2),
 }
 
@@ -97,6 +101,9 @@ def xla_items():
         "cross_entropy": cross_entropy,
         "sum_rows": lambda x: wide(x).sum(-1),
         "sum_cols": lambda x: wide(x).sum(0),
+        "transpose": lambda x: x.T,
+        "channels_last": lambda x: jnp.transpose(x, (0, 2, 3, 1)),
+        "gelu_transpose": lambda x: jax.nn.gelu(x, approximate=False).T,
         "sum_all": lambda x: (wide(x) * 2 + 1).sum(),
     }
     return {name: jax.jit(f) for name, f in items.items()}
@@ -208,10 +215,10 @@ def graph_us(f, args, calls=20, rounds=5):
     return statistics.median(a.elapsed_time(b) * 1e3 / calls for a, b in zip(events, events[1:]))
 
 
-def error(have, f, inputs):
-    """Relative error of the first result, on the leading rows, against float64."""
+def error(name, have, f, inputs):
+    """Relative error of the first result, on the leading rows, against float64; a transpose has no rows of its argument."""
     double = lambda x: x.double() if x.is_floating_point() else x
-    whole = (inputs[0].numel() <= 64 * M and inputs[0].dim() == 1) or have.dim() == 0 or have.shape[0] != inputs[0].shape[0]
+    whole = (inputs[0].numel() <= 64 * M and inputs[0].dim() == 1) or "transpose" in name or have.dim() == 0 or have.shape[0] != inputs[0].shape[0]
     exact = f(*[double(x) if whole or x.dim() == 1 else double(x[:256]) for x in inputs])
     exact = (exact[0] if isinstance(exact, tuple) else exact).double().reshape(-1)
     have = have.to(GPU).double().reshape(-1)[: exact.numel()]
@@ -259,7 +266,7 @@ def main():
             us = statistics.median(samples["kiln"])
             floors = [moved / c / 1e6 / t for c, t in zip(samples["copy"], samples["kiln"])]
             row = {"item": name, "kiln_us": us, "TB/s": moved / us / 1e6, "of_floor": statistics.median(floors), "copy_TB/s": statistics.median(samples["copy"]),
-                   "error": error(kiln.result, f, inputs), "first_s": kiln.first, "samples": samples}
+                   "error": error(name, kiln.result, f, inputs), "first_s": kiln.first, "samples": samples}
             text = f"{name:28} {us:9.1f} us {row['TB/s']:6.3f} TB/s, {100 * row['of_floor']:5.1f} % of a copy's rate, error {row['error']:.1e}"
             for k in sides:
                 ratios = sorted(x / y for x, y in zip(samples["kiln"], samples[k]))

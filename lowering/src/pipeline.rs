@@ -234,9 +234,7 @@ pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
     if relaxed.fast_math {
         all.push(("kiln-gpu-math", "fast=true".into()));
     }
-    if chip == Chip::Sm90a {
-        all.push(("kiln-fuse", "pairs=true".into()));
-    }
+    all.push(("kiln-fuse", if chip == Chip::Sm90a { "pairs=true turns=true".into() } else { "turns=true".into() }));
     all
 }
 

@@ -157,6 +157,7 @@ const VARIED: &[(&str, &[&str])] = &[
     ("registers", &["groups"]),
     ("rows", &["block", "group", "groups", "pieces", "unroll"]),
     ("split_attention", &["parts", "warps"]),
+    ("transpose", &["down", "over", "threads"]),
 ];
 
 /// Tiles for Hopper's tensor cores beyond those that the model chooses among: rows, columns, stages, and how many blocks share a multiprocessor. They are narrow ones,
@@ -224,6 +225,9 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
             let tile = [("m", *m), ("m_each", *m_each), ("n", *n), ("n_each", *n_each), ("stages", stages)];
             with(&tile.map(|(name, v)| (name, v as i64)))
         }));
+    }
+    if strategy == "transpose" && value("down").is_some() {
+        all.extend([32, 64, 128].map(|n| with(&[("down", n), ("over", n)])));
     }
     if strategy == "attention" && value("blocks").is_some() {
         all.extend([2, 3].iter().flat_map(|g| [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))));

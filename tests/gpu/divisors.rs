@@ -37,6 +37,13 @@ const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
         ["ld.global.nc.v4", "ld.global.nc.v4"],
     ),
     (
+        "transpose",
+        "%x: [%b, %n] f32",
+        "%r = kiln.transpose %x permutation = [1, 0] : tensor<?x?xf32>",
+        "?x?xf32",
+        ["ld.global.nc.v4", "ld.global.nc.v4"],
+    ),
+    (
         "columns of a product",
         "%x: [%b, 136] bf16; %w: [136, %n] bf16; %y: [%n] bf16",
         "%0 = kiln.matmul %x, %w : tensor<?x136xbf16>, tensor<136x?xbf16>\n%1 = kiln.broadcast_in_dim %y dims = [1] sizes = [%b, %n] : tensor<?xbf16>\n\

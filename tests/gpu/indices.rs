@@ -5,8 +5,8 @@ use super::*;
 const KERNELS: &[(&str, &str, &str, &str)] = &[
     (
         "%x: tensor<60x100x300xf32>",
-        "%r = kiln.transpose %x permutation = [2, 0, 1] : tensor<60x100x300xf32>",
-        "300x60x100xf32",
+        "%r = kiln.transpose %x permutation = [1, 0, 2] : tensor<60x100x300xf32>",
+        "100x60x300xf32",
         "mul.hi.u32",
     ),
     (
@@ -26,8 +26,8 @@ const KERNELS: &[(&str, &str, &str, &str)] = &[
         "%x: tensor<?x100x30xf32>",
         "%n = kiln.sym @n
          kiln.bind_shape %x, [%n, 100, 30] : tensor<?x100x30xf32>
-         %r = kiln.transpose %x permutation = [2, 0, 1] : tensor<?x100x30xf32>",
-        "30x?x100xf32",
+         %r = kiln.transpose %x permutation = [1, 0, 2] : tensor<?x100x30xf32>",
+        "100x?x30xf32",
         "div.u64",
     ),
 ];

@@ -316,6 +316,50 @@ func.func @f(%x: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf
 }
 
 // -----
+// What is in front of a transpose is computed where it is read, if the chip's kernels turn tiles.
+// CASE: in_front_of_a_transpose
+// RUN: kiln-fuse{turns=true}
+// CHECK: kiln.launch @tanh_add_mul
+// CHECK-NOT: kiln.launch @tanh_add ins
+func.func @f(%x: tensor<8x64xf32>, %b: tensor<64xf32>, %y: tensor<64x8xf32>) -> tensor<64x8xf32> {
+  %0 = kiln.tanh %x : tensor<8x64xf32>
+  %1 = kiln.broadcast_in_dim %b dims = [1] sizes = [8, 64] : tensor<64xf32>
+  %2 = kiln.add %0, %1 : tensor<8x64xf32>
+  %3 = kiln.transpose %2 permutation = [1, 0] : tensor<8x64xf32>
+  %4 = kiln.mul %3, %y : tensor<64x8xf32>
+  return %4 : tensor<64x8xf32>
+}
+
+// -----
+// CASE: in_front_of_a_transpose_for_others
+// CHECK: kiln.launch @tanh ins
+// CHECK: mul not with tanh: it runs over other sizes
+func.func @f(%x: tensor<8x64xf32>, %y: tensor<64x8xf32>) -> tensor<64x8xf32> {
+  %0 = kiln.tanh %x : tensor<8x64xf32>
+  %1 = kiln.transpose %0 permutation = [1, 0] : tensor<8x64xf32>
+  %2 = kiln.mul %1, %y : tensor<64x8xf32>
+  return %2 : tensor<64x8xf32>
+}
+
+// -----
+// A product's epilogue stays with it, and a value that others read as well is stored.
+// CASE: stored_in_front_of_a_transpose
+// RUN: kiln-fuse{turns=true}
+// CHECK: kiln.launch @dot_general_tanh
+// CHECK: kiln.launch @exp
+func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x8xf32>) -> (tensor<8x8xf32>, tensor<64x8xf32>, tensor<8x64xf32>) {
+  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x64xf32>, tensor<64x8xf32>
+  %1 = kiln.tanh %0 : tensor<8x8xf32>
+  %2 = kiln.transpose %1 permutation = [1, 0] : tensor<8x8xf32>
+  %3 = kiln.neg %2 : tensor<8x8xf32>
+  %4 = kiln.exp %x : tensor<8x64xf32>
+  %5 = kiln.transpose %4 permutation = [1, 0] : tensor<8x64xf32>
+  %6 = kiln.sin %5 : tensor<64x8xf32>
+  %7 = kiln.sqrt %4 : tensor<8x64xf32>
+  return %3, %6, %7 : tensor<8x8xf32>, tensor<64x8xf32>, tensor<8x64xf32>
+}
+
+// -----
 // CASE: products_with_other_left_operands
 // RUN: kiln-fuse{pairs=true}
 // CHECK: kiln.launch @dot_general_tanh

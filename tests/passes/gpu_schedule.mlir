@@ -293,6 +293,83 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 }
 
 // -----
+// CASE: turned
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"transpose", {down = 64 : i64, over = 64 : i64, threads = 256 : i64, vector = 8 : i64}>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> tensor<256x512xbf16> {
+  %e = tensor.empty() : tensor<256x512xbf16>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<512x256xbf16>) outs(%e : tensor<256x512xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    linalg.yield %a : bf16
+  } -> tensor<256x512xbf16>
+  return %r : tensor<256x512xbf16>
+}
+}
+}
+
+// -----
+// CASE: turned_of_any_length
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"transpose", {down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 1 : i64}>
+// CHECK: ceildiv 32) * (
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index, %s1: index) -> tensor<?x?xf32> {
+  %e = tensor.empty(%s1, %s0) : tensor<?x?xf32>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<?x?xf32>
+  return %r : tensor<?x?xf32>
+}
+}
+}
+
+// -----
+// Neighbours of a row of three are read by the same warp.
+// CASE: turned_of_few_columns
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"loops"
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<3x4096xf32> {kiln.sizes = array<i64: 3, 4096>}) -> tensor<4096x3xf32> {
+  %e = tensor.empty() : tensor<4096x3xf32>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<3x4096xf32>) outs(%e : tensor<4096x3xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<4096x3xf32>
+  return %r : tensor<4096x3xf32>
+}
+}
+}
+
+// -----
+// CASE: a_bad_tile_to_turn
+// expected-error @+5 {{has a schedule whose down is 256, not a power of two from 16 to 128}}
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> tensor<256x512xbf16> attributes {kiln.schedule = #kiln.schedule<"transpose", {down = 256, over = 64, threads = 256, vector = 8}>} {
+  %e = tensor.empty() : tensor<256x512xbf16>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<512x256xbf16>) outs(%e : tensor<256x512xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    linalg.yield %a : bf16
+  } -> tensor<256x512xbf16>
+  return %r : tensor<256x512xbf16>
+}
+}
+}
+
+// -----
 // CASE: a_bad_number_of_threads
 // RUN: kiln-gpu-schedule{threads=48}
 // expected-error @+1 {{threads is a power of two from 32 to 1024, not 48}}

@@ -311,18 +311,60 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // -----
 // CASE: transposed
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: memref.store
+// CHECK: vector.load
+// CHECK: arith.xori
+// CHECK: gpu.barrier
+// CHECK: vector.store
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<32x16xf32> {kiln.sizes = array<i64: 32, 16>}) -> tensor<16x32xf32> {
-  %e = tensor.empty() : tensor<16x32xf32>
-  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<32x16xf32>) outs(%e : tensor<16x32xf32>) {
+func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tensor<96x64xbf16> {
+  %e = tensor.empty() : tensor<96x64xbf16>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<64x96xbf16>) outs(%e : tensor<96x64xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    linalg.yield %a : bf16
+  } -> tensor<96x64xbf16>
+  return %r : tensor<96x64xbf16>
+}
+}
+}
+
+// -----
+// CASE: transposed_of_any_length
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: gpu.barrier
+// CHECK-NOT: vector.store
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index, %s1: index) -> tensor<?x?xf32> {
+  %e = tensor.empty(%s1, %s0) : tensor<?x?xf32>
+  %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) {
   ^bb0(%a: f32, %o: f32):
     linalg.yield %a : f32
-  } -> tensor<16x32xf32>
-  return %r : tensor<16x32xf32>
+  } -> tensor<?x?xf32>
+  return %r : tensor<?x?xf32>
+}
+}
+}
+
+// -----
+// CASE: nothing_to_turn
+// NO-RUN: the interpreter runs kiln ops
+// expected-error @+5 {{has a schedule for transposes, but reads nothing along another dimension than it writes}}
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tensor<64x96xbf16> attributes {kiln.schedule = #kiln.schedule<"transpose", {down = 64, over = 64, threads = 256, vector = 8}>} {
+  %e = tensor.empty() : tensor<64x96xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<64x96xbf16>) outs(%e : tensor<64x96xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    linalg.yield %a : bf16
+  } -> tensor<64x96xbf16>
+  return %r : tensor<64x96xbf16>
 }
 }
 }

@@ -30,6 +30,8 @@ kiln_passes::pass_options! {
         pub rounds: usize = 8,
         /// Computes two products with one left operand in one kernel, where one expression takes both; for chips with a kernel for it
         pub pairs: bool = false,
+        /// Computes pointwise ops in front of a transpose where it is read; for chips whose kernels turn tiles in shared memory
+        pub turns: bool = false,
     }
 }
 
@@ -52,8 +54,9 @@ impl Pass for Fuse {
             {
                 facts = Facts::of(func, self.rounds)?;
             }
-            let graph = Graph::read(func, &facts)?;
-            let how = if root.attr(EACH_OP).is_some() { group::How::EachOp } else { group::How::Fused { pairs: self.pairs } };
+            let alone = root.attr(EACH_OP).is_some();
+            let graph = Graph::read(func, &facts, self.turns && !alone)?;
+            let how = if alone { group::How::EachOp } else { group::How::Fused { pairs: self.pairs } };
             let plan = group::plan(&graph, how);
             outline::apply(func, &graph, &plan, &mut kernels)?;
         }

@@ -1,5 +1,6 @@
 //! Read: the ops of a function as plain data: what each computes over, and which stored values it reads where.
 use super::{
+    ahead::Ahead,
     frozen::{STORED, is_movement},
     rows::in_rows,
 };
@@ -72,11 +73,13 @@ pub struct Graph<'a> {
     pub returns: Vec<Value>,
     /// Reshapes that are another view of a stored value.
     pub views: HashSet<Op>,
+    /// What nodes compute behind a transpose that stands in front of it.
+    ahead: Ahead,
 }
 
 /// How an op takes part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Host,
     Stored,
     Generator,
@@ -145,11 +148,18 @@ const TINY: i64 = 256;
 const SPREAD: i64 = 8;
 
 impl Graph<'_> {
-    /// Reads a function of one block.
-    pub fn read(func: Op, facts: &Facts) -> Result<Graph<'_>, Failure> {
+    /// Reads a function of one block. `ahead`: whether ops in front of a transpose are computed behind it.
+    pub fn read(func: Op, facts: &Facts, ahead: bool) -> Result<Graph<'_>, Failure> {
         let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
         let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
-        let mut g = Graph { facts, nodes: vec![], node_of: HashMap::new(), returns: end.operands(), views: HashSet::new() };
+        let mut g = Graph {
+            facts,
+            nodes: vec![],
+            node_of: HashMap::new(),
+            returns: end.operands(),
+            views: HashSet::new(),
+            ahead: Ahead::default(),
+        };
         let ops: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
         let mut roles = HashMap::new();
         for op in &ops {
@@ -159,7 +169,10 @@ impl Graph<'_> {
             }
             roles.insert(*op, role);
         }
-        let must = g.stored(&ops, &roles);
+        let mut must = g.stored(&ops, &roles);
+        let ahead = if ahead { Ahead::of(&ops, &roles, &must) } else { Ahead::default() };
+        must.extend(ahead.ops.keys());
+        g.ahead = ahead;
         let mut cheap: HashMap<Value, usize> = HashMap::new();
         for op in ops {
             let role = roles[&op];
@@ -169,6 +182,9 @@ impl Graph<'_> {
                 Role::Move | Role::Generator if must.contains(&op.result(0)) => Class::Pointwise,
                 _ => continue,
             };
+            if g.ahead.has(op.result(0)) {
+                continue;
+            }
             let node = g.node(op, class).map_err(|e| Failure::at(op, e))?;
             let free = class == Class::Pointwise && !must.contains(&op.result(0));
             if let Some(cost) = free.then(|| g.cheap(op, &node, &cheap)).flatten() {
@@ -347,6 +363,12 @@ impl Graph<'_> {
         }
     }
 
+    /// The ops of a node in order.
+    pub fn ops(&self, node: &Node) -> impl Iterator<Item = Op> {
+        let ahead = self.ahead.ops.get(&node.value).into_iter().flatten().rev().copied();
+        ahead.chain(node.value.def().map(|op| turns(op).unwrap_or(op)))
+    }
+
     /// The number of ops, if a pointwise op is better computed again by each reader than stored.
     fn cheap(&self, op: Op, node: &Node, cheap: &HashMap<Value, usize>) -> Option<usize> {
         let mut cost = 1;
@@ -374,7 +396,8 @@ impl Graph<'_> {
 
     /// Floating-point operations of a node, with 128 for an open size.
     pub fn flops(&self, node: &Node) -> i64 {
-        let elements = self.count(&node.dims);
+        let ahead = self.ahead.ops.get(&node.value).map_or(0, Vec::len) as i64;
+        let elements = self.count(&node.dims).saturating_mul(1 + ahead);
         let Some(op) = node.value.def().map(|op| turns(op).unwrap_or(op)) else { return elements };
         let size = |v: Value, axis: usize| self.count(&self.facts.dims(v)[axis..=axis]);
         let depth = if let Some(o) = DotGeneral::of(op) {

@@ -1,4 +1,5 @@
 //! From `prims` to `kernels`: which ops are one kernel, and the host function of launches.
+mod ahead;
 pub mod expose_padding;
 pub mod fold_scales;
 pub mod freeze;

@@ -1,6 +1,6 @@
 //! Apply: one module per kernel, and a launch of it in the host function.
 use super::{
-    graph::{Graph, reads, title, turns},
+    graph::{Graph, reads, title},
     group::Plan,
 };
 use crate::{
@@ -126,7 +126,7 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
         let fail = |e: String| last.def().map_or_else(|| Failure::from(e.clone()), |op| Failure::at(op, e.clone()));
         let results = o.results(plan, g);
-        let ops: Vec<Op> = group.nodes.iter().filter_map(|n| graph.nodes[*n].value.def().map(|op| turns(op).unwrap_or(op))).collect();
+        let ops: Vec<Op> = group.nodes.iter().flat_map(|n| graph.ops(&graph.nodes[*n])).collect();
         let sources: Vec<Loc> = ops.iter().rev().map(|op| op.loc()).collect();
         let ops: Vec<String> = ops.iter().filter_map(|op| title(*op)).collect();
         let ops: Vec<&str> = ops.iter().map(String::as_str).collect();

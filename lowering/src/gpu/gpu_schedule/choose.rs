@@ -1,5 +1,5 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, depthwise, fast_dim, few, fma, mma, narrow_width, wgmma, width};
+use super::{Roles, contraction, depthwise, fast_dim, few, fma, mma, narrow_width, transpose, wgmma, width};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -73,6 +73,9 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64) -> Schedule {
     }
     if let Some(work) = work {
         return groups(k, plan, "reduce", work);
+    }
+    if let Some(schedule) = transpose::choose(k, plan) {
+        return schedule;
     }
     let vector = |n: &Nest| {
         let d = fast_dim(k, plan, n, &dims(n, 0, false))?;

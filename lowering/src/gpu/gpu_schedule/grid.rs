@@ -1,5 +1,5 @@
 //! How many blocks a kernel wants, as an affine map over its `index` parameters.
-use super::{contraction, depthwise, few};
+use super::{contraction, depthwise, few, transpose};
 use crate::{
     gpu::gpu_schedule::threads,
     host::schedule::Schedule,
@@ -28,6 +28,12 @@ pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
             "depthwise" => {
                 let (each, outer) = depthwise::pieces(&depthwise::depthwise(k, plan)?, s);
                 format!("(({}) * {each}) ceildiv {}", of(n, &outer)?, threads(s).ok()?)
+            }
+            "transpose" => {
+                let t = transpose::turn(k, plan)?;
+                let n = plan.nests.get(t.nest)?;
+                let (down, over) = (of(n, &[t.down])?, of(n, &[t.over])?);
+                format!("({}) * (({down}) ceildiv {}) * (({over}) ceildiv {})", of(n, &t.outer(n))?, s.get("down"), s.get("over"))
             }
             "few" => {
                 let p = few::product(k, plan)?;

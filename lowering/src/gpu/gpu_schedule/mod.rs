@@ -5,6 +5,7 @@
 //! stage), `reduce` (a group of threads per result), `columns` (results side by side in memory, threads share what each of them sums), `contract` (tiles of a matmul or convolution in shared memory),
 //! `fma` (products of f32 whose addresses are linear: the next tiles are copied to a ring of `stages` meanwhile; `unroll` positions in depth are written out, so that
 //! one is read while another is multiplied, and `resident` blocks share a multiprocessor),
+//! `transpose` (what is read along another dimension than results are written: tiles of `down` by `over` elements in shared memory),
 //! `depthwise` (convolutions of each channel by itself, with channels last: a thread takes neighbours `across` in width),
 //! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
 //! they are `contract`; of f32 too where rounding to tf32 is allowed): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
@@ -33,12 +34,13 @@ pub mod library;
 pub mod mma;
 pub mod registers;
 pub mod split_attention;
+pub mod transpose;
 pub mod wgmma;
 mod width;
 
 pub use contraction::{Roles, contraction};
 pub use grid::map as grid_map;
-pub use width::{fast_dim, narrow_width, width};
+pub use width::{bytes, fast_dim, narrow_width, width};
 
 use super::{GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS, WARP};
 use crate::{
@@ -159,6 +161,7 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "rows" | "reduce" | "registers" => Ok(&["group", "groups", "pieces", "vector"]),
         "columns" => Ok(&["columns", "parts", "pieces", "vector"]),
         "depthwise" => Ok(&["across", "threads", "vector"]),
+        "transpose" => Ok(&["down", "over", "threads", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
         "few" => Ok(&["pieces", "rows", "warps"]),
         "fma" => Ok(&["depth", "m", "m_each", "n", "n_each", "resident", "stages", "unroll"]),
@@ -167,8 +170,8 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
         "split_attention" => Ok(&["keys", "parts", "rows", "warps"]),
         _ => Err(format!(
-            "has schedule '{strategy}', which is none of loops rows registers reduce columns depthwise contract few fma mma wgmma attention \
-             split_attention"
+            "has schedule '{strategy}', which is none of loops rows registers reduce columns transpose depthwise contract few fma mma wgmma \
+             attention split_attention"
         )),
     })
 }
@@ -198,6 +201,12 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         power("vector", 1, 16)?;
     }
     let all = match s.strategy.as_str() {
+        "transpose" => {
+            let (least, most) = transpose::SIZES;
+            power("down", least, most)?;
+            power("over", least, most)?;
+            power("threads", 32, 1024)?
+        }
         "loops" | "depthwise" => power("threads", 32, 1024)?,
         "rows" | "reduce" => power("group", 32, 1024)? * power("groups", 1, 32)?,
         "registers" => power("group", 1, 1024)? * power("groups", 1, 1024)?,

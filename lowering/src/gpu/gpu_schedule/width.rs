@@ -48,21 +48,39 @@ fn of_bytes(
     choose: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
 ) -> usize {
     let all: Vec<&Access> = accesses(k, plan, nest).map(|(a, _)| a).filter(|a| Some(a.buffer) != but).collect();
-    let bytes = |a: &&Access| k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(16, |t| t.byte_size());
-    let contiguous = |a: &&&Access| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
     let padded = all.iter().any(|a| k.pads.contains_key(&a.buffer));
     let extracts = padded || nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
-    let mut sizes = all.iter().filter(contiguous).map(bytes);
-    let Some(widest) = choose(&mut sizes).filter(|_| nest.split.is_none() && !extracts) else {
-        return 1;
-    };
-    let mut w = (16 / widest.max(1)).max(1);
+    let mut sizes = all.iter().filter(|a| contiguous(a, d)).map(|a| bytes(k, a));
+    match choose(&mut sizes).filter(|_| nest.split.is_none() && !extracts) {
+        Some(size) => within(d, &all, size),
+        None => 1,
+    }
+}
+
+/// Bytes of an element.
+pub fn bytes(k: &Kernel, a: &Access) -> usize {
+    k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(16, |t| t.byte_size())
+}
+
+fn contiguous(a: &Access, d: usize) -> bool {
+    a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d)
+}
+
+/// How many neighbours along a dimension one access of these takes, at most 16 bytes of any, also of `others`, which lie elsewhere when they are accessed.
+pub fn aligned_width(k: &Kernel, d: usize, all: &[&Access], others: &[&Access]) -> usize {
+    let beside = all.iter().filter(|a| contiguous(a, d)).chain(others);
+    within(d, all, beside.map(|a| bytes(k, a)).max().unwrap_or(16))
+}
+
+/// Elements of so many bytes that are 16 together, or fewer, where not all that is contiguous starts at a multiple of that.
+fn within(d: usize, all: &[&Access], size: usize) -> usize {
     let multiple = |p: &Poly, w: usize| p.multiple_of(w as i64);
     let aligned = |a: &&Access, w: usize| {
         let dims = a.at.dims.iter().all(|(e, p)| *e == d || multiple(p, w));
         dims && multiple(&a.at.constant, w) && a.at.rest.iter().all(|(_, p)| multiple(p, w))
     };
-    while w > 1 && !all.iter().filter(contiguous).all(|a| aligned(a, w)) {
+    let mut w = (16 / size.max(1)).max(1);
+    while w > 1 && !all.iter().filter(|a| contiguous(a, d)).all(|a| aligned(a, w)) {
         w /= 2;
     }
     w

@@ -28,6 +28,7 @@ mod score;
 mod split_attention;
 mod sums;
 mod team;
+mod transpose;
 mod warps;
 mod wgmma;
 
@@ -75,6 +76,7 @@ impl Pass for GpuTile {
                 "split_attention" => split_attention::emit(c, scope, &schedule),
                 "contract" => contract::emit(c, scope, &plan, &schedule, threads),
                 "depthwise" => depthwise::emit(c, scope, &plan, &schedule, threads),
+                "transpose" => transpose::emit(c, scope, &plan, &schedule, threads),
                 "mma" => mma::emit(c, scope, &plan, &schedule),
                 "fma" => fma::emit(c, scope, &plan, &schedule, threads),
                 "few" => few::emit(c, scope, &plan, &schedule),
