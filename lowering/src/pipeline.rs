@@ -138,6 +138,7 @@ pub const STEPS: &[Step] = &[
     ),
     step(Level::Prims, On::Module, "kiln-require-bounds", "what nobody reads is gone, and kernels do not ask"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),
+    cuda(Level::Prims, On::Module, "kiln-prologues", "behind what splits or moves products and what they read; fusion then takes it along"),
     step(
         Level::Prims,
         On::Module,
@@ -215,6 +216,7 @@ pub fn chip_options(chip: Chip, tf32: bool) -> PassOptions {
         "kiln-space-to-depth",
         "kiln-pad-products",
         "kiln-split-products",
+        "kiln-prologues",
         "kiln-gpu-schedule",
         "kiln-gpu-module",
     ];

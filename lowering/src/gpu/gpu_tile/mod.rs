@@ -20,6 +20,7 @@ mod few;
 mod fragments;
 mod items;
 mod mma;
+mod prologue;
 mod ptx;
 mod registers;
 mod rows;
