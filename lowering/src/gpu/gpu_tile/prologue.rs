@@ -41,8 +41,10 @@ pub struct Elements<'a> {
     depth: Option<Value>,
 }
 
-/// A step of the depth: what is known of its columns, and which of them are there.
+/// A step of the depth: the thread's first column, what is known of its columns, and which of them are there.
+#[derive(Default)]
 pub struct Step {
+    first: Option<Value>,
     known: HashMap<Key, Value>,
     there: Vec<Value>,
 }
@@ -86,14 +88,14 @@ impl<'a> Elements<'a> {
         let extent = &results.nest.extents[*deep];
         let depth = if extent.multiple_of(DEPTH as i64) { None } else { Some(results.scope.poly(c, extent)?) };
         let mut e = Elements { results, stage, prologue, depends, batch: batch.to_vec(), rows, raw, known: HashMap::new(), depth };
-        let mut known = HashMap::new();
+        let mut tile = Step::default();
         let all = prologue.inputs.iter().filter_map(|i| args.get(*i).copied()).chain(prologue.ops.iter().flat_map(|op| op.results()));
         for v in all.filter(|v| e.bits(*v) & !ROW == 0) {
             for row in 0..if e.bits(v) == 0 { 1 } else { e.rows.len() } {
-                e.value(c, v, row, 0, &mut known, None)?;
+                e.value(c, v, row, 0, &mut tile, None)?;
             }
         }
-        e.known = known;
+        e.known = tile.known;
         Ok(e)
     }
 
@@ -103,34 +105,18 @@ impl<'a> Elements<'a> {
 
     /// A step of the depth. `first`: the thread's first column, as a number.
     pub fn step(&self, c: Code, first: Value) -> Made<Step> {
-        let (p, mut step) = (Ptx(c), Step { known: self.known.clone(), there: vec![] });
+        let (p, mut step) = (Ptx(c), Step { first: Some(first), known: self.known.clone(), there: vec![] });
         if let Some(depth) = self.depth {
             let depth = p.of(depth)?;
             // slt; of a pair both are there, since rows are multiples of 16 bytes.
             step.there = columns().map(|at| c.compare(2, p.plus(first, at)?, depth)).collect::<Made<_>>()?;
         }
-        for i in &self.prologue.inputs {
-            let (a, v) = (&self.stage.inputs[*i], self.argument(*i)?);
-            if self.bits(v) == COLUMN {
-                for at in columns() {
-                    let pair = self.pair(c, a, p.plus(first, at)?)?;
-                    (0..2).for_each(|e| {
-                        step.known.insert((v, None, Some(at + e)), pair[e]);
-                    });
-                }
-            }
-        }
         Ok(step)
-    }
-
-    fn argument(&self, i: usize) -> Made<Value> {
-        let block = self.stage.op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
-        block.args().get(i).copied().ok_or_else(|| "reads what is no input".into())
     }
 
     /// An element of the product's left factor in f32, given the operand's own. `column`: counted from the thread's first one.
     pub fn element(&self, c: Code, step: &mut Step, raw: Value, row: usize, column: usize) -> Made<Value> {
-        let v = self.value(c, self.prologue.value, row, column, &mut step.known, Some(raw))?;
+        let v = self.value(c, self.prologue.value, row, column, step, Some(raw))?;
         // Zeros of the right operand are behind the end of the depth, which must not be multiplied with what is no number.
         match step.there.get(column / 8) {
             Some(there) => c.select(*there, v, c.constant("0.0", v.ty())?),
@@ -144,13 +130,13 @@ impl<'a> Elements<'a> {
         made.chunks(2).map(|two| p.pair(self.prologue.element.name(), two[0], two[1])).collect()
     }
 
-    fn value(&self, c: Code, v: Value, row: usize, column: usize, known: &mut HashMap<Key, Value>, raw: Option<Value>) -> Made<Value> {
+    fn value(&self, c: Code, v: Value, row: usize, column: usize, step: &mut Step, raw: Option<Value>) -> Made<Value> {
         if v == self.raw {
             return raw.ok_or_else(|| "reads an element where there is none".into());
         }
         let Some(bits) = self.depends.get(&v) else { return self.results.scope.scalar(v) };
         let key = (v, (bits & ROW != 0).then_some(row), (bits & COLUMN != 0).then_some(column));
-        if let Some(found) = known.get(&key) {
+        if let Some(found) = step.known.get(&key) {
             return Ok(*found);
         }
         let made = match (v.block_arg(), v.def()) {
@@ -158,8 +144,18 @@ impl<'a> Elements<'a> {
                 let a = self.stage.inputs.get(i).ok_or("reads what is no input")?;
                 self.read(c, a, self.rows[row], c.index(0)?, 1)?[0]
             }
+            // With its neighbour; where it is wanted, since all of a step's would fill the registers.
+            (Some((_, i)), _) if bits & ROW == 0 => {
+                let a = self.stage.inputs.get(i).ok_or("reads what is no input")?;
+                let (first, even) = (step.first.ok_or("reads columns in front of the steps")?, column / 2 * 2);
+                let pair = self.pair(c, a, Ptx(c).plus(first, even)?)?;
+                (0..2).for_each(|e| {
+                    step.known.insert((v, None, Some(even + e)), pair[e]);
+                });
+                return Ok(pair[column % 2]);
+            }
             (None, Some(op)) => {
-                let all = op.operands().into_iter().map(|v| Ok((v, self.value(c, v, row, column, known, raw)?)));
+                let all = op.operands().into_iter().map(|v| Ok((v, self.value(c, v, row, column, step, raw)?)));
                 let all = all.collect::<Made<HashMap<Value, Value>>>()?;
                 let get = |v: Value| all.get(&v).map(|v| Val::One(*v)).ok_or_else(|| "takes what is not there".to_string());
                 let c = Code(c.0.at(op.loc()));
@@ -170,7 +166,7 @@ impl<'a> Elements<'a> {
             }
             _ => return Err("reads another tensor of all rows and columns".into()),
         };
-        known.insert(key, made);
+        step.known.insert(key, made);
         Ok(made)
     }
 

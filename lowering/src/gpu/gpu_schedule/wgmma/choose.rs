@@ -1,5 +1,5 @@
 //! Which tile a product takes: a model of the time that the busiest multiprocessor needs.
-use super::{DEPTH, Product, SHARED, bytes};
+use super::{DEPTH, Product, SHARED, bytes, computes};
 use crate::{
     gpu::gpu_schedule::choose::make,
     host::schedule::Schedule,
@@ -64,7 +64,11 @@ impl Left {
     fn tile(self, (m, n, stages, resident): Tile) -> Option<Tile> {
         let plain = self.clocks == 0.0;
         let most = (2..=stages).rev().find(|stages| resident * bytes(self.slabs * m, n, *stages, (m / 64).min(2)) <= SHARED);
-        if plain { Some((m, n, stages, resident)) } else { most.filter(|_| m <= 128).map(|stages| (m, n, stages, resident)) }
+        if plain {
+            Some((m, n, stages, resident))
+        } else {
+            most.filter(|_| computes(m, n, resident)).map(|stages| (m, n, stages, resident))
+        }
     }
 }
 

@@ -109,11 +109,19 @@ pub fn shared(s: &Schedule, slabs: usize) -> usize {
     bytes(slabs * s.get("m"), s.get("n"), s.get("stages"), groups(s))
 }
 
-/// Whether a schedule is one for a product with its prologue, if it has one: registers hold both sums and left operands of 64 rows of each group, and the ring
-/// fits shared memory.
+/// Whether registers hold both the sums of a tile and left operands that are computed, of this step and of the next.
+fn computes(m: usize, n: usize, resident: usize) -> bool {
+    m <= 128 && (resident < 2 || n <= 64)
+}
+
+/// Whether a schedule is one for a product with its prologue, if it has one: registers hold what they have to, and the ring fits shared memory.
 pub fn fits(s: &Schedule, p: &Product) -> Result<(), String> {
-    if p.prologue.is_some() && s.get("m") / 64 > groups(s) {
-        return Err(format!("has a schedule of m = {}, but a product whose left operand is computed takes at most 128", s.get("m")));
+    let (m, n, resident) = (s.get("m"), s.get("n"), s.get("resident"));
+    if p.prologue.is_some() && !computes(m, n, resident) {
+        return Err(format!(
+            "has a schedule of m = {m}, n = {n}, resident = {resident}, but registers hold the computed left operand of at most 128 rows, and beside another \
+             block sums of 64 columns"
+        ));
     }
     match shared(s, p.slabs()) {
         bytes if bytes > SHARED => Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible")),

@@ -29,12 +29,10 @@ impl Tile<'_> {
         self.m * self.product().slabs() * ROW
     }
 
-    /// The left factor of a step in f32: of each 16 columns two rows of the first 8, two of the others, two neighbours each. `ready`: waits for the tile.
-    fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value, ready: &mut dyn FnMut(Code) -> Made<()>) -> Made<Vec<Value>> {
+    /// The left factor of a step in f32: of each 16 columns two rows of the first 8, two of the others, two neighbours each.
+    fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Made<Vec<Value>> {
         let p = Ptx(c);
-        // What comes from memory is under way while the tile is.
         let mut known = t.elements.step(c, p.add(p.times(step, DEPTH)?, t.column)?)?;
-        ready(c)?;
         let tile = p.add(self.ring, p.times(slot, self.bytes())?)?;
         let mut made = vec![];
         for k in 0..DEPTH / 16 {
@@ -97,7 +95,8 @@ impl Tile<'_> {
             let own = p.add(p.add(place.row, row)?, p.over(lane, 4)?)?;
             let elements = Elements::of(c, &self.results, &place.batch, &[own, p.plus(own, 8)?])?;
             let t = Thread { elements, lane, row, column: p.times(p.rest(lane, 4)?, 2)? };
-            let made = self.left(c, &t, carried[0], p.number(0)?, &mut |c| ready(c, carried[0], carried[1]))?;
+            ready(c, carried[0], carried[1])?;
+            let made = self.left(c, &t, carried[0], p.number(0)?)?;
             let zero = c.constant("0.0", p.f32())?;
             let mut state = vec![zero; self.n / 2];
             state.extend(t.elements.packed(p, &made)?);
@@ -110,7 +109,8 @@ impl Tile<'_> {
                 let (left, [slot, parity]) = (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
                 let sums = self.weigh(p, left, sums, slot)?;
                 let next = self.next(p, slot, parity)?;
-                let made = self.left(c, &t, next[0], p.of(step)?, &mut |c| ready(c, next[0], next[1]))?;
+                ready(c, next[0], next[1])?;
+                let made = self.left(c, &t, next[0], p.of(step)?)?;
                 // The end of a basic block, without which the assembler would move the prologue behind the wait that follows; for the same reason its results go
                 // through that, and are pairs only afterwards.
                 ready(c, next[0], next[1])?;
