@@ -144,6 +144,7 @@ pub const STEPS: &[Step] = &[
     ),
     step(Level::Prims, On::Module, "kiln-require-bounds", "what nobody reads is gone, and kernels do not ask"),
     step(Level::Prims, On::Module, "kiln-freeze", "what is computed once is no op that fusion has to place"),
+    cuda(Level::Prims, On::Module, "kiln-prologues", "behind what splits or moves products and what they read; fusion then takes it along"),
     step(
         Level::Prims,
         On::Module,
@@ -226,6 +227,7 @@ pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
         "kiln-space-to-depth",
         "kiln-pad-products",
         "kiln-split-products",
+        "kiln-prologues",
         "kiln-gpu-schedule",
         "kiln-gpu-module",
     ];

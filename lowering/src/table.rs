@@ -24,6 +24,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<to_kernels::pack::Pack>(),
     PassRow::of::<to_kernels::pad_products::PadProducts>(),
     PassRow::of::<host::plan::Plan>(),
+    PassRow::of::<to_kernels::prologues::Prologues>(),
     PassRow::of::<to_kernels::require_bounds::RequireBounds>(),
     PassRow::of::<host::schedule::SchedulePass>(),
     PassRow::of::<to_kernels::space_to_depth::SpaceToDepth>(),

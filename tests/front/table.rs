@@ -64,6 +64,7 @@ const CASES: &[Case] = &[
     case("schedules", "table.txt", &[("machine.schedules", "Some(\"table.txt\")")], None),
     case("epilogue_fusion", "false", &[], NO_BOOL),
     case("shape_padding", "false", &[("machine.disable", "[\"kiln-pad-products\"]")], NO_BOOL),
+    case("prologue_fusion", "false", &[("machine.disable", "[\"kiln-prologues\"]")], NO_BOOL),
     case("dynamic", "true", &[("dynamic", "Some(true)")], NO_BOOL),
     case("fullgraph", "true", &[("fullgraph", "true")], NO_BOOL),
     case("backend", "interpreter", &[("backend", "\"interpreter\"")], Some("interpreted")),

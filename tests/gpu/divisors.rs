@@ -59,6 +59,14 @@ const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
         ["wgmma.mma_async", "mma.sync"],
     ),
     (
+        "depth of a product that scales its operand",
+        "%x: [%b, %k] bf16; %s: [%k] bf16; %w: [72, %k] bf16",
+        "%0 = kiln.broadcast_in_dim %s dims = [1] sizes = [%b, %k] : tensor<?xbf16>\n%1 = kiln.mul %x, %0 : tensor<?x?xbf16>\n\
+         %r = kiln.linear %1, %w : tensor<?x?xbf16>, tensor<72x?xbf16>",
+        "?x72xbf16",
+        ["wgmma.mma_async", "mma.sync"],
+    ),
+    (
         "depth and columns of products",
         "%x: [3, %b, %k] bf16; %w: [3, %k, %n] bf16",
         "%r = kiln.matmul %x, %w : tensor<3x?x?xbf16>, tensor<3x?x?xbf16>",

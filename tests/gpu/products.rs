@@ -211,3 +211,56 @@ fn products_of_f32_are_rounded_where_that_is_allowed() {
     let (package, _) = load(&path).unwrap().build(&option, &|_, _| ()).unwrap();
     assert!(package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32")));
 }
+
+/// Products of computed left operands: rows, columns, depth, the operand's element, and whether one kernel computes both.
+const COMPUTED: &[(&str, i64, i64, &str, bool)] = &[
+    ("4096", 256, 512, "bf16", true),
+    ("8192", 128, 1024, "f32", true),
+    ("2x300", 136, 136, "bf16", true),
+    ("16384", 64, 2048, "f16", true),
+    // For each of 32 tiles of columns it would be computed again.
+    ("4096", 8192, 4096, "bf16", false),
+    // No multiple of 16 bytes.
+    ("200", 129, 65, "bf16", false),
+];
+
+#[test]
+fn what_precedes_a_product_is_computed_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    for (m, n, k, element, one) in COMPUTED {
+        crate::watchdog::arm();
+        let half = if *element == "f16" { "f16" } else { "bf16" };
+        let (x, s, w, r) = (format!("{m}x{k}x"), format!("{m}xf32"), format!("{n}x{k}x{half}"), format!("{m}x{n}x{half}"));
+        let (dims, last) = if m.contains('x') { ("0, 1", 2) } else { ("0", 1) };
+        let sizes = format!("{}, {k}", m.replace('x', ", "));
+        let wide =
+            if *element == "f32" { "%1 = kiln.add %x, %x".into() } else { format!("%1 = kiln.convert %x : tensor<{x}{element}> to f32") };
+        let wide = if *element == "f32" { format!("{wide} : tensor<{x}f32>") } else { wide };
+        let text = format!(
+            "func.func @main(%x: tensor<{x}{element}>, %s: tensor<{s}>, %c: tensor<{k}xf32>, %w: tensor<{w}>) -> tensor<{r}> {{\n{wide}\n\
+             %2 = kiln.broadcast_in_dim %s dims = [{dims}] sizes = [{sizes}] : tensor<{s}>\n\
+             %3 = kiln.mul %1, %2 : tensor<{x}f32>\n\
+             %4 = kiln.broadcast_in_dim %c dims = [{last}] sizes = [{sizes}] : tensor<{k}xf32>\n\
+             %5 = kiln.mul %3, %4 : tensor<{x}f32>\n%6 = kiln.convert %5 : tensor<{x}f32> to {half}\n\
+             %7 = kiln.linear %6, %w : tensor<{x}{half}>, tensor<{w}>\nreturn %7 : tensor<{r}>\n}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        for (chip, fuses) in [("sm_90a", true), ("sm_90a", false), ("sm_80", true)] {
+            let mut options = options(chip);
+            let left_out = kiln::lowering::to_kernels::prologues::Prologues::FLAG;
+            options.disable.extend((!fuses).then(|| left_out.to_string()));
+            let (package, _) = load(&path).and_then(|m| m.build(&options, &|_, _| ())).unwrap_or_else(|e| panic!("{e}"));
+            // Older chips copy elements of 16 bits only.
+            let together = *one && fuses && (chip == "sm_90a" || *element != "f32");
+            let what = format!("{m} x {n} x {k} of {element} for {chip}");
+            assert_eq!(package.program.kernels.len(), if together { 1 } else { 2 }, "{what}");
+            if together {
+                let ptx = package.objects.values().map(|p| String::from_utf8_lossy(p)).collect::<String>();
+                assert!(ptx.contains("wgmma.mma_async") == (chip == "sm_90a") && (*element == "f32") != ptx.contains("ldmatrix"), "{what}");
+            }
+            let wrong = assembled(&package, chip);
+            assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));
+        }
+    }
+}

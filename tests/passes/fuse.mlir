@@ -575,3 +575,29 @@ func.func @f(%x: tensor<?x?xf32>, %y: tensor<?xf32>) -> tensor<?x?xf32> {
   %2 = kiln.add %0, %1 : tensor<?x?xf32>
   return %2 : tensor<?x?xf32>
 }
+
+// -----
+// What is marked has no memory: the product takes what it is computed of, and so does the sum of rows, which is a kernel of its own.
+// CASE: prologue_of_a_product
+// CHECK: kiln.launch @convert_mul_convert_dot_general ins(%arg0, %1, %arg1
+// CHECK: kiln.launch @mul_reduce ins(%arg0
+// CHECK-NOT: tensor<20x8xf32> to tensor
+func.func @f(%x: tensor<20x8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xbf16> {
+  %0 = kiln.convert %x {kiln.prologue} : tensor<20x8xbf16> to f32
+  %1 = kiln.mul %0, %0 : tensor<20x8xf32>
+  %2 = kiln.reduce sum %1 dims = [1] : tensor<20x8xf32>
+  %3 = kiln.broadcast_in_dim %2 dims = [0] sizes = [20, 8] : tensor<20xf32>
+  %4 = kiln.mul %0, %3 {kiln.prologue} : tensor<20x8xf32>
+  %5 = kiln.convert %4 {kiln.prologue} : tensor<20x8xf32> to bf16
+  %6 = kiln.dot_general %5, %w batch = [] x [] contract = [1] x [1] : tensor<20x8xbf16>, tensor<6x8xbf16>
+  return %6 : tensor<20x6xbf16>
+}
+
+// -----
+// CASE: no_prologue_for_a_reason
+// CHECK: not_fused = ["dot_general not with neg: a contraction or a whole-tensor op starts a kernel", "it does not compute its left operand: for a reason"]
+func.func @f(%x: tensor<20x8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xbf16> {
+  %0 = kiln.neg %x : tensor<20x8xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [1] {kiln.prologue = "it does not compute its left operand: for a reason"} : tensor<20x8xbf16>, tensor<6x8xbf16>
+  return %1 : tensor<20x6xbf16>
+}

@@ -1404,3 +1404,114 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 }
 }
 }
+
+// -----
+// Rows of f32 are two rows of a tile, copied as they are; what is multiplied is computed of them by the warps that multiply.
+// CASE: product_with_a_prologue
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64
+// CHECK: {argument = 0 : i64, box = array<i64: 32, 
+// CHECK: {argument = 3 : i64, box = array<i64: 64,
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16, %o: f32):
+    %0 = arith.subf %y, %x : f32
+    %1 = arith.mulf %0, %z : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    %4 = arith.extf %w : bf16 to f32
+    %5 = arith.mulf %3, %4 : f32
+    %6 = arith.addf %o, %5 : f32
+    linalg.yield %6 : f32
+  } -> tensor<4096x256xf32>
+  return %r : tensor<4096x256xf32>
+}
+}
+}
+
+// -----
+// The threads of that chip copy elements of 16 bits.
+// CASE: product_with_a_prologue_of_f32_on_an_older_chip
+// RUN: kiln-gpu-schedule{chip=sm_80}
+// NO-RUN: the interpreter runs kiln ops
+// CHECK-NOT: kiln.schedule<"mma"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16, %o: f32):
+    %0 = arith.subf %y, %x : f32
+    %1 = arith.mulf %0, %z : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    %4 = arith.extf %w : bf16 to f32
+    %5 = arith.mulf %3, %4 : f32
+    %6 = arith.addf %o, %5 : f32
+    linalg.yield %6 : f32
+  } -> tensor<4096x256xf32>
+  return %r : tensor<4096x256xf32>
+}
+}
+}
+
+// -----
+// CASE: a_tile_whose_prologue_has_no_registers
+// expected-error @+3 {{registers hold the computed left operand of at most 128 rows}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 256 : i64, n = 128 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16, %o: f32):
+    %0 = arith.subf %y, %x : f32
+    %1 = arith.mulf %0, %z : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    %4 = arith.extf %w : bf16 to f32
+    %5 = arith.mulf %3, %4 : f32
+    %6 = arith.addf %o, %5 : f32
+    linalg.yield %6 : f32
+  } -> tensor<4096x256xf32>
+  return %r : tensor<4096x256xf32>
+}
+}
+}
+
+// -----
+// CASE: a_ring_that_no_block_has_room_for
+// expected-error @+3 {{bytes of shared memory; 232448 are possible}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, resident = 1 : i64, stages = 4 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16, %o: f32):
+    %0 = arith.subf %y, %x : f32
+    %1 = arith.mulf %0, %z : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    %3 = arith.extf %2 : bf16 to f32
+    %4 = arith.extf %w : bf16 to f32
+    %5 = arith.mulf %3, %4 : f32
+    %6 = arith.addf %o, %5 : f32
+    linalg.yield %6 : f32
+  } -> tensor<4096x256xf32>
+  return %r : tensor<4096x256xf32>
+}
+}
+}

@@ -263,3 +263,20 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
   }
 }
 }
+
+// -----
+// What is computed of a product's operand is rounded as if it were stored, though other ops of 16 bits are not.
+// CASE: prologue_of_a_product
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: : f32 to bf16
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<20x8xbf16>, %c: tensor<8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xf32> {
+    %0 = kiln.neg %x {kiln.prologue} : tensor<20x8xbf16>
+    %1 = kiln.broadcast_in_dim %c dims = [1] sizes = [20, 8] : tensor<8xbf16>
+    %2 = kiln.mul %0, %1 {kiln.prologue} : tensor<20x8xbf16>
+    %3 = kiln.dot_general %2, %w batch = [] x [] contract = [1] x [1] : tensor<20x8xbf16>, tensor<6x8xbf16> to f32
+    return %3 : tensor<20x6xf32>
+  }
+}
+}

@@ -303,6 +303,12 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             });
         }
         "kiln.not_fused" => return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into()),
+        "kiln.prologue" => {
+            let product = value.as_string().is_some() && op.operand_count() == 2;
+            return want(product || value.is_unit() && op.result_count() == 1, || {
+                "has a kiln.prologue that is neither a mark of an op with one result nor a product's reason".into()
+            });
+        }
         "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
     }

@@ -214,7 +214,8 @@ impl Scope<'_> {
         Ok([one(0)?, one(1)?])
     }
 
-    fn scalar_op(&self, c: Code, s: &Stage, op: Op, dims: &[Val], lanes: Lanes, get: &dyn Fn(Value) -> Made<Val>) -> Made<Val> {
+    /// An op of a stage's body, given its operands.
+    pub fn scalar_op(&self, c: Code, s: &Stage, op: Op, dims: &[Val], lanes: Lanes, get: &dyn Fn(Value) -> Made<Val>) -> Made<Val> {
         let name = op.name();
         if name == "linalg.index" {
             let d = op.attr("dim").and_then(|a| a.as_i64()).unwrap_or(0) as usize;

@@ -75,7 +75,7 @@ pub fn across(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize, parts: &[Va
     if lanes == 1 {
         return Ok(parts.to_vec());
     }
-    let lane = |i: usize| parts.iter().map(|v| extract(c, *v, i)).collect::<Made<Vec<_>>>();
+    let lane = |i: usize| parts.iter().map(|v| part(c, *v, i)).collect::<Made<Vec<_>>>();
     pairwise((0..lanes).map(lane).collect::<Made<_>>()?, &|a, b| combined(c, scope, nest, 1, a, b))
 }
 
@@ -87,7 +87,8 @@ pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Made<Vec<Value>>
     all.pop().ok_or_else(|| "has no parts".into())
 }
 
-fn extract(c: Code, v: Value, i: usize) -> Made<Value> {
+/// One lane of a vector.
+pub fn part(c: Code, v: Value, i: usize) -> Made<Value> {
     let element = v.ty().element().ok_or("is no vector")?;
     c.op("vector.extract", &[v], element, &[("static_position", Attr::i64s(c.ctx(), &[i as i64]))])
 }

@@ -3,6 +3,8 @@
 //! Why: a value that stays in registers costs nothing, one that goes through memory costs its bytes twice. Upstream fuses one linalg op into
 //! another; it does not see reductions with what is around them, several results, or views, and it leaves no reason for what it does not fuse.
 //!
+//! What `kiln-prologues` has marked is no value in memory: the product that reads it computes it.
+//!
 //! A module with attribute [`EACH_OP`] gets a kernel for every op, as a backend may want that fuses nothing.
 //!
 //! Numerics: exact on this level; an op that several kernels compute again gives the same bits in each.

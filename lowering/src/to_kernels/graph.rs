@@ -2,6 +2,7 @@
 use super::{
     ahead::Ahead,
     frozen::{STORED, is_movement},
+    prologues::in_prologue,
     rows::in_rows,
 };
 use crate::{
@@ -187,6 +188,11 @@ impl Graph<'_> {
             }
             let node = g.node(op, class).map_err(|e| Failure::at(op, e))?;
             let free = class == Class::Pointwise && !must.contains(&op.result(0));
+            // What a product computes of its left operand.
+            if free && in_prologue(op) {
+                cheap.insert(op.result(0), 1);
+                continue;
+            }
             if let Some(cost) = free.then(|| g.cheap(op, &node, &cheap)).flatten() {
                 cheap.insert(op.result(0), cost);
                 continue;
@@ -278,7 +284,10 @@ impl Graph<'_> {
                     let gathers = walk(op).into_iter().filter(|o| o.kind() == Some(OpKind::Gather)).map(|o| o.operand(0));
                     must.extend(gathers.filter(|v| captured(op).contains(v)).map(base));
                 }
-                Role::Compute(Class::Contract) => must.extend(turns(*op).unwrap_or(*op).operands().into_iter().map(base)),
+                Role::Compute(Class::Contract) => {
+                    let operands = turns(*op).unwrap_or(*op).operands().into_iter().map(base);
+                    must.extend(operands.filter(|v| !v.def().is_some_and(in_prologue)));
+                }
                 Role::Compute(Class::Pointwise) if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) => {
                     must.insert(base(op.operand(0)));
                 }

@@ -6,7 +6,10 @@
 mod pairs;
 pub mod place;
 
-use super::graph::{Class, Graph, Leaf, title, turns};
+use super::{
+    graph::{Class, Graph, Leaf, title, turns},
+    prologues::PROLOGUE,
+};
 use kiln_dialects::{
     ir::{Attr, Op, Value},
     sym::Dim as SymDim,
@@ -177,7 +180,8 @@ impl Decide<'_> {
                 (self.groups.len() - 1, if node.class == Class::Reduce { Form::Reduced } else { Form::Full })
             }
         };
-        let whole = node.value.def().and_then(|o| turns(o).unwrap_or(o).attr(NOT_FUSED)).and_then(Attr::as_string);
+        let said = |name: &str| node.value.def().and_then(|o| turns(o).unwrap_or(o).attr(name)).and_then(Attr::as_string);
+        let (whole, prologue) = (said(NOT_FUSED), said(PROLOGUE));
         let group = &mut self.groups[g];
         group.nodes.push(n);
         group.before.extend(sources.iter().copied().filter(|s| *s != g));
@@ -190,7 +194,7 @@ impl Decide<'_> {
         if !copies || sources.first().is_some_and(|s| !self.groups[*s].gone) {
             self.groups[g].reasons.extend(reasons);
         }
-        self.groups[g].reasons.extend(whole);
+        self.groups[g].reasons.extend(whole.into_iter().chain(prologue));
     }
 
     /// The reduced loops of a node, counted without loops of one step.

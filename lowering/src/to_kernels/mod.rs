@@ -13,6 +13,7 @@ pub mod outline_control;
 pub(crate) use outline::PIECES;
 pub mod pack;
 pub mod pad_products;
+pub mod prologues;
 pub mod require_bounds;
 mod rows;
 pub mod space_to_depth;

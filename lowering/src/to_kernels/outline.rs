@@ -2,6 +2,7 @@
 use super::{
     graph::{Graph, reads, title},
     group::Plan,
+    prologues::{PROLOGUE, in_prologue},
 };
 use crate::{
     kernel::{DIVISOR, LEAST},
@@ -128,7 +129,8 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let results = o.results(plan, g);
         let ops: Vec<Op> = group.nodes.iter().flat_map(|n| graph.ops(&graph.nodes[*n])).collect();
         let sources: Vec<Loc> = ops.iter().rev().map(|op| op.loc()).collect();
-        let ops: Vec<String> = ops.iter().filter_map(|op| title(*op)).collect();
+        let computed = ops.iter().flat_map(|op| o.prologue(*op)).collect::<Vec<_>>();
+        let ops: Vec<String> = computed.iter().chain(&ops).filter_map(|op| title(*op)).collect();
         let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
         let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
         let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
@@ -231,6 +233,22 @@ impl Outline<'_> {
         // A border is no part of the loops that compute the rest, so that it comes behind everything that is.
         all.sort_by_key(|v| v.def().is_some_and(|o| o.kind() == Some(OpKind::Pad)));
         all
+    }
+
+    /// What a contraction computes of its left operand, in order.
+    fn prologue(&self, op: Op) -> Vec<Op> {
+        let (mut found, mut stack) = (vec![], vec![]);
+        if op.kind() == Some(OpKind::DotGeneral) {
+            stack.push(op.operand(0));
+        }
+        while let Some(v) = stack.pop() {
+            let Some(op) = v.def().filter(|o| !self.graph.is_leaf(v) && !found.contains(o)) else { continue };
+            found.push(op);
+            stack.extend(op.operands());
+        }
+        found.retain(|op| in_prologue(*op));
+        found.reverse();
+        found
     }
 
     fn launch(
@@ -414,6 +432,10 @@ impl Outline<'_> {
         }
         let inside = |o: Value| map.get(&if o.ty().is_index() { self.same_size(o) } else { o }).copied().unwrap_or(o);
         let new = b.at(op.loc()).clone_op(op, &inside)?;
+        // Why a product takes none is no part of the kernel, which may be another product's as well.
+        if new.attr(PROLOGUE).and_then(Attr::as_string).is_some() {
+            new.remove_attr(PROLOGUE);
+        }
         map.extend(op.results().into_iter().zip(new.results()));
         let made = map.get(&v).copied().ok_or("was not cloned")?;
         if let Some(sizes) = self.stated(op, map) {

@@ -128,7 +128,7 @@ impl PadProducts {
         let steps = (depth + wgmma::DEPTH as i64 - 1) / wgmma::DEPTH as i64;
         let tensor_cores = match little <= few::MOST {
             true => few::fastest([batch, many, little, depth + more], 1).1,
-            false => wgmma::time([batch, lhs.rows, rhs.rows, steps]),
+            false => wgmma::time([batch, lhs.rows, rhs.rows, steps], wgmma::Left::default()),
         };
         let without = clocks(batch as f64 * lhs.rows as f64 * rhs.rows as f64 * depth as f64, self.rate) + self.launch as f64;
         // The model is no better than that.

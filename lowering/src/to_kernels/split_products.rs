@@ -140,11 +140,11 @@ impl SplitProducts {
         let sizes = self.sizes(o)?;
         let (Sizes { batch, rows, columns, depth }, steps) = (sizes, sizes.steps());
         let few = (rows.min(columns) <= few::MOST).then(|| few::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1);
-        let whole = wgmma::time([batch, rows, columns, steps]).min(few.unwrap_or(f64::MAX));
+        let whole = wgmma::time([batch, rows, columns, steps], wgmma::Left::default()).min(few.unwrap_or(f64::MAX));
         let time = |n: i64| {
             let bytes = 2 * 4 * n * batch * rows * columns;
             let sum = bytes as f64 / (wgmma::PROCESSORS as i64 * self.bandwidth) as f64 + self.launch as f64;
-            wgmma::time([batch * n, rows, columns, steps / n]) + sum
+            wgmma::time([batch * n, rows, columns, steps / n], wgmma::Left::default()) + sum
         };
         let all = (2..=self.most.min(steps)).filter(|n| steps % n == 0).map(|n| (n, time(n)));
         let (parts, time) = all.min_by(|a, b| a.1.total_cmp(&b.1))?;

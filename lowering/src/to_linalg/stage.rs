@@ -1,7 +1,7 @@
 //! The ops that need a nest of their own: reductions, contractions, windows, positions, and the pieces of concat and pad.
 use super::{
     arg::arg,
-    expr::dtype,
+    expr::{Body, dtype},
     kernel::{Kernel, Nest, Slice},
     scalar::{storage, wide},
 };
@@ -127,11 +127,19 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
         reads: vec![(lhs, c.lhs.clone()), (rhs, c.rhs.clone())],
         body: &mut |body, sum| {
             let (x, y) = (body.element(lhs, &c.lhs)?, body.element(rhs, &c.rhs)?);
+            let (x, y) = (rounded(body, x, d)?, rounded(body, y, d)?);
             let product = body.s.binary(BinaryKind::Mul, x, y, d)?;
             let product = body.s.convert(product, wide(d), acc)?;
             Ok(vec![body.s.binary(BinaryKind::Add, sum[0], product, acc)?])
         },
     })
+}
+
+/// A factor as it would lie in memory: what is computed of an operand is rounded as if it were stored.
+fn rounded(body: &Body, x: Value, d: DType) -> Result<Value, String> {
+    let stored = x.def().is_some_and(|o| o.is("arith.extf") && o.operand(0).ty().dtype() == Ok(d));
+    let narrow = d.is_float() && wide(d) != d;
+    if narrow && !stored { body.s.convert(x, wide(d), d) } else { Ok(x) }
 }
 
 fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {

@@ -2,7 +2,10 @@
 use super::Settings;
 use crate::{
     backend,
-    lowering::{Own, Target, to_kernels::pad_products::PadProducts},
+    lowering::{
+        Own, Target,
+        to_kernels::{pad_products::PadProducts, prologues::Prologues},
+    },
     model::CachePolicy,
     passes::Pass,
     runtime::{Place, cache, cuda, pool::MAX_THREADS},
@@ -90,8 +93,19 @@ fn only(text: &str, usual: bool, why: &'static str) -> Set {
     Ok(if flag(text)? == usual { Effect::Done } else { Effect::Nothing(why) })
 }
 
+/// A truth value that leaves a pass out where it does not hold.
+fn without(s: &mut Settings, pass: &str, text: &str) -> Set {
+    let runs = flag(text)?;
+    s.machine.disable.retain(|p| p != pass);
+    if !runs {
+        s.machine.disable.push(pass.into());
+    }
+    Ok(Effect::Done)
+}
+
 /// What an option switches off by leaving a pass out.
 const PAD_PRODUCTS: &str = PadProducts::FLAG;
+const PROLOGUES: &str = Prologues::FLAG;
 
 /// In the order in which the environment sets them: a mode comes before the options that it is made of.
 pub(super) const ROWS: &[Row] = &[
@@ -329,14 +343,17 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_SHAPE_PADDING",
         of: Of::Both,
         summary: "pads products on GPUs to depths that their tensor cores can read (`kiln-pad-products`)",
-        set: |s, t| {
-            let pads = flag(t)?;
-            s.machine.disable.retain(|p| p != PAD_PRODUCTS);
-            if !pads {
-                s.machine.disable.push(PAD_PRODUCTS.into());
-            }
-            Ok(Effect::Done)
-        },
+        set: |s, t| without(s, PAD_PRODUCTS, t),
+    },
+    Row {
+        name: "prologue_fusion",
+        torch: None,
+        kind: BOOL,
+        default: "true",
+        variable: "KILN_PROLOGUE_FUSION",
+        of: Of::Both,
+        summary: "computes what precedes a product's left operand in the product's kernel, on GPUs and where it pays (`kiln-prologues`)",
+        set: |s, t| without(s, PROLOGUES, t),
     },
     Row {
         name: "dynamic",

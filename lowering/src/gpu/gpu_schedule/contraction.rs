@@ -1,4 +1,5 @@
 //! Contractions: which dimension is which.
+use super::prologue::Prologue;
 use crate::kernel::{Body, Init, Kernel, Nest, Plan, Stage};
 use kiln_dialects::{ir::Value, value::DType};
 
@@ -20,7 +21,9 @@ pub struct Roles {
 /// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages on the result and beside it; of tensors with several rows.
 pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
     let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
-    roles(k, plan).filter(|r| several(r) && k.stages.get(r.stage).is_some_and(|s| s.inputs.len() == 2))
+    // What is computed of an operand would be computed of the zeros beyond its end as well.
+    let plain = |s: &Stage| s.inputs.len() == 2 && Prologue::of(s).is_none();
+    roles(k, plan).filter(|r| several(r) && k.stages.get(r.stage).is_some_and(plain))
 }
 
 /// The same where an operand may have one row only.
@@ -34,7 +37,11 @@ pub fn roles(k: &Kernel, plan: &Plan) -> Option<Roles> {
 pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     let s = k.stages.get(stage)?;
     // Behind the operands may stand a tensor without contents that gives a loop its size.
-    let ([out], [a, b, ..]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
+    let (a, b) = match Prologue::of(s) {
+        Some(p) => (p.raw(s)?, s.inputs.get(p.right)?),
+        None => (s.inputs.first()?, s.inputs.get(1)?),
+    };
+    let [out] = s.outputs.as_slice() else { return None };
     let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
     combine.other.def().filter(|p| p.is("arith.mulf"))?;
     if !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {

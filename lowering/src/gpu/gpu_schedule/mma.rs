@@ -35,7 +35,7 @@ const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128,
 
 /// The product that a kernel is, if all of its operands' rows can be copied 16 bytes at a time; of a convolution as for the copy engine.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
-    wgmma::product(k, plan).filter(|p| p.rights.len() == 1 && p.element != DType::F32)
+    wgmma::product(k, plan).filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)
 }
 
 /// Bytes of shared memory that a launch asks for.
@@ -59,18 +59,31 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 /// The schedule: the tile with which the multiprocessor that has most of them is thought to be done first.
 pub fn choose(nest: &Nest, p: &Product) -> Schedule {
     let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1);
+    let sizes = [size(&p.roles.batch), size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
+    let (_, (m, n, stages)) = fastest(sizes, p.prologue.as_ref().map_or(0.0, |left| left.clocks()));
+    make("mma", &[("m", m as i64), ("n", n as i64), ("stages", stages as i64)])
+}
+
+/// Clocks that a product of these sizes is thought to take: batch, rows, columns, steps of the sum. `left`: clocks in which a multiprocessor's threads compute one
+/// element of its left operand.
+pub fn time(sizes: [i64; 4], left: f64) -> f64 {
+    fastest(sizes, left).0
+}
+
+fn fastest([batch, rows, columns, steps]: [i64; 4], left: f64) -> (f64, (usize, usize, usize)) {
     let time = |(m, n, _): &(usize, usize, usize)| {
         let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
-        let tiles = up(size(&p.roles.rows), *m).saturating_mul(up(size(&p.roles.columns), *n));
-        let tiles = size(&p.roles.batch).saturating_mul(tiles);
+        let tiles = up(rows, *m).saturating_mul(up(columns, *n));
+        let tiles = batch.saturating_mul(tiles);
         let (multiply, load) = ((m * n * DEPTH) as f64 / RATE, ((m + n) * ROW) as f64 / BANDWIDTH);
         // Of shared memory a warp reads its rows and its columns, and all that is read has been written.
         let (down, over) = warps(*m, *n);
         let through = (WARPS * (m / down + n / over) * ROW + (m + n) * ROW) as f64 / THROUGH;
-        let each = p.steps(nest) as f64 * multiply.max(load).max(through) + WAIT + (m * n) as f64 / FINISHED;
+        // What warps that are side by side have of the left operand, each of them computes.
+        let computed = (over * m * DEPTH) as f64 * left;
+        let each = steps as f64 * (multiply + computed).max(load).max(through) + WAIT + (m * n) as f64 / FINISHED;
         up(tiles, PROCESSORS) as f64 * each
     };
     let best = TILES.iter().map(|tile| (time(tile), *tile)).min_by(|a, b| a.0.total_cmp(&b.0));
-    let (m, n, stages) = best.map_or(TILES[0], |(_, tile)| tile);
-    make("mma", &[("m", m as i64), ("n", n as i64), ("stages", stages as i64)])
+    best.unwrap_or((f64::MAX, TILES[0]))
 }

@@ -13,6 +13,7 @@
 //! `warps` share the depth),
 //! `attention` (there too: scores stay in registers), `split_attention` (of few queries, and on older chips of any: `warps` of a block, and on sm_90a
 //! `parts` of a cluster, share the keys).
+//! The left operand of a product of `wgmma` or `mma` may be computed of what lies in memory, as `kiln-prologues` says: then each warp runs that on its registers.
 //! A kernel with `kiln.library` is also a library's product or convolution, which has to be exactly that; here it is said which.
 //! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
 //!
@@ -32,6 +33,7 @@ pub mod fma;
 mod grid;
 pub mod library;
 pub mod mma;
+pub mod prologue;
 pub mod registers;
 pub mod split_attention;
 pub mod transpose;
@@ -109,8 +111,9 @@ impl Pass for GpuSchedule {
                 let fail = |e: String| Failure::at(func, e);
                 let missing = || fail("has a schedule for the tensor cores, but is no product that they and the copy engine can do".into());
                 let (nest, product) = plan.nests.first().zip(wgmma::product(&k, &plan).filter(|_| wgmma)).ok_or_else(missing)?;
+                wgmma::fits(&schedule, &product).map_err(fail)?;
                 func.set_attr(TENSOR_MAPS, wgmma::maps(&k, nest, &product, &schedule).map_err(fail)?);
-                func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), wgmma::shared(&schedule) as i64));
+                func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), wgmma::shared(&schedule, product.slabs()) as i64));
                 if schedule.get("resident") > 0 {
                     // Room for as many as are launched.
                     for name in [RESIDENT, PERSISTENT] {

@@ -228,7 +228,7 @@ impl Flash<'_> {
         let mut sums = sums.to_vec();
         p.begin()?;
         for (k, left) in weights.chunks(4).enumerate() {
-            sums = p.mma_of_registers(self.form.element.name(), left, p.further(right, k * 16 * ROW)?, &sums)?;
+            sums = p.mma_of_registers(self.form.element.name(), left, p.further(right, k * 16 * ROW)?, false, &sums)?;
         }
         p.group()?;
         Ok(sums)

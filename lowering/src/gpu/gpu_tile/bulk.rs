@@ -1,6 +1,6 @@
 //! Hopper's copy engine the other way: boxes from shared memory to tensors, and how a warp writes fragments of products there.
 use super::ptx::Ptx;
-use crate::emit::code::Made;
+use crate::emit::{code::Made, parts};
 use kiln_dialects::ir::*;
 
 impl Ptx {
@@ -73,6 +73,12 @@ impl Ptx {
     pub fn read(self, address: Value, element: Type) -> Made<Value> {
         let attrs = [("alignment", Attr::i64(self.0.ctx(), 2)), ("ordering", Attr::i64(self.0.ctx(), 0))];
         self.0.op("llvm.load", &[self.at(address)?], element, &attrs)
+    }
+    /// Reads two neighbours of 32 bits from shared memory, at a multiple of 8 bytes.
+    pub fn read_two(self, address: Value, element: Type) -> Made<[Value; 2]> {
+        let attrs = [("alignment", Attr::i64(self.0.ctx(), 8)), ("ordering", Attr::i64(self.0.ctx(), 0))];
+        let both = self.0.op("llvm.load", &[self.at(address)?], Type::vector(element, 2), &attrs)?;
+        Ok([parts::part(self.0, both, 0)?, parts::part(self.0, both, 1)?])
     }
     /// Writes a vector to shared memory, at a multiple of its size.
     pub fn write(self, address: Value, vector: Value, bytes: usize) -> Made<()> {

@@ -6,6 +6,7 @@ mod window;
 use super::{
     fragments::{Part, Results},
     items,
+    prologue::{self, Elements},
     ptx::Ptx,
     team,
 };
@@ -171,9 +172,29 @@ impl Tile<'_> {
         p.read_matrices(p.add(tile, at)?, !deep)
     }
 
-    /// All products of a slot.
-    fn multiply(&self, c: Code, sides: [&Side<'_>; 2], slot: Value, sums: &[Value]) -> Made<Vec<Value>> {
+    /// The prologue of the left operand at a tile, if it has one. Of each 16 of a warp's rows a thread has two.
+    fn elements(&self, c: Code, batch: &[Value], row: Value) -> Made<Option<Elements<'_>>> {
+        if self.results.product.prologue.is_none() {
+            return Ok(None);
+        }
+        let (p, down) = (Ptx(c), self.m / self.warps.0);
+        let own = p.add(row, p.add(p.times(self.warp[0], down)?, p.over(self.lane, 4)?)?)?;
+        let rows = (0..down / 8).map(|i| p.plus(own, 8 * i)).collect::<Made<Vec<Value>>>()?;
+        Elements::of(c, &self.results, batch, &rows).map(Some)
+    }
+
+    /// All products of a slot. `step`: the number of the depth's step that is there.
+    fn multiply(
+        &self,
+        c: Code,
+        sides: [&Side<'_>; 2],
+        elements: Option<&Elements<'_>>,
+        (slot, step): (Value, Value),
+        sums: &[Value],
+    ) -> Made<Vec<Value>> {
         let (p, mut sums) = (Ptx(c), sums.to_vec());
+        let column = || p.add(p.times(step, DEPTH)?, p.times(p.rest(self.lane, 4)?, 2)?);
+        let mut known = elements.map(|e| e.step(c, column()?)).transpose()?;
         let (down, over) = (self.m / self.warps.0 / 16, self.n / self.warps.1 / 16);
         let element = self.results.product.element.name();
         for k in 0..DEPTH / 16 {
@@ -181,7 +202,18 @@ impl Tile<'_> {
                 let tile = self.slot(p, slot, side.left)?;
                 (0..count).map(|i| self.fragment(p, side, tile, p.plus(first, 16 * i)?, k)).collect()
             };
-            let left = read(sides[0], p.times(self.warp[0], 16 * down)?, down)?;
+            let mut left = read(sides[0], p.times(self.warp[0], 16 * down)?, down)?;
+            if let (Some(e), Some(known)) = (elements, &mut known) {
+                for (i, words) in left.iter_mut().enumerate() {
+                    let mut made = vec![];
+                    for (j, word) in words.iter().enumerate() {
+                        for (b, raw) in prologue::two(c, *word, self.results.product.raw)?.into_iter().enumerate() {
+                            made.push(e.element(c, known, raw, 2 * i + j % 2, 16 * k + 8 * (j / 2) + b)?);
+                        }
+                    }
+                    *words = <[Value; 4]>::try_from(e.packed(p, &made)?).map_err(|_| "has no four registers")?;
+                }
+            }
             let right = read(sides[1], p.times(self.warp[1], 16 * over)?, over)?;
             for (i, a) in left.iter().enumerate() {
                 for (j, b) in right.iter().flat_map(|b| [[b[0], b[1]], [b[2], b[3]]]).enumerate() {
@@ -216,6 +248,7 @@ impl Tile<'_> {
         let (down, over) = (self.m / self.warps.0, self.n / self.warps.1);
         let zero = c.constant("0.0", p.f32())?;
         let sums = vec![zero; down * over / 32];
+        let elements = self.elements(c, batch, row)?;
         let end = match known(self.steps) {
             Some(steps) => p.number(steps as usize)?,
             None => p.of(self.steps)?,
@@ -230,7 +263,7 @@ impl Tile<'_> {
             let more = c.compare(2, next, end)?;
             c.when(more, &mut |c| copy(c, next, Ptx(c).rest(next, self.stages)?), None)?;
             p.copies()?;
-            self.multiply(c, [&left, &right], p.rest(step, self.stages)?, sums)
+            self.multiply(c, [&left, &right], elements.as_ref(), (p.rest(step, self.stages)?, step), sums)
         })?;
         // The next tile's copies come to the same ring.
         team::barrier(c)?;

@@ -21,6 +21,7 @@ mod fma;
 mod fragments;
 mod items;
 mod mma;
+mod prologue;
 mod ptx;
 mod registers;
 mod rows;

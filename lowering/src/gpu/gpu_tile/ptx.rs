@@ -278,16 +278,17 @@ impl Ptx {
         self.0.op("llvm.inline_asm", operands, ty, &attrs)
     }
     /// Starts a product whose left operand, 64 rows by 16, is in registers, four of a thread with two elements each; the op for it takes it from memory
-    /// only. The right operand's columns lie side by side.
-    pub fn mma_of_registers(self, element: &str, left: &[Value], right: Value, sums: &[Value]) -> Made<Vec<Value>> {
+    /// only. `deep`: whether the right operand's depth lies side by side, else its columns do.
+    pub fn mma_of_registers(self, element: &str, left: &[Value], right: Value, deep: bool, sums: &[Value]) -> Made<Vec<Value>> {
         let n = sums.len();
         let list = |from: usize, count: usize| (from..from + count).map(|i| format!("${i}")).collect::<Vec<_>>().join(",");
         let text = format!(
-            "{{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{element}.{element} {{{}}}, {{{}}}, ${}, p, 1, 1, 1; }}",
+            "{{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{element}.{element} {{{}}}, {{{}}}, ${}, p, 1, 1, {}; }}",
             2 * n,
             list(0, n),
             list(2 * n, left.len()),
-            2 * n + left.len()
+            2 * n + left.len(),
+            usize::from(!deep)
         );
         let (made, tied) = (sums.iter().map(|_| "=f".to_string()), (0..n).map(|i| i.to_string()));
         let constraints: Vec<String> = made.chain(tied).chain(left.iter().map(|_| "r".to_string())).chain(["l".to_string()]).collect();

@@ -11,7 +11,7 @@ use kiln_runtime::gemm::{Gemm, Matrix, Vector};
 pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
     let c = k.func.ctx();
-    let p = wgmma::product(k, plan)?;
+    let p = wgmma::product(k, plan).filter(|p| p.prologue.is_none())?;
     let r = &p.roles;
     let plain =
         p.rights.len() == 1 && p.window.is_none() && r.rows.len() == 1 && r.columns.len() == 1 && r.depth.len() == 1 && r.batch.len() < 2;

@@ -40,6 +40,8 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, 
     let rounded = || Type::parse(c, "tf32").ok_or("has no tf32");
     let element = if p.element == DType::F32 { rounded()? } else { Type::scalar(c, p.element) };
     let side = |o: &Operand, across: usize| map(k, o, element, &[p.depth(), if o.deep { across } else { DEPTH }], None);
+    // What a prologue reads is copied as it is, 128 bytes of a row at a time.
+    let raw = || map(k, &p.left, Type::scalar(c, p.raw), &[p.depth() / p.slabs(), m], None);
     let mut all = vec![];
     match &p.window {
         Some(w) => {
@@ -48,7 +50,7 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, 
             all.extend([map(k, &p.left, element, &[DEPTH, m], Some(w))?, map(k, right, element, weight, None)?]);
         }
         None => {
-            all.push(side(&p.left, m)?);
+            all.push(if p.prologue.is_some() { raw()? } else { side(&p.left, m)? });
             for right in &p.rights {
                 all.push(side(right, n)?);
             }

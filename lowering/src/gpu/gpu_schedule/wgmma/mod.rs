@@ -4,12 +4,16 @@ mod maps;
 mod stored;
 mod window;
 
-pub use choose::{PROCESSORS, TILES, choose, time};
+pub use choose::{Left, PROCESSORS, TILES, choose, time};
 pub use maps::{map, maps};
 pub use stored::{Stored, stored};
 pub use window::{Step, Window, argument, pixel, tensors};
 
-use super::{Roles, contraction::sums};
+use super::{
+    Roles,
+    contraction::{roles_of, sums},
+    prologue::Prologue,
+};
 use crate::{
     host::schedule::Schedule,
     kernel::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
@@ -52,10 +56,14 @@ pub struct Operand {
 pub struct Product {
     /// The nest's dimensions.
     pub roles: Roles,
-    /// The operands' element.
+    /// The operands' element; of a left one with a prologue, what that is rounded to.
     pub element: DType,
+    /// What is computed of the left operand's elements before they are multiplied.
+    pub prologue: Option<Prologue>,
     /// Rows by depth.
     pub left: Operand,
+    /// Its element in memory.
+    pub raw: DType,
     /// Depth by columns: one, or two that are multiplied with the same left one.
     pub rights: Vec<Operand>,
     /// The stages that sum, one for each.
@@ -68,6 +76,10 @@ impl Product {
     /// Depth of a tile.
     pub fn depth(&self) -> usize {
         ROW / self.element.byte_size()
+    }
+    /// How many rows of 128 bytes are one of the left operand's tile.
+    pub fn slabs(&self) -> usize {
+        self.depth() * self.raw.byte_size() / ROW
     }
     /// Steps of the sum, of one of open size so many as it may have.
     pub fn steps(&self, nest: &Nest) -> i64 {
@@ -92,16 +104,36 @@ fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
     (m + n) * ROW * stages + staging(groups) + 16 * stages + 1024
 }
 
-/// Bytes of shared memory of a block.
-pub fn shared(s: &Schedule) -> usize {
-    bytes(s.get("m"), s.get("n"), s.get("stages"), groups(s))
+/// Bytes of shared memory of a block. `slabs`: how many rows of 128 bytes are one of the left tile.
+pub fn shared(s: &Schedule, slabs: usize) -> usize {
+    bytes(slabs * s.get("m"), s.get("n"), s.get("stages"), groups(s))
+}
+
+/// Whether registers hold both the sums of a tile and left operands that are computed, of this step and of the next.
+fn computes(m: usize, n: usize, resident: usize) -> bool {
+    m <= 128 && (resident < 2 || n <= 64)
+}
+
+/// Whether a schedule is one for a product with its prologue, if it has one: registers hold what they have to, and the ring fits shared memory.
+pub fn fits(s: &Schedule, p: &Product) -> Result<(), String> {
+    let (m, n, resident) = (s.get("m"), s.get("n"), s.get("resident"));
+    if p.prologue.is_some() && !computes(m, n, resident) {
+        return Err(format!(
+            "has a schedule of m = {m}, n = {n}, resident = {resident}, but registers hold the computed left operand of at most 128 rows, and beside another \
+             block sums of 64 columns"
+        ));
+    }
+    match shared(s, p.slabs()) {
+        bytes if bytes > SHARED => Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible")),
+        _ => Ok(()),
+    }
 }
 
 /// Threads of a block, if the schedule is one that can be computed.
 pub fn threads(s: &Schedule) -> Result<usize, String> {
     let (m, n, k, stages, resident) = (s.get("m"), s.get("n"), s.get("k"), s.get("stages"), s.get("resident"));
     let sizes = [64, 128, 256].contains(&m) && n % 64 == 0 && (64..=BOX).contains(&n) && m * n <= 128 * 256;
-    if !sizes || ![DEPTH, DEPTH / 2].contains(&k) || !(2..=16).contains(&stages) || shared(s) > SHARED {
+    if !sizes || ![DEPTH, DEPTH / 2].contains(&k) || !(2..=16).contains(&stages) || shared(s, 1) > SHARED {
         let text = "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64 or, of f32, 32, 2 to 16 stages in 227 KiB \
              are possible";
         return Err(format!("has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"));
@@ -118,7 +150,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
 /// but the innermost are multiples of these. The depth is not 0. Whether factors of f32 may be rounded is the caller's to ask.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let nest = plan.main()?;
-    let (stages, roles, element) = sums(k, nest)?;
+    let Some((stages, roles, element)) = sums(k, nest) else { return computed(k, nest) };
     if roles.columns.len() != 1 || roles.rows.is_empty() || roles.batch.len() > 3 {
         return None;
     }
@@ -134,11 +166,32 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         let deep = rights[0].deep;
         // Of f32 the instruction takes only what has its depth side by side.
         let fits = element != DType::F32 || (deep && left.deep);
-        return (fits && rights.iter().all(|r| r.deep == deep)).then_some(Product { roles, element, left, rights, stages, window: None });
+        let fits = fits && rights.iter().all(|r| r.deep == deep);
+        return fits.then_some(Product { roles, element, prologue: None, left, raw: element, rights, stages, window: None });
     }
     let (window, left, right) =
         window::window(k, sums[0]).filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
-    Some(Product { roles, element, left, rights: vec![right], stages, window: Some(window) })
+    Some(Product { roles, element, prologue: None, left, raw: element, rights: vec![right], stages, window: Some(window) })
+}
+
+/// The same of one whose left operand is computed of what lies in memory, whose depth lies side by side.
+fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
+    let [number] = nest.stages.as_slice() else { return None };
+    let (stage, roles) = (k.stages.get(*number)?, roles_of(k, nest, *number)?);
+    let prologue = Prologue::of(stage)?;
+    let raw = prologue.raw(stage)?;
+    let ([row], [column], [_]) = (roles.rows.as_slice(), roles.columns.as_slice(), roles.depth.as_slice()) else { return None };
+    let of = |a: &Access| k.buffers.get(a.buffer)?.element.dtype().ok();
+    let element = of(raw).filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
+    // The others are read by threads, from memory, those of rows once and those of columns in each step.
+    let both = |a: &Access| a.at.uses(*row) && a.at.uses(roles.depth[0]);
+    let read =
+        |i: &usize| stage.inputs.get(*i).is_some_and(|a| a == raw || !both(a) && a.at.rest.is_empty() && !k.pads.contains_key(&a.buffer));
+    let left = operand(k, nest, raw, *row, &roles).filter(|o| o.deep && prologue.inputs.iter().all(read))?;
+    let right = operand(k, nest, stage.inputs.get(prologue.right)?, *column, &roles)?;
+    let fits = roles.batch.len() <= 3 && nest.extents.get(roles.depth[0])?.multiple_of(2);
+    let (element, raw, stages) = (prologue.element, element, vec![*number]);
+    fits.then_some(Product { roles, element, prologue: Some(prologue), left, raw, rights: vec![right], stages, window: None })
 }
 
 fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {

@@ -2,7 +2,9 @@
 //! what is there, and the kernel's later stages take the sums out of registers. A block goes on with further tiles, which are copied
 //! while it stores.
 //!
-//! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot.
+//! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot, or
+//! each of its warps where these read the left operand themselves.
+mod computed;
 mod store;
 mod window;
 
@@ -98,7 +100,7 @@ impl Tile<'_> {
         self.results.tile[1]
     }
     fn bytes(&self) -> usize {
-        (self.m + self.n) * ROW
+        self.left_bytes() + self.n * ROW
     }
     /// Where the warps put results together.
     fn staging(&self, p: Ptx) -> Made<Value> {
@@ -176,12 +178,16 @@ impl Tile<'_> {
                 let full = self.full(p, slot)?;
                 p.expect(full, self.bytes())?;
                 let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
-                let right = p.plus(left, self.m * ROW)?;
+                let right = p.plus(left, self.left_bytes())?;
                 if let (Some(w), Some(pixel)) = (&self.product().window, &pixel) {
                     self.copy_window(p, w, pixel, p.of(step)?, place.column, (left, right), full)?;
                 } else {
                     let depth = p.times(p.of(step)?, self.product().depth())?;
-                    self.copy(p, &self.product().left, self.left_map, (left, self.m), (place.row, depth, &batch), full)?;
+                    let slabs = self.product().slabs();
+                    for slab in 0..slabs {
+                        let (to, depth) = (p.plus(left, slab * self.m * ROW)?, p.plus(depth, slab * self.product().depth() / slabs)?);
+                        self.copy(p, &self.product().left, self.left_map, (to, self.m), (place.row, depth, &batch), full)?;
+                    }
                     for (i, (o, map)) in self.product().rights.iter().zip(&self.right_maps).enumerate() {
                         let right = p.plus(right, i * self.across() * ROW)?;
                         self.copy(p, o, *map, (right, self.across()), (place.column, depth, &batch), full)?;
@@ -219,6 +225,9 @@ impl Tile<'_> {
     }
     /// A multiplying group. `thread`: the number among its 128.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
+        if self.product().prologue.is_some() {
+            return self.consume_computed(c, group, thread, warp);
+        }
         let blocks = self.m / 64 / self.groups;
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
             let p = Ptx(c);
@@ -296,6 +305,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     if schedule.get("k") != product.depth() {
         return Err(format!("has a schedule of k = {}, but a step of its element is {}", schedule.get("k"), product.depth()));
     }
+    gpu_schedule::wgmma::fits(schedule, &product)?;
+    // Of a computed operand each warp reads its rows.
+    let readers = if product.prologue.is_some() { 4 } else { 1 };
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
     let sizes = |dims: &[usize]| dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>();
     let up = |dims: &[usize], by: usize| {
@@ -321,7 +333,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
         maps.iter().try_for_each(|m| p.prefetch(*m))?;
         (0..stages).try_for_each(|i| {
             p.barrier(t.full(p, p.number(i)?)?, 1)?;
-            p.barrier(t.empty(p, p.number(i)?)?, groups)
+            p.barrier(t.empty(p, p.number(i)?)?, groups * readers)
         })
     };
     let roles = warps::Roles {

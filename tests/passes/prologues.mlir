@@ -1,0 +1,136 @@
+// RUN: kiln-prologues{chip=sm_90a}
+
+// The last step of a norm: statistics of rows, a weight and a bias of columns.
+// CASE: rows_and_columns
+// CHECK: {kiln.prologue}
+// CHECK-NOT: "it does not
+func.func @f(%x: tensor<70x64xf32>, %m: tensor<70xf32>, %r: tensor<70xf32>, %c: tensor<64xf32>, %b: tensor<64xf32>, %w: tensor<16x64xbf16>) -> tensor<70x16xbf16> {
+  %0 = kiln.broadcast_in_dim %m dims = [0] sizes = [70, 64] : tensor<70xf32>
+  %1 = kiln.sub %x, %0 : tensor<70x64xf32>
+  %2 = kiln.broadcast_in_dim %r dims = [0] sizes = [70, 64] : tensor<70xf32>
+  %3 = kiln.mul %1, %2 : tensor<70x64xf32>
+  %4 = kiln.broadcast_in_dim %c dims = [1] sizes = [70, 64] : tensor<64xf32>
+  %5 = kiln.mul %3, %4 : tensor<70x64xf32>
+  %6 = kiln.broadcast_in_dim %b dims = [1] sizes = [70, 64] : tensor<64xf32>
+  %7 = kiln.add %5, %6 : tensor<70x64xf32>
+  %8 = kiln.convert %7 : tensor<70x64xf32> to bf16
+  %9 = kiln.dot_general %8, %w batch = [] x [] contract = [1] x [1] : tensor<70x64xbf16>, tensor<16x64xbf16>
+  return %9 : tensor<70x16xbf16>
+}
+
+// -----
+// Statistics that are reduced of the same tensor: what widens it is computed again by the reduction.
+// CASE: statistics_of_the_same_rows
+// RUN: kiln-prologues{chip=sm_90a bandwidth=1}
+// CHECK: {kiln.prologue}
+// CHECK-NOT: "it does not
+func.func @f(%x: tensor<2000x64xbf16>, %w: tensor<64x48xbf16>) -> tensor<2000x48xbf16> {
+  %0 = kiln.convert %x : tensor<2000x64xbf16> to f32
+  %1 = kiln.reduce max %0 dims = [1] : tensor<2000x64xf32>
+  %2 = kiln.broadcast_in_dim %1 dims = [0] sizes = [2000, 64] : tensor<2000xf32>
+  %3 = kiln.sub %0, %2 : tensor<2000x64xf32>
+  %4 = kiln.convert %3 : tensor<2000x64xf32> to bf16
+  %5 = kiln.dot_general %4, %w batch = [] x [] contract = [1] x [0] : tensor<2000x64xbf16>, tensor<64x48xbf16>
+  return %5 : tensor<2000x48xbf16>
+}
+
+// -----
+// The batch, and a number of rows that depends on the call.
+// CASE: open_rows_of_a_batch
+// CHECK: {kiln.prologue}
+module {
+  func.func @f(%x: tensor<3x?x64xf16>, %c: tensor<3x64xf16>, %w: tensor<3x64x40xf16>) -> tensor<3x?x40xf16> {
+    %n = kiln.sym @n {min = 2, max = 9}
+    kiln.bind_shape %x, [3, %n, 64] : tensor<3x?x64xf16>
+    %0 = kiln.broadcast_in_dim %c dims = [0, 2] sizes = [3, %n, 64] : tensor<3x64xf16>
+    %1 = kiln.mul %x, %0 : tensor<3x?x64xf16>
+    %2 = kiln.dot_general %1, %w batch = [0] x [0] contract = [2] x [1] : tensor<3x?x64xf16>, tensor<3x64x40xf16>
+    return %2 : tensor<3x?x40xf16>
+  }
+}
+
+// -----
+// For 16 tiles of columns an exponential is dearer than what writes it once.
+// CASE: too_many_columns
+// NO-RUN: large
+// CHECK: "it does not compute its left operand: to compute it again for each tile of columns takes longer than to store it"
+// CHECK-NOT: {kiln.prologue}
+func.func @f(%x: tensor<4096x512xbf16>, %w: tensor<4096x512xbf16>) -> tensor<4096x4096xbf16> {
+  %0 = kiln.exp %x : tensor<4096x512xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [1] : tensor<4096x512xbf16>, tensor<4096x512xbf16>
+  return %1 : tensor<4096x4096xbf16>
+}
+
+// -----
+// CASE: two_tensors
+// CHECK: "it does not compute its left operand: it takes two tensors of all rows and columns"
+func.func @f(%x: tensor<70x64xbf16>, %y: tensor<70x64xbf16>, %w: tensor<16x64xbf16>) -> tensor<70x16xbf16> {
+  %0 = kiln.add %x, %y : tensor<70x64xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [1] : tensor<70x64xbf16>, tensor<16x64xbf16>
+  return %1 : tensor<70x16xbf16>
+}
+
+// -----
+// Exponentials that are summed as well would have to be stored, wider than what they become.
+// CASE: what_another_kernel_has_in_registers
+// CHECK: "it does not compute its left operand: what it is computed of would have to be stored instead"
+func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16> {
+  %0 = kiln.exp %x : tensor<70x64xf32>
+  %1 = kiln.reduce sum %0 dims = [1] : tensor<70x64xf32>
+  %2 = kiln.broadcast_in_dim %1 dims = [0] sizes = [70, 64] : tensor<70xf32>
+  %3 = kiln.div %0, %2 : tensor<70x64xf32>
+  %4 = kiln.convert %3 : tensor<70x64xf32> to bf16
+  %5 = kiln.dot_general %4, %w batch = [] x [] contract = [1] x [0] : tensor<70x64xbf16>, tensor<64x16xbf16>
+  return %5 : tensor<70x16xbf16>
+}
+
+// -----
+// CASE: a_depth_that_no_copy_reads
+// CHECK: "it does not compute its left operand: the copy engine cannot read what it is computed of"
+func.func @f(%x: tensor<70x65xbf16>, %w: tensor<65x16xbf16>) -> tensor<70x16xbf16> {
+  %0 = kiln.neg %x : tensor<70x65xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<70x65xbf16>, tensor<65x16xbf16>
+  return %1 : tensor<70x16xbf16>
+}
+
+// -----
+// Another product reads it: it is in memory anyway.
+// CASE: two_readers
+// CHECK-NOT: kiln.prologue
+func.func @f(%x: tensor<70x64xbf16>, %v: tensor<64x16xbf16>, %w: tensor<64x16xbf16>) -> (tensor<70x16xbf16>, tensor<70x16xbf16>) {
+  %0 = kiln.neg %x : tensor<70x64xbf16>
+  %1 = kiln.dot_general %0, %v batch = [] x [] contract = [1] x [0] : tensor<70x64xbf16>, tensor<64x16xbf16>
+  %2 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<70x64xbf16>, tensor<64x16xbf16>
+  return %1, %2 : tensor<70x16xbf16>, tensor<70x16xbf16>
+}
+
+// -----
+// CASE: older_chips
+// RUN: kiln-prologues{chip=sm_80}
+// CHECK: kiln.neg %arg0 {kiln.prologue}
+func.func @f(%x: tensor<70x64xbf16>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16> {
+  %0 = kiln.neg %x : tensor<70x64xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<70x64xbf16>, tensor<64x16xbf16>
+  return %1 : tensor<70x16xbf16>
+}
+
+// -----
+// Their threads copy elements of 16 bits.
+// CASE: older_chips_and_f32
+// RUN: kiln-prologues{chip=sm_86}
+// CHECK: "it does not compute its left operand: the chip's kernel copies elements of 16 bits only"
+func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xf16>) -> tensor<70x16xf16> {
+  %0 = kiln.convert %x : tensor<70x64xf32> to f16
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<70x64xf16>, tensor<64x16xf16>
+  return %1 : tensor<70x16xf16>
+}
+
+// -----
+// CASE: processors
+// RUN: kiln-prologues
+// CHECK-NOT: kiln.prologue
+func.func @f(%x: tensor<70x64xbf16>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16> {
+  %0 = kiln.neg %x : tensor<70x64xbf16>
+  %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<70x64xbf16>, tensor<64x16xbf16>
+  return %1 : tensor<70x16xbf16>
+}
