@@ -3,7 +3,10 @@
 //! Why: a kernel reads what it turns by whole sectors, as a kernel of these ops would, so that their result need not be stored. Each element is still computed once: nothing
 //! else reads it, and a transpose has each once. Left alone is what a product or a reduction may take as an epilogue, since these would be stored wider or read again, and
 //! what reads many operands, which would all have to be turned.
-use super::graph::{Class, Role};
+use super::{
+    graph::{Class, Role},
+    prologues::in_prologue,
+};
 use kiln_dialects::{
     ir::{Op, Value},
     ops::OpKind,
@@ -86,7 +89,7 @@ impl Ahead {
     }
 }
 
-/// What is asked of ops.
+/// What is asked of ops. What a product computes of its operand is no other's.
 struct Free<'a> {
     roles: &'a HashMap<Op, Role>,
     must: &'a HashSet<Value>,
@@ -96,7 +99,7 @@ struct Free<'a> {
 impl Free<'_> {
     /// Whether an op is pointwise and no epilogue.
     fn pointwise(&self, op: Op) -> bool {
-        let role = self.roles.get(&op) == Some(&Role::Compute(Class::Pointwise));
+        let role = self.roles.get(&op) == Some(&Role::Compute(Class::Pointwise)) && !in_prologue(op);
         role && op.kind().is_some_and(OpKind::is_elementwise) && op.result_count() == 1 && !self.taken.contains(&op.result(0))
     }
     /// A value through the ops whose index its reader takes over.

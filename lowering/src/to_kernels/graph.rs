@@ -171,9 +171,8 @@ impl Graph<'_> {
             roles.insert(*op, role);
         }
         let mut must = g.stored(&ops, &roles);
-        let ahead = if ahead { Ahead::of(&ops, &roles, &must) } else { Ahead::default() };
-        must.extend(ahead.ops.keys());
-        g.ahead = ahead;
+        g.ahead = ahead.then(|| Ahead::of(&ops, &roles, &must)).unwrap_or_default();
+        must.extend(g.ahead.ops.keys());
         let mut cheap: HashMap<Value, usize> = HashMap::new();
         for op in ops {
             let role = roles[&op];
@@ -188,12 +187,8 @@ impl Graph<'_> {
             }
             let node = g.node(op, class).map_err(|e| Failure::at(op, e))?;
             let free = class == Class::Pointwise && !must.contains(&op.result(0));
-            // What a product computes of its left operand.
-            if free && in_prologue(op) {
-                cheap.insert(op.result(0), 1);
-                continue;
-            }
-            if let Some(cost) = free.then(|| g.cheap(op, &node, &cheap)).flatten() {
+            // Of its left operand a product computes what is said.
+            if let Some(cost) = free.then(|| if in_prologue(op) { Some(1) } else { g.cheap(op, &node, &cheap) }).flatten() {
                 cheap.insert(op.result(0), cost);
                 continue;
             }

@@ -150,7 +150,7 @@ impl Decide<'_> {
             }
             match self.fits(n, *g).and_then(|form| self.acyclic(*g, &sources).map(|()| form)) {
                 Ok((kind, form)) => home = Some((*g, kind, form)),
-                Err(why) => reasons.push(format!("{} not with {}: {why}", self.name(node.value), self.first_name(*g))),
+                Err(why) => reasons.push((*g, format!("{} not with {}: {why}", self.name(node.value), self.first_name(*g)))),
             }
         }
         let (g, form) = match home {
@@ -192,7 +192,9 @@ impl Decide<'_> {
         }
         // A piece that is computed here after all is not copied.
         if !copies || sources.first().is_some_and(|s| !self.groups[*s].gone) {
-            self.groups[g].reasons.extend(reasons);
+            // With what has become a part of this kernel it is fused after all.
+            let open: Vec<String> = reasons.into_iter().filter(|(s, _)| !self.groups[*s].gone).map(|(_, why)| why).collect();
+            self.groups[g].reasons.extend(open);
         }
         self.groups[g].reasons.extend(whole.into_iter().chain(prologue));
     }

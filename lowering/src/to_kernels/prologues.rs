@@ -82,7 +82,7 @@ impl Pass for Prologues {
             let c = func.ctx();
             found.iter().flat_map(|f| &f.ops).for_each(|op| op.set_attr(PROLOGUE, Attr::unit(c)));
             let facts = Facts::of(func, self.rounds)?;
-            let graph = Graph::read(func, &facts)?;
+            let graph = Graph::read(func, &facts, true)?;
             let refused: Vec<Option<String>> = found.iter().map(|f| self.pays(&graph, f).err()).collect();
             for (f, why) in found.iter().zip(refused) {
                 let Some(why) = why else { continue };
