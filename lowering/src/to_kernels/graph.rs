@@ -171,7 +171,7 @@ impl Graph<'_> {
             roles.insert(*op, role);
         }
         let mut must = g.stored(&ops, &roles);
-        g.ahead = ahead.then(|| Ahead::of(&ops, &roles, &must)).unwrap_or_default();
+        g.ahead = if ahead { Ahead::of(&ops, &roles, &must) } else { Ahead::default() };
         must.extend(g.ahead.ops.keys());
         let mut cheap: HashMap<Value, usize> = HashMap::new();
         for op in ops {
