@@ -17,7 +17,7 @@
 //! ```
 mod fast;
 
-use super::gpu_schedule;
+use super::{gpu_abi, gpu_schedule};
 use crate::host::{
     expand_math::{
         emit::{Emit, Res},
@@ -66,7 +66,7 @@ impl Pass for GpuMath {
                 let name = op.name();
                 let faster = self.fast && fast::FUNCTIONS.contains(&name.as_str());
                 // What is an approximation already stays as it is.
-                if op.attr("fastmath").is_some_and(|f| f.to_string().contains("afn"))
+                if gpu_abi::approximation(op).is_some()
                     || !(faster || ["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str()))
                     // Beside the sums of a product no register is left for more than one element's erf at a time; of the two precise forms the general one needs fewest.
                     || (full && !narrow && name == "math.erf")

@@ -12,7 +12,7 @@
 //!          %0 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [1] : tensor<512x1008xbf16>, tensor<512x1008xbf16>
 //! ```
 use super::frozen::Frozen;
-use crate::gpu::gpu_schedule::{few, wgmma};
+use crate::gpu::gpu_schedule::{USUAL, few, wgmma};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -39,8 +39,6 @@ kiln_passes::pass_options! {
 
 /// Elements of 16 bytes.
 const UNIT: i64 = 8;
-/// What a size is taken for if it depends on the call.
-const USUAL: i64 = 2048;
 
 impl Pass for PadProducts {
     const FLAG: &'static str = "kiln-pad-products";

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     gpu::gpu_schedule::{
-        few, mma,
+        USUAL, few, mma,
         prologue::{DEAR, RATE, READ},
         wgmma::{self, Left},
     },
@@ -46,8 +46,6 @@ pub fn in_prologue(op: Op) -> bool {
 
 /// Most ops that a product computes of its operand.
 const MOST: usize = 24;
-/// What a size is taken for if it depends on the call.
-const USUAL: i64 = 2048;
 
 kiln_passes::pass_options! {
     /// The pass.

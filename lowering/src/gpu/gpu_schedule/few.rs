@@ -1,5 +1,5 @@
 //! Products of few rows with a large matrix, such as the weights of a layer that decodes: reading the matrix is all that takes time.
-use super::{Roles, choose::make, contraction, wgmma::PROCESSORS};
+use super::{Roles, USUAL, choose::make, contraction, wgmma::PROCESSORS};
 use crate::{
     gpu::SHARED,
     host::schedule::Schedule,
@@ -21,8 +21,6 @@ const SUMS: usize = 64;
 const READ: usize = 64;
 /// Steps of the depth that a warp has under way, if there are as many.
 const PIECES: i64 = 4;
-/// What a size is taken for if it depends on the call.
-const USUAL: i64 = 2048;
 /// Bytes of memory, and of the second-level cache, that a multiprocessor gets in a clock when all ask.
 const BANDWIDTH: [f64; 2] = [18.0, 54.0];
 /// Clocks until the first bytes are there, and from the last ones to the end.

@@ -1,5 +1,5 @@
 //! Products of f32 by fused multiply-adds, whose tiles are copied to a ring in shared memory while threads multiply: no tensor core, all digits of f32.
-use super::{Roles, choose::make, contraction, wgmma::PROCESSORS};
+use super::{Roles, USUAL, choose::make, contraction, mma::SHARED, up, wgmma::PROCESSORS};
 use crate::{
     gpu::WARP,
     host::schedule::Schedule,
@@ -11,12 +11,8 @@ use kiln_dialects::{ir::walk, value::DType};
 pub const UNIT: usize = 4;
 /// Threads of a warp down and across its part of a tile: they read the fewest different addresses of both operands.
 pub const LANES: (usize, usize) = (4, 8);
-/// Bytes of shared memory that a block may ask for on the chip that has least.
-const SHARED: usize = 99 << 10;
 /// Registers of a multiprocessor.
 const REGISTERS: usize = 1 << 16;
-/// What a size is taken for if it depends on the call.
-const USUAL: i64 = 2048;
 /// Products and sums that a multiprocessor does in a clock.
 const RATE: f64 = 128.0;
 /// Warps of a multiprocessor with which half of that is reached: fewer do not hide what an instruction waits for.
@@ -137,7 +133,6 @@ pub fn choose(k: &Kernel, nest: &Nest, p: &Product) -> Schedule {
     let resident = |(m, m_each, n, n_each): &(usize, usize, usize, usize)| (most / (m * n / (m_each * n_each))).max(1);
     let time = |tile: &(usize, usize, usize, usize)| {
         let (m, m_each, n, n_each) = tile;
-        let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
         let tiles = batch.saturating_mul(up(rows, *m)).saturating_mul(up(columns, *n));
         let turns = up(tiles, PROCESSORS);
         let warps = ((m / m_each) * (n / n_each) / WARP) as f64 * turns.min(resident(tile) as i64) as f64;

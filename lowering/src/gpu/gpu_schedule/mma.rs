@@ -1,6 +1,8 @@
 //! Products and convolutions of bf16 or f16 by the instructions of a warp, which every chip from sm_80 on has.
 use super::{
+    USUAL,
     choose::make,
+    up,
     wgmma::{self, PROCESSORS, Product, ROW},
 };
 use crate::{
@@ -17,9 +19,7 @@ const WARPS: usize = 8;
 /// Threads of a block.
 pub const THREADS: usize = WARPS * WARP;
 /// Bytes of shared memory that a block may ask for on the chip that has least, an sm_86 or sm_89.
-const SHARED: usize = 99 << 10;
-/// What a size is taken for if it depends on the call.
-const USUAL: i64 = 2048;
+pub(super) const SHARED: usize = 99 << 10;
 /// Products and sums of 16-bit elements that a multiprocessor of an A100 does in a clock at most.
 const RATE: f64 = 1024.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
@@ -72,7 +72,6 @@ pub fn time(sizes: [i64; 4], left: f64) -> f64 {
 
 fn fastest([batch, rows, columns, steps]: [i64; 4], left: f64) -> (f64, (usize, usize, usize)) {
     let time = |(m, n, _): &(usize, usize, usize)| {
-        let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
         let tiles = up(rows, *m).saturating_mul(up(columns, *n));
         let tiles = batch.saturating_mul(tiles);
         let (multiply, load) = ((m * n * DEPTH) as f64 / RATE, ((m + n) * ROW) as f64 / BANDWIDTH);

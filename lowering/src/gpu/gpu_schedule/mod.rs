@@ -53,6 +53,14 @@ use crate::{
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Failure, Numerics, Pass};
 
+/// What a size of a product is taken for if it depends on the call.
+pub const USUAL: i64 = 2048;
+
+/// How many pieces of a length cover all; lengths may be as large as numbers are.
+fn up(length: i64, piece: usize) -> i64 {
+    length / piece as i64 + i64::from(length % piece as i64 != 0)
+}
+
 kiln_passes::pass_options! {
     /// The pass.
     pub struct GpuSchedule {

@@ -38,31 +38,20 @@ impl Ptx {
 
 /// Copies to shared memory that go on while their thread computes.
 impl Ptx {
-    /// Starts a copy of 16 bytes to shared memory, of which those behind the first `bytes` are zeros.
-    pub fn copy_some(self, to: Value, from: Value, bytes: Value) -> Made<()> {
+    /// Starts a copy of 4 or of 16 bytes (`most`) to shared memory, of which those behind the first `bytes` are zeros.
+    pub fn copy_some(self, to: Value, from: Value, bytes: Value, most: usize) -> Made<()> {
         let from = self.0.op("llvm.inttoptr", &[from], self.ty("!llvm.ptr<1>")?, &[])?;
-        let sixteen = Attr::scalar_int(self.0.ctx(), DType::I32, 16);
-        let attrs = [("modifier", self.attr("#nvvm<load_cache_modifier cg>")?), ("size", sixteen)];
-        self.0.effect("nvvm.cp.async.shared.global", &[self.at(to)?, from, bytes], &attrs)
-    }
-    /// The same of 4 or 16 bytes.
-    pub fn copy_elements(self, to: Value, from: Value, bytes: Value, most: usize) -> Made<()> {
-        if most == 16 {
-            return self.copy_some(to, from, bytes);
-        }
-        let from = self.0.op("llvm.inttoptr", &[from], self.ty("!llvm.ptr<1>")?, &[])?;
+        // Fewer than 16 go by way of the first-level cache only.
+        let cache = if most == 16 { "cg" } else { "ca" };
         let size = Attr::scalar_int(self.0.ctx(), DType::I32, most as i64);
-        // So few bytes go by way of the first-level cache only.
-        let attrs = [("modifier", self.attr("#nvvm<load_cache_modifier ca>")?), ("size", size)];
+        let attrs = [("modifier", self.attr(&format!("#nvvm<load_cache_modifier {cache}>"))?), ("size", size)];
         self.0.effect("nvvm.cp.async.shared.global", &[self.at(to)?, from, bytes], &attrs)
     }
-    /// Four neighbouring f32 of shared memory, at a multiple of 16 bytes.
-    pub fn read_four(self, address: Value) -> Made<Vec<Value>> {
-        let ty = self.ty("vector<4xf32>")?;
-        let alignment = [("alignment", Attr::i64(self.0.ctx(), 16))];
-        let all = self.0.op("llvm.load", &[self.at(address)?], ty, &alignment)?;
-        let one = |i: i64| self.0.op("vector.extract", &[all], self.f32(), &[("static_position", Attr::i64s(self.0.ctx(), &[i]))]);
-        (0..4).map(one).collect()
+    /// So many elements of a size as bytes, in 64 bits.
+    pub fn bytes(self, elements: Value, size: usize) -> Made<Value> {
+        let wide = Type::scalar(self.0.ctx(), DType::I64);
+        let all = self.0.op("arith.index_cast", &[elements], wide, &[])?;
+        self.two("arith.muli", all, self.0.constant(&size.to_string(), wide)?)
     }
     /// What this thread has started since the last time is one group.
     pub fn copies(self) -> Made<()> {

@@ -74,11 +74,16 @@ impl Ptx {
         let attrs = [("alignment", Attr::i64(self.0.ctx(), 2)), ("ordering", Attr::i64(self.0.ctx(), 0))];
         self.0.op("llvm.load", &[self.at(address)?], element, &attrs)
     }
-    /// Reads two neighbours of 32 bits from shared memory, at a multiple of 8 bytes.
+    /// Reads so many neighbours of 32 bits from shared memory at once, at a multiple of what they take.
+    pub fn read_beside(self, address: Value, element: Type, count: usize) -> Made<Vec<Value>> {
+        let attrs = [("alignment", Attr::i64(self.0.ctx(), 4 * count as i64)), ("ordering", Attr::i64(self.0.ctx(), 0))];
+        let all = self.0.op("llvm.load", &[self.at(address)?], Type::vector(element, count), &attrs)?;
+        (0..count).map(|i| parts::part(self.0, all, i)).collect()
+    }
+    /// Two of them.
     pub fn read_two(self, address: Value, element: Type) -> Made<[Value; 2]> {
-        let attrs = [("alignment", Attr::i64(self.0.ctx(), 8)), ("ordering", Attr::i64(self.0.ctx(), 0))];
-        let both = self.0.op("llvm.load", &[self.at(address)?], Type::vector(element, 2), &attrs)?;
-        Ok([parts::part(self.0, both, 0)?, parts::part(self.0, both, 1)?])
+        let both = self.read_beside(address, element, 2)?;
+        Ok([both[0], both[1]])
     }
     /// Writes a vector to shared memory, at a multiple of its size.
     pub fn write(self, address: Value, vector: Value, bytes: usize) -> Made<()> {

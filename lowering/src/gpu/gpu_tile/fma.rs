@@ -21,7 +21,7 @@ use crate::{
     host::schedule::Schedule,
     kernel::Plan,
 };
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::ir::*;
 
 /// Bytes of an element.
 const BYTES: usize = 4;
@@ -56,12 +56,6 @@ struct Piece {
 }
 
 impl Tile<'_> {
-    /// So many elements as bytes.
-    fn bytes(&self, p: Ptx, elements: Value) -> Made<Value> {
-        let wide = Type::scalar(p.0.ctx(), DType::I64);
-        let all = p.0.op("arith.index_cast", &[elements], wide, &[])?;
-        p.two("arith.muli", all, p.0.constant(&BYTES.to_string(), wide)?)
-    }
     /// What this thread copies of an operand's tile that begins at a row, or column, in each step. `size`: how many there are; `wide`: so many at once.
     fn pieces(&self, p: Ptx, side: &Side, (first, size, across): (Value, Value, usize), begin: Value, offset: usize) -> Made<Vec<Piece>> {
         let (scope, zero) = (self.scope, p.number(0)?);
@@ -90,7 +84,7 @@ impl Tile<'_> {
         let piece = |(deep, x): (Value, Value)| -> Made<Piece> {
             let at = p.add(first, x)?;
             let element = p.0.add(p.0.mul(p.index(at)?, strides[0])?, p.0.mul(p.index(deep)?, strides[1])?)?;
-            let from = p.two("arith.addi", begin, self.bytes(p, element)?)?;
+            let from = p.two("arith.addi", begin, p.bytes(element, BYTES)?)?;
             let to = p.plus(p.add(p.times(deep, BYTES * pitch(across))?, p.times(x, BYTES)?)?, offset)?;
             let left = p.times(p.minus(size, at)?, BYTES)?;
             Ok(Piece { from, to, deep, bytes: p.least(p.most(left, zero)?, p.number(BYTES * unit)?)? })
@@ -102,20 +96,20 @@ impl Tile<'_> {
         let (c, zero) = (p.0, p.number(0)?);
         let to = p.add(self.ring, p.times(slot, self.slot)?)?;
         for (side, pieces) in sides {
-            let further = self.bytes(p, c.mul(p.index(base)?, self.scope.poly(c, &side.deep)?)?)?;
+            let further = p.bytes(c.mul(p.index(base)?, self.scope.poly(c, &side.deep)?)?, BYTES)?;
             for piece in pieces {
                 let there = c.compare(2, p.add(base, piece.deep)?, self.end)?;
                 let bytes = c.select(there, piece.bytes, zero)?;
                 // What is not there is not asked for either: its address may be no one's.
                 let from = p.two("arith.addi", piece.from, further)?;
-                p.copy_elements(p.add(to, piece.to)?, from, bytes, if side.wide { UNIT * BYTES } else { BYTES })?;
+                p.copy_some(p.add(to, piece.to)?, from, bytes, if side.wide { UNIT * BYTES } else { BYTES })?;
             }
         }
         Ok(())
     }
     /// Four neighbours, or twice four that are `apart`, of a tile in shared memory.
     fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Made<Vec<Val>> {
-        let quads = (0..each / UNIT).map(|i| p.read_four(p.plus(at, i * apart * BYTES)?)).collect::<Made<Vec<_>>>()?;
+        let quads = (0..each / UNIT).map(|i| p.read_beside(p.plus(at, i * apart * BYTES)?, p.f32(), UNIT)).collect::<Made<Vec<_>>>()?;
         Ok(quads.concat().into_iter().map(Val::One).collect())
     }
 }
@@ -156,7 +150,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
             for (d, i) in &batch {
                 begin = c.add(begin, c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?)?;
             }
-            let begin = p.two("arith.addi", p.begin_of(scope.buffer(side.access.buffer)?)?, t.bytes(p, begin)?)?;
+            let begin = p.two("arith.addi", p.begin_of(scope.buffer(side.access.buffer)?)?, p.bytes(begin, BYTES)?)?;
             t.pieces(p, side, (first, p.of(size)?, across), begin, offset)
         };
         let left = pieces(&product.left, first[0], all[0], m, 0)?;

@@ -23,7 +23,7 @@ use crate::{
     host::schedule::Schedule,
     kernel::Plan,
 };
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::ir::*;
 
 /// Rows of a tile in shared memory that a copy of all threads fills, with eight threads to a row of 128 bytes.
 const COPIED: usize = THREADS / 8;
@@ -100,18 +100,12 @@ impl Tile<'_> {
         for (i, stride) in batch.iter().zip(&operand.strides[1..]) {
             at = p.0.add(at, p.0.mul(*i, scope.poly(p.0, stride)?)?)?;
         }
-        let begin = p.two("arith.addi", p.begin_of(scope.buffer(operand.buffer)?)?, self.bytes(p, at)?)?;
+        let begin = p.two("arith.addi", p.begin_of(scope.buffer(operand.buffer)?)?, p.bytes(at, 2)?)?;
         let pixels = match &product.window {
             Some(w) if left => self.pixels(p.0, w, begin, first)?,
             _ => vec![],
         };
         Ok(Side { operand, left, across, begin, first, pixels })
-    }
-    /// So many elements as bytes.
-    fn bytes(&self, p: Ptx, elements: Value) -> Made<Value> {
-        let wide = Type::scalar(p.0.ctx(), DType::I64);
-        let all = p.0.op("arith.index_cast", &[elements], wide, &[])?;
-        p.two("arith.muli", all, p.0.constant("2", wide)?)
     }
     /// Where a slot's tile of an operand is.
     fn slot(&self, p: Ptx, slot: Value, left: bool) -> Made<Value> {
@@ -145,9 +139,9 @@ impl Tile<'_> {
                 let far = p.plus(far0, i * COPIED)?;
                 let inside = c.compare(2, far, far_size)?;
                 let element = c.add(c.mul(p.index(far)?, stride)?, p.index(near)?)?;
-                let from = p.two("arith.addi", side.begin, self.bytes(p, element)?)?;
+                let from = p.two("arith.addi", side.begin, p.bytes(element, 2)?)?;
                 let to = p.plus(to, slab * SLAB + i * COPIED * ROW)?;
-                p.copy_some(to, from, c.select(inside, left, zero)?)?;
+                p.copy_some(to, from, c.select(inside, left, zero)?, 16)?;
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use crate::{
         code::{Code, Made},
         lanes::{Lanes, Val},
         loops::decode,
+        parts,
     },
     gpu::{
         WARP,
@@ -180,7 +181,7 @@ impl Tile<'_> {
                     // All of them are in one group.
                     let place = self.place(c, side, group, i, j)?;
                     for n in 0..side.width {
-                        let one = if side.width == 1 { v } else { extract(c, v, n)? };
+                        let one = if side.width == 1 { v } else { parts::part(c, v, n)? };
                         c.effect("memref.store", &[one, side.memory, c.add(place, c.index((n * self.over) as i64)?)?], &[])?;
                     }
                     Ok(())
@@ -228,9 +229,4 @@ impl Tile<'_> {
             Ok(())
         })
     }
-}
-
-fn extract(c: Code, v: Value, i: usize) -> Made<Value> {
-    let element = v.ty().element().ok_or("is no vector")?;
-    c.op("vector.extract", &[v], element, &[("static_position", Attr::i64s(c.ctx(), &[i as i64]))])
 }

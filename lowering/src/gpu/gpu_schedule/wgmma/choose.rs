@@ -1,15 +1,13 @@
 //! Which tile a product takes: a model of the time that the busiest multiprocessor needs.
 use super::{DEPTH, Product, SHARED, bytes, computes};
 use crate::{
-    gpu::gpu_schedule::choose::make,
+    gpu::gpu_schedule::{USUAL, choose::make, up},
     host::schedule::Schedule,
     kernel::{Nest, Poly},
 };
 
 /// Multiprocessors of an H100 or H200 with SXM; a launch asks the card for its own number.
 pub const PROCESSORS: usize = 132;
-/// What a size is taken for if it depends on the call.
-pub(super) const USUAL: i64 = 2048;
 /// Rows, columns, stages, and how many blocks share a multiprocessor.
 pub const TILES: &[Tile] = &[
     (128, 256, 4, 1),
@@ -89,7 +87,6 @@ pub fn time(sizes: [i64; 4], left: Left) -> f64 {
 
 /// Clocks of the multiprocessor that has most tiles. `sizes`: batch, rows, columns, steps of the sum.
 fn time_of((m, n, _, resident): Tile, [batch, rows, columns, steps]: [i64; 4], left: Left) -> f64 {
-    let up = |a: i64, b: usize| a / b as i64 + i64::from(a % b as i64 != 0);
     let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
     let (each, elements) = (up(tiles, PROCESSORS) as f64, (m * n) as f64);
     let multiply = elements * DEPTH as f64 / RATE;

@@ -10,7 +10,7 @@ pub use stored::{Stored, stored};
 pub use window::{Step, Window, argument, pixel, tensors};
 
 use super::{
-    Roles,
+    Roles, USUAL,
     contraction::{roles_of, sums},
     prologue::Prologue,
 };
@@ -84,7 +84,7 @@ impl Product {
     /// Steps of the sum, of one of open size so many as it may have.
     pub fn steps(&self, nest: &Nest) -> i64 {
         let (depth, each) = (Poly::product(self.roles.depth.iter().map(|d| &nest.extents[*d])), self.depth() as i64);
-        let depth = depth.known().unwrap_or(choose::USUAL);
+        let depth = depth.known().unwrap_or(USUAL);
         self.window.as_ref().map_or_else(|| (depth + each - 1) / each, Window::steps)
     }
 }

@@ -44,7 +44,7 @@ impl Tile<'_> {
             // slt
             let there = c.compare(2, row, total)?;
             let h = c.select(there, h, p.constant(NOWHERE)?)?;
-            Ok(Pixel { at: [h, x], begin: p.two("arith.addi", begin, self.bytes(p, element)?)? })
+            Ok(Pixel { at: [h, x], begin: p.two("arith.addi", begin, p.bytes(element, 2)?)? })
         };
         (0..self.m / COPIED).map(one).collect()
     }
@@ -67,8 +67,8 @@ impl Tile<'_> {
             let near = p.index(p.add(p.times(place, w.channels as usize)?, channel)?)?;
             for i in 0..side.across / COPIED {
                 let far = p.add(side.first, p.plus(p.over(self.thread, 8)?, i * COPIED)?)?;
-                let from = p.two("arith.addi", side.begin, self.bytes(p, c.add(c.mul(p.index(far)?, stride)?, near)?)?)?;
-                p.copy_some(p.plus(to, i * COPIED * ROW)?, from, c.select(c.compare(2, far, rows)?, left, zero)?)?;
+                let from = p.two("arith.addi", side.begin, p.bytes(c.add(c.mul(p.index(far)?, stride)?, near)?, 2)?)?;
+                p.copy_some(p.plus(to, i * COPIED * ROW)?, from, c.select(c.compare(2, far, rows)?, left, zero)?, 16)?;
             }
             return Ok(());
         }
@@ -76,14 +76,14 @@ impl Tile<'_> {
         let further = [p.times(p.over(place, wide)?, w.dilation[0] as usize)?, p.times(p.rest(place, wide)?, w.dilation[1] as usize)?];
         let distance = |i: usize| self.results.scope.poly(c, &o.strides[i]);
         let offset = c.add(c.mul(p.index(further[0])?, distance(1)?)?, c.mul(p.index(further[1])?, distance(0)?)?)?;
-        let offset = self.bytes(p, c.add(offset, p.index(channel)?)?)?;
+        let offset = p.bytes(c.add(offset, p.index(channel)?)?, 2)?;
         let (high, width) = (self.number(c, &o.sizes[2])?, self.number(c, &o.sizes[1])?);
         for (i, pixel) in side.pixels.iter().enumerate() {
             // A place in front of the image is a huge number: ult
             let inside = [c.compare(6, p.add(pixel.at[0], further[0])?, high)?, c.compare(6, p.add(pixel.at[1], further[1])?, width)?];
             let inside = c.both(&inside)?.ok_or("has no condition")?;
             let from = p.two("arith.addi", pixel.begin, offset)?;
-            p.copy_some(p.plus(to, i * COPIED * ROW)?, from, c.select(inside, left, zero)?)?;
+            p.copy_some(p.plus(to, i * COPIED * ROW)?, from, c.select(inside, left, zero)?, 16)?;
         }
         Ok(())
     }
