@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bench import Worker, arguments
+from bench import Worker, arguments, ratio_text
 
 BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 NAMES = {BF16: "bf16", F16: "f16", torch.float32: "f32", torch.int64: "i64", torch.bool: "i1"}
@@ -499,12 +499,12 @@ def timed(kiln, rounds, items, out):
                 # Keys and values once: what fits the second-level cache is read from there.
                 work, unit = 2e-6 * case.g * int(case.counts(inputs)[1].sum()) * (case.d + case.e), "TB/s"
             text = ", ".join(f"{s} {statistics.median(v):.4g} us {work / statistics.median(v):.3g} {unit}" for s, v in samples.items())
-            ratios = {s: statistics.median(a / b for a, b in zip(v, samples["kiln"])) for s, v in samples.items() if s != "kiln"}
+            ratios = {s: ratio_text(samples["kiln"], v) for s, v in samples.items() if s != "kiln"}
             few = replace(case, b=1, h=case.h // case.g, g=1)
             own = [x[:1, : n] for x, n in zip(inputs, (few.h, 1, 1))] + ([inputs[3][: few.h]] if case.score and len(inputs) > 3 else [])
             own += [n[:1] for n in inputs[3:]] if case.lengths else []
             wrong, _ = verdict(few, mine.result[:1, : few.h], own) if case.q <= 4096 else ("", True)
-            print(f"{case.name():48} {text}, " + ", ".join(f"{r:.2f} of {s}" for s, r in ratios.items()) + f", {wrong}", flush=True)
+            print(f"{case.name():48} {text}, " + ", ".join(f"{r} of {s}" for s, r in ratios.items()) + f", {wrong}", flush=True)
             rows.append({"item": case.name(), "samples": samples, "work": work})
         except Exception as e:  # goes on with the next item
             print(f"{case.name():48} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)

@@ -180,6 +180,12 @@ def arguments(about, rounds=7):
     return p
 
 
+def ratio_text(mine, peer):
+    """How many times as long a peer takes, over interleaved rounds: the median, the least and the most."""
+    all = sorted(a / b for a, b in zip(peer, mine))
+    return f"{statistics.median(all):.2f} [{all[0]:.2f}, {all[-1]:.2f}]"
+
+
 def kernel_us(f, args, calls=20):
     """Median time of calls in a row, by events."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]

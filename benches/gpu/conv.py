@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import matmul
-from bench import Kiln, arguments, graph_us
+from bench import Kiln, arguments, graph_us, ratio_text
 
 BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 
@@ -157,7 +157,7 @@ def timed(kiln, rounds, out, only, modes, more):
                 error = float((mine.result.to(GPU).double() - exact).norm() / exact.norm())
                 text = ", ".join(f"{s} {statistics.median(v):.1f} us" for s, v in samples.items())
                 peer = samples.get("cudnn", samples["torch"])
-                print(f"{name:52} {text}, ratio {statistics.median(a / b for a, b in zip(peer, samples['kiln'])):.2f}, error {error:.1e}", flush=True)
+                print(f"{name:52} {text}, ratio {ratio_text(samples['kiln'], peer)}, error {error:.1e}", flush=True)
                 rows.append({"item": name, "samples": samples, "error": error})
             except Exception as e:  # goes on with the next item
                 print(f"{name:52} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)

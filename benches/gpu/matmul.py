@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 
-from bench import Item, Kiln, arguments, graph_us, xla_us
+from bench import Item, Kiln, arguments, graph_us, ratio_text, xla_us
 
 BF16, F16, F32, GPU = torch.bfloat16, torch.float16, torch.float32, "cuda"
 # One export at a time.
@@ -212,7 +212,7 @@ def timed_decode(kiln, rounds, only):
             exact = inputs[0].double() @ inputs[1].double().t()
             error = float((mine.result.to(GPU).double() - exact).norm() / exact.norm())
             text = ", ".join(f"{s} {statistics.median(v):.1f} us {2e-6 * n * k / statistics.median(v):.2f} TB/s" for s, v in samples.items())
-            print(f"{name:24} {text}, ratio {statistics.median(a / b for a, b in zip(samples['torch'], samples['kiln'])):.2f}, error {error:.1e}", flush=True)
+            print(f"{name:24} {text}, ratio {ratio_text(samples['kiln'], samples['torch'])}, error {error:.1e}", flush=True)
         except Exception as e:  # goes on with the next item
             print(f"{name:24} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
 
@@ -262,7 +262,7 @@ def timed(kiln, rounds, out, only, more=()):
             exact = f(*[x[:128].double() if x.shape[0] == m and i in (0, 3) else x.double() for i, x in enumerate(inputs)])
             error = float((mine.result[:128].to(GPU).double() - exact).norm() / exact.norm())
             text = ", ".join(f"{s} {statistics.median(v):.1f} us {rate[s]:.0f} TFLOP/s" for s, v in samples.items())
-            print(f"{name:24} {text}, ratio {statistics.median(a / b for a, b in zip(samples['torch'], samples['kiln'])):.2f}, error {error:.1e}", flush=True)
+            print(f"{name:24} {text}, ratio {ratio_text(samples['kiln'], samples['torch'])}, error {error:.1e}", flush=True)
             rows.append({"item": name, "samples": samples, "error": error})
         except Exception as e:  # goes on with the next item
             print(f"{name:24} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
@@ -290,8 +290,8 @@ def timed_f32(kiln, rounds, only, rounded):
             exact = inputs[0][:128].double() @ inputs[1].double().t()
             error = lambda have: float((have[:128].to(GPU).double() - exact).norm() / exact.norm())
             text = ", ".join(f"{s} {statistics.median(v):.1f} us {2e-6 * m * n * k / statistics.median(v):.0f} TFLOP/s" for s, v in samples.items())
-            ratio = statistics.median(a / b for a, b in zip(samples["torch"], samples["kiln"]))
-            print(f"{name:24} {text}, ratio {ratio:.2f}, errors {error(mine.result):.1e} and torch's {error(nt(*inputs)):.1e}", flush=True)
+            ratio = ratio_text(samples["kiln"], samples["torch"])
+            print(f"{name:24} {text}, ratio {ratio}, errors {error(mine.result):.1e} and torch's {error(nt(*inputs)):.1e}", flush=True)
         except Exception as e:  # goes on with the next item
             print(f"{name:24} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False

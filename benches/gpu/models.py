@@ -90,9 +90,13 @@ def measure(a, name, folder):
     safetensors.torch.save_file({f"input_{i}": x.cpu().contiguous() for i, x in enumerate(inputs)}, path + ".safetensors")
     off = lambda y: float((y.float() - exact).norm() / exact.norm())
 
-    env = dict(os.environ, KILN_CACHE_DIR=os.path.join(folder, "cache"))
+    # The driver keeps code, too: what is there from another process would be no first call.
+    def caches(name):
+        return dict(os.environ, KILN_CACHE_DIR=os.path.join(folder, name), CUDA_CACHE_PATH=os.path.join(folder, name + ".driver"))
+
+    env = caches("cache")
     files, args = [path + ".pt2", path + ".safetensors"], shlex.split(a.kiln_args)
-    run = subprocess.run([a.kiln, "run", files[0], "--device", "cuda", "--inputs", files[1], *args, "--outputs", path + ".out", "--repeat", "1"], capture_output=True, text=True, env=dict(env, KILN_CACHE_DIR=folder + "/other"), timeout=LIMIT)
+    run = subprocess.run([a.kiln, "run", files[0], "--device", "cuda", "--inputs", files[1], *args, "--outputs", path + ".out", "--repeat", "1"], capture_output=True, text=True, env=caches("other"), timeout=LIMIT)
     if run.returncode:
         raise RuntimeError((run.stderr or run.stdout).strip()[-400:])
     if a.tables:

@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! before:  %y = math.exp %x : vector<4xf32>
-//! after:   %p = x log2(e) rounded   %r = what the rounding took   %e = math.exp2 %p   %y = %e (1 + r ln 2)
+//! after:   %p = x log2(e) rounded   %r = what the rounding took   %e = math.exp2 %p   %y = %e + %e r ln 2
 //! or, for results of bf16:   %p = x log2(e)   %y = math.exp2 %p fastmath<afn>
 //! ```
 mod fast;
@@ -225,13 +225,17 @@ fn halves(b: &Builder, pair: Value) -> Res {
     make("vector.from_elements", &floats, Type::vector(f32, 2), &[])
 }
 
-/// The product with log2(e) in two parts: the exponent, and a factor near 1 for what its rounding took.
+/// The largest exponent of which the power is finite.
+const LAST: f64 = 128.0 - 1.0 / (1 << 17) as f64;
+
+/// The product with log2(e) in two parts: the exponent, and what its rounding took, by which the power changes so little that one FMA adds it.
 fn exp(e: &Emit, x: Value) -> Res {
     let high = f64::from(LOG2_E as f32);
-    // Keeps the second part finite; beyond these ends the result is 0 or infinity.
-    let x = e.between(x, -104.5, 89.0)?;
-    let y = e.mul(x, e.c(high)?)?;
+    // Keeps the second part finite; below, the result is 0. Above, a finite power times a second part that is large overflows.
+    let x = e.same("arith.maximumf", &[x, e.c(-104.5)?])?;
+    let y = e.same("arith.minimumf", &[e.mul(x, e.c(high)?)?, e.c(LAST)?])?;
     let rest = e.fmac(x, high, e.neg(y)?)?;
     let rest = e.fmac(x, LOG2_E - high, rest)?;
-    e.mul(e.same("math.exp2", &[y])?, e.fmac(rest, LN_2, e.c(1.0)?)?)
+    let power = e.same("math.exp2", &[y])?;
+    e.fma(power, e.mul(rest, e.c(LN_2)?)?, power)
 }

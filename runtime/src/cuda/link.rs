@@ -39,18 +39,21 @@ pub fn link(
     made.into_inner().unwrap_or_else(|e| e.into_inner()).into_iter().collect()
 }
 
-/// Whether the linker would spoil a kernel: it compiles for being linked with other code, and there ignores `setmaxnreg`, spills, and lets products of the
-/// tensor cores wait for each other (ptxas says C7504 and C7509).
-fn is_whole(ptx: &[u8]) -> bool {
+/// Whether the linker may spoil a kernel: it compiles for being linked with other code, and there ignores `setmaxnreg` (ptxas says C7504).
+fn is_split(ptx: &[u8]) -> bool {
     let part = b"setmaxnreg";
     ptx.windows(part.len()).any(|w| w == part)
 }
 
+/// Whether the linker's log says that a kernel is as fast as it would be by itself: nothing spills, and no product of the tensor cores waits for another (C7509
+/// and its neighbours). A log that says nothing of a kernel says nothing good.
+fn is_sound(log: &str) -> bool {
+    let spills = |line: &&str| line.contains("bytes spill stores") && !line.contains(" 0 bytes spill stores");
+    let said = log.lines().any(|l| l.contains("bytes spill stores"));
+    said && !log.lines().any(|l| spills(&l) || l.contains("serialized"))
+}
+
 fn one(device: &Device, name: &str, ptx: &[u8], cache: Option<&Store>) -> Result<Vec<u8>, CudaError> {
-    if is_whole(ptx) {
-        // The driver compiles it when it is loaded, and keeps the code in a cache of its own.
-        return Ok([ptx, &[0]].concat());
-    }
     let (major, minor) = device.card().capability;
     let mut sha = Sha256::new();
     sha.update(ptx);
@@ -60,18 +63,31 @@ fn one(device: &Device, name: &str, ptx: &[u8], cache: Option<&Store>) -> Result
     if let Some(Ok(Some(code))) = cache.map(|c| c.get(&key)) {
         return Ok(code);
     }
-    let code = linked(name, ptx)?;
+    let (mut code, log) = linked(name, ptx)?;
+    if is_split(ptx) && !is_sound(&log) {
+        // The driver compiles it when it is loaded, one after the other, and keeps the code in a cache of its own.
+        tracing::debug!(target: "kiln::runtime", kernel = name, %log, "is compiled when it is loaded, since the linker would make it slower");
+        code = [ptx, &[0]].concat();
+    }
     if let Some(Err(remark)) = cache.map(|c| c.put(&key, &code)) {
         tracing::debug!(target: "kiln::runtime", %remark, "a linked kernel was not kept");
     }
     Ok(code)
 }
 
-fn linked(name: &str, ptx: &[u8]) -> Result<Vec<u8>, CudaError> {
-    let mut log = vec![0u8; LOG];
-    let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // The second value is a number in a pointer's place.
-    let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut::<c_void>(LOG)];
+/// The code of a kernel, and what the linker says of it.
+fn linked(name: &str, ptx: &[u8]) -> Result<(Vec<u8>, String), CudaError> {
+    let [mut errors, mut log] = [(); 2].map(|()| vec![0u8; LOG]);
+    let mut options = [
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        CUjit_option::CU_JIT_INFO_LOG_BUFFER,
+        CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+        CUjit_option::CU_JIT_LOG_VERBOSE,
+    ];
+    // Numbers in pointers' places.
+    let [size, yes] = [LOG, 1].map(ptr::without_provenance_mut::<c_void>);
+    let mut values = [errors.as_mut_ptr().cast::<c_void>(), size, log.as_mut_ptr().cast::<c_void>(), size, yes];
     let title = CString::new(name).unwrap_or_default();
     // The linker wants a NUL at the end.
     let mut text = ptx.to_vec();
@@ -79,7 +95,7 @@ fn linked(name: &str, ptx: &[u8]) -> Result<Vec<u8>, CudaError> {
     let mut state = ptr::null_mut();
     // SAFETY: the buffers outlive the linker's state, which is destroyed below; the result is copied before.
     let outcome = unsafe {
-        sys::cuLinkCreate_v2(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state).result().and_then(|()| {
+        sys::cuLinkCreate_v2(options.len() as u32, options.as_mut_ptr(), values.as_mut_ptr(), &mut state).result().and_then(|()| {
             let kind = sys::CUjitInputType::CU_JIT_INPUT_PTX;
             let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
             let added = sys::cuLinkAddData_v2(state, kind, text.as_mut_ptr().cast(), text.len(), title.as_ptr(), 0, none, nothing).result();
@@ -90,8 +106,26 @@ fn linked(name: &str, ptx: &[u8]) -> Result<Vec<u8>, CudaError> {
             copy
         })
     };
-    outcome.map_err(|e| {
-        let said = String::from_utf8_lossy(log.split(|b| *b == 0).next().unwrap_or_default()).trim().to_string();
-        CudaError::Link { kernel: name.into(), reason: if said.is_empty() { words(e) } else { format!("{}: {said}", words(e)) } }
-    })
+    let said = |buffer: &[u8]| String::from_utf8_lossy(buffer.split(|b| *b == 0).next().unwrap_or_default()).trim().to_string();
+    match outcome {
+        Ok(code) => Ok((code, said(&log))),
+        Err(e) => {
+            let said = said(&errors);
+            Err(CudaError::Link { kernel: name.into(), reason: if said.is_empty() { words(e) } else { format!("{}: {said}", words(e)) } })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_says_whether_a_kernel_is_sound() {
+        let sound = "ptxas info    : Function properties for k\n    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 154 registers";
+        assert!(is_sound(sound));
+        assert!(!is_sound(""));
+        assert!(!is_sound(&sound.replace(" 0 bytes spill stores", " 10 bytes spill stores")));
+        assert!(!is_sound(&format!("{sound}\nptxas info    : (C7509) wgmma.mma_async instructions are serialized due to the presence of Extern calls")));
+    }
 }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     emit::{
         body::Scope,
-        code::{Code, Made},
+        code::{Code, Made, known},
         loops::decode,
     },
     gpu::{
@@ -127,13 +127,22 @@ impl Tile<'_> {
         }
         // In 32 bits, in which the hardware divides faster.
         let (tile, down, over) = (p.of(tile)?, p.of(down)?, p.of(over)?);
-        let by = |name: &str, x: Value, y: Value| p.two(name, x, y);
         let wide = p.times(over, BAND)?;
-        let first = p.times(by("arith.divui", tile, wide)?, BAND)?;
-        let height = by("arith.minui", by("arith.subi", down, first)?, p.number(BAND)?)?;
-        let rest = by("arith.remui", tile, wide)?;
-        let row = p.times(p.add(first, by("arith.remui", rest, height)?)?, self.m)?;
-        Ok(Place { row, column: p.times(by("arith.divui", rest, height)?, self.across())?, batch })
+        let (band, rest) = (p.two("arith.divui", tile, wide)?, p.two("arith.remui", tile, wide)?);
+        let first = p.times(band, BAND)?;
+        let parts = |height: Value| -> Made<[Value; 2]> { Ok([p.two("arith.divui", rest, height)?, p.two("arith.remui", rest, height)?]) };
+        let [column, row] = match known(self.tiles[0]).map(|n| (n as usize / BAND, n as usize % BAND)) {
+            Some((_, 0)) => parts(p.number(BAND)?)?,
+            Some((0, last)) => parts(p.number(last)?)?,
+            // By numbers that are known: of the lesser of two LLVM makes a quotient of 16 bits, which is a call for the driver's linker, and lets products wait for each other.
+            Some((bands, last)) => {
+                let whole = c.below(band, p.number(bands)?)?;
+                let (full, part) = (parts(p.number(BAND)?)?, parts(p.number(last)?)?);
+                [c.select(whole, full[0], part[0])?, c.select(whole, full[1], part[1])?]
+            }
+            None => parts(p.two("arith.minui", p.two("arith.subi", down, first)?, p.number(BAND)?)?)?,
+        };
+        Ok(Place { row: p.times(p.add(first, row)?, self.m)?, column: p.times(column, self.across())?, batch })
     }
     /// All tiles of this block, with a ring's slot and parity carried along.
     fn each(&self, c: Code, carried: &[Value; 2], body: &mut TileBody<'_>) -> Made<()> {
