@@ -91,6 +91,7 @@ fn layers(c: &mut Criterion) {
             verify: false,
             salt: "bench",
             progress: &|_, _| (),
+            made: &|_, _| (),
             schedules: &Default::default(),
             stop: Default::default(),
             debug: Default::default(),

@@ -131,7 +131,9 @@ class Worker:
         line = self.line()
         if not line:
             raise RuntimeError(self.process.stderr.read().strip()[-400:])
-        self.first = json.loads(line)["first_s"]
+        said = json.loads(line)
+        # Where there is a card, until the results are there, as for its peers.
+        self.first = said.get("on_card_s") or said["first_s"]
 
     def line(self):
         """The next line, or an error after LIMIT seconds: a kernel that does not end must not take the others' turns."""

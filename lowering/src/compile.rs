@@ -20,6 +20,7 @@ use kiln_runtime::{
 };
 use sha2::{Digest, Sha256};
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
@@ -49,6 +50,8 @@ pub struct CompileOptions<'a> {
     pub salt: &'a str,
     /// Told how many of how many kernels are done.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
+    /// Told the symbol and the code of each kernel, by the thread that has made it.
+    pub made: &'a (dyn Fn(&str, &[u8]) + Sync),
 }
 
 /// What is skipped, and what is written, for people who look at a compilation.
@@ -327,7 +330,10 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
         }
         func.erase();
     }
-    Ok(jobs.into_values().collect())
+    let mut jobs: Vec<Job> = jobs.into_values().collect();
+    // What takes longest is begun first, so that no thread is left with it at the end.
+    jobs.sort_by_key(|j| (!j.contract, Reverse(j.bytecode.len())));
+    Ok(jobs)
 }
 
 /// Whether a kernel reduces over two inputs of bf16, which is all that the schedule may give to AMX.
@@ -421,6 +427,9 @@ impl Kernels<'_> {
         let mut tools: Option<Tools> = None;
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = self.kernel(job, &mut tools);
+            if let Ok(made) = &outcome {
+                (self.options.made)(&job.symbol, &made.object);
+            }
             self.made.lock().unwrap_or_else(|e| e.into_inner()).push((job.symbol.clone(), outcome));
             (self.options.progress)(self.done.fetch_add(1, Ordering::Relaxed) + 1, self.jobs.len());
         }

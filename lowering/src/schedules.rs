@@ -150,7 +150,7 @@ const VARIED: &[(&str, &[&str])] = &[
     ("contract", &["m_block", "n_block"]),
     ("depthwise", &["across", "threads"]),
     ("few", &["pieces", "rows", "warps"]),
-    ("fma", &["depth", "resident"]),
+    ("fma", &["resident"]),
     ("loops", &["block", "threads", "unroll"]),
     ("mma", &["m", "n"]),
     ("reduce", &["block", "group", "groups", "pieces", "unroll"]),
@@ -220,9 +220,10 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
         }
     }
     if strategy == "fma" {
-        let tiles = fma::TILES.iter().flat_map(|t| [2, 3].map(|stages| (t, stages)));
-        all.extend(tiles.map(|((m, m_each, n, n_each), stages)| {
-            let tile = [("m", *m), ("m_each", *m_each), ("n", *n), ("n_each", *n_each), ("stages", stages)];
+        let tiles = fma::TILES.iter().flat_map(|t| [(8, 2), (8, 3), (16, 2), (16, 3)].map(|ring| (t, ring)));
+        all.extend(tiles.map(|((m, m_each, n, n_each), (depth, stages))| {
+            let tile =
+                [("m", *m), ("m_each", *m_each), ("n", *n), ("n_each", *n_each), ("depth", depth), ("stages", stages), ("unroll", depth)];
             with(&tile.map(|(name, v)| (name, v as i64)))
         }));
     }

@@ -16,8 +16,8 @@ pub struct Bench {
     /// Seconds to measure
     #[arg(long, default_value_t = 1.0, value_name = "S")]
     seconds: f64,
-    /// Measures whenever a line with a number of seconds arrives on standard input, so that peers can take turns; prints the first call's time
-    /// and then one line of JSON a measurement
+    /// Measures whenever a line with a number of seconds arrives on standard input, so that peers can take turns; prints when the first call's
+    /// results were there, on a GPU also without copying them to the host, and then one line of JSON a measurement
     #[arg(long)]
     worker: bool,
     #[command(flatten)]
@@ -50,9 +50,10 @@ impl Bench {
             Some(path) => data::read(path)?,
             None => data::random(exe.program())?,
         };
-        let mut outputs = exe.memory(&inputs)?;
-        exe.call_data(&inputs, &mut outputs)?;
+        let (ready, mut outputs) = (start.elapsed(), exe.memory(&inputs)?);
+        let kernels: Duration = exe.measure(&inputs, &mut outputs, 1, 1)?.iter().sum();
         let first = start.elapsed().as_secs_f64();
+        let on_card = exe.card().map(|_| (ready + kernels).as_secs_f64());
         let mut sample = |seconds: f64| -> Result<Sample, Stop> {
             let (start, mut times) = (Instant::now(), vec![]);
             let (mut rounds, mut calls) = (1, 1);
@@ -73,7 +74,7 @@ impl Bench {
             println!("median {:.1} us, least {:.1} us, {} calls", s.median.as_secs_f64() * 1e6, s.least.as_secs_f64() * 1e6, s.calls);
             return Ok(Exit::Done);
         }
-        println!("{}", serde_json::json!({ "first_s": first }));
+        println!("{}", serde_json::json!({ "first_s": first, "on_card_s": on_card }));
         for line in std::io::stdin().lock().lines() {
             let line = line.map_err(|e| Stop::usage(e.to_string()))?;
             let seconds = line.trim().parse().map_err(|_| Stop::usage(format!("'{line}' is no number of seconds")))?;

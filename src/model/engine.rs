@@ -5,10 +5,7 @@ use crate::runtime::{
     host::{Host, Opened},
     profile::Profile,
 };
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// A program with its code and its weights.
 pub enum Engine {
@@ -18,12 +15,22 @@ pub enum Engine {
     Cuda(Box<cuda::Loaded>),
 }
 
+/// What links kernels for the card that the options name, or for the first one.
+pub fn linker(options: &Options) -> cuda::Linker {
+    let index = if let Place::Cuda(index) = options.device { index } else { 0 };
+    let store = match &options.cache {
+        super::CachePolicy::Off => None,
+        super::CachePolicy::Dir(dir) => Store::open(dir).ok(),
+    };
+    cuda::Linker::new(index, store)
+}
+
 impl Engine {
     /// Links a package's code and finds its weights, in `folder`.
-    pub fn link(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+    pub fn link(sources: &Sources, options: &Options, linker: &cuda::Linker, times: &mut Times) -> Result<Engine, Error> {
         let package = sources.package;
         match package.program.target.is_cuda() {
-            true => Engine::on_gpu(sources, options, times),
+            true => Engine::on_gpu(sources, options, linker, times),
             false if options.mode != cuda::Mode::Default => {
                 Err(Error::Target(format!("CUDA graphs are for GPUs; the program is for {}", package.program.target.arch)))
             }
@@ -40,18 +47,12 @@ impl Engine {
         Ok(Engine::Host(opened.program))
     }
 
-    fn on_gpu(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
+    fn on_gpu(sources: &Sources, options: &Options, linker: &cuda::Linker, times: &mut Times) -> Result<Engine, Error> {
         let package = sources.package;
         let linking = Instant::now();
         // Copies of large tensors of the host are shared out.
         Pool::configure(options.threads);
-        let index = if let Place::Cuda(index) = options.device { index } else { 0 };
-        let device = Arc::new(cuda::Device::cuda(index)?);
-        let store = match &options.cache {
-            super::CachePolicy::Off => None,
-            super::CachePolicy::Dir(dir) => Store::open(dir).ok(),
-        };
-        let code = cuda::link(&device, &package.objects, store.as_ref(), options.workers)?;
+        let (device, code) = linker.all(&package.objects, options.workers)?;
         times.link = linking.elapsed();
         let (finding, mut finder) = (Instant::now(), sources.finder());
         let settings = cuda::Settings { mode: options.mode, blocking: options.blocking, nvtx: options.nvtx };

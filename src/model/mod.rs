@@ -143,9 +143,10 @@ impl Model {
     /// As [`Model::compile`]; `progress` is told how many of how many kernels are done.
     pub fn compile_with(&self, options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Executable, Error> {
         let start = Instant::now();
-        let (package, times) = self.build(options, progress)?;
+        let linker = engine::linker(options);
+        let (package, times) = self.build_for(options, progress, Some(&linker))?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        let exe = Executable::link(package, folder, &self.held, options, times, start)?;
+        let exe = Executable::link(package, folder, &self.held, options, &linker, times, start)?;
         if let (Some(dump), Some(report)) = (&exe.times.dump, &exe.times.compile) {
             dump::finish(dump, exe.program(), report, Some(&exe)).map_err(|e| io_error(dump, e))?;
         }
@@ -154,6 +155,16 @@ impl Model {
 
     /// The compiled program, or what the cache has of it. It need not be for this machine.
     pub fn build(&self, options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<(Package, Times), Error> {
+        self.build_for(options, progress, None)
+    }
+
+    /// The same; kernels for a GPU are linked as soon as there is their code.
+    fn build_for(
+        &self,
+        options: &Options,
+        progress: &(dyn Fn(usize, usize) + Sync),
+        linker: Option<&cuda::Linker>,
+    ) -> Result<(Package, Times), Error> {
         let mut times = Times::default();
         let store = match &options.cache {
             CachePolicy::Off => None,
@@ -166,7 +177,7 @@ impl Model {
                 tell::code(p);
                 Package::clone(p)
             }
-            _ => self.package(options, target(options)?, store.as_ref(), progress, &mut times)?,
+            _ => self.package(options, target(options)?, store.as_ref(), (progress, linker), &mut times)?,
         };
         Ok((package, times))
     }
@@ -195,7 +206,7 @@ impl Model {
         options: &Options,
         target: Target,
         store: Option<&Store>,
-        progress: &(dyn Fn(usize, usize) + Sync),
+        (progress, linker): (&(dyn Fn(usize, usize) + Sync), Option<&cuda::Linker>),
         times: &mut Times,
     ) -> Result<Package, Error> {
         let start = Instant::now();
@@ -240,12 +251,14 @@ impl Model {
         autotune::parts::request(&module, &schedules, &target);
         let reproducer = times.dump.as_deref().or(options.reproducer.as_deref());
         let debug = Debug { disable: &options.disable, own: &options.passes, dump: times.dump.as_deref(), reproducer };
+        let linker = linker.filter(|_| target.chip().is_some());
         let how = CompileOptions {
             target,
             workers: options.workers,
             cache: store,
             verify: options.verify,
             progress,
+            made: &|symbol, code| linker.into_iter().for_each(|l| l.add(symbol, code)),
             schedules: &schedules,
             salt: BUILD,
             stop,
@@ -329,11 +342,12 @@ impl Executable {
         folder: &Path,
         held: &BTreeMap<String, Weight>,
         options: &Options,
+        linker: &cuda::Linker,
         mut times: Times,
         start: Instant,
     ) -> Result<Executable, Error> {
         let sources = weights::Sources { package: &package, folder, held };
-        let engine = Engine::link(&sources, options, &mut times)?;
+        let engine = Engine::link(&sources, options, linker, &mut times)?;
         times.total = start.elapsed();
         Ok(Executable { engine, package, threads: options.threads, times, results: options.reuse.then(Mutex::default) })
     }

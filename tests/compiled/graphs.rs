@@ -104,6 +104,7 @@ fn cases_as_interpreted() {
         salt: "test",
         schedules: &Default::default(),
         progress: &|_, _| (),
+        made: &|_, _| (),
         stop: Default::default(),
         debug: Default::default(),
     };
@@ -156,6 +157,7 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
                 salt: "test",
                 schedules: &Default::default(),
                 progress: &|_, _| (),
+                made: &|_, _| (),
                 stop: Default::default(),
                 debug: Default::default(),
             };

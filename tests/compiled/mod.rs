@@ -38,6 +38,7 @@ pub fn native_for(
         salt: "test",
         schedules: &Default::default(),
         progress: &|_, _| (),
+        made: &|_, _| (),
         stop: Default::default(),
         debug: Default::default(),
     };

@@ -149,6 +149,7 @@ fn tiles_of_bf16_are_multiplied_by_amx() {
         salt: "test",
         schedules: &Default::default(),
         progress: &|_, _| (),
+        made: &|_, _| (),
         stop: Default::default(),
         debug: Default::default(),
     };

@@ -1,7 +1,7 @@
 //! Modules: PTX, or what the linker makes of it, which is PTX behind a mark.
 use super::{Done, alive, card::card, current, function, link::Log, lock, put, table::Table, valid};
 use crate::ptx;
-use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUjit_option, CUmod_st, CUmodule, CUresult};
+use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUjit_option, CUlibrary, CUmod_st, CUmodule, CUresult};
 use std::{
     collections::BTreeMap,
     ffi::{CStr, c_char, c_uint, c_void},
@@ -93,12 +93,47 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 /// Ends a module and its functions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> CUresult {
+    current(|| end(module))
+}
+
+fn end(module: CUmodule) -> Done<()> {
+    super::capture::unsafe_call()?;
+    let module = ALL.take(module)?;
+    lock(&module.functions).values().for_each(|f| function::remove(ptr::without_provenance_mut(*f)));
+    Ok(())
+}
+
+/// A library is a module that no context holds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLibraryLoadData(
+    library: *mut CUlibrary,
+    image: *const c_void,
+    options: *mut CUjit_option,
+    values: *mut *mut c_void,
+    count: c_uint,
+    _library_options: *mut c_void,
+    _library_values: *mut *mut c_void,
+    _library_count: c_uint,
+) -> CUresult {
+    // SAFETY: the same promise, and handles are as large as each other.
+    unsafe { cuModuleLoadDataEx(library.cast(), image, count, options, values) }
+}
+
+/// The module of a library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary) -> CUresult {
     current(|| {
-        super::capture::unsafe_call()?;
-        let module = ALL.take(module)?;
-        lock(&module.functions).values().for_each(|f| function::remove(ptr::without_provenance_mut(*f)));
-        Ok(())
+        ALL.get(library.cast())?;
+        valid(!module.is_null())?;
+        // SAFETY: room for a handle.
+        unsafe { put(module, library.cast()) }
     })
+}
+
+/// Ends a library, and its module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLibraryUnload(library: CUlibrary) -> CUresult {
+    alive(|| end(library.cast()))
 }
 
 /// A name as the caller has it.

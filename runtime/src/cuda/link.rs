@@ -1,4 +1,4 @@
-//! PTX to code for a card, by the driver's linker, on worker threads, and kept on disk.
+//! PTX to code for a card, by the driver, on worker threads, and kept on disk.
 use super::{CudaError, Device, words};
 use crate::cache::Store;
 use cudarc::driver::sys::{self, CUjit_option};
@@ -8,7 +8,7 @@ use std::{
     ffi::{CString, c_void},
     ptr,
     sync::{
-        Mutex,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -17,26 +17,115 @@ use std::{
 const LOG: usize = 8192;
 
 /// The code of each kernel by name.
-pub fn link(
+pub type Images = BTreeMap<String, Image>;
+
+/// The code of a kernel.
+#[derive(Clone)]
+pub enum Image {
+    /// What the linker made.
+    Linked(Arc<Vec<u8>>),
+    /// What the driver has compiled by itself, and holds.
+    Library(Arc<Library>),
+}
+
+/// PTX that the driver has compiled as a whole. It keeps the code in a cache of its own.
+pub struct Library(sys::CUlibrary);
+// SAFETY: handles of the driver are tied to no thread.
+unsafe impl Send for Library {}
+unsafe impl Sync for Library {}
+
+impl Library {
+    /// Of a kernel, for the card that is the thread's. Unlike `cuModuleLoadData` this runs on several threads at once.
+    fn load(name: &str, ptx: &[u8]) -> Result<Library, CudaError> {
+        let failed = |e| CudaError::Link { kernel: name.into(), reason: words(e) };
+        let (text, mut library) = ([ptx, &[0]].concat(), ptr::null_mut());
+        let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: a text with a NUL at its end, of which the driver takes a copy; no options.
+        let made =
+            unsafe { sys::cuLibraryLoadData(&mut library, text.as_ptr().cast(), none, ptr::null_mut(), 0, nothing, ptr::null_mut(), 0) };
+        made.result().map_err(failed)?;
+        let library = Library(library);
+        // Compiles it, where that is put off.
+        let title = CString::new(name).unwrap_or_default();
+        let mut function = ptr::null_mut();
+        // SAFETY: a module of this library; one that has another name is looked for when it is launched.
+        let _ = unsafe { sys::cuModuleGetFunction(&mut function, library.module().map_err(failed)?, title.as_ptr()) };
+        Ok(library)
+    }
+    /// Its module on the card that is the thread's.
+    pub(super) fn module(&self) -> Result<sys::CUmodule, cudarc::driver::DriverError> {
+        let mut module = ptr::null_mut();
+        // SAFETY: the library is there for as long as this is.
+        unsafe { sys::cuLibraryGetModule(&mut module, self.0) }.result().map(|()| module)
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: whoever has taken the module holds this, too.
+        let _ = unsafe { sys::cuLibraryUnload(self.0) };
+    }
+}
+
+/// Links kernels for a card, each as soon as there is its PTX.
+pub struct Linker {
+    index: usize,
+    cache: Option<Store>,
+    device: OnceLock<Option<Arc<Device>>>,
+    made: Mutex<Images>,
+}
+
+impl Linker {
+    /// For the card of that number, which is taken when the first kernel comes.
+    pub fn new(index: usize, cache: Option<Store>) -> Linker {
+        Linker { index, cache, device: OnceLock::new(), made: Mutex::default() }
+    }
+    /// Links a kernel, on this thread. What fails is tried again by [`Linker::all`], which says why.
+    pub fn add(&self, name: &str, ptx: &[u8]) {
+        let device = self.device.get_or_init(|| Device::cuda(self.index).ok().map(Arc::new));
+        let Some(device) = device else { return };
+        let code = device.enter().and_then(|_current| one(device, name, ptx, self.cache.as_ref()));
+        if let Ok(code) = code {
+            self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), code);
+        }
+    }
+    /// The card, and the code of all these kernels. Err: there is no card, or the driver takes a kernel for wrong.
+    pub fn all(&self, ptx: &BTreeMap<String, Vec<u8>>, workers: usize) -> Result<(Arc<Device>, Images), CudaError> {
+        let device = match self.device.get() {
+            Some(Some(device)) => device.clone(),
+            _ => Arc::new(Device::cuda(self.index)?),
+        };
+        let mut made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        made.retain(|name, _| ptx.contains_key(name));
+        made.extend(link(&device, ptx.iter().filter(|(name, _)| !made.contains_key(*name)), self.cache.as_ref(), workers)?);
+        Ok((device, made))
+    }
+}
+
+/// The code of each kernel by name.
+pub(super) fn link<'a>(
     device: &Device,
-    ptx: &BTreeMap<String, Vec<u8>>,
+    ptx: impl Iterator<Item = (&'a String, &'a Vec<u8>)>,
     cache: Option<&Store>,
     workers: usize,
-) -> Result<BTreeMap<String, Vec<u8>>, CudaError> {
-    let jobs: Vec<(&String, &Vec<u8>)> = ptx.iter().collect();
+) -> Result<Images, CudaError> {
+    let jobs: Vec<(&String, &Vec<u8>)> = ptx.collect();
+    if jobs.is_empty() {
+        return Ok(Images::new());
+    }
     let (next, made) = (AtomicUsize::new(0), Mutex::new(vec![]));
     let work = || {
         while let Some((name, text)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let code = device.enter().and_then(|_current| one(device, name, text, cache));
-            made.lock().unwrap_or_else(|e| e.into_inner()).push(code.map(|c| (name.to_string(), c)));
+            made.lock().unwrap_or_else(PoisonError::into_inner).push(code.map(|c| (name.to_string(), c)));
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..workers.clamp(1, jobs.len().max(1)) {
+        for _ in 0..workers.clamp(1, jobs.len()) {
             scope.spawn(work);
         }
     });
-    made.into_inner().unwrap_or_else(|e| e.into_inner()).into_iter().collect()
+    made.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
 /// Whether the linker may spoil a kernel: it compiles for being linked with other code, and there ignores `setmaxnreg` (ptxas says C7504).
@@ -53,26 +142,31 @@ fn is_sound(log: &str) -> bool {
     said && !log.lines().any(|l| spills(&l) || l.contains("serialized"))
 }
 
-fn one(device: &Device, name: &str, ptx: &[u8], cache: Option<&Store>) -> Result<Vec<u8>, CudaError> {
+/// What the cache has of a kernel that the linker would make slower.
+const WHOLE: &[u8] = b"whole";
+
+fn one(device: &Device, name: &str, ptx: &[u8], cache: Option<&Store>) -> Result<Image, CudaError> {
     let (major, minor) = device.card().capability;
     let mut sha = Sha256::new();
     sha.update(ptx);
     let hash: String = sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect();
     let key = format!("cubin_{hash}_{major}{minor}_{}", device.driver());
     // What the cache cannot give is linked again.
-    if let Some(Ok(Some(code))) = cache.map(|c| c.get(&key)) {
-        return Ok(code);
-    }
-    let (mut code, log) = linked(name, ptx)?;
-    if is_split(ptx) && !is_sound(&log) {
-        // The driver compiles it when it is loaded, one after the other, and keeps the code in a cache of its own.
-        tracing::debug!(target: "kiln::runtime", kernel = name, %log, "is compiled when it is loaded, since the linker would make it slower");
-        code = [ptx, &[0]].concat();
-    }
-    if let Some(Err(remark)) = cache.map(|c| c.put(&key, &code)) {
-        tracing::debug!(target: "kiln::runtime", %remark, "a linked kernel was not kept");
-    }
-    Ok(code)
+    let code = match cache.map(|c| c.get(&key)) {
+        Some(Ok(Some(code))) => code,
+        _ => {
+            let (mut code, log) = linked(name, ptx)?;
+            if is_split(ptx) && !is_sound(&log) {
+                tracing::debug!(target: "kiln::runtime", kernel = name, %log, "is compiled by itself, since the linker would make it slower");
+                code = WHOLE.to_vec();
+            }
+            if let Some(Err(remark)) = cache.map(|c| c.put(&key, &code)) {
+                tracing::debug!(target: "kiln::runtime", %remark, "a linked kernel was not kept");
+            }
+            code
+        }
+    };
+    if code == WHOLE { Ok(Image::Library(Arc::new(Library::load(name, ptx)?))) } else { Ok(Image::Linked(Arc::new(code))) }
 }
 
 /// The code of a kernel, and what the linker says of it.
@@ -126,6 +220,8 @@ mod tests {
         assert!(is_sound(sound));
         assert!(!is_sound(""));
         assert!(!is_sound(&sound.replace(" 0 bytes spill stores", " 10 bytes spill stores")));
-        assert!(!is_sound(&format!("{sound}\nptxas info    : (C7509) wgmma.mma_async instructions are serialized due to the presence of Extern calls")));
+        assert!(!is_sound(&format!(
+            "{sound}\nptxas info    : (C7509) wgmma.mma_async instructions are serialized due to the presence of Extern calls"
+        )));
     }
 }

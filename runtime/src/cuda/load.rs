@@ -3,7 +3,7 @@ use super::{
     CudaError, Device, Mode, Settings,
     control::{Control, blockers},
     libraries::{Called, Libraries},
-    link,
+    link::{Image, Images, Library, link},
     memory::Memory,
     staging::Staging,
     state::States,
@@ -19,7 +19,7 @@ use crate::{
 };
 use cudarc::driver::{result, sys};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     ffi::CString,
     sync::{
         Arc, Mutex, PoisonError,
@@ -39,6 +39,7 @@ pub struct Loaded {
     /// By launch, what a library computes in the kernel's place; nothing if no launch asks for one.
     pub(super) called: Vec<Option<Arc<Called>>>,
     modules: Vec<sys::CUmodule>,
+    images: Vec<Arc<Library>>,
     globals: Vec<Arc<Memory>>,
     /// Addresses of the globals.
     pub(super) addresses: Vec<u64>,
@@ -58,13 +59,7 @@ type Shared = HashMap<String, Arc<Memory>>;
 
 impl Loaded {
     /// Joins a program, the code of its kernels by symbol, and its globals, which are copied to the card.
-    pub fn new(
-        device: Arc<Device>,
-        program: Program,
-        code: &BTreeMap<String, Vec<u8>>,
-        globals: &[Bytes],
-        settings: Settings,
-    ) -> Result<Loaded, CallError> {
+    pub fn new(device: Arc<Device>, program: Program, code: &Images, globals: &[Bytes], settings: Settings) -> Result<Loaded, CallError> {
         if program.control.is_some() {
             return Err(tensor_error("program", &program.name, "is control flow between programs, which Loaded::join joins".into()));
         }
@@ -74,7 +69,7 @@ impl Loaded {
     fn make(
         device: Arc<Device>,
         program: Program,
-        code: &BTreeMap<String, Vec<u8>>,
+        code: &Images,
         globals: &[Bytes],
         settings: Settings,
         shared: &mut Shared,
@@ -99,6 +94,7 @@ impl Loaded {
             names,
             called: vec![],
             modules: vec![],
+            images: vec![],
             globals: vec![],
             addresses: vec![],
             states: States::new(&device, program.inputs.len(), program.outputs.len()),
@@ -134,18 +130,12 @@ impl Loaded {
         workers: usize,
         settings: Settings,
     ) -> Result<Loaded, CallError> {
-        let code = link(&device, &package.objects, cache, workers)?;
+        let code = link(&device, package.objects.iter(), cache, workers)?;
         Ok(Loaded::join(device, &package.program, &code, &mut |g| package.weight(g), settings)?)
     }
 
     /// Joins a program, or the programs that it calls, the code of all kernels by symbol, weights that `find` finds, and what is computed once from these.
-    pub fn join(
-        device: Arc<Device>,
-        program: &Program,
-        code: &BTreeMap<String, Vec<u8>>,
-        find: &mut Find,
-        settings: Settings,
-    ) -> Result<Loaded, OpenError> {
+    pub fn join(device: Arc<Device>, program: &Program, code: &Images, find: &mut Find, settings: Settings) -> Result<Loaded, OpenError> {
         let mut shared = Shared::new();
         let mut one = |p: &Program| -> Result<Loaded, OpenError> {
             let prepared = match &p.prepare {
@@ -215,15 +205,24 @@ impl Loaded {
         }
     }
 
-    fn load(&mut self, k: &Kernel, code: &BTreeMap<String, Vec<u8>>) -> Result<sys::CUfunction, CudaError> {
+    fn load(&mut self, k: &Kernel, code: &Images) -> Result<sys::CUfunction, CudaError> {
         let link = |reason: String| CudaError::Link { kernel: k.name.clone(), reason };
-        let bytes = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
+        let image = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
         let entry = k.launch.as_ref().and_then(|l| l.entry.as_ref()).unwrap_or(&k.symbol);
         let name = CString::new(entry.as_str()).map_err(|e| link(e.to_string()))?;
-        // SAFETY: an image that the driver's linker made, or one from the cache with a right checksum; the module lives as long as this.
+        // SAFETY: an image that the driver's linker made, or one from the cache with a right checksum; module and library live as long as this.
         unsafe {
-            let module = result::module::load_data(bytes.as_ptr().cast()).map_err(|e| link(words(e)))?;
-            self.modules.push(module);
+            let module = match image {
+                Image::Linked(bytes) => {
+                    let module = result::module::load_data(bytes.as_ptr().cast()).map_err(|e| link(words(e)))?;
+                    self.modules.push(module);
+                    module
+                }
+                Image::Library(library) => {
+                    self.images.push(library.clone());
+                    library.module().map_err(|e| link(words(e)))?
+                }
+            };
             let function = result::module::get_function(module, name).map_err(|e| link(format!("{entry}: {}", words(e))))?;
             if let Some(bytes) = k.launch.as_ref().map(|l| l.shared).filter(|b| *b > 0) {
                 let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

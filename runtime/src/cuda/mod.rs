@@ -20,7 +20,7 @@ mod stream;
 mod tensor_map;
 
 pub use device::{Card, Device, cards, driver_version};
-pub use link::link;
+pub use link::{Image, Images, Library, Linker};
 pub use load::Loaded;
 pub use stream::Stream;
 

@@ -146,6 +146,6 @@ pub fn choose(k: &Kernel, nest: &Nest, p: &Product) -> Schedule {
     let tile = best.map_or(TILES[TILES.len() - 1], |(_, tile)| tile);
     let ((m, m_each, n, n_each), resident) = (tile, resident(&tile));
     let all =
-        [("depth", 16), ("m", m), ("m_each", m_each), ("n", n), ("n_each", n_each), ("resident", resident), ("stages", 2), ("unroll", 8)];
+        [("depth", 16), ("m", m), ("m_each", m_each), ("n", n), ("n_each", n_each), ("resident", resident), ("stages", 2), ("unroll", 16)];
     make("fma", &all.map(|(name, v)| (name, v as i64)))
 }
