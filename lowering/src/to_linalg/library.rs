@@ -6,7 +6,7 @@ use kiln_passes::{Failure, refine_shapes::Facts};
 
 /// The op of such a kernel.
 pub fn library_op(block: Block) -> Option<Op> {
-    block.ops().into_iter().find(|o| o.kind().is_some_and(is_library))
+    block.ops().into_iter().find(|o| is_library(*o))
 }
 
 /// What the op's attributes say, as words.
