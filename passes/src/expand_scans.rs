@@ -28,7 +28,7 @@ crate::pass_options! {
     /// The pass.
     pub struct ExpandScans {
         /// The longest axis that is no more than one block
-        pub whole: i64 = 32768,
+        pub whole: i64 = 16384,
         /// Groups of threads that fill the card, which go through rows, or through columns of several rows
         pub groups: i64 = 256,
         /// Neighbouring columns that one group goes through, where others lie between the elements of an axis

@@ -12,7 +12,7 @@ use crate::{
     emit::body::made_of,
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
-    kernel::{Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, nests},
+    kernel::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, nests},
 };
 use kiln_dialects::ir::*;
 
@@ -41,6 +41,8 @@ const USUAL: i64 = 2048;
 const WARPS: i64 = 4096;
 /// Bytes of a thread that are under way at once.
 const BYTES: i64 = 64;
+/// Registers of what a thread combines down a column.
+const WORDS: i64 = 64;
 /// Threads of a block of small groups.
 const BLOCK: i64 = 128;
 /// Most threads that share an axis whose elements do not lie side by side: each looks at what all of these have.
@@ -164,6 +166,22 @@ fn bytes(k: &Kernel, plan: &Plan, nest: &Nest) -> i64 {
     real.map(|a| super::bytes(k, a) as i64).max().unwrap_or(4)
 }
 
+/// What a walk reads of the kernel's arguments along its axis.
+pub fn reads<'a>(k: &'a Kernel, nest: &Nest, axis: usize) -> Vec<&'a Access> {
+    let mut all: Vec<&Access> = vec![];
+    for s in nest.stages.iter().filter_map(|s| k.stages.get(*s)) {
+        // What is only there for its sizes is nowhere in memory.
+        let used = |n: usize| !matches!(s.body, Body::Block(b) if b.args().get(n).is_some_and(|v| v.uses().is_empty()));
+        let own = |a: &Access| a.at.uses(axis) && matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
+        for (_, a) in s.inputs.iter().enumerate().filter(|(n, a)| used(*n) && own(a)) {
+            if !all.contains(&a) {
+                all.push(a);
+            }
+        }
+    }
+    all
+}
+
 /// The schedule of a walk.
 pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     let (scan, nest) = (scan(k, plan)?, plan.nests.first()?);
@@ -172,26 +190,31 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     let length = nest.extents[scan.axis].known();
     let n = length.unwrap_or(USUAL).max(1);
     let others = Poly::product((0..nest.extents.len()).filter(|d| *d != scan.axis).map(|d| &nest.extents[d])).known();
-    let most = (BYTES / (lanes * bytes(k, plan, nest))).clamp(2, 8);
+    // What is under way takes registers for each of what is read.
+    let reads = reads(k, nest, scan.axis).len().max(1) as i64;
     let below = |n: i64| 1i64 << n.max(1).ilog2();
     let above = |n: i64| (n.max(1) as u64).next_power_of_two() as i64;
     let (across, beside, pieces) = if fast == scan.axis {
+        let most = (2 * BYTES / (reads.max(2) * lanes * bytes(k, plan, nest))).clamp(1, 8);
         let (vectors, warp) = ((n + lanes - 1) / lanes, WARP as i64);
         let wanted = WARPS * warp / others.unwrap_or(USUAL).max(1);
         let across = match vectors {
             v if v <= warp => above(v),
             // What all warps of a block have of all pieces is known to each of them by one more exchange.
-            v => below(wanted.min(v / most)).clamp(warp, warp * warp / most),
+            v => below(wanted.min(v / most)).clamp(warp, warp * warp / above(most)),
         };
         (across, (BLOCK / across).max(1), most.min((vectors + across - 1) / across))
     } else {
         let items = others.map_or(USUAL, |n| n / lanes).max(1);
-        let across = below((WARPS * WARP as i64 / 2 / items).min(n / most)).clamp(1, ACROSS);
-        let side = (SIDE / (lanes * bytes(k, plan, nest))).max(1);
-        let beside = (BLOCK / across).min(above(items)).max(side).max(WARP as i64 / across);
+        let words = k.stages.get(scan.stage)?.outputs.first()?.combine.as_ref()?.op.result(0).ty().dtype().ok()?.byte_size() as i64 / 4;
+        let most = (WORDS / (reads * lanes * words.max(1))).clamp(2, 16);
+        let across = below((WARPS * WARP as i64 / 2 / items).min(n / 4)).clamp(1, ACROSS);
+        let side = (SIDE / (lanes * bytes(k, plan, nest))).max(2);
         // Narrow blocks, where there are few columns.
-        let beside = if across == ACROSS { side.max(2) } else { beside };
-        (across, beside, most.max(4).min(n))
+        let beside = if across == ACROSS { side } else { (BLOCK / across).min(above(items)).max(side).max(WARP as i64 / across) };
+        // A thread with an axis of its own is one of many.
+        let most = if across == 1 { (most / 2).max(2) } else { most };
+        (across, beside, most.min((n + across - 1) / across))
     };
     let ahead = i64::from(across > 1 && n > across * pieces * if fast == scan.axis { lanes } else { 1 });
     Some(make("scan", &[("across", across), ("ahead", ahead), ("beside", beside), ("pieces", pieces), ("vector", lanes)]))

@@ -20,7 +20,7 @@ use crate::{
         gpu_schedule::scan::{self, Scan},
     },
     host::schedule::Schedule,
-    kernel::{Access, Body, Combine, Nest, Output, Plan, Role, Stage},
+    kernel::{Access, Combine, Nest, Output, Plan, Stage},
 };
 use kiln_dialects::ir::*;
 
@@ -73,16 +73,6 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
     if count > widest {
         return Err(format!("has a schedule whose vector is {count}, but its elements can be read {widest} at a time"));
     }
-    let mut reads: Vec<&Access> = vec![];
-    for s in nest.stages.iter().filter_map(|s| k.stages.get(*s)) {
-        let used = |n: usize| !matches!(s.body, Body::Block(b) if b.args().get(n).is_some_and(|v| v.uses().is_empty()));
-        let own = |a: &Access| a.at.uses(scan.axis) && matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
-        for (_, a) in s.inputs.iter().enumerate().filter(|(n, a)| used(*n) && own(a)) {
-            if !reads.contains(&a) {
-                reads.push(a);
-            }
-        }
-    }
     let walk = Walk {
         scope,
         nest,
@@ -96,7 +86,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
         beside: schedule.get("beside"),
         pieces: schedule.get("pieces"),
         ahead: schedule.get("ahead") > 0,
-        reads,
+        reads: scan::reads(k, nest, scan.axis),
     };
     if fast == scan.axis { walk.rows(c) } else { walk.columns(c) }
 }
