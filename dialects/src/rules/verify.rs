@@ -315,7 +315,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
         }
         "kiln.no_scan" => {
             want(value.as_string().is_some(), || "needs a string as kiln.no_scan".into())?;
-            return want(op.is("func.func"), || "has kiln.no_scan, which belongs on a kernel's function".into());
+            return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.no_scan, which belongs on a kernel's function".into());
         }
         "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),

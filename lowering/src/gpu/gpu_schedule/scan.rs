@@ -12,7 +12,7 @@ use crate::{
     emit::body::made_of,
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
-    kernel::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, nests},
+    kernel::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, drop_units, nests},
 };
 use kiln_dialects::ir::*;
 
@@ -97,13 +97,16 @@ impl Triangle {
 pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
     let mut all = (0..k.stages.len()).filter_map(|s| Triangle::of(&k.stages[s]).map(|t| (s, t)));
     let (Some((number, t)), None) = (all.next(), all.next()) else { return None };
+    // Dimensions of size 1 are no loops, wherever they stand.
+    k.stages.iter_mut().for_each(drop_units);
     let s = &mut k.stages[number];
+    let (element, of) = (s.dims[t.element].as_dim()?, s.dims[t.of].as_dim()?);
     let mut extents = s.extents.clone();
-    extents.remove(t.of);
-    let now = |d: usize| if d > t.of { d - 1 } else { d };
+    extents.remove(of);
+    let now = |d: usize| if d > of { d - 1 } else { d };
     s.extents = extents.clone();
     s.reduction = vec![false; extents.len()];
-    s.substitute(&extents, &|d| Lin::dim(if d == t.of { now(t.element) } else { now(d) }));
+    s.substitute(&extents, &|d| Lin::dim(now(if d == of { element } else { d })));
     for o in &mut s.outputs {
         (o.reduces, o.init) = (false, Init::None);
     }
