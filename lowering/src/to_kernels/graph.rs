@@ -94,13 +94,10 @@ pub(super) enum Role {
     Library,
 }
 
-/// Whether an op's operands and results are whole buffers.
-pub fn is_library(op: Op) -> bool {
+/// Ops whose operands and results are whole buffers, if no loops compute them.
+pub fn is_library(kind: OpKind) -> bool {
     use OpKind::*;
-    op.kind().is_some_and(|kind| match kind {
-        Cumulative => op.attr(LOOPS).is_none(),
-        _ => matches!(kind, Scatter | Sort | TopK | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal | PtxCall),
-    })
+    matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal | PtxCall)
 }
 
 /// What people call an op: its mnemonic, or the name that PTX was given.
@@ -238,8 +235,8 @@ impl Graph<'_> {
             Attention => Role::Compute(Class::Attention),
             Convolution => Role::Compute(if contracts(op) { Class::Contract } else { Class::Single }),
             Pad | Concat | Place | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
-            _ if is_library(op) => Role::Library,
-            Cumulative => Role::Compute(Class::Scan),
+            Cumulative if op.attr(LOOPS).is_some() => Role::Compute(Class::Scan),
+            _ if is_library(kind) => Role::Library,
             _ if kind.is_elementwise() => Role::Compute(Class::Pointwise),
             _ => return Err("has no compiled form yet".into()),
         })

@@ -212,7 +212,7 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
         let words = k.stages.get(scan.stage)?.outputs.first()?.combine.as_ref()?.op.result(0).ty().dtype().ok()?.byte_size() as i64 / 4;
         let most = (WORDS / (reads * lanes * words.max(1))).clamp(2, 16);
         let across = below((WARPS * WARP as i64 / 2 / items).min(n / 4)).clamp(1, ACROSS);
-        let side = (SIDE / (lanes * bytes(k, plan, nest))).max(2);
+        let side = (SIDE / (lanes * bytes(k, plan, nest))).clamp(2, ACROSS);
         // Narrow blocks, where there are few columns.
         let beside = if across == ACROSS { side } else { (BLOCK / across).min(above(items)).max(side).max(WARP as i64 / across) };
         // A thread with an axis of its own is one of many.

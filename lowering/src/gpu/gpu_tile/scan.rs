@@ -3,22 +3,16 @@
 //! Along a row that lies side by side, a thread has `pieces` of `vector` neighbours each. Threads of a warp take neighbouring ones, so that memory is read and written as by a copy;
 //! each piece is combined across the warp by shuffles. Warps give what they have of each piece to shared memory, and each warp then combines that of all. Down columns a thread has
 //! `pieces` rows behind each other, and looks through what the threads above have. What is exchanged has two places in turn, so that a part takes one barrier.
-use super::{
-    shared,
-    team::{self, Group},
-};
+mod columns;
+mod rows;
+
 use crate::{
     emit::{
         body::{Passed, Scope},
         code::{Code, Made},
         lanes::{Lanes, Val},
-        loops::decode,
-        parts::part,
     },
-    gpu::{
-        WARP,
-        gpu_schedule::scan::{self, Scan},
-    },
+    gpu::gpu_schedule::scan::{self, Scan},
     host::schedule::Schedule,
     kernel::{Access, Combine, Nest, Output, Plan, Stage},
 };
@@ -60,6 +54,9 @@ struct Around {
     at: Vec<(usize, Val)>,
     active: Option<Value>,
 }
+
+/// What is done with a part: from the state, pieces and what they give to the next state.
+type Combined<'f, 'a> = dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Made<Vec<Value>> + 'f;
 
 /// The kernel.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
@@ -166,16 +163,8 @@ impl<'a> Walk<'a> {
         piece.scope.iteration(c, &self.nest.stages[at + 1..], &piece.dims, self.lanes, &mut [], &mut piece.known)
     }
 
-    /// The parts of an axis one after the other. `first`: where the thread's pieces begin in a part, `combine`: from the state, pieces and what they give to the next state.
-    fn parts(
-        &self,
-        c: Code,
-        around: &Around,
-        first: &[Value],
-        each: usize,
-        state: &[Value],
-        combine: &mut dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Made<Vec<Value>>,
-    ) -> Made<()> {
+    /// The parts of an axis one after the other. `first`: where the thread's pieces begin in a part.
+    fn parts(&self, c: Code, around: &Around, first: &[Value], each: usize, state: &[Value], combine: &mut Combined<'_, 'a>) -> Made<()> {
         let size = (self.across * self.pieces * each) as i64;
         let even = self.nest.extents[self.scan.axis].multiple_of(size);
         let (n, step) = (self.length(c)?, c.index(size)?);
@@ -206,205 +195,6 @@ impl<'a> Walk<'a> {
             let given = pieces.iter_mut().zip(&mine).map(|(p, read)| self.take(c, p, read)).collect::<Made<Vec<_>>>()?;
             let state = combine(c, state, pieces, given)?;
             Ok(state.into_iter().chain(next.iter().flatten().map(value)).collect())
-        })
-        .map(drop)
-    }
-
-    /// An axis that lies side by side.
-    fn rows(&self, c: Code) -> Made<()> {
-        let (across, count, axis) = (self.across, self.lanes.count, self.scan.axis);
-        let (warps, width) = (across.div_ceil(WARP), across.min(WARP));
-        if warps > 1 && self.pieces * warps > WARP {
-            return Err(format!("has a schedule of a scan whose {} pieces of {warps} warps are more than {WARP}", self.pieces));
-        }
-        let group = Group::of(c, across, self.beside)?;
-        let memory = if warps > 1 { Some(shared(c, self.element(), (2 * WARP * self.beside) as i64)?) } else { None };
-        let dims: Vec<usize> = (0..self.nest.extents.len()).filter(|d| *d != axis).collect();
-        let (sizes, total) = self.sizes(c, &dims, false)?;
-        let mut first = vec![];
-        for p in 0..self.pieces {
-            first.push(c.add(c.mul(group.thread, c.index(count as i64)?)?, c.index((p * across * count) as i64)?)?);
-        }
-        group.rounds(c, self.beside, total, &mut |c, group, row| {
-            let at = dims.iter().copied().zip(decode(c, row, &sizes)?.into_iter().map(Val::One)).collect();
-            let around = Around { at, active: group.active };
-            let mut state = vec![self.identity(c, ONE)?];
-            if memory.is_some() {
-                state.push(c.mul(group.number, c.index(2 * WARP as i64)?)?);
-            }
-            self.parts(c, &around, &first, count, &state, &mut |c, state, mut pieces, given| {
-                let inner: Vec<Vec<Value>> = given.iter().map(|v| self.prefixes(c, *v)).collect::<Made<_>>()?;
-                let last =
-                    inner.iter().map(|all| all.last().copied().ok_or_else(|| "has no lanes".to_string())).collect::<Made<Vec<_>>>()?;
-                let all = self.warp(c, last, width)?;
-                let lower = all.iter().map(|v| self.without(c, *v, width)).collect::<Made<Vec<_>>>()?;
-                let (starts, state) = match memory {
-                    Some(memory) => self.block(c, state, &all, memory, &group, warps)?,
-                    None => {
-                        let (mut sum, mut starts) = (state[0], vec![]);
-                        for v in &all {
-                            starts.push(sum);
-                            let last = if width > 1 { team::of_lane(c, *v, width - 1, width)? } else { *v };
-                            sum = self.two(c, sum, last)?;
-                        }
-                        (starts, vec![sum])
-                    }
-                };
-                for (n, piece) in pieces.iter_mut().enumerate() {
-                    let start = self.two(c, starts[n], lower[n])?;
-                    let at = |i: usize| match (self.scan.before, i) {
-                        (true, 0) => Ok(start),
-                        (true, i) => self.two(c, start, inner[n][i - 1]),
-                        (false, i) => self.two(c, start, inner[n][i]),
-                    };
-                    let lanes = (0..count).map(at).collect::<Made<Vec<_>>>()?;
-                    let v = match lanes[..] {
-                        [v] => v,
-                        _ => c.op("vector.from_elements", &lanes, Type::vector(self.element(), count), &[])?,
-                    };
-                    self.give(c, piece, v)?;
-                }
-                Ok(state)
-            })?;
-            // The next row's first part has the place that this one's last may have.
-            if memory.is_some() { team::barrier(c) } else { Ok(()) }
-        })
-    }
-
-    /// Each lane of a piece with all before it.
-    fn prefixes(&self, c: Code, v: Value) -> Made<Vec<Value>> {
-        if self.lanes.count == 1 {
-            return Ok(vec![v]);
-        }
-        let mut all: Vec<Value> = vec![];
-        for i in 0..self.lanes.count {
-            let one = part(c, v, i)?;
-            all.push(all.last().map_or(Ok(one), |before| self.two(c, *before, one))?);
-        }
-        Ok(all)
-    }
-
-    /// Each thread's value with those of all threads before it, of so many; of several values, side by side.
-    fn warp(&self, c: Code, mut all: Vec<Value>, width: usize) -> Made<Vec<Value>> {
-        let mut by = 1;
-        while by < width {
-            for v in &mut all {
-                let [other, there] = team::before(c, *v, by, width)?;
-                *v = c.select(there, self.two(c, other, *v)?, *v)?;
-            }
-            by *= 2;
-        }
-        Ok(all)
-    }
-
-    /// What the thread before has.
-    fn without(&self, c: Code, v: Value, width: usize) -> Made<Value> {
-        let nothing = self.identity(c, ONE)?;
-        if width == 1 {
-            return Ok(nothing);
-        }
-        let [other, there] = team::before(c, v, 1, width)?;
-        c.select(there, other, nothing)
-    }
-
-    /// What comes before each piece of a warp, from what each warp's last thread has of each; and the next state.
-    fn block(&self, c: Code, state: &[Value], all: &[Value], memory: Value, group: &Group, warps: usize) -> Made<(Vec<Value>, Vec<Value>)> {
-        let (sum, place, count) = (state[0], state[1], self.pieces * warps);
-        let wide = c.index(WARP as i64)?;
-        let (lane, warp) = (c.rem(group.thread, wide)?, c.div(group.thread, wide)?);
-        let mine = c.add(place, warp)?;
-        let last = c.compare(0, lane, c.index(WARP as i64 - 1)?)?;
-        let mut give = |c: Code| -> Made<()> {
-            let at = |p: usize| c.add(mine, c.index((p * warps) as i64)?);
-            all.iter().enumerate().try_for_each(|(p, v)| c.effect("memref.store", &[*v, memory, at(p)?], &[]))
-        };
-        c.when(last, &mut give, None)?;
-        team::barrier(c)?;
-        let there = if count < WARP { Some(c.below(lane, c.index(count as i64)?)?) } else { None };
-        let from = there.map_or(Ok(lane), |there| c.select(there, lane, c.index(0)?))?;
-        let mut v = c.op("memref.load", &[memory, c.add(place, from)?], self.element(), &[])?;
-        if let Some(there) = there {
-            v = c.select(there, v, self.identity(c, ONE)?)?;
-        }
-        let v = self.warp(c, vec![v], count.next_power_of_two())?.remove(0);
-        let lower = self.without(c, v, WARP)?;
-        let start = |p: usize| self.two(c, sum, team::of_any(c, lower, c.add(warp, c.index((p * warps) as i64)?)?)?);
-        let starts = (0..self.pieces).map(start).collect::<Made<_>>()?;
-        let sum = self.two(c, sum, team::of_lane(c, v, count - 1, WARP)?)?;
-        // The two places of a group differ in one bit.
-        Ok((starts, vec![sum, c.op("arith.xori", &[place, wide], place.ty(), &[])?]))
-    }
-
-    /// An axis whose elements others lie between.
-    fn columns(&self, c: Code) -> Made<()> {
-        let (across, beside, count) = (self.across, self.beside, self.lanes.count);
-        let (thread, side) = (team::thread(c)?, c.index(beside as i64)?);
-        let (column, part) = (c.rem(thread, side)?, c.div(thread, side)?);
-        let places = across * beside * count;
-        let memory = if across > 1 { Some(shared(c, self.element(), 2 * places as i64)?) } else { None };
-        let mut dims: Vec<usize> = (0..self.nest.extents.len()).filter(|d| *d != self.scan.axis && *d != self.fast).collect();
-        dims.push(self.fast);
-        let (sizes, total) = self.sizes(c, &dims, true)?;
-        let own = c.mul(part, c.index(self.pieces as i64)?)?;
-        let first = (0..self.pieces).map(|p| c.add(own, c.index(p as i64)?)).collect::<Made<Vec<_>>>()?;
-        let (start, step) = (c.mul(team::block(c)?, side)?, c.mul(team::blocks(c)?, side)?);
-        let val = |i: Value| if count == 1 { Val::One(i) } else { Val::Steps(i, 1) };
-        // All threads of a block go round equally often, so that all come to each barrier.
-        c.strided(start, total, step, &[], &mut |c, base, _| {
-            let item = c.add(base, column)?;
-            let active = c.below(item, total)?;
-            let mut at = decode(c, c.select(active, item, base)?, &sizes)?;
-            let last = c.mul(at.pop().ok_or("has no columns")?, c.index(count as i64)?)?;
-            let mut at: Vec<(usize, Val)> = dims.iter().copied().zip(at.into_iter().map(Val::One)).collect();
-            at.push((self.fast, val(last)));
-            let mut state = vec![self.identity(c, self.lanes)?];
-            if memory.is_some() {
-                state.push(c.index(0)?);
-            }
-            self.parts(c, &Around { at, active: Some(active) }, &first, 1, &state, &mut |c, state, mut pieces, given| {
-                let mut all: Vec<Value> = vec![];
-                for v in &given {
-                    // A thread that has the axis alone goes on from what came before.
-                    let before = all.last().copied().or(if across == 1 { Some(state[0]) } else { None });
-                    all.push(before.map_or(Ok(*v), |before| self.two(c, before, *v))?);
-                }
-                let (own, carried) = (*all.last().ok_or("has no pieces")?, state[0]);
-                let (start, state) = match memory {
-                    None => (None, vec![own]),
-                    Some(memory) => {
-                        let place = |c: Code, from: Value, thread: Value| c.mul(c.add(from, thread)?, c.index(count as i64)?).map(val);
-                        let many = if count == 1 { Val::One(own) } else { Val::Many(own) };
-                        self.lanes.store(c, memory, place(c, state[1], thread)?, many, false)?;
-                        team::barrier(c)?;
-                        let (mut start, mut sum) = (state[0], state[0]);
-                        for other in 0..across {
-                            let at = place(c, state[1], c.add(column, c.index((other * beside) as i64)?)?)?;
-                            let v = self.lanes.load(c, memory, at)?;
-                            sum = self.two(c, sum, self.lanes.many(c, v)?)?;
-                            if other + 1 < across {
-                                start = c.select(c.below(c.index(other as i64)?, part)?, sum, start)?;
-                            }
-                        }
-                        (Some(start), vec![sum, c.op("arith.xori", &[state[1], c.index((across * beside) as i64)?], side.ty(), &[])?])
-                    }
-                };
-                for (n, piece) in pieces.iter_mut().enumerate() {
-                    let mine = if self.scan.before { n.checked_sub(1).map(|n| all[n]) } else { Some(all[n]) };
-                    let v = match (start, mine) {
-                        (Some(start), Some(mine)) => self.two(c, start, mine)?,
-                        (Some(start), None) => start,
-                        (None, Some(mine)) => mine,
-                        (None, None) => carried,
-                    };
-                    self.give(c, piece, v)?;
-                }
-                Ok(state)
-            })?;
-            // The next columns' first part has the place that this one's last may have.
-            if memory.is_some() {
-                team::barrier(c)?
-            }
-            Ok(vec![])
         })
         .map(drop)
     }
