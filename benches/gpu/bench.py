@@ -68,6 +68,12 @@ ITEMS = {
     "transpose_f32_8k_x_8k": (lambda x: x.t().contiguous(), [((8192, 8192), F32)], 2 * 8192 * 8192 * 4),
     "channels_last_bf16_32_x_256_x_56_x_56": (lambda x: x.permute(0, 2, 3, 1).contiguous(), [((32, 256, 56, 56), BF16)], 2 * 32 * 256 * 56 * 56 * 2),
     "gelu_transpose_bf16_8k_x_8k": (lambda x: F.gelu(x).t().contiguous(), [((8192, 8192), BF16)], 2 * 8192 * 8192 * 2),
+    "cumsum_f32_32k_x_4k": (lambda x: x.cumsum(-1), [((32768, 4096), F32)], 2 * 32768 * 4096 * 4),
+    "cumsum_bf16_32k_x_4k": (lambda x: x.cumsum(-1), [((32768, 4096), BF16)], 2 * 32768 * 4096 * 2),
+    "cumsum_f32_64_x_64k": (lambda x: x.cumsum(-1), [((64, 65536), F32)], 2 * 64 * 65536 * 4),
+    "cumsum_f32_64M": (lambda x: x.cumsum(-1), [((64 * M,), F32)], 2 * 64 * M * 4),
+    "columns_cumsum_f32_32k_x_4k": (lambda x: x.cumsum(0), [((32768, 4096), F32)], 2 * 32768 * 4096 * 4),
+    "gelu_cumsum_bf16_32k_x_4k": (lambda x: F.gelu(x).cumsum(-1), [((32768, 4096), BF16)], 2 * 32768 * 4096 * 2),
     "arg_max_bf16_16M": (lambda x: x.argmax(), [((16 * M,), BF16)], 16 * M * 2),
 }
 
@@ -104,6 +110,9 @@ def xla_items():
         "transpose": lambda x: x.T,
         "channels_last": lambda x: jnp.transpose(x, (0, 2, 3, 1)),
         "gelu_transpose": lambda x: jax.nn.gelu(x, approximate=False).T,
+        "cumsum": lambda x: jnp.cumsum(x, -1),
+        "columns_cumsum": lambda x: jnp.cumsum(x, 0),
+        "gelu_cumsum": lambda x: jnp.cumsum(jax.nn.gelu(x, approximate=False), -1),
         "sum_all": lambda x: (wide(x) * 2 + 1).sum(),
     }
     return {name: jax.jit(f) for name, f in items.items()}

@@ -9,8 +9,8 @@ without such multiples, once with the length left open.
 import json, os, random, re, struct, subprocess, sys
 
 LENGTHS = [1, 15, 16, 17, 1000]
-# Edges of tiles of attention.
-MORE = {"attention": [63, 64, 65, 127, 128, 129]}
+# Edges of tiles of attention, and parts of a scan.
+MORE = {"attention": [63, 64, 65, 127, 128, 129], "scan": [257, 5000]}
 SIZES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i8": 1, "i1": 1}
 NAMES = {"f64": "F64", "f32": "F32", "bf16": "BF16", "f16": "F16", "i64": "I64", "i32": "I32", "i8": "I8", "i1": "BOOL"}
 
@@ -72,7 +72,7 @@ def module(text, args, n):
             if used & set(dims) & {"N", "M"}:
                 bound = ", ".join({"N": "%n", "M": "%m"}.get(d, d) for d in dims)
                 facts.append(f"  kiln.bind_shape {name}, [{bound}] : tensor<{'x'.join([*dims, dtype])}>")
-    body = [re.sub(r"(?<=[\[ ])[NM](?=[,\]])", symbol, line) if "sizes" in line else line for line in body]
+    body = [re.sub(r"(?<=[\[ ])[NM](?=[,\]])", symbol, line) if "sizes" in line or "kiln.iota" in line else line for line in body]
     return re.sub(r"tensor<([^>]*)>", sizes, "\n".join([head, *facts, *body]) + "\n")
 
 

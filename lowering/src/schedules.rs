@@ -156,6 +156,7 @@ const VARIED: &[(&str, &[&str])] = &[
     ("reduce", &["block", "group", "groups", "pieces", "unroll"]),
     ("registers", &["groups"]),
     ("rows", &["block", "group", "groups", "pieces", "unroll"]),
+    ("scan", &["across", "beside", "pieces"]),
     ("split_attention", &["parts", "warps"]),
     ("transpose", &["down", "over", "threads"]),
 ];
@@ -229,6 +230,9 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
     }
     if strategy == "transpose" && value("down").is_some() {
         all.extend([32, 64, 128].map(|n| with(&[("down", n), ("over", n)])));
+    }
+    if strategy == "scan" {
+        all.extend([0, 1].map(|ahead| with(&[("ahead", ahead)])));
     }
     if strategy == "attention" && value("blocks").is_some() {
         all.extend([2, 3].iter().flat_map(|g| [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))));

@@ -16,6 +16,7 @@ mod products;
 mod ptx;
 mod refused;
 mod rows;
+mod scans;
 mod transposes;
 
 use kiln::{Error, Exit, Options, load, model::CachePolicy, runtime::Package};

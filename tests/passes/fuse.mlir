@@ -601,3 +601,45 @@ func.func @f(%x: tensor<20x8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xbf16> {
   %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [1] {kiln.prologue = "it does not compute its left operand: for a reason"} : tensor<20x8xbf16>, tensor<6x8xbf16>
   return %1 : tensor<20x6xbf16>
 }
+
+// -----
+// What stands in front of a scan and behind it is one kernel with it, as long as it goes through the same elements.
+// CASE: scan_with_what_is_around_it
+// CHECK: kiln.launch @exp_cumulative_sub_mul
+// CHECK: kind = "scan"
+func.func @f(%x: tensor<3x40xf32>, %y: tensor<3x40xf32>) -> (tensor<3x40xf32>, tensor<3x40xf32>) {
+  %0 = kiln.exp %x : tensor<3x40xf32>
+  %1 = kiln.cumulative sum %0 axis = 1 {kiln.loops} : tensor<3x40xf32>
+  %2 = kiln.sub %1, %0 : tensor<3x40xf32>
+  %3 = kiln.mul %2, %y : tensor<3x40xf32>
+  return %0, %3 : tensor<3x40xf32>, tensor<3x40xf32>
+}
+
+// -----
+// A softmax has its rows by itself, a sum of what is scanned would look at whole rows, and so would a second scan.
+// CASE: scans_and_reductions
+// CHECK: a scan goes through its rows by itself
+// CHECK: a row of the scan is not in one place
+// CHECK: one scan goes through its rows already
+func.func @f(%x: tensor<3x40xf32>) -> (tensor<3xf32>, tensor<3x40xf32>) {
+  %0 = kiln.reduce max %x dims = [1] : tensor<3x40xf32>
+  %1 = kiln.broadcast_in_dim %0 dims = [0] sizes = [3, 40] : tensor<3xf32>
+  %2 = kiln.sub %x, %1 : tensor<3x40xf32>
+  %3 = kiln.cumulative sum %2 axis = 1 {kiln.loops} : tensor<3x40xf32>
+  %4 = kiln.reduce sum %3 dims = [1] : tensor<3x40xf32>
+  %5 = kiln.cumulative max %3 axis = 1 {kiln.loops} : tensor<3x40xf32>
+  return %4, %5 : tensor<3xf32>, tensor<3x40xf32>
+}
+
+// -----
+// What reads a scan elsewhere, or has further loops, is another kernel.
+// CASE: a_scan_that_is_repeated
+// CHECK: kiln.launch @cumulative
+func.func @f(%x: tensor<40xf32>, %y: tensor<40x40xf32>, %z: tensor<40xf32>) -> (tensor<40x40xf32>, tensor<40xf32>) {
+  %0 = kiln.cumulative sum %x axis = 0 {kiln.loops} : tensor<40xf32>
+  %1 = kiln.broadcast_in_dim %0 dims = [0] sizes = [40, 40] : tensor<40xf32>
+  %2 = kiln.mul %1, %y : tensor<40x40xf32>
+  %3 = kiln.reverse %0 dims = [0] : tensor<40xf32>
+  %4 = kiln.add %3, %z : tensor<40xf32>
+  return %2, %4 : tensor<40x40xf32>, tensor<40xf32>
+}

@@ -59,3 +59,36 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
     return %3, %4 : f32, vector<2xf32>
   }
 }
+
+// -----
+// A thread of four with what those before it have.
+// CASE: what_comes_before
+// NO-RUN: a function for a GPU
+// CHECK: nvvm.shfl.sync  up
+// CHECK: nvvm.shfl.sync  idx
+// CHECK: return_value_and_is_valid
+module attributes {kiln.level = "target", kiln.kernel = {}} {
+  func.func @k(%v: f32, %w: i64) -> (f32, i64, f32) {
+    %one = arith.constant 1 : i32
+    %last = arith.constant 3 : i32
+    %width = arith.constant 4 : i32
+    %s, %ok = gpu.shuffle up %v, %one, %width : f32
+    %0 = arith.select %ok, %s, %v : f32
+    %t, %also = gpu.shuffle up %w, %one, %width : i64
+    %1 = arith.select %also, %t, %w : i64
+    %2, %always = gpu.shuffle idx %0, %last, %width : f32
+    return %0, %1, %2 : f32, i64, f32
+  }
+}
+
+// -----
+// CASE: a_shuffle_that_nothing_makes
+module attributes {kiln.level = "target", kiln.kernel = {}} {
+  func.func @k(%v: f32) -> f32 {
+    %one = arith.constant 1 : i32
+    %width = arith.constant 32 : i32
+    // expected-error @+1 {{which is none of xor up idx}}
+    %s, %ok = gpu.shuffle down %v, %one, %width : f32
+    return %s : f32
+  }
+}

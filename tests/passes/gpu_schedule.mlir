@@ -1515,3 +1515,135 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 }
 }
 }
+
+// -----
+// A warp walks a row: of the rows there are enough for the card.
+// CASE: scan_of_rows
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"scan", {across = 64 : i64, ahead = 1 : i64, beside = 2 : i64, pieces = 4 : i64, vector = 4 : i64}>
+// CHECK-NOT: kiln.no_scan
+#at = affine_map<(r, i, j) -> (r, j)>
+#to = affine_map<(r, i, j) -> (r, i)>
+#id = affine_map<(r, i) -> (r, i)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x4096xf32> {kiln.sizes = array<i64: -1, 4096>}, %s0: index) -> tensor<?x4096xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x4096xf32>) -> tensor<?x4096xf32>
+  %s = linalg.generic {indexing_maps = [#at, #to], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<?x4096xf32>) outs(%f : tensor<?x4096xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %i = linalg.index 1 : index
+    %j = linalg.index 2 : index
+    %c = arith.cmpi ule, %j, %i : index
+    %0 = math.exp %a : f32
+    %1 = arith.select %c, %0, %zero : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<?x4096xf32>
+  %g = tensor.empty(%s0) : tensor<?x4096xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %x : tensor<?x4096xf32>, tensor<?x4096xf32>) outs(%g : tensor<?x4096xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x4096xf32>
+  return %r : tensor<?x4096xf32>
+}
+}
+}
+
+// -----
+// Few columns: threads share each of them. An element is without itself.
+// CASE: scan_down_columns
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"scan", {across = 16 : i64, ahead = 1 : i64, beside = 4 : i64, pieces = 8 : i64, vector = 8 : i64}>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}) -> tensor<32768x4096xbf16> {
+  %least = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<32768x4096xf32>
+  %f = linalg.fill ins(%least : f32) outs(%e : tensor<32768x4096xf32>) -> tensor<32768x4096xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j, n) -> (j, n)>, affine_map<(i, j, n) -> (i, n)>], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<32768x4096xbf16>) outs(%f : tensor<32768x4096xf32>) {
+  ^bb0(%a: bf16, %o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %k = arith.index_cast %i : index to i64
+    %l = arith.index_cast %j : index to i64
+    %c = arith.cmpi sgt, %k, %l : i64
+    %0 = arith.extf %a : bf16 to f32
+    %none = arith.constant 0xFF800000 : f32
+    %1 = arith.select %c, %0, %none : f32
+    %2 = arith.maximumf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<32768x4096xf32>
+  %g = tensor.empty() : tensor<32768x4096xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, n) -> (i, n)>, affine_map<(i, n) -> (i, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<32768x4096xf32>) outs(%g : tensor<32768x4096xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %0 = arith.truncf %a : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<32768x4096xbf16>
+  return %r : tensor<32768x4096xbf16>
+}
+}
+}
+
+// -----
+// A sum of the scanned row in the same kernel: each element looks at its whole row, and that is said.
+// CASE: a_scan_that_shares_its_kernel
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: kiln.no_scan
+// CHECK-NOT: #kiln.schedule<"scan"
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> (tensor<8x4096xf32>, tensor<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4096xf32>) -> tensor<8x4096xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(r, i, j) -> (r, j)>, affine_map<(r, i, j) -> (r, i)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<8x4096xf32>) outs(%f : tensor<8x4096xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %i = linalg.index 1 : index
+    %j = linalg.index 2 : index
+    %c = arith.cmpi ule, %j, %i : index
+    %1 = arith.select %c, %a, %zero : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<8x4096xf32>
+  %g = tensor.empty() : tensor<8xf32>
+  %h = linalg.fill ins(%zero : f32) outs(%g : tensor<8xf32>) -> tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(r, i) -> (r, i)>, affine_map<(r, i) -> (r)>], iterator_types = ["parallel", "reduction"]}
+      ins(%s : tensor<8x4096xf32>) outs(%h : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  return %s, %r : tensor<8x4096xf32>, tensor<8xf32>
+}
+}
+}
+
+// -----
+// CASE: threads_of_a_scan_that_are_no_block
+// expected-error @+3 {{has a schedule of 24 threads across and 4 beside}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tensor<8x4096xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 24 : i64, ahead = 0 : i64, beside = 4 : i64, pieces = 4 : i64, vector = 4 : i64}>} {
+  return %x : tensor<8x4096xf32>
+}
+}
+}
+
+// -----
+// CASE: a_schedule_of_what_is_no_scan
+// expected-error @+3 {{has a schedule for scans, but is none}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tensor<8x4096xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 32 : i64, ahead = 0 : i64, beside = 4 : i64, pieces = 4 : i64, vector = 4 : i64}>} {
+  return %x : tensor<8x4096xf32>
+}
+}
+}

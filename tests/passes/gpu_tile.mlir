@@ -935,3 +935,123 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 }
 }
 }
+
+// -----
+// Two warps share a row: shuffles within each, shared memory between them, and what came before from part to part.
+// CASE: scan_of_rows
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: gpu.shuffle  up
+// CHECK: gpu.shuffle  idx
+// CHECK: vector.store
+#at = affine_map<(r, i, j) -> (r, j)>
+#to = affine_map<(r, i, j) -> (r, i)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tensor<8x1000xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 64 : i64, ahead = 0 : i64, beside = 2 : i64, pieces = 1 : i64, vector = 4 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x1000xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x1000xf32>) -> tensor<8x1000xf32>
+  %s = linalg.generic {indexing_maps = [#at, #to], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<8x1000xf32>) outs(%f : tensor<8x1000xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %i = linalg.index 1 : index
+    %j = linalg.index 2 : index
+    %c = arith.cmpi ule, %j, %i : index
+    %0 = math.exp %a : f32
+    %1 = arith.select %c, %0, %zero : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<8x1000xf32>
+  return %s : tensor<8x1000xf32>
+}
+}
+}
+
+// -----
+// Threads of a warp have parts of a short row each; what stands behind takes the element again that stands in front.
+// CASE: scan_of_short_rows
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: gpu.shuffle  up
+// CHECK-NOT: gpu.barrier
+#at = affine_map<(r, i, j) -> (r, j)>
+#to = affine_map<(r, i, j) -> (r, i)>
+#id = affine_map<(r, i) -> (r, i)>
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %s0: index) -> tensor<?x16xf32> {
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty(%s0) : tensor<?x16xf32>
+  %f = linalg.fill ins(%one : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %s = linalg.generic {indexing_maps = [#at, #to], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<?x16xf32>) outs(%f : tensor<?x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %i = linalg.index 1 : index
+    %j = linalg.index 2 : index
+    %c = arith.cmpi ule, %j, %i : index
+    %1 = arith.select %c, %a, %one : f32
+    %2 = arith.mulf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<?x16xf32>
+  %g = tensor.empty(%s0) : tensor<?x16xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %x : tensor<?x16xf32>, tensor<?x16xf32>) outs(%g : tensor<?x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x16xf32>
+  return %r : tensor<?x16xf32>
+}
+}
+}
+
+// -----
+// Two threads share a column of open length, the next part's reads under way; an element is without itself.
+// CASE: scan_down_columns
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: gpu.barrier
+// CHECK: arith.maxsi
+// CHECK-NOT: gpu.shuffle
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x64xi32> {kiln.sizes = array<i64: -1, 64>}, %s0: index) -> tensor<?x64xi32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 2 : i64, ahead = 1 : i64, beside = 16 : i64, pieces = 2 : i64, vector = 4 : i64}>} {
+  %least = arith.constant -2147483648 : i32
+  %e = tensor.empty(%s0) : tensor<?x64xi32>
+  %f = linalg.fill ins(%least : i32) outs(%e : tensor<?x64xi32>) -> tensor<?x64xi32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j, n) -> (j, n)>, affine_map<(i, j, n) -> (i, n)>], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<?x64xi32>) outs(%f : tensor<?x64xi32>) {
+  ^bb0(%a: i32, %o: i32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %c = arith.cmpi ult, %j, %i : index
+    %1 = arith.select %c, %a, %least : i32
+    %2 = arith.maxsi %o, %1 : i32
+    linalg.yield %2 : i32
+  } -> tensor<?x64xi32>
+  return %s : tensor<?x64xi32>
+}
+}
+}
+
+// -----
+// CASE: more_pieces_than_a_warp_can_tell
+// expected-error @+3 {{8 pieces of 8 warps are more than 32}}
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<8x5000xf32> {kiln.sizes = array<i64: 8, 5000>}) -> tensor<8x5000xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 256 : i64, ahead = 0 : i64, beside = 1 : i64, pieces = 8 : i64, vector = 4 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x5000xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x5000xf32>) -> tensor<8x5000xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(r, i, j) -> (r, j)>, affine_map<(r, i, j) -> (r, i)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<8x5000xf32>) outs(%f : tensor<8x5000xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %i = linalg.index 1 : index
+    %j = linalg.index 2 : index
+    %c = arith.cmpi ule, %j, %i : index
+    %1 = arith.select %c, %a, %zero : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<8x5000xf32>
+  return %s : tensor<8x5000xf32>
+}
+}
+}

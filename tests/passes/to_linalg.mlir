@@ -280,3 +280,22 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
   }
 }
 }
+
+// -----
+// Each element is a reduction of its whole axis, in which what comes behind it counts as nothing.
+// CASE: scan
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: arith.cmpi ule
+// CHECK: arith.maximumf
+// CHECK: math.exp
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "scan"}} {
+  func.func @k(%x: tensor<3x?x5xf32>, %s: index) -> tensor<3x?x5xf32> {
+    kiln.bind_shape %x, [3, %s, 5] : tensor<3x?x5xf32>
+    %0 = kiln.exp %x : tensor<3x?x5xf32>
+    %1 = kiln.cumulative max %0 axis = 1 {kiln.loops} : tensor<3x?x5xf32>
+    %2 = kiln.neg %1 : tensor<3x?x5xf32>
+    return %2 : tensor<3x?x5xf32>
+  }
+}
+}

@@ -309,6 +309,14 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
                 "has a kiln.prologue that is neither a mark of an op with one result nor a product's reason".into()
             });
         }
+        "kiln.loops" => {
+            let scan = op.kind() == Some(OpKind::Cumulative);
+            return want(value.is_unit() && scan, || "has kiln.loops, which is a mark of a kiln.cumulative".into());
+        }
+        "kiln.no_scan" => {
+            want(value.as_string().is_some(), || "needs a string as kiln.no_scan".into())?;
+            return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.no_scan, which belongs on a kernel's function".into());
+        }
         "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
     }

@@ -7,6 +7,7 @@ use super::{
 use crate::ptx::{
     code::{Cell, Instruction, Op, Slot, Space},
     convert,
+    integers::insert,
 };
 use std::sync::PoisonError;
 
@@ -52,6 +53,9 @@ impl Cluster<'_> {
                     let (yes, no) = (joined(holds, r), joined(holds ^ 1, r));
                     set(r, *out, yes);
                     set(r, *other, no);
+                }
+                Op::Insert { out, a, b, from, count, bits } => {
+                    r[*out as usize] = insert(r[*a as usize], r[*b as usize], r[*from as usize], r[*count as usize], *bits);
                 }
                 Op::Select { out, a, b, p } => r[*out as usize] = if r[*p as usize] & 1 == 1 { r[*a as usize] } else { r[*b as usize] },
                 Op::Branch(to) => {

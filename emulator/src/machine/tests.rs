@@ -73,6 +73,17 @@ fn lanes_and_warps_add_up() {
 }
 
 #[test]
+fn bits_of_one_number_in_another() {
+    let (a, b) = (numbers(32), numbers(32));
+    launched("", "ld.global.u32 %r5, [%d4]; mov.u32 %r6, -1; bfi.b32 %r7, %r5, %r6, 8, 4; st.global.u32 [%d5], %r7;", 1, 32, &a, &b)
+        .unwrap();
+    assert_eq!(b.values(), (0..32).map(|i| 0xffff_f0ff | (i & 15) << 8).collect::<Vec<u32>>());
+    launched("", "ld.global.u32 %r5, [%d4]; mov.u32 %r6, 9; bfi.b32 %r7, %r5, %r6, 31, 4; st.global.u32 [%d5], %r7;", 1, 32, &a, &b)
+        .unwrap();
+    assert_eq!(b.values(), (0..32).map(|i| 9 | (i & 1) << 31).collect::<Vec<u32>>());
+}
+
+#[test]
 fn what_no_kernel_may_do_is_a_fault_with_its_place() {
     let (a, b) = (numbers(32), numbers(32));
     let fault = |body: &str, threads| launched("", body, 1, threads, &a, &b).expect_err("a fault");

@@ -213,6 +213,8 @@ pub enum Op {
     Binary(Binary, Slot, Slot, Slot),
     /// `out = of(a, b, c)`.
     Ternary(Ternary, Slot, [Slot; 3]),
+    /// `out = b` with the low bits of `a` in it: from which bit on, how many, of how many in all.
+    Insert { out: Slot, a: Slot, b: Slot, from: Slot, count: Slot, bits: u32 },
     /// A comparison, joined with a predicate; also its opposite.
     Compare { of: Binary, out: Option<Slot>, other: Option<Slot>, a: Slot, b: Slot, with: Option<(Binary, Slot, bool)> },
     /// Comparisons of both halves of registers.

@@ -131,7 +131,8 @@ pub fn convert(to: Kind, from: Kind, round: Option<Round>, saturate: bool, relu:
         Kind::Tf32 => 19,
         _ => 16,
     };
-    let v = if round.is_some() && size(to) >= size(from) && to != Kind::Bf16 { whole(v, round.unwrap_or(Round::Even)) } else { v };
+    let wider = size(to) >= size(from) && (to != Kind::Bf16 || from == Kind::Bf16);
+    let v = if round.is_some() && wider { whole(v, round.unwrap_or(Round::Even)) } else { v };
     let v = match (saturate, relu) {
         (true, _) => {
             if v.is_nan() {

@@ -256,6 +256,10 @@ fn moves(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op
         ("red", [at, value]) => return atomic(n, parts, None, at, value, &[]),
         ("cvta", [to, from]) if parts.get(1) == Some(&"to") => Op::FromGeneric(n.result(to)?, n.source(from)?),
         ("cvta", [to, from]) => Op::ToGeneric(space(parts), n.result(to)?, n.source(from)?),
+        ("bfi", [d, a, b, from, count]) => {
+            let bits = width(parts.last().unwrap_or(&"")).unwrap_or(4) as u32 * 8;
+            Op::Insert { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, from: n.source(from)?, count: n.source(count)?, bits }
+        }
         ("selp", [d, a, b, p]) => Op::Select { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, p: n.source(p)? },
         ("cvt", _) => return conversion(n, parts, ops),
         ("setp", _) => return comparison(n, parts, ops),

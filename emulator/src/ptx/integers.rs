@@ -207,6 +207,17 @@ fn extract(value: u64, from: u64, len: u64, bits: u64, signed: bool) -> u64 {
     (part & mask | filled) & all
 }
 
+/// `b` with the low bits of `a` in it.
+pub fn insert(a: u64, b: u64, from: u64, count: u64, bits: u32) -> u64 {
+    let (from, count) = ((from & 0xff) as u32, (count & 0xff) as u32);
+    let kept = bits.saturating_sub(from).min(count);
+    let mask = match kept {
+        0 => 0,
+        _ => (u64::MAX >> (64 - kept)) << from,
+    };
+    b & !mask | a.checked_shl(from).unwrap_or(0) & mask
+}
+
 /// An operation on three integers.
 pub fn ternary(name: &str, how: &str, kind: &str) -> Option<Ternary> {
     match (name, how, kind) {

@@ -4,7 +4,7 @@ pub mod convert;
 mod copies;
 mod decode;
 mod floats;
-mod integers;
+pub mod integers;
 mod lex;
 mod parse;
 mod together;

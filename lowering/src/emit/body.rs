@@ -5,7 +5,7 @@ use super::{
 };
 use crate::kernel::{Access, Attention, Body, Init, Kernel, Lin, Output, Poly, Stage};
 use kiln_dialects::ir::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What code of a kernel refers to.
 #[derive(Clone)]
@@ -176,6 +176,24 @@ impl Scope<'_> {
         Err("has a body without linalg.yield".into())
     }
 
+    /// A value of a stage's body in all lanes, of what else the body computes only what it is made of.
+    pub fn part(&self, c: Code, s: &Stage, v: Value, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Val> {
+        let Body::Block(block) = s.body else { return Err("has no body to compute in".into()) };
+        let needed = made_of(block, v);
+        let mut values: HashMap<Value, Val> = HashMap::new();
+        for (i, arg) in block.args().into_iter().enumerate() {
+            if needed.contains(&arg) {
+                values.insert(arg, self.read(c, s.inputs.get(i).ok_or("takes what is no input")?, dims, lanes, passed)?);
+            }
+        }
+        for op in block.ops().into_iter().filter(|op| op.results().iter().any(|r| needed.contains(r))) {
+            let get = |v: Value| -> Made<Val> { values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok) };
+            let made = self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, lanes, &get)?;
+            values.insert(op.result(0), made);
+        }
+        values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
+    }
+
     /// A value of a stage's body by itself, with what it depends on. `dims`: the loops that it depends on, and any others.
     pub fn by_itself(&self, c: Code, s: &Stage, v: Value, dims: &[Val]) -> Made<Value> {
         let one = Lanes { count: 1, mask: None };
@@ -254,6 +272,18 @@ impl Scope<'_> {
         let many: Vec<Value> = operands.into_iter().map(|v| lanes.many(c, v)).collect::<Made<_>>()?;
         Ok(Val::Many(c.op(name, &many, Type::vector(ty, lanes.count), &attrs)?))
     }
+}
+
+/// A value of a body, and all values of the body that it is made of.
+pub fn made_of(block: Block, v: Value) -> HashSet<Value> {
+    let (mut all, mut next) = (HashSet::new(), vec![v]);
+    while let Some(v) = next.pop() {
+        let inside = v.block_arg().map_or_else(|| v.def().and_then(Op::block), |(b, _)| Some(b)) == Some(block);
+        if inside && all.insert(v) {
+            next.extend(v.def().into_iter().flat_map(|op| op.operands()));
+        }
+    }
+    all
 }
 
 /// The product, and the running value, of a sum that takes both and is yielded.

@@ -73,8 +73,9 @@ impl GpuAbi {
         match op.name().as_str() {
             "gpu.barrier" => b.generic("nvvm.barrier0", &[], &[], &[], &mut []).map(|_| true),
             "gpu.shuffle" => {
-                let value = shuffled(&b, op.operand(0), op.operand(1))?;
+                let (value, there) = shuffled(&b, op)?;
                 op.result(0).replace_uses(value);
+                there.into_iter().for_each(|there| op.result(1).replace_uses(there));
                 Ok(true)
             }
             "memref.alloca" if op.result(0).ty().to_string().ends_with(", 3>") => {
@@ -143,26 +144,43 @@ fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value, String> {
     make("vector.from_elements", &made, ty, &[])
 }
 
-/// `gpu.shuffle xor` of a value of any scalar type, through 32 bits at a time.
-fn shuffled(b: &Builder, value: Value, mask: Value) -> Result<Value, String> {
-    let c = b.ctx;
+/// `gpu.shuffle` of a value of any scalar type, through 32 bits at a time: what another thread of the warp has, and whether there is one. Only `up` asks for that.
+fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
+    let (c, value, lane) = (b.ctx, op.operand(0), op.operand(1));
     let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value, String> {
         Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     };
     let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
     let number = |n: i64, ty: Type| make("arith.constant", &[], ty, &[("value", Attr::scalar_int(c, ty.dtype()?, n))]);
-    let kind = Attr::parse(c, "#nvvm<shfl_kind bfly>").ok_or("has no nvvm dialect")?;
-    let step = |v: Value| make("nvvm.shfl.sync", &[number(-1, i32)?, v, mask, number(31, i32)?], v.ty(), &[("kind", kind)]);
+    let mode = op.attr("mode").ok_or("has no mode")?.to_string();
+    let width = op.operand(2).def().and_then(|d| d.attr("value")?.as_i64()).filter(|w| (1..=32).contains(w)).ok_or("has no known width")?;
+    // Threads of a part of the warp see only each other.
+    let part = (32 - width) << 8;
+    let modes = [("shuffle_mode xor", "bfly", 31), ("shuffle_mode up", "up", part), ("shuffle_mode idx", "idx", part | 31)];
+    let (_, name, limit) = *modes.iter().find(|m| mode.contains(m.0)).ok_or_else(|| format!("has {mode}, which is none of xor up idx"))?;
+    let kind = Attr::parse(c, &format!("#nvvm<shfl_kind {name}>")).ok_or("has no nvvm dialect")?;
+    let mut there = None;
+    let mut step = |v: Value| -> Result<Value, String> {
+        let operands = [number(-1, i32)?, v, lane, number(limit, i32)?];
+        if name != "up" {
+            return make("nvvm.shfl.sync", &operands, v.ty(), &[("kind", kind)]);
+        }
+        let pair = Type::parse(c, &format!("!llvm.struct<({}, i1)>", v.ty())).ok_or("has no llvm dialect")?;
+        let both = make("nvvm.shfl.sync", &operands, pair, &[("kind", kind), ("return_value_and_is_valid", Attr::unit(c))])?;
+        let part = |i: i64, ty: Type| make("llvm.extractvalue", &[both], ty, &[("position", Attr::i64s(c, &[i]))]);
+        there = Some(part(1, Type::scalar(c, DType::I1))?);
+        part(0, v.ty())
+    };
     let ty = value.ty();
     let dtype = ty.dtype()?;
-    match dtype {
-        DType::F32 | DType::I32 => step(value),
+    let made = match dtype {
+        DType::F32 | DType::I32 => step(value)?,
         _ => {
             let integer = Type::parse(c, &format!("i{}", dtype.bits())).ok_or("has no such integer")?;
             let bits = if ty == integer { value } else { make("arith.bitcast", &[value], integer, &[])? };
             let bits = if dtype.bits() == 64 {
                 let high = make("arith.shrui", &[bits, number(32, i64)?], i64, &[])?;
-                let half = |v: Value| -> Result<Value, String> {
+                let mut half = |v: Value| -> Result<Value, String> {
                     let part = step(make("arith.trunci", &[v], i32, &[])?)?;
                     make("arith.extui", &[part], i64, &[])
                 };
@@ -171,9 +189,10 @@ fn shuffled(b: &Builder, value: Value, mask: Value) -> Result<Value, String> {
             } else {
                 make("arith.trunci", &[step(make("arith.extui", &[bits], i32, &[])?)?], integer, &[])?
             };
-            if ty == integer { Ok(bits) } else { make("arith.bitcast", &[bits], ty, &[]) }
+            if ty == integer { bits } else { make("arith.bitcast", &[bits], ty, &[])? }
         }
-    }
+    };
+    Ok((made, there))
 }
 
 /// Every pointer parameter alone reaches what the kernel writes through it, so that reads may go through the read-only cache.

@@ -15,7 +15,7 @@ pub use combine::{Combine, MERGES};
 pub use facts::{DIVISOR, LEAST, said};
 pub use homes::SCRATCH;
 pub use index::{Div, Lin, Poly, row_major};
-pub use nest::{Nest, Plan, nests};
+pub use nest::{Nest, Plan, drop_units, nests};
 pub use read::read;
 
 use kiln_dialects::ir::{Block, Op, Type, Value};

@@ -113,7 +113,7 @@ impl Stage {
 }
 
 /// Parallel dimensions of size 1 are no loops.
-fn drop_units(s: &mut Stage) {
+pub fn drop_units(s: &mut Stage) {
     while let Some(d) = (0..s.extents.len()).find(|d| !s.reduction[*d] && s.extents[*d].known() == Some(1)) {
         s.extents.remove(d);
         s.reduction.remove(d);

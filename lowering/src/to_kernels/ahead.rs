@@ -115,11 +115,12 @@ impl Free<'_> {
     }
 }
 
-/// Values that a product, a reduction or an attention has before, in the same kernel as far as one can tell.
+/// Values that a product, a reduction, a scan or an attention has before, in the same kernel as far as one can tell.
 fn taken(ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
     let mut taken = HashSet::new();
     for op in ops {
-        let begins = matches!(roles.get(op), Some(Role::Inner | Role::Compute(Class::Contract | Class::Reduce | Class::Attention)));
+        let begins =
+            matches!(roles.get(op), Some(Role::Inner | Role::Compute(Class::Contract | Class::Reduce | Class::Scan | Class::Attention)));
         let goes_on = matches!(roles.get(op), Some(Role::Move | Role::Compute(Class::Pointwise)));
         if begins || (goes_on && op.operands().iter().any(|v| taken.contains(v))) {
             taken.extend(op.results());

@@ -15,7 +15,7 @@ use kiln_dialects::{
     rules::tensor_type,
     sym::{Atom, Dim as SymDim},
 };
-use kiln_passes::{Failure, refine_shapes::Facts};
+use kiln_passes::{Failure, expand_scans::LOOPS, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
 
 /// What an op is to fusion.
@@ -29,6 +29,8 @@ pub enum Class {
     Contract,
     /// Two contractions with a softmax between them.
     Attention,
+    /// What comes before each element of an axis, and the element, combined.
+    Scan,
     /// Anything else: a kernel of its own.
     Single,
 }
@@ -92,7 +94,7 @@ pub(super) enum Role {
     Library,
 }
 
-/// Ops whose operands and results are whole buffers.
+/// Ops whose operands and results are whole buffers, if no loops compute them.
 pub fn is_library(kind: OpKind) -> bool {
     use OpKind::*;
     matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal | PtxCall)
@@ -233,6 +235,7 @@ impl Graph<'_> {
             Attention => Role::Compute(Class::Attention),
             Convolution => Role::Compute(if contracts(op) { Class::Contract } else { Class::Single }),
             Pad | Concat | Place | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
+            Cumulative if op.attr(LOOPS).is_some() => Role::Compute(Class::Scan),
             _ if is_library(kind) => Role::Library,
             _ if kind.is_elementwise() => Role::Compute(Class::Pointwise),
             _ => return Err("has no compiled form yet".into()),
@@ -322,7 +325,7 @@ impl Graph<'_> {
                 let at = id(node.dims.len());
                 self.visit(o.input, &at, at.len(), &mut node.leaves);
             }
-            Class::Pointwise => {
+            Class::Pointwise | Class::Scan => {
                 let at = id(node.dims.len());
                 self.expression(op, &at, at.len(), &mut node.leaves);
             }

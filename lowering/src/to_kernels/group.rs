@@ -30,6 +30,8 @@ pub enum Kind {
     Contract,
     /// Attention.
     Attention,
+    /// A scan with what comes before and after, element by element.
+    Scan,
     /// One op.
     Single,
 }
@@ -43,6 +45,7 @@ impl Kind {
             Kind::Reduce => "reduce",
             Kind::Contract => "contract",
             Kind::Attention => "attention",
+            Kind::Scan => "scan",
             Kind::Single => "single",
         }
     }
@@ -171,6 +174,7 @@ impl Decide<'_> {
                     Class::Pointwise => Kind::Pointwise,
                     Class::Contract => Kind::Contract,
                     Class::Attention => Kind::Attention,
+                    Class::Scan => Kind::Scan,
                     Class::Single => Kind::Single,
                     Class::Reduce if self.trailing(n) => Kind::Rows,
                     Class::Reduce => Kind::Reduce,
@@ -239,8 +243,17 @@ impl Decide<'_> {
             }
             (_, Kind::Attention) => return Err("rows of its result are finished in pieces".into()),
             (_, Kind::Single) => return Err("that is a whole-tensor op".into()),
+            (Class::Scan, Kind::Scan) => return Err("one scan goes through its rows already".into()),
+            // Anything else would read a row for each of the scan's results, which is its length times the work.
+            (Class::Reduce, Kind::Scan) => return Err("a row of the scan is not in one place".into()),
+            (Class::Scan, Kind::Contract) => return Err("a row of the product is not in one place".into()),
+            (Class::Scan, Kind::Rows | Kind::Reduce) => return Err("a scan goes through its rows by itself".into()),
+            (Class::Scan, Kind::Pointwise) if dims == group.dims => (Kind::Scan, Form::Full),
+            (Class::Scan, _) => return Err("it runs over other sizes".into()),
             (Class::Pointwise, Kind::Rows | Kind::Reduce) if dims == stay && stay != group.dims => (group.kind, Form::Reduced),
-            (Class::Pointwise, Kind::Pointwise | Kind::Contract | Kind::Rows) if dims == group.dims => (group.kind, Form::Full),
+            (Class::Pointwise, Kind::Pointwise | Kind::Contract | Kind::Rows | Kind::Scan) if dims == group.dims => {
+                (group.kind, Form::Full)
+            }
             (Class::Pointwise, _) => return Err("it runs over other sizes".into()),
             (Class::Reduce, Kind::Contract) => return Err("a row of the product is not in one place".into()),
             (Class::Reduce, Kind::Reduce) => return Err("two reductions along leading dimensions".into()),
@@ -350,7 +363,7 @@ impl Decide<'_> {
     /// Moves a pointwise kernel into one that reads from it over the same loops, or that only puts its values elsewhere.
     fn merge(&mut self, from: usize, into: usize) {
         let (a, b) = (&self.groups[from], &self.groups[into]);
-        let kinds = a.kind == Kind::Pointwise && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract);
+        let kinds = a.kind == Kind::Pointwise && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract | Kind::Scan);
         let most = if b.kind == Kind::Contract { MOST_MOVED } else { MOST_NODES };
         let small = a.nodes.len() <= most && a.nodes.len() + b.nodes.len() <= MOST_NODES;
         let placed = a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.only_places(*n, from));
@@ -368,7 +381,7 @@ impl Decide<'_> {
                     // A contraction reads its operands many times, wherever it stands.
                     let full = match node.class {
                         Class::Contract | Class::Attention | Class::Single => false,
-                        Class::Reduce => true,
+                        Class::Reduce | Class::Scan => true,
                         Class::Pointwise => self.forms[*m] == Form::Full,
                     };
                     full && self.graph.node_of.contains_key(&l.value) && self.reads_in_place(l, &node.loops())

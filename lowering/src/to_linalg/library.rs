@@ -2,11 +2,11 @@
 use super::scalar::storage;
 use crate::{gpu::given::Given, host::library::Library, to_kernels::graph::is_library};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
-use kiln_passes::{Failure, refine_shapes::Facts};
+use kiln_passes::{Failure, expand_scans::LOOPS, refine_shapes::Facts};
 
 /// The op of such a kernel.
 pub fn library_op(block: Block) -> Option<Op> {
-    block.ops().into_iter().find(|o| o.kind().is_some_and(is_library))
+    block.ops().into_iter().find(|o| o.kind().is_some_and(is_library) && o.attr(LOOPS).is_none())
 }
 
 /// What the op's attributes say, as words.

@@ -11,7 +11,7 @@
 //! after:   %1 = linalg.generic {indexing_maps = [(d0, d1) -> (d1, d0), (d0, d1) -> (d0, d1)]} ins(%x) outs(%e) { math.exp … }
 //! ```
 //!
-//! A kernel of an op that is no loop nest (a sort, a scan) becomes a declaration; its module says which function of the runtime computes it.
+//! A kernel of an op that is no loop nest (a sort, a scan that no loops compute) becomes a declaration; its module says which function of the runtime computes it.
 mod arg;
 mod attention;
 mod expr;

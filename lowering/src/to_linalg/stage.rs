@@ -20,6 +20,7 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
         Some(OpKind::DotGeneral) => dot_general(k, op, &DotGeneral::of(op).ok_or("is malformed")?),
         Some(OpKind::Convolution) => convolution(k, op, &Convolution::of(op).ok_or("is malformed")?),
         Some(OpKind::ReduceWindow) => reduce_window(k, op, &ReduceWindow::of(op).ok_or("is malformed")?),
+        Some(OpKind::Cumulative) => cumulative(k, &Cumulative::of(op).ok_or("is malformed")?),
         Some(OpKind::ArgMax) => arg(k, op.operand(0), ArgMax::of(op).ok_or("is malformed")?.axis as usize, CompareKind::Gt),
         Some(OpKind::ArgMin) => arg(k, op.operand(0), ArgMin::of(op).ok_or("is malformed")?.axis as usize, CompareKind::Lt),
         Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or("is malformed")?),
@@ -32,34 +33,25 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
 /// Whether an op is one of those.
 pub fn is_stage(kind: OpKind) -> bool {
     use OpKind::*;
-    matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Place | Pad)
+    matches!(kind, Reduce | Cumulative | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Place | Pad)
 }
 
-fn identity(kind: ReduceKind, d: DType) -> f64 {
-    let (low, high) = if d.is_float() { (f64::NEG_INFINITY, f64::INFINITY) } else { (d.int_range().0 as f64, d.int_range().1 as f64) };
+/// What changes nothing of a reduction, in the dtype in which it is kept.
+fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
+    let of = |float: f64, whole: i64| if d.is_float() { Attr::scalar(c, wide(d), float) } else { Attr::scalar_int(c, wide(d), whole) };
     match kind {
-        ReduceKind::Sum | ReduceKind::Any => 0.0,
-        ReduceKind::Prod | ReduceKind::All => 1.0,
-        ReduceKind::Max => low,
-        ReduceKind::Min => high,
+        ReduceKind::Sum | ReduceKind::Any => of(0.0, 0),
+        ReduceKind::Prod | ReduceKind::All => of(1.0, 1),
+        ReduceKind::Max => of(f64::NEG_INFINITY, d.int_range().0),
+        ReduceKind::Min => of(f64::INFINITY, d.int_range().1),
     }
 }
 
 /// A tensor of the identity of a reduction, in the dtype in which it is kept.
 pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value, String> {
-    // The least and greatest i64 are no f64, so integers take a way of their own.
-    let extreme = match kind {
-        ReduceKind::Max => Some(d.int_range().0),
-        ReduceKind::Min => Some(d.int_range().1),
-        _ => None,
-    };
-    match extreme.filter(|_| !d.is_float()) {
-        Some(n) => {
-            let scalar = super::scalar::Scalars { b: k.b }.constant(Attr::scalar_int(k.b.ctx, wide(d), n))?;
-            k.fill(scalar, k.empty(wide(d), sizes)?)
-        }
-        None => k.filled(wide(d), sizes, identity(kind, d)),
-    }
+    let empty = k.empty(wide(d), sizes)?;
+    let scalar = super::scalar::Scalars { b: k.b }.constant(neutral(k.b.ctx, kind, d))?;
+    k.fill(scalar, empty)
 }
 
 /// Each loop by itself.
@@ -89,6 +81,40 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
             }
             let acc = body.s.load(acc[0], d)?;
             Ok(vec![body.s.combine(o.kind, acc, x, d)?])
+        },
+    })
+}
+
+fn reduces(kind: CumulativeKind) -> ReduceKind {
+    match kind {
+        CumulativeKind::Sum => ReduceKind::Sum,
+        CumulativeKind::Prod => ReduceKind::Prod,
+        CumulativeKind::Max => ReduceKind::Max,
+        CumulativeKind::Min => ReduceKind::Min,
+    }
+}
+
+/// For each element of an axis a reduction of the whole axis, in which what comes behind the element counts as nothing: a schedule knows that this is one walk.
+fn cumulative(k: &Kernel, o: &Cumulative) -> Tensors {
+    let (d, mut sizes, kind, i) = (dtype(o.input)?, k.sizes_of(o.input)?, reduces(o.kind), o.axis as usize);
+    let out = start(k, kind, d, &sizes)?;
+    // Behind the loop of the element stands that of what it is made of.
+    sizes.insert(i + 1, sizes[i]);
+    let n = sizes.len();
+    let stay: Vec<usize> = (0..n).filter(|e| *e != i + 1).collect();
+    let at: Vec<Ix> = (0..n).filter(|e| *e != i).map(|e| Ix::dim(e, n)).collect();
+    k.generic(Nest {
+        reduction: (0..n).map(|e| e == i + 1).collect(),
+        sizes,
+        outs: vec![(out, stay)],
+        reads: vec![(o.input, at.clone())],
+        body: &mut |body, acc| {
+            let x = body.element(o.input, &at)?;
+            let (of, element) = (body.dim(i + 1)?, body.dim(i)?);
+            let counts = body.s.cmpi(7, of, element)?;
+            let x = body.s.select(counts, x, body.s.constant(neutral(body.s.b.ctx, kind, d))?)?;
+            let acc = body.s.load(acc[0], d)?;
+            Ok(vec![body.s.combine(kind, acc, x, d)?])
         },
     })
 }
@@ -269,12 +295,7 @@ fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
     if o.pad_low.iter().chain(&o.pad_high).any(|p| *p != 0) {
         return Err("is padded; kiln-expose-padding comes first".into());
     }
-    let kind = match o.kind {
-        CumulativeKind::Sum => ReduceKind::Sum,
-        CumulativeKind::Prod => ReduceKind::Prod,
-        CumulativeKind::Max => ReduceKind::Max,
-        CumulativeKind::Min => ReduceKind::Min,
-    };
+    let kind = reduces(o.kind);
     let (d, mut sizes) = (dtype(o.input)?, k.sizes_of(op.result(0))?);
     let parallel = sizes.len();
     let windows: Vec<usize> = (0..parallel).filter(|i| o.window[*i] != 1).collect();

@@ -23,6 +23,9 @@ const FIRST: [i64; 3] = [17, 0, 1];
 /// Edges of tiles of attention.
 const TILES: [i64; 6] = [63, 64, 65, 127, 128, 129];
 
+/// Parts of an axis, and several of them.
+const PARTS: [i64; 2] = [257, 5000];
+
 /// One module, and the lengths that it is called with.
 struct Kernel {
     label: String,
@@ -34,7 +37,9 @@ static ALL: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     let fixed = |c: crate::support::Case| Kernel { label: c.name, text: c.text, lengths: vec![0] };
     let mut all: Vec<Kernel> = cases(include_str!("../../compiled/ops.mlir")).into_iter().map(fixed).collect();
     for case in cases(include_str!("../cases.txt")) {
-        let lengths = if case.name.starts_with("attention") { [&LENGTHS[..], &TILES].concat() } else { LENGTHS.to_vec() };
+        let more = if case.name.starts_with("attention") { &TILES[..] } else { &[] };
+        let more = if case.name.starts_with("scan") { &PARTS } else { more };
+        let lengths = [&LENGTHS[..], more].concat();
         let text = &case.text[case.text.find("func.func").expect("a function")..];
         let made = |n: i64| Kernel { label: format!("{} of {n}", case.name), text: module(text, Some(n)), lengths: vec![n] };
         all.extend(lengths.iter().map(|n| made(*n)));
@@ -70,7 +75,7 @@ fn size(d: &str, n: i64) -> i64 {
 fn module(text: &str, n: Option<i64>) -> String {
     let symbol = |s: &str| n.map_or_else(|| format!("%{}", s.to_lowercase()), |n| size(s, n).to_string());
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
-    for line in lines.iter_mut().filter(|l| l.contains("sizes")) {
+    for line in lines.iter_mut().filter(|l| l.contains("sizes") || l.contains("kiln.iota")) {
         for s in ["N", "M"] {
             for (before, behind) in [("[", ","), ("[", "]"), (" ", ","), (" ", "]")] {
                 *line = line.replace(&format!("{before}{s}{behind}"), &format!("{before}{}{behind}", symbol(s)));

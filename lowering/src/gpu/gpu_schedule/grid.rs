@@ -1,5 +1,5 @@
 //! How many blocks a kernel wants, as an affine map over its `index` parameters.
-use super::{contraction, depthwise, few, transpose};
+use super::{contraction, depthwise, few, scan, transpose};
 use crate::{
     gpu::gpu_schedule::threads,
     host::schedule::Schedule,
@@ -34,6 +34,12 @@ pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
                 let n = plan.nests.get(t.nest)?;
                 let (down, over) = (of(n, &[t.down])?, of(n, &[t.over])?);
                 format!("({}) * (({down}) ceildiv {}) * (({over}) ceildiv {})", of(n, &t.outer(n))?, s.get("down"), s.get("over"))
+            }
+            "scan" => {
+                let axis = scan::scan(k, plan)?.axis;
+                let others: Vec<usize> = (0..n.extents.len()).filter(|d| *d != axis).collect();
+                let each = if scan::lanes(k, plan, n)?.0 == axis { 1 } else { s.get("vector") };
+                format!("({}) ceildiv {}", of(n, &others)?, s.get("beside") * each)
             }
             "few" => {
                 let p = few::product(k, plan)?;

@@ -6,6 +6,7 @@
 //! `fma` (products of f32 whose addresses are linear: the next tiles are copied to a ring of `stages` meanwhile; `unroll` positions in depth are written out, so that
 //! one is read while another is multiplied, and `resident` blocks share a multiprocessor),
 //! `transpose` (what is read along another dimension than results are written: tiles of `down` by `over` elements in shared memory),
+//! `scan` (cumulative sums, products and extremes: threads `across` share a row or a column of which they have `pieces` each, and go on with what came before; `beside` of these groups are a block),
 //! `depthwise` (convolutions of each channel by itself, with channels last: a thread takes neighbours `across` in width),
 //! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
 //! they are `contract`; of f32 too where rounding to tf32 is allowed): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
@@ -35,6 +36,7 @@ pub mod library;
 pub mod mma;
 pub mod prologue;
 pub mod registers;
+pub mod scan;
 pub mod split_attention;
 pub mod transpose;
 pub mod wgmma;
@@ -55,6 +57,9 @@ use kiln_passes::{Failure, Numerics, Pass};
 
 /// What a size of a product is taken for if it depends on the call.
 pub const USUAL: i64 = 2048;
+
+/// On a kernel: why what it has of a long scan is no walk.
+pub const NO_SCAN: &str = "kiln.no_scan";
 
 /// How many pieces of a length cover all; lengths may be as large as numbers are.
 fn up(length: i64, piece: usize) -> i64 {
@@ -137,6 +142,14 @@ impl Pass for GpuSchedule {
 
 impl GpuSchedule {
     fn choose(&self, func: Op) -> Result<Schedule, Failure> {
+        let k = kernel::read(func)?;
+        let refused = scan::refused(&k);
+        if let Some(schedule) = scan::walk(k).and_then(|(k, plan)| scan::choose(&k, &plan)) {
+            return Ok(schedule);
+        }
+        if let Some(why) = refused {
+            func.set_attr(NO_SCAN, Attr::string(func.ctx(), &why));
+        }
         let (k, plan) = planned(func, "registers")?;
         if let Some(schedule) = registers::choose(&k, &plan) {
             return Ok(schedule);
@@ -150,9 +163,12 @@ impl GpuSchedule {
     }
 }
 
-/// A kernel and its nests as a strategy takes them: rows in registers need no memory for what they pass on, and an attention is one.
+/// A kernel and its nests as a strategy takes them: rows in registers need no memory for what they pass on, and an attention is one, as is a scan with what is around it.
 pub fn planned(func: Op, strategy: &str) -> Result<(Kernel, Plan), Failure> {
     let mut k = kernel::read(func)?;
+    if strategy == "scan" {
+        return scan::walk(k).ok_or_else(|| Failure::at(func, "has a schedule for scans, but is none"));
+    }
     if ["attention", "split_attention"].contains(&strategy) {
         let plan = Plan::whole(&k);
         return Ok((k, plan));
@@ -172,6 +188,7 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "rows" | "reduce" | "registers" => Ok(&["group", "groups", "pieces", "vector"]),
         "columns" => Ok(&["columns", "parts", "pieces", "vector"]),
         "depthwise" => Ok(&["across", "threads", "vector"]),
+        "scan" => Ok(&["across", "ahead", "beside", "pieces", "vector"]),
         "transpose" => Ok(&["down", "over", "threads", "vector"]),
         "contract" => Ok(&["depth", "m", "m_each", "n", "n_each"]),
         "few" => Ok(&["pieces", "rows", "warps"]),
@@ -181,8 +198,8 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
         "split_attention" => Ok(&["keys", "parts", "rows", "warps"]),
         _ => Err(format!(
-            "has schedule '{strategy}', which is none of loops rows registers reduce columns transpose depthwise contract few fma mma wgmma \
-             attention split_attention"
+            "has schedule '{strategy}', which is none of loops rows registers reduce columns scan transpose depthwise contract few fma mma \
+             wgmma attention split_attention"
         )),
     })
 }
@@ -204,6 +221,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
         "wgmma" => return wgmma::threads(s),
         "mma" => return mma::threads(s),
         "fma" => return fma::threads(s),
+        "scan" => return scan::threads(s),
         "attention" => return attention::threads(s),
         "split_attention" => return split_attention::threads(s),
         _ => {}

@@ -25,6 +25,7 @@ mod prologue;
 mod ptx;
 mod registers;
 mod rows;
+mod scan;
 mod score;
 mod split_attention;
 mod sums;
@@ -82,6 +83,7 @@ impl Pass for GpuTile {
                 "fma" => fma::emit(c, scope, &plan, &schedule, threads),
                 "few" => few::emit(c, scope, &plan, &schedule),
                 "registers" => registers::emit(c, scope, &plan, &schedule),
+                "scan" => scan::emit(c, scope, &plan, &schedule),
                 "columns" => plan.nests.iter().try_for_each(|n| columns::emit(c, scope, &plan, n, &schedule)),
                 "rows" => rows::emit(c, scope, &plan, &plan.nests.iter().collect::<Vec<_>>(), &schedule),
                 "reduce" => plan.nests.iter().try_for_each(|n| rows::emit(c, scope, &plan, &[n], &schedule)),

@@ -27,12 +27,36 @@ pub fn barrier(c: Code) -> Made<()> {
 
 /// The value of the thread whose number differs in the bits of `mask`.
 fn neighbour(c: Code, v: Value, mask: usize) -> Made<Value> {
+    shuffle(c, "xor", v, mask, WARP).map(|[v, _]| v)
+}
+
+/// The value of the thread that is `by` before, of `width` that see each other, and whether there is one; the thread's own where there is none.
+pub fn before(c: Code, v: Value, by: usize, width: usize) -> Made<[Value; 2]> {
+    shuffle(c, "up", v, by, width)
+}
+
+/// The value of thread `lane` of `width` that see each other.
+pub fn of_lane(c: Code, v: Value, lane: usize, width: usize) -> Made<Value> {
+    shuffle(c, "idx", v, lane, width).map(|[v, _]| v)
+}
+
+/// The value of the warp's thread of a number that is not known before.
+pub fn of_any(c: Code, v: Value, lane: Value) -> Made<Value> {
+    shuffled(c, "idx", v, lane, WARP).map(|[v, _]| v)
+}
+
+fn shuffle(c: Code, mode: &str, v: Value, by: usize, width: usize) -> Made<[Value; 2]> {
     let i32 = Type::parse(c.ctx(), "i32").ok_or("has no i32")?;
-    let number = |n: usize| c.constant(&n.to_string(), i32);
-    let mode = Attr::parse(c.ctx(), "#gpu<shuffle_mode xor>").ok_or("has no gpu dialect")?;
+    shuffled(c, mode, v, c.constant(&by.to_string(), i32)?, width)
+}
+
+fn shuffled(c: Code, mode: &str, v: Value, by: Value, width: usize) -> Made<[Value; 2]> {
+    let i32 = Type::parse(c.ctx(), "i32").ok_or("has no i32")?;
+    let mode = Attr::parse(c.ctx(), &format!("#gpu<shuffle_mode {mode}>")).ok_or("has no gpu dialect")?;
     let i1 = Type::parse(c.ctx(), "i1").ok_or("has no i1")?;
-    let op = c.0.generic("gpu.shuffle", &[v, number(mask)?, number(WARP)?], &[v.ty(), i1], &[("mode", mode)], &mut [])?;
-    Ok(op.result(0))
+    let by = if by.ty() == i32 { by } else { c.op("arith.index_cast", &[by], i32, &[])? };
+    let op = c.0.generic("gpu.shuffle", &[v, by, c.constant(&width.to_string(), i32)?], &[v.ty(), i1], &[("mode", mode)], &mut [])?;
+    Ok([op.result(0), op.result(1)])
 }
 
 /// Four numbers of each of four neighbouring threads, the `thread`th of these: afterwards thread i has the ith of all four.
