@@ -135,6 +135,22 @@ const PARTS: &[(&str, &[[usize; 5]])] = &[
     ),
 ];
 
+/// Few rows that are long: in blocks, the last of which may be shorter.
+const LONG: &[&str] = &[
+    "func.func @main(%x: tensor<2x40000xf32>) -> tensor<2x40000xf32> {
+  %0 = kiln.cumulative sum %x axis = 1 : tensor<2x40000xf32>
+  return %0 : tensor<2x40000xf32>
+}",
+    "func.func @main(%x: tensor<20011xbf16>) -> tensor<20011xbf16> {
+  %0 = kiln.cumulative max %x axis = 0 : tensor<20011xbf16>
+  return %0 : tensor<20011xbf16>
+}",
+    "func.func @main(%x: tensor<17000x3xi32>) -> tensor<17000x3xi32> {
+  %0 = kiln.cumulative sum %x axis = 0 : tensor<17000x3xi32>
+  return %0 : tensor<17000x3xi32>
+}",
+];
+
 /// What stands between two pieces of a text, with the first of them.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let start = text.find(from).unwrap_or_else(|| panic!("no {from} in {text}"));
@@ -147,12 +163,24 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
 fn child() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
+    let c = Context::new();
+    let on = Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
+    for source in LONG {
+        std::fs::write(&path, source).unwrap();
+        let (module, _) = Module::parse(c.ctx(), source.as_bytes(), "long").unwrap_or_else(|e| panic!("{e}"));
+        let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{source}: {e}"));
+        let call = |inputs: &[Tensor]| {
+            let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
+            have.map(|results| vec![results]).map_err(|e| e.to_string())
+        };
+        let inputs = inputs_of_sizes(functions(&module)[0], 1, &HashMap::new());
+        against_with(&module, &inputs, tolerance::of, |_| Ok(&call)).unwrap_or_else(|e| panic!("{source}: {e}"));
+    }
     for (source, others) in PARTS {
         std::fs::write(&path, source).unwrap();
         let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
         let (schedule, threads) = (between(&text, "#kiln.schedule<\"scan\"", ">"), between(&text, "kiln.threads = ", "}"));
         let grid = between(&text, "affine_map<()[s0] -> ", ">\n");
-        let c = Context::new();
         let (module, _) = Module::parse(c.ctx(), source.as_bytes(), "parts").unwrap_or_else(|e| panic!("{e}"));
         for [across, ahead, beside, pieces, vector] in *others {
             let other = format!(
@@ -161,7 +189,6 @@ fn child() {
             );
             let made = text.replace(schedule, &other).replace(threads, &format!("kiln.threads = {} : i64", across * beside));
             std::fs::write(&path, made.replace(grid, "affine_map<()[s0] -> (2)")).unwrap();
-            let on = Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
             let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{other}: {e}"));
             let call = |inputs: &[Tensor]| {
                 let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());

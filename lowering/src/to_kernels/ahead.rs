@@ -67,7 +67,8 @@ impl Ahead {
             }
             let [user] = users[..] else {
                 let all = !users.is_empty() && users.iter().all(|u| free.pointwise(*u));
-                let nodes: HashSet<Option<&Value>> = users.iter().map(|u| self.of.get(&u.result(0)).filter(|_| all)).collect();
+                let nodes: HashSet<Option<&Value>> =
+                    users.iter().map(|u| u.results().first().and_then(|v| self.of.get(v)).filter(|_| all)).collect();
                 return match nodes.into_iter().collect::<Vec<_>>()[..] {
                     // All of them are parts of one expression.
                     [Some(node)] => Some(*node),
