@@ -10,6 +10,21 @@ func.func @f(%x: vector<4xf32>) -> vector<4xf32> {
 }
 
 // -----
+// No power that is an approximation, whose error the sum and the quotient would add to.
+// CASE: a_sigmoid
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: math.exp %
+// CHECK-NOT: math.exp2
+func.func @f(%x: f32) -> f32 {
+  %one = arith.constant 1.0 : f32
+  %n = arith.negf %x : f32
+  %e = math.exp %n : f32
+  %s = arith.addf %e, %one : f32
+  %r = arith.divf %one, %s : f32
+  return %r : f32
+}
+
+// -----
 // Processors and GPUs share the exact one.
 // CASE: a_remainder_of_f32
 // RUN: kiln-gpu-math,kiln-expand-math{keep=math.exp2}

@@ -63,6 +63,25 @@ func.func @f(%c: tensor<i1>, %x: tensor<?xf32>) -> tensor<?xf32> {
 }
 
 // -----
+// Behind the branch a size is asked of a value in front of it, which goes with the value.
+// CASE: a_size_of_an_earlier_value
+// CHECK: func.func @f_0(
+// CHECK-NOT: kiln.dim %
+func.func @f(%c: tensor<i1>, %x: tensor<?x2xf32>) -> (tensor<?x2xf32>, tensor<?xf32>) {
+  %n = kiln.sym @n
+  kiln.bind_shape %x, [%n, 2] : tensor<?x2xf32>
+  %0 = kiln.exp %x : tensor<?x2xf32>
+  %1 = kiln.if %c : tensor<i1> -> tensor<?x2xf32> {
+    kiln.yield %0 : tensor<?x2xf32>
+  } else {
+    kiln.yield %x : tensor<?x2xf32>
+  }
+  %d = kiln.dim %0, 0 : tensor<?x2xf32>
+  %2 = kiln.splat [%d], 2.0 : f32
+  return %1, %2 : tensor<?x2xf32>, tensor<?xf32>
+}
+
+// -----
 // A custom call stands between programs; what it is given and what is made of its result are theirs.
 // CASE: a_custom_call
 // NO-RUN: it is not registered

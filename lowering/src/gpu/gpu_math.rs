@@ -5,7 +5,8 @@
 //! A pair that is rounded to bf16 and widened at once stays a pair: the hardware rounds two numbers as fast as it copies them, but LLVM would take them apart,
 //! and single conversions are 16 times slower.
 //!
-//! Numerics: approximates. exp is within 3.5 units in the last place, tanh and erf within 4, 2^x within 2 (NVIDIA's table of `ex2.approx.f32`). In a kernel all of
+//! Numerics: approximates. exp is within 3.5 units in the last place, tanh and erf within 4, 2^x within 2 (NVIDIA's table of `ex2.approx.f32`). Where 1 is added to e^x it is left to
+//! `kiln-expand-math`, which uses nothing that approximates, so that a sigmoid is within 4, too. In a kernel all of
 //! whose results are floats of 16 bits, and that rounds nothing to integers, exponentials, quotients and erf of f32 have relative errors of at most 2^-16, and
 //! subnormal ones count as zero: that is far below what the results are rounded by. Where 1 is added to erf at once, its absolute error is at most 1.6e-7.
 //! With `fast` every kernel takes these forms, and more functions have one (`gpu_math/fast.rs` states their errors).
@@ -70,6 +71,8 @@ impl Pass for GpuMath {
                     || !(faster || ["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str()))
                     // Beside the sums of a product no register is left for more than one element's erf at a time; of the two precise forms the general one needs fewest.
                     || (full && !narrow && name == "math.erf")
+                    // A sigmoid's sum and quotient add to what the hardware's power is off by.
+                    || (!narrow && name == "math.exp" && op.result(0).uses().into_iter().any(|(user, _)| adds_one(user)))
                 {
                     continue;
                 }
@@ -91,6 +94,11 @@ impl Pass for GpuMath {
 
 /// The greatest error in f32, in units in the last place of the exact result, of what this pass writes otherwise than `kiln-expand-math`.
 pub const ACCURACY: &[(&str, f64)] = &[("math.erf", 4.0), ("math.exp", 3.5), ("math.exp2", 2.0), ("math.tanh", 4.0)];
+
+/// Whether an op adds 1.
+fn adds_one(op: Op) -> bool {
+    op.is("arith.addf") && op.operands().into_iter().any(is_one)
+}
 
 /// Ops that make a small error of their operand a large one.
 const ROUNDS: &[&str] =
@@ -183,8 +191,7 @@ fn near_erf(e: &Emit, op: Op) -> Res {
     let a = e.same("arith.minimumf", &[e.abs(x)?, e.c(4.0)?])?;
     let large = e.sub(e.c(1.0)?, e.approximate("math.exp2", &[e.mul(e.poly(a, &LOG2_ERFC)?, a)?], "afn")?)?;
     let large = e.copysign(large, x)?;
-    let one = |user: Op| user.is("arith.addf") && user.operands().into_iter().any(is_one);
-    if op.result(0).uses().into_iter().all(|(user, _)| one(user)) {
+    if op.result(0).uses().into_iter().all(|(user, _)| adds_one(user)) {
         return Ok(large);
     }
     let z = e.mul(x, x)?;

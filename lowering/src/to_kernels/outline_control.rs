@@ -106,14 +106,16 @@ impl Outline<'_> {
 
     fn block(&mut self, block: Block) -> Result<(), Failure> {
         let mut ops = vec![];
-        for op in block.ops() {
+        // What says sizes goes with the values that it is about, also further down the block, and must not be asked then.
+        let all: Vec<Op> = block.ops().into_iter().filter(|op| !makes_sizes(*op) && !is_memory(*op)).collect();
+        for op in all {
             let control = op.kind().is_some_and(OpKind::is_control);
             if control || Some(op) == block.terminator() {
                 self.segment(block, std::mem::take(&mut ops), op)?;
                 for inner in op.regions().into_iter().filter_map(Region::first) {
                     self.block(inner)?;
                 }
-            } else if !makes_sizes(op) && !is_memory(op) {
+            } else {
                 ops.push(op);
             }
         }
