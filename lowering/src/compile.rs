@@ -289,8 +289,11 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
         func.set_attr("sym_name", Attr::string(ctx, "kernel"));
         let mut sha = Sha256::new();
         // Text holds no locations and no names of values, so equal kernels of different models are one.
+        let print = |op: Op| op.print(PrintOptions { alone: true, ..Default::default() });
+        // Shared memory, if the module comes on a level that has it.
+        let beside: Vec<Op> = blocks(kernel).into_iter().flat_map(|b| b.ops()).filter(|o| *o != func).collect();
         for part in [
-            func.print(PrintOptions { alone: true, ..Default::default() }).as_str(),
+            beside.iter().map(|o| print(*o)).chain([print(func)]).collect::<String>().as_str(),
             &options.target.to_string(),
             &version(),
             options.salt,
@@ -316,7 +319,7 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
             let own = Module::new(func.loc());
             own.op().set_attr("kiln.kernel", Attr::dictionary(ctx, &[("kind", Attr::string(ctx, &kind))]));
             own.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
-            Builder::at_end(ctx, own.body(), func.loc()).clone_op(func, &|v| v)?;
+            beside.iter().chain([&func]).try_for_each(|o| Builder::at_end(ctx, own.body(), o.loc()).clone_op(*o, &|v| v).map(drop))?;
             jobs.insert(
                 symbol.clone(),
                 Job {
@@ -328,7 +331,7 @@ fn kernels_of(module: &Module, options: &CompileOptions, level: Level) -> Result
                 },
             );
         }
-        func.erase();
+        beside.into_iter().chain([func]).for_each(Op::erase);
     }
     let mut jobs: Vec<Job> = jobs.into_values().collect();
     // What takes longest is begun first, so that no thread is left with it at the end.

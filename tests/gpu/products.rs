@@ -5,6 +5,8 @@ use kiln::passes::Pass;
 /// A product, its arguments, and whether the tensor cores of sm_90a compute it.
 const PRODUCTS: &[(&str, &str, &str, bool)] = &[
     ("kiln.linear %x, %w : tensor<2048x4096xbf16>, tensor<4096x4096xbf16>", "2048x4096xbf16 4096x4096xbf16", "2048x4096xbf16", true),
+    // Tiles of 256 rows, whose four steps would be written out.
+    ("kiln.linear %x, %w : tensor<100352x256xbf16>, tensor<128x256xbf16>", "100352x256xbf16 128x256xbf16", "100352x128xbf16", true),
     // 50 tiles of rows: six bands of 8, and one of 2.
     ("kiln.linear %x, %w : tensor<6304x768xbf16>, tensor<768x768xbf16>", "6304x768xbf16 768x768xbf16", "6304x768xbf16", true),
     ("kiln.matmul %x, %w : tensor<129x136xf16>, tensor<136x264xf16>", "129x136xf16 136x264xf16", "129x264xf16", true),
@@ -62,6 +64,29 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{product} for {chip}:\n{}", wrong.join("\n"));
         }
+    }
+}
+
+#[test]
+fn tiled_kernels_can_be_resumed_with_their_shared_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    let tiled = folder.path().join("tiled.mlir");
+    for (product, args, result, _) in PRODUCTS.iter().take(2) {
+        crate::watchdog::arm();
+        std::fs::write(&path, with_gelu(product, args, result)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln-opt"));
+        let done =
+            command.args(["--from=graph", "--to=tiled", "--target=cuda:sm_90a", "-o"]).arg(&tiled).arg(&path).output().expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert!(std::fs::read_to_string(&tiled).unwrap().contains("llvm.mlir.global"), "{product}");
+        // The same code but for the kernel's name, which is of the level that it comes on.
+        let ptx = |path: &Path| {
+            let package = build(path, "sm_90a").unwrap_or_else(|e| panic!("{product}: {e}"));
+            let [(name, ptx)] = package.objects.iter().collect::<Vec<_>>()[..] else { panic!("{product} is no single kernel") };
+            String::from_utf8_lossy(ptx).replace(name.as_str(), "kernel")
+        };
+        assert_eq!(ptx(&tiled), ptx(&path), "{product}");
     }
 }
 

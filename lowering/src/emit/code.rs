@@ -18,6 +18,14 @@ pub fn known(v: Value) -> Option<i64> {
     v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(|a| a.as_i64())
 }
 
+/// Forbids LLVM to write out a loop, given by its results.
+pub fn rolled(results: &[Value]) -> Made<()> {
+    let op = results.first().and_then(|v| v.def()).filter(|o| o.is("scf.for")).ok_or("is no loop")?;
+    let text = "#llvm.loop_annotation<unroll = <disable = true>>";
+    op.set_attr("loop_annotation", Attr::parse(op.ctx(), text).ok_or("has no form for LLVM's loops")?);
+    Ok(())
+}
+
 /// A value as another one plus a number, or as just a number.
 fn offset(v: Value) -> (Option<Value>, i64) {
     if let Some(k) = known(v) {

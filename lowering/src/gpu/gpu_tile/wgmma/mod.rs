@@ -17,7 +17,7 @@ use super::{
 use crate::{
     emit::{
         body::Scope,
-        code::{Code, Made, known},
+        code::{Code, Made, known, rolled},
         loops::decode,
     },
     gpu::{
@@ -35,6 +35,10 @@ use store::without;
 
 /// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in the L2 cache.
 const BAND: usize = 8;
+/// Most products of a tile that LLVM may write out: with 32 of them, and 128 sums a thread, addresses are spilled.
+const WRITTEN_OUT: usize = 24;
+/// Steps of a loop that LLVM writes out.
+const SHORT: usize = 6;
 /// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a block that has a multiprocessor to itself, and in one that
 /// shares it.
 const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
@@ -261,6 +265,10 @@ impl Tile<'_> {
                 next.push(slot);
                 Ok(next)
             })?;
+            // LLVM would write it out, and keep the addresses of all steps in registers beside the sums. Longer loops are left alone, by ptxas as well.
+            if known(self.steps).is_some_and(|n| n as usize <= SHORT && n as usize * blocks * (ROW / 32) > WRITTEN_OUT) {
+                rolled(&done)?;
+            }
             let (sums, rest) = done.split_at(blocks);
             let values = p.finish(sums, self.n)?;
             release(c, rest[2])?;
