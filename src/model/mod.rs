@@ -19,7 +19,8 @@ use crate::{
     autotune,
     capture::{pt2, weight::Weight},
     dialects::{
-        ir::{Context, Diagnostic, Module},
+        ir::{Attr, Context, Diagnostic, Module},
+        rules::Level,
         value::{DType, Tensor},
     },
     dump,
@@ -28,6 +29,7 @@ use crate::{
         compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
         host::llvm::version,
     },
+    passes::pass::level_of,
     runtime::{self, Buffer, CallError, Package, Program, Remark, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
 };
 use engine::Engine;
@@ -241,6 +243,7 @@ impl Model {
         }
         let context = Context::new();
         let (module, diagnostics) = self.module(&context)?;
+        lowered_for(&module, &target)?;
         order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
         times.capture = start.elapsed();
         stop.check().map_err(CompileError::from)?;
@@ -297,6 +300,19 @@ impl Model {
         sha.update(BUILD);
         Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
     }
+}
+
+/// Refuses a module that has been taken down for another chip, or for none, so far that this shows.
+fn lowered_for(module: &Module, target: &Target) -> Result<(), Error> {
+    let level = level_of(module.op()).filter(|l| *l > Level::Prims);
+    let said = level.zip(module.op().attr("kiln.target").and_then(Attr::as_string));
+    let Some((level, said)) = said.filter(|(_, said)| !said.is_empty()) else { return Ok(()) };
+    // A processor's features do not show on these levels.
+    let own = if said.starts_with("cuda:") { Target::parse(&said).map(|t| t.chip()) } else { Ok(None) };
+    if own.as_ref() == Ok(&target.chip()) {
+        return Ok(());
+    }
+    Err(Error::Target(format!("the module is for {said} from level {} on, not for {target}; --target {said} takes it", level.name())))
 }
 
 fn io_error(path: &Path, e: std::io::Error) -> Error {

@@ -37,6 +37,28 @@ fn wrong_inputs_and_outputs_are_named() {
     assert!(View::new("f32", &[8, 64], &x[1..]).err().unwrap().to_string().contains("needs 2048 bytes, 2047 are given"));
 }
 
+/// A module that kiln-opt has written for a GPU.
+#[test]
+fn a_module_that_is_for_another_chip_says_so() {
+    crate::watchdog::arm();
+    let source = "module attributes {kiln.level = \"kernels\", kiln.target = \"cuda:sm_90a\"} {
+  func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lowered.mlir");
+    let compiled = |source: &str| {
+        std::fs::write(&path, source).unwrap();
+        load(&path).unwrap().build(&options(1), &|_, _| ()).map(drop).map_err(|e| e.to_string())
+    };
+    let e = compiled(source).unwrap_err();
+    assert!(e.contains("the module is for cuda:sm_90a from level kernels on") && e.contains("--target cuda:sm_90a"), "{e}");
+    compiled(&source.replace("cuda:sm_90a", "host")).unwrap();
+    compiled(&source.replace("\"kernels\"", "\"graph\"")).unwrap();
+}
+
 /// A program whose sizes are all numbers compares them in another way, and says the same.
 #[test]
 fn fixed_sizes_are_refused_alike() {
