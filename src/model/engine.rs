@@ -1,7 +1,7 @@
 //! What runs a package: linked machine code on this machine, or kernels on a GPU.
 use super::{Error, Options, Place, Times, weights::Sources};
 use crate::runtime::{
-    CallError, Pool, Program, Store, View, ViewMut, cuda,
+    CallError, Pool, Program, View, ViewMut, cuda,
     host::{Host, Opened},
     profile::Profile,
 };
@@ -18,11 +18,7 @@ pub enum Engine {
 /// What links kernels for the card that the options name, or for the first one.
 pub fn linker(options: &Options) -> cuda::Linker {
     let index = if let Place::Cuda(index) = options.device { index } else { 0 };
-    let store = match &options.cache {
-        super::CachePolicy::Off => None,
-        super::CachePolicy::Dir(dir) => Store::open(dir).ok(),
-    };
-    cuda::Linker::new(index, store)
+    cuda::Linker::new(index, options.cache.store())
 }
 
 impl Engine {

@@ -168,11 +168,7 @@ impl Model {
         linker: Option<&cuda::Linker>,
     ) -> Result<(Package, Times), Error> {
         let mut times = Times::default();
-        let store = match &options.cache {
-            CachePolicy::Off => None,
-            // A cache that cannot be used has said so, and is not needed.
-            CachePolicy::Dir(dir) => Store::open(dir).ok(),
-        };
+        let store = options.cache.store();
         let package = match &self.kind {
             Kind::Package(p) => {
                 tell::program(&p.program);

@@ -2,7 +2,7 @@
 use crate::{
     compile::Settings,
     lowering::{Own, Stop},
-    runtime::{self, Place, cuda::Mode},
+    runtime::{self, Place, Store, cuda::Mode},
 };
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -70,6 +70,16 @@ pub enum CachePolicy {
     Off,
     /// In this folder.
     Dir(PathBuf),
+}
+
+impl CachePolicy {
+    /// The cache, if there is to be one. One that cannot be used has said so, and is not needed.
+    pub(crate) fn store(&self) -> Option<Store> {
+        match self {
+            CachePolicy::Off => None,
+            CachePolicy::Dir(dir) => Store::open(dir).ok(),
+        }
+    }
 }
 
 impl Default for Options {

@@ -51,6 +51,14 @@ fn process_and_card_go_on_where_memory_was_wanting() {
     run_emulated("gpu::emulated::child", &[("KILN_EMULATOR_MEMORY", "60000")]);
 }
 
+/// The same in three orders of what threads and copies do.
+pub fn run_in_several_orders(test: &str) {
+    crate::watchdog::arm();
+    for seed in ["1", "2", "3"] {
+        run_emulated(test, &[("KILN_EMULATOR_SEED", seed)]);
+    }
+}
+
 /// Runs an ignored test of this binary in a process whose driver is the emulator, with these variables.
 pub fn run_emulated(test: &str, variables: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));

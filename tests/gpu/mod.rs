@@ -19,7 +19,15 @@ mod rows;
 mod scans;
 mod transposes;
 
-use kiln::{Error, Exit, Options, load, model::CachePolicy, runtime::Package};
+use crate::compiled::graphs::against_with;
+use kiln::{
+    Error, Exit, Options,
+    dialects::{ir::Module, value::Tensor},
+    load,
+    model::{CachePolicy, Executable},
+    runtime::Package,
+    tolerance,
+};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -38,6 +46,28 @@ fn models() -> PathBuf {
 
 fn build(path: &Path, chip: &str) -> Result<Package, Error> {
     load(path)?.build(&options(chip), &|_, _| ()).map(|(package, _)| package)
+}
+
+/// A function's PTX for a chip, kernel by kernel, which assembles.
+fn assembled_ptx(text: &str, chip: &str) -> Vec<String> {
+    crate::watchdog::arm();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.mlir");
+    std::fs::write(&path, text).unwrap();
+    let package = build(&path, chip).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let wrong = assembled(&package, chip);
+    assert!(wrong.is_empty(), "{text} for {chip}:\n{}", wrong.join("\n"));
+    let of = |symbol: &String| String::from_utf8_lossy(&package.objects[symbol]).into_owned();
+    package.program.kernels.iter().map(|k| of(&k.symbol)).collect()
+}
+
+/// Whether a program gives what the interpreter does.
+fn as_interpreted(module: &Module, inputs: &[Tensor], exe: &Executable) -> Result<(), String> {
+    let call = |inputs: &[Tensor]| {
+        let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
+        have.map(|results| vec![results]).map_err(|e| e.to_string())
+    };
+    against_with(module, inputs, tolerance::of, |_| Ok(call))
 }
 
 /// `ptxas`, from `KILN_PTXAS` or the PATH.

@@ -1,34 +1,11 @@
 //! Scans: how wide memory is accessed, what is in one kernel, what few long rows become, and parts of any size in any order.
 use super::*;
-use crate::{
-    compiled::graphs::against_with,
-    support::{functions, inputs_of_sizes},
-};
-use kiln::{
-    dialects::{
-        ir::{Context, Module},
-        value::Tensor,
-    },
-    runtime::Place,
-    tolerance,
-};
+use crate::support::{functions, inputs_of_sizes};
+use kiln::{dialects::ir::Context, runtime::Place};
 use std::collections::HashMap;
 
 fn function(arguments: &str, ops: &str, result: &str) -> String {
     format!("func.func @main({arguments}) -> tensor<{result}> {{\n{ops}\nreturn %r : tensor<{result}>\n}}")
-}
-
-/// A function's PTX for a chip, kernel by kernel.
-fn ptx(text: &str, chip: &str) -> Vec<String> {
-    crate::watchdog::arm();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.mlir");
-    std::fs::write(&path, text).unwrap();
-    let package = build(&path, chip).unwrap_or_else(|e| panic!("{text}: {e}"));
-    let wrong = assembled(&package, chip);
-    assert!(wrong.is_empty(), "{text} for {chip}:\n{}", wrong.join("\n"));
-    let of = |symbol: &String| String::from_utf8_lossy(&package.objects[symbol]).into_owned();
-    package.program.kernels.iter().map(|k| of(&k.symbol)).collect()
 }
 
 /// Arguments, ops up to `%r`, and its type: scans of whole accesses, with what is around them.
@@ -60,7 +37,7 @@ fn a_scan_is_one_kernel_that_reads_and_writes_once() {
     for (arguments, ops, result) in WIDE {
         let text = function(arguments, ops, result);
         for chip in CHIPS {
-            let all = ptx(&text, chip);
+            let all = assembled_ptx(&text, chip);
             let [kernel] = &all[..] else { panic!("{} kernels of {text}", all.len()) };
             // All accesses take 16 bytes, or 8 of what is converted.
             let accesses = |what: &str| kernel.lines().filter(|l| l.contains(what)).map(str::to_string).collect::<Vec<_>>();
@@ -169,12 +146,8 @@ fn child() {
         std::fs::write(&path, source).unwrap();
         let (module, _) = Module::parse(c.ctx(), source.as_bytes(), "long").unwrap_or_else(|e| panic!("{e}"));
         let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{source}: {e}"));
-        let call = |inputs: &[Tensor]| {
-            let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
-            have.map(|results| vec![results]).map_err(|e| e.to_string())
-        };
         let inputs = inputs_of_sizes(functions(&module)[0], 1, &HashMap::new());
-        against_with(&module, &inputs, tolerance::of, |_| Ok(&call)).unwrap_or_else(|e| panic!("{source}: {e}"));
+        as_interpreted(&module, &inputs, &exe).unwrap_or_else(|e| panic!("{source}: {e}"));
     }
     for (source, others) in PARTS {
         std::fs::write(&path, source).unwrap();
@@ -190,13 +163,9 @@ fn child() {
             let made = text.replace(schedule, &other).replace(threads, &format!("kiln.threads = {} : i64", across * beside));
             std::fs::write(&path, made.replace(grid, "affine_map<()[s0] -> (2)")).unwrap();
             let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{other}: {e}"));
-            let call = |inputs: &[Tensor]| {
-                let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
-                have.map(|results| vec![results]).map_err(|e| e.to_string())
-            };
             for n in [0, 1, 7, 130] {
                 let inputs = inputs_of_sizes(functions(&module)[0], n as u64, &HashMap::from([("n".to_string(), n)]));
-                against_with(&module, &inputs, tolerance::of, |_| Ok(&call)).unwrap_or_else(|e| panic!("{other}, {n}: {e}"));
+                as_interpreted(&module, &inputs, &exe).unwrap_or_else(|e| panic!("{other}, {n}: {e}"));
             }
         }
     }
@@ -204,8 +173,5 @@ fn child() {
 
 #[test]
 fn blocks_go_on_with_further_rows_in_parts_of_any_size() {
-    crate::watchdog::arm();
-    for seed in ["1", "2", "3"] {
-        emulated::run_emulated("gpu::scans::child", &[("KILN_EMULATOR_SEED", seed)]);
-    }
+    emulated::run_in_several_orders("gpu::scans::child");
 }

@@ -1,30 +1,7 @@
 //! Transposes: how wide memory is accessed on both sides, what is in one kernel, and what is read as it lies.
 use super::*;
-use crate::{
-    compiled::graphs::against_with,
-    support::{functions, inputs},
-};
-use kiln::{
-    dialects::{
-        ir::{Context, Module},
-        value::Tensor,
-    },
-    runtime::Place,
-    tolerance,
-};
-
-/// A function's PTX for a chip, kernel by kernel.
-fn ptx(text: &str, chip: &str) -> Vec<String> {
-    crate::watchdog::arm();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("m.mlir");
-    std::fs::write(&path, text).unwrap();
-    let package = build(&path, chip).unwrap_or_else(|e| panic!("{text}: {e}"));
-    let wrong = assembled(&package, chip);
-    assert!(wrong.is_empty(), "{text} for {chip}:\n{}", wrong.join("\n"));
-    let of = |symbol: &String| String::from_utf8_lossy(&package.objects[symbol]).into_owned();
-    package.program.kernels.iter().map(|k| of(&k.symbol)).collect()
-}
+use crate::support::{functions, inputs};
+use kiln::{dialects::ir::Context, runtime::Place};
 
 /// Accesses of memory outside of the block: all, and those of 16 bytes.
 fn accesses(ptx: &str, what: &str) -> (usize, usize) {
@@ -57,7 +34,7 @@ fn what_is_turned_is_read_and_written_by_16_bytes() {
     for (arguments, ops, result) in TURNED {
         let text = format!("func.func @main({arguments}) -> tensor<{result}> {{\n{ops}\nreturn %r : tensor<{result}>\n}}");
         for chip in CHIPS {
-            let all = ptx(&text, chip);
+            let all = assembled_ptx(&text, chip);
             let [kernel] = &all[..] else { panic!("{} kernels of {text}", all.len()) };
             // In front of what is read of a tile, and behind it: blocks go on with further tiles.
             assert!(kernel.matches("bar.sync").count() == 2 && kernel.contains("ld.shared.v"), "{text}\n{kernel}");
@@ -83,7 +60,7 @@ fn what_lies_side_by_side_on_both_sides_is_read_as_it_lies() {
             "func.func @main(%x: tensor<{x}>) -> tensor<{result}> {{\n%r = kiln.transpose %x permutation = [{permutation}] : tensor<{x}>\n\
              return %r : tensor<{result}>\n}}"
         );
-        assert!(ptx(&text, "sm_90a").iter().all(|kernel| !kernel.contains("bar.sync")), "{text}");
+        assert!(assembled_ptx(&text, "sm_90a").iter().all(|kernel| !kernel.contains("bar.sync")), "{text}");
     }
 }
 
@@ -116,18 +93,11 @@ fn child() {
         std::fs::write(&path, count.replace(tile, &other)).unwrap();
         let on = Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
         let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{other}: {e}"));
-        let call = |inputs: &[Tensor]| {
-            let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
-            have.map(|results| vec![results]).map_err(|e| e.to_string())
-        };
-        against_with(&module, &inputs, tolerance::of, |_| Ok(&call)).unwrap_or_else(|e| panic!("{other}: {e}"));
+        as_interpreted(&module, &inputs, &exe).unwrap_or_else(|e| panic!("{other}: {e}"));
     }
 }
 
 #[test]
 fn blocks_go_on_with_further_tiles_of_any_size() {
-    crate::watchdog::arm();
-    for seed in ["1", "2", "3"] {
-        emulated::run_emulated("gpu::transposes::child", &[("KILN_EMULATOR_SEED", seed)]);
-    }
+    emulated::run_in_several_orders("gpu::transposes::child");
 }
