@@ -2,7 +2,7 @@
 use super::{
     Fault, Launch, What,
     copies::{Copies, Late},
-    memory::{Aligned, SHARED, Seen},
+    memory::{Aligned, OFFSET_BITS, SHARED, Seen},
 };
 use crate::ptx::code::{Fill, Op};
 use std::collections::VecDeque;
@@ -74,6 +74,8 @@ pub struct Block {
     pub shared: Aligned,
     /// Its bars.
     pub barriers: [Barrier; BARRIERS],
+    /// How many of its threads have not ended; with the last one its memory goes.
+    pub left: u32,
 }
 
 /// Registers of threads that have ended, for others.
@@ -126,6 +128,8 @@ impl<'a> Cluster<'a> {
                         Fill::Below(own) => (1u64 << (lane + u32::from(own))) - 1,
                         Fill::Above(own) => u64::from(u32::MAX) & !((1u64 << (lane + u32::from(!own))) - 1),
                         Fill::Param(offset) => params + offset as u64,
+                        // As on a card, an address in a cluster says of which block it is.
+                        Fill::Shared(offset) => offset | if size > 1 { u64::from(rank + 1) << OFFSET_BITS } else { 0 },
                         Fill::Dynamic => launch.shared.into(),
                     };
                 }
@@ -133,9 +137,10 @@ impl<'a> Cluster<'a> {
                 let copies = Copies::default();
                 Thread { pc: 0, state: State::Runs, regs, local, carry: false, copies, seen: Default::default(), arrivals: 0 }
             };
+            let left = threads;
             let threads = (0..threads).map(thread).collect();
             let shared = Aligned::new((kernel.shared + launch.shared) as usize, FRESH);
-            Block { number: index, threads, shared, barriers: Default::default() }
+            Block { number: index, threads, shared, barriers: Default::default(), left }
         };
         let blocks = (0..size).map(&mut block).collect();
         let chance = (seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;

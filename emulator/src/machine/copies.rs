@@ -47,7 +47,7 @@ pub struct Late {
 
 enum Read {
     Box { map: TensorMap, corner: Vec<i64>, offsets: Vec<i64> },
-    Bytes { from: u64, bytes: u64 },
+    Bytes { of: Space, from: u64, bytes: u64 },
 }
 
 /// Where 16 bytes lie whose rows of 128 bytes are in different order from row to row.
@@ -169,8 +169,8 @@ impl Cluster<'_> {
     pub fn perform(&mut self, late: Late) -> Result<(), What> {
         for target in late.blocks {
             let bytes = match &late.what {
-                Read::Bytes { from, bytes } => {
-                    let from = self.somewhere(target, Space::Global, *from, *bytes, 1)?;
+                Read::Bytes { of, from, bytes } => {
+                    let from = self.somewhere(late.of.0, *of, *from, *bytes, 1)?;
                     let to = self.somewhere(target, Space::Shared, late.to, *bytes, 1)?;
                     // SAFETY: that many bytes are at both places.
                     unsafe { to.copy_from_nonoverlapping(from, *bytes as usize) };
@@ -274,8 +274,8 @@ impl Cluster<'_> {
                 let blocks = blocks.map(|s| (0..self.blocks.len()).filter(|i| r[s as usize] >> i & 1 == 1).collect());
                 (Read::Box { map: found, corner: signed(place), offsets }, at(r, *to), at(r, *bar), blocks)
             }
-            Bulk::LoadBytes { to, from, bytes, bar } => {
-                (Read::Bytes { from: at(r, *from), bytes: r[*bytes as usize] as u32 as u64 }, at(r, *to), at(r, *bar), None)
+            Bulk::LoadBytes { to, of, from, bytes, bar } => {
+                (Read::Bytes { of: *of, from: at(r, *from), bytes: r[*bytes as usize] as u32 as u64 }, at(r, *to), at(r, *bar), None)
             }
             Bulk::Store { from, map, at: place } => {
                 let map = self.map(b, r[*map as usize])?;
@@ -313,6 +313,7 @@ impl Cluster<'_> {
         copies.groups.into_iter().flatten().chain(copies.open).try_for_each(|c| self.small(b, c))?;
         copies.stored.into_iter().flatten().chain(copies.stores).try_for_each(|s| self.store(b, &s))?;
         thread.state = State::Over;
+        self.blocks[b].left -= 1;
         Ok(())
     }
 }

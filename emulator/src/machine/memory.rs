@@ -79,6 +79,9 @@ impl Cluster<'_> {
         let found = match space {
             Space::Shared => {
                 let (block, offset) = self.shared_place(who.block, address);
+                if self.blocks.get(block).is_some_and(|b| b.left == 0) {
+                    return Err(What::Instruction(format!("block {block} of the cluster has ended, and its shared memory with it")));
+                }
                 self.blocks.get_mut(block).and_then(|b| within(b.shared.bytes(), offset as u64))
             }
             Space::Local => within(who.local, address & !LOCAL),

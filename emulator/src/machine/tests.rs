@@ -150,6 +150,26 @@ fn blocks_of_a_cluster_read_each_other() {
                 ld.shared::cluster.u32 %r9, [%r8]; st.global.u32 [%d5], %r9; barrier.cluster.arrive; barrier.cluster.wait;";
     launched(".reqnctapercluster 2, 1, 1", body, 8, 1, &a, &b).unwrap();
     assert_eq!(b.values(), [1, 0, 3, 2, 5, 4, 7, 6]);
+    // Not of a block that has gone: the first one runs first.
+    let leaves = "mov.b32 %r6, room; mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; @%p1 bra E;\n\
+                  mov.u32 %r7, 0; mapa.shared::cluster.u32 %r8, %r6, %r7; ld.shared::cluster.u32 %r9, [%r8]; st.global.u32 [%d5], %r9;\nE:";
+    let f = launched(".reqnctapercluster 2, 1, 1", leaves, 2, 1, &a, &b).expect_err("a fault");
+    assert!(f.to_string().contains("block 0 of the cluster has ended"), "{f}");
+}
+
+#[test]
+fn blocks_of_a_cluster_send_each_other_bytes() {
+    let (a, b) = (numbers(8), numbers(8));
+    // Each sends four numbers to the other, whose bar counts their bytes; an address says of which block it is.
+    let body = "mov.b32 %r6, room; mov.u32 %r7, %cluster_ctarank; shr.u32 %r10, %r6, 24; sub.u32 %r10, %r10, %r7; add.u32 %r11, %r2, %r10;\n\
+                st.shared.u32 [%r6+16], %r11; mbarrier.init.shared.b64 [room], 1; mbarrier.arrive.expect_tx.shared.b64 %d6, [room], 16;\n\
+                barrier.cluster.arrive.relaxed; barrier.cluster.wait;\n\
+                xor.b32 %r7, %r7, 1; mapa.shared::cluster.u32 %r8, %r6, %r7;\n\
+                cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r8+32], [%r6+16], 16, [%r8];\n\
+                L: mbarrier.try_wait.parity.shared.b64 %p1, [room], 0; @!%p1 bra L;\n\
+                ld.shared.u32 %r9, [%r6+32]; st.global.u32 [%d5], %r9; barrier.cluster.arrive.relaxed; barrier.cluster.wait;";
+    launched(".reqnctapercluster 2, 1, 1", body, 8, 1, &a, &b).unwrap();
+    assert_eq!(b.values(), [2, 1, 4, 3, 6, 5, 8, 7]);
 }
 
 #[test]

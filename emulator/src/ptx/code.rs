@@ -168,8 +168,8 @@ pub enum Bulk {
     Load { to: Address, map: Slot, at: Vec<Slot>, offsets: Vec<Slot>, bar: Address, blocks: Option<Slot> },
     /// A box of shared memory into a tensor.
     Store { from: Address, map: Slot, at: Vec<Slot> },
-    /// Bytes into shared memory.
-    LoadBytes { to: Address, from: Address, bytes: Slot, bar: Address },
+    /// Bytes into shared memory, of this one.
+    LoadBytes { to: Address, of: Space, from: Address, bytes: Slot, bar: Address },
     /// Bytes out of it.
     StoreBytes { to: Address, from: Address, bytes: Slot },
 }
@@ -319,6 +319,8 @@ pub enum Fill {
     Above(bool),
     /// The address of a parameter.
     Param(usize),
+    /// The address of shared memory at this offset.
+    Shared(u64),
     /// `%dynamic_smem_size`, `%total_smem_size` and the like.
     Dynamic,
 }

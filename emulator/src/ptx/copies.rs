@@ -73,7 +73,8 @@ fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>
     } else {
         match (loads, ops) {
             (true, [to, from, bytes, bar, ..]) => {
-                Bulk::LoadBytes { to: n.address(to)?.0, from: n.address(from)?.0, bytes: n.source(bytes)?, bar: n.address(bar)?.0 }
+                let of = spaces.get(1).copied().unwrap_or(Space::Global);
+                Bulk::LoadBytes { to: n.address(to)?.0, of, from: n.address(from)?.0, bytes: n.source(bytes)?, bar: n.address(bar)?.0 }
             }
             (false, [to, from, bytes, ..]) => Bulk::StoreBytes { to: n.address(to)?.0, from: n.address(from)?.0, bytes: n.source(bytes)? },
             _ => return Ok(None),

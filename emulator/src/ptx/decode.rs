@@ -111,8 +111,10 @@ impl<'a> Names<'a> {
                     let offset = *offset;
                     return Ok(self.fill(Fill::Param(offset)));
                 }
-                if let Some((_, at)) = self.places.get(name) {
-                    return Ok(self.constant(*at));
+                match self.places.get(name) {
+                    Some((Space::Shared, at)) => return Ok(self.fill(Fill::Shared(*at))),
+                    Some((_, at)) => return Ok(self.constant(*at)),
+                    None => {}
                 }
                 match Self::special(name).or_else(|| number(name).map(Fill::Number)) {
                     Some(fill) => Ok(self.fill(fill)),
