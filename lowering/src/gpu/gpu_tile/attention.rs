@@ -27,7 +27,7 @@ use crate::{
     host::schedule::Schedule,
     kernel::Poly,
 };
-use kiln_dialects::ir::*;
+use kiln_dialects::{ir::*, value::DType};
 use std::f64::consts::LOG2_E;
 
 /// Places around whose blocks of queries are taken together, the longest first, where they differ in how many keys they see.
@@ -36,6 +36,8 @@ const BAND: i64 = 16;
 const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((40, 232)), Some((32, 160))];
 /// Warps of a multiplying group.
 const WARPS: usize = 4;
+/// Scores times their scale below which those that differ at all differ by more than any exponential shows.
+const LOWEST: f64 = -1e38;
 /// Bytes of a row of a slab in shared memory.
 const ROW: usize = 2 * DEPTH;
 
@@ -85,9 +87,18 @@ struct Place {
     end: Value,
     /// How many blocks of keys it sees, and how many of these, counted from the last, it does not see whole.
     blocks: [Value; 2],
+    /// The number of the first one, counted likewise, in which keys may be too far back for some queries, if there may be such.
+    far: Option<Value>,
     /// How many keys count here, and how many queries if these are not all.
     count: Value,
     queries: Option<Value>,
+}
+
+/// Which keys of a block some queries may not see: those behind a query or beyond the end, those too far in front.
+#[derive(Clone, Copy)]
+struct Edges {
+    last: bool,
+    far: bool,
 }
 
 /// What is done for a block of queries, given what is carried; returns what is carried on.
@@ -178,10 +189,12 @@ impl Flash<'_> {
             let last = p.most(p.shifted(first, high as i64 - 1 + ahead)?, zero)?;
             end = p.least(end, p.plus(p.over(last, self.keys)?, 1)?)?;
         }
-        let mut blocks = end;
+        let (mut blocks, mut far) = (end, None);
         if let Some(back) = self.score.back {
             let start = p.over(p.most(p.shifted(first, -back)?, zero)?, self.keys)?;
             blocks = p.most(p.minus(end, start)?, one)?;
+            let near = p.most(p.shifted(first, high as i64 - 1 - back)?, zero)?;
+            far = Some(p.minus(end, p.over(p.plus(near, self.keys - 1)?, self.keys)?)?);
         }
         if let Some(queries) = queries {
             // Queries that do not count at all see one block, and what comes of it is dropped: slt
@@ -192,7 +205,8 @@ impl Flash<'_> {
             let whole = p.over(p.plus(first, 1)?, self.keys)?;
             partly = p.least(p.most(p.minus(end, whole)?, one)?, blocks)?;
         }
-        Ok(Place { around, first, end, blocks: [blocks, partly], count, queries })
+        let far = far.map(|far| p.least(p.most(far, partly)?, blocks)).transpose()?;
+        Ok(Place { around, first, end, blocks: [blocks, partly], far, count, queries })
     }
     /// Whether more than the last block of keys may be one that a block of queries does not see whole.
     fn hides(&self) -> bool {
@@ -235,16 +249,15 @@ impl Flash<'_> {
     }
 
     /// Scores as they are seen, but for the factor. Of 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
-    /// `partly`: whether some of the keys may not be seen.
-    fn seen(&self, c: Code, t: &Thread<'_>, scores: &[Value], back: Value, partly: bool) -> Made<Vec<Value>> {
+    fn seen(&self, c: Code, t: &Thread<'_>, scores: &[Value], back: Value, edges: Edges) -> Made<Vec<Value>> {
         let p = Ptx(c);
         let start = p.add(self.first_key(p, t.place, back)?, t.column)?;
-        let beyond = partly && self.ragged[1];
+        let beyond = edges.last && self.ragged[1];
         // The last column that a row of the thread sees, counted from the thread's first one.
         let mut limits = vec![];
         for row in 0..2 {
             let ends = if beyond { Some(p.shifted(p.minus(t.place.count, start)?, -1)?) } else { None };
-            let hidden = partly && self.score.causal;
+            let hidden = edges.last && self.score.causal;
             let own = if hidden { Some(p.minus(p.plus(t.row, 8 * row)?, start)?) } else { None };
             limits.push(match (ends, own) {
                 (Some(a), Some(b)) => Some(p.least(a, b)?),
@@ -252,7 +265,7 @@ impl Flash<'_> {
             });
         }
         let last = if beyond { Some(p.most(p.shifted(self.count, -1)?, p.number(0)?)?) } else { None };
-        let mut known = self.score.tile(&t.known, start, last);
+        let mut known = self.score.tile(&t.known, start, last, !edges.far);
         let low = c.constant("0xFF800000", p.f32())?;
         let mut all = vec![];
         for (i, x) in scores.iter().enumerate() {
@@ -287,21 +300,36 @@ impl Flash<'_> {
                 max = two("arith.maxnumf", max, old[row].max)?;
             }
             // Over a row that has seen nothing, whose maximum is -inf, all exponentials are 0.
-            let power = if self.score.plain() {
-                let over = two("arith.maxnumf", two("arith.mulf", max, scale)?, number(f64::from(f32::MIN))?)?;
-                let over = c.op("arith.negf", &[over], over.ty(), &[])?;
-                Box::new(move |x: Value| c.op("math.fma", &[x, scale, over], x.ty(), &[])) as Box<dyn Fn(Value) -> Made<Value>>
+            let least = number(f64::from(f32::MIN))?;
+            let (mut over, mut by, mut finite) = (two("arith.mulf", max, scale)?, scale, None);
+            if self.score.plain() {
+                over = two("arith.maxnumf", over, least)?;
             } else {
-                // Scores may be so low that their product with the scale is -inf.
-                let over = two("arith.maxnumf", max, number(f64::from(f32::MIN))?)?;
-                Box::new(move |x: Value| two("arith.mulf", two("arith.subf", x, over)?, scale))
-            };
+                // Scores may be so low that their product with the scale is -inf. Then those below the greatest are so far from it that any scale makes their exponential 0.
+                let most = two("arith.maxnumf", max, least)?;
+                // olt
+                let low = c.op(
+                    "arith.cmpf",
+                    &[over, number(LOWEST)?],
+                    Type::scalar(c.ctx(), DType::I1),
+                    &[("predicate", Attr::i64(c.ctx(), 4))],
+                )?;
+                by = c.select(low, number(0.5)?, scale)?;
+                over = two("arith.mulf", most, by)?;
+                finite = Some(most);
+            }
+            let over = c.op("arith.negf", &[over], over.ty(), &[])?;
             for i in &own {
-                made[*i] = p.exp2(power(seen[*i])?)?;
+                made[*i] = p.exp2(c.op("math.fma", &[seen[*i], by, over], over.ty(), &[])?)?;
             }
             let mut sum = tree("arith.addf", own.iter().map(|i| made[*i]).collect())?;
             if let Some(old) = old {
-                let factor = p.exp2(power(old[row].max)?)?;
+                let before = old[row].max;
+                let power = match finite {
+                    Some(most) => two("arith.mulf", two("arith.subf", before, most)?, scale)?,
+                    None => c.op("math.fma", &[before, by, over], over.ty(), &[])?,
+                };
+                let factor = p.exp2(power)?;
                 sum = c.op("math.fma", &[old[row].sum, factor, sum], sum.ty(), &[])?;
                 factors[row] = Some(factor);
             }
@@ -324,7 +352,7 @@ impl Flash<'_> {
         let scores = self.scores(p, t.queries, keys[0])?;
         let scores = p.until(0, &p.each(scores, self.keys / 2)?, &[])?;
         self.release(c, t, Ring::Keys, keys[0])?;
-        let seen = self.seen(c, t, &scores, p.number(0)?, true)?;
+        let seen = self.seen(c, t, &scores, p.number(0)?, Edges { last: true, far: true })?;
         let (made, rows, _) = self.exponentials(c, &seen, None)?;
         if self.form.at.limits.lengths[1].is_some() {
             self.clear(c, t, keys)?;
@@ -334,7 +362,7 @@ impl Flash<'_> {
         Ok(State { weights: self.packed(p, &made)?, sums, rows, keys: self.next(p, Ring::Keys, keys)?, values: keys })
     }
     /// A block of keys: its scores, beside which the values of the block before are summed.
-    fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, partly: bool) -> Made<State> {
+    fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, edges: Edges) -> Made<State> {
         let p = Ptx(c);
         p.wait(self.full(p, Ring::Keys, s.keys[0])?, s.keys[1])?;
         let scores = self.scores(p, t.queries, s.keys[0])?;
@@ -343,7 +371,7 @@ impl Flash<'_> {
         let sums = self.weigh(p, &s.weights, &s.sums, s.values[0])?;
         let scores = p.until(1, &p.each(scores, self.keys / 2)?, &[])?;
         self.release(c, t, Ring::Keys, s.keys[0])?;
-        let seen = self.seen(c, t, &scores, back, partly)?;
+        let seen = self.seen(c, t, &scores, back, edges)?;
         let (made, rows, factors) = self.exponentials(c, &seen, Some(&s.rows))?;
         // The end of a basic block: without one the assembler moves the exponentials behind the wait that follows.
         p.wait(full, s.values[1])?;
@@ -376,17 +404,22 @@ impl Flash<'_> {
             let first = self.begin(c, &t, [carried[2], carried[3]])?;
             let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
             let one = c.index(1)?;
-            let some = |c: Code, from: Value, to: Value, state: &[Value], partly: bool| {
-                c.strided(from, to, one, state, &mut |c, back, state| {
-                    Ok(self.step(c, &t, &first.like(state), Ptx(c).of(back)?, partly)?.flat())
-                })
+            let mut some = |to: Value, last: bool, far: bool| -> Made<()> {
+                let to = p.index(to)?;
+                state = c.strided(from, to, one, &state, &mut |c, back, state| {
+                    Ok(self.step(c, &t, &first.like(state), Ptx(c).of(back)?, Edges { last, far })?.flat())
+                })?;
+                from = to;
+                Ok(())
             };
             if self.hides() {
-                let to = p.index(place.blocks[1])?;
-                state = some(c, from, to, &state, true)?;
-                from = to;
+                some(place.blocks[1], true, true)?;
             }
-            let state = first.like(&some(c, from, p.index(place.blocks[0])?, &state, false)?);
+            if let Some(far) = place.far {
+                some(far, false, false)?;
+            }
+            some(place.blocks[0], false, true)?;
+            let state = first.like(&state);
             self.release(c, &t, Ring::Queries, query[0])?;
             p.wait(self.full(p, Ring::Values, state.values[0])?, state.values[1])?;
             let sums = self.weigh(p, &state.weights, &state.sums, state.values[0])?;
@@ -442,6 +475,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, maps: &[Value]) -> 
     let roles = warps::Roles {
         registers: *REGISTERS.get(groups - 1).ok_or(missing)?,
         barriers: &mut barriers,
+        copied: None,
         copies: &mut |c| f.produce(c),
         multiplies: &mut |c, group, thread, warp| f.consume(c, group, thread, warp),
     };

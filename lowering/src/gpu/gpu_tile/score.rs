@@ -2,7 +2,7 @@
 //!
 //! A thread has scores of two rows and of columns at known distances from a first one. So what depends on rows only is computed once for all keys, what
 //! depends on columns only once for both rows, and integers that are sums of positions and numbers are one register for a whole tile: comparing two of
-//! them compares a register with a number.
+//! them compares a register with a number. Floats of which such an integer is a factor are two registers for a row of a tile, and one op for an element.
 use super::ptx::Ptx;
 use crate::{
     emit::{
@@ -33,8 +33,10 @@ pub struct Score<'a> {
     outer: usize,
     /// The block argument that is the score.
     raw: Value,
-    /// What is computed of it, without the comparisons of positions and the factor at the end.
+    /// What is computed of it, without the comparisons of positions.
     root: Value,
+    /// A product with the factor at the end, or within selections of which the other side is -inf, and what stands for it.
+    product: Option<(Value, Value)>,
     /// Whether keys behind a query are to be hidden by the caller, as is what is beyond lengths.
     pub causal: bool,
     /// By what the result is still to be multiplied, above 0.
@@ -43,8 +45,11 @@ pub struct Score<'a> {
     pub ahead: Option<i64>,
     /// Query i sees no key before i minus this.
     pub back: Option<i64>,
+    /// The comparisons that say so.
+    backs: HashSet<Value>,
     depends: HashMap<Value, u8>,
     linear: HashSet<Value>,
+    grows: HashSet<Value>,
 }
 
 /// A value at an element.
@@ -52,6 +57,8 @@ pub struct Score<'a> {
 enum Sym {
     /// An integer: a register of 32 bits, and what it grows by from column to column.
     Lin(Value, i64),
+    /// A float, the same: both are f32.
+    Grow(Value, Value),
     /// Any value.
     One(Value),
 }
@@ -63,6 +70,8 @@ pub struct Known {
     rows: [Value; 2],
     /// The first column of the thread, and the greatest one that there is if the tile may go beyond.
     first: Option<(Value, Option<Value>)>,
+    /// Whether no key is too far back for any row.
+    inside: bool,
     made: HashMap<(Value, Option<usize>, Option<usize>), Sym>,
 }
 
@@ -103,6 +112,14 @@ fn conditions(v: Value) -> Vec<Op> {
     all
 }
 
+/// What a score is where comparisons of positions and other masks do not make it -inf.
+fn unmasked(mut v: Value) -> Value {
+    while let Some(op) = v.def().filter(|op| op.is("arith.select") && number(op.operand(2)) == Some(f64::NEG_INFINITY)) {
+        v = op.operand(1);
+    }
+    v
+}
+
 /// A small integer that is the same wherever it stands.
 fn small(v: Value) -> Option<i64> {
     let wide = v.ty().is_index() || matches!(v.ty().dtype(), Ok(DType::I32 | DType::I64));
@@ -118,12 +135,13 @@ impl<'a> Score<'a> {
         let scores = k.stages.get(at.scores).and_then(|s| s.outputs.first()).ok_or("has no scores")?;
         let place = stage.inputs.iter().position(|a| *a == scores.access).ok_or("does not read its scores")?;
         let raw = *block.args().get(place).ok_or("does not read its scores")?;
-        let (mut root, mut factor) = (at.limits.root, 1.0);
-        if let Some(product) = root.def().filter(|d| d.is("arith.mulf")) {
-            let [a, b] = [product.operand(0), product.operand(1)];
+        let root = at.limits.root;
+        let (mut product, mut factor) = (None, 1.0);
+        if let Some(op) = unmasked(root).def().filter(|d| d.is("arith.mulf")) {
+            let [a, b] = [op.operand(0), op.operand(1)];
             let positive = |v: Value| number(v).filter(|f| *f > 0.0 && f.is_finite());
             if let Some((f, rest)) = positive(b).map(|f| (f, a)).or_else(|| positive(a).map(|f| (f, b))) {
-                (factor, root) = (f, rest);
+                (factor, product) = (f, Some((op.result(0), rest)));
             }
         }
         let mut s = Score {
@@ -132,12 +150,15 @@ impl<'a> Score<'a> {
             outer: at.outer,
             raw,
             root,
+            product,
             causal: at.limits.causal,
             factor,
             ahead: (at.causal || at.limits.causal).then_some(0),
             back: None,
+            backs: HashSet::new(),
             depends: HashMap::new(),
             linear: HashSet::new(),
+            grows: HashSet::new(),
         };
         s.analyse(block);
         for c in conditions(root) {
@@ -163,7 +184,8 @@ impl<'a> Score<'a> {
         if below {
             self.ahead = least(self.ahead, -number - edge)
         } else {
-            self.back = least(self.back, number - edge)
+            self.back = least(self.back, number - edge);
+            self.backs.insert(compare.result(0));
         }
         Some(())
     }
@@ -185,9 +207,10 @@ impl<'a> Score<'a> {
             _ => self.sum(op.operand(0)),
         }
     }
-    /// Whether it is the score itself that is multiplied by the factor.
+    /// Whether it is the score itself that is multiplied by the factor, or -inf.
     pub fn plain(&self) -> bool {
-        self.root == self.raw
+        let v = unmasked(self.root);
+        self.product.filter(|(product, _)| *product == v).map_or(v, |(_, rest)| rest) == self.raw
     }
 
     fn analyse(&mut self, block: Block) {
@@ -207,6 +230,9 @@ impl<'a> Score<'a> {
             self.depends.insert(v, bits);
             if self.sums(op) {
                 self.linear.insert(v);
+            }
+            if self.rises(op) {
+                self.grows.insert(v);
             }
         }
     }
@@ -228,9 +254,23 @@ impl<'a> Score<'a> {
         }
     }
 
+    /// Whether an op gives a float that grows by as much from each column to the next: positions, their products with what depends on no column, sums of all these.
+    fn rises(&self, op: Op) -> bool {
+        let grows = |i: usize| self.grows.contains(&op.operand(i));
+        let fixed = |i: usize| self.depends(op.operand(i)) & !ROW == 0;
+        let either = || (grows(0) && (fixed(1) || grows(1))) || (fixed(0) && grows(1));
+        op.result(0).ty().dtype() == Ok(DType::F32)
+            && match op.name().as_str() {
+                "arith.sitofp" => self.linear.contains(&op.operand(0)),
+                "arith.addf" | "arith.subf" => either(),
+                "arith.mulf" => either() && !(grows(0) && grows(1)),
+                _ => false,
+            }
+    }
+
     /// What depends on no key: once for all of them. `rows`: both rows, ones that there are.
     pub fn rows(&self, c: Code, outer: &[Value], rows: [Value; 2]) -> Made<Known> {
-        let mut known = Known { outer: outer.to_vec(), rows, first: None, made: HashMap::new() };
+        let mut known = Known { outer: outer.to_vec(), rows, first: None, inside: false, made: HashMap::new() };
         let Body::Block(block) = self.stage.body else { return Ok(known) };
         let used = self.used();
         let all = block.args().into_iter().chain(block.ops().into_iter().flat_map(Op::results));
@@ -251,15 +291,15 @@ impl<'a> Score<'a> {
         }
         used
     }
-    /// A tile of keys. `first`: the thread's first column; `last`: the last key, if the tile may go beyond.
-    pub fn tile(&self, rows: &Known, first: Value, last: Option<Value>) -> Known {
-        Known { first: Some((first, last)), ..rows.clone() }
+    /// A tile of keys. `first`: the thread's first column; `last`: the last key, if the tile may go beyond; `inside`: whether no key is too far back for any row.
+    pub fn tile(&self, rows: &Known, first: Value, last: Option<Value>, inside: bool) -> Known {
+        Known { first: Some((first, last)), inside, ..rows.clone() }
     }
     /// What is seen in row `row` of the thread, `column` columns behind its first one, but for the factor.
     pub fn element(&self, c: Code, known: &mut Known, raw: Value, row: usize, column: usize) -> Made<Value> {
         match self.value(c, self.root, row, column, known, Some(raw))? {
-            Sym::One(v) => Ok(v),
             Sym::Lin(..) => Err("has scores that are integers".into()),
+            s => self.whole(c, s, column, raw.ty()),
         }
     }
 
@@ -267,12 +307,18 @@ impl<'a> Score<'a> {
         if v == self.raw {
             return raw.map(Sym::One).ok_or_else(|| "reads a score where there is none".into());
         }
+        if let Some((_, rest)) = self.product.filter(|(product, _)| *product == v) {
+            return self.value(c, rest, row, column, known, raw);
+        }
+        if known.inside && self.backs.contains(&v) {
+            return c.constant("1", v.ty()).map(Sym::One);
+        }
         if let Some(n) = small(v) {
             return Ok(Sym::Lin(Ptx(c).constant(n)?, 0));
         }
         let Some(bits) = self.depends.get(&v) else { return self.scope.scalar(v).map(Sym::One) };
         let beyond = known.first.is_some_and(|(_, last)| last.is_some());
-        let each = bits & SCORE != 0 || (bits & COLUMN != 0 && (beyond || !self.linear.contains(&v)));
+        let each = bits & SCORE != 0 || (bits & COLUMN != 0 && (beyond || !(self.linear.contains(&v) || self.grows.contains(&v))));
         let key = (v, (bits & (ROW | SCORE) != 0).then_some(row), each.then_some(column));
         if let Some(found) = known.made.get(&key) {
             return Ok(*found);
@@ -309,6 +355,10 @@ impl<'a> Score<'a> {
         let (base, step) = match s {
             Sym::One(v) => return Ok(v),
             Sym::Lin(base, step) => (base, step),
+            Sym::Grow(base, step) if column == 0 || number(step) == Some(0.0) => return Ok(base),
+            Sym::Grow(base, step) => {
+                return c.op("math.fma", &[step, c.constant(&format!("{column}.0"), ty)?, base], ty, &[]);
+            }
         };
         let v = Ptx(c).shifted(base, step * column as i64)?;
         match ty {
@@ -356,10 +406,23 @@ impl<'a> Score<'a> {
             }
             ("arith.sitofp", [Sym::Lin(a, x)]) if ty.dtype() == Ok(DType::F32) => {
                 // Exact below 2^24, where floats stop to hold every integer.
-                let base = c.op("arith.sitofp", &[*a], ty, &[])?;
-                let off = *x * column as i64;
-                let sum = if off == 0 { base } else { c.op("arith.addf", &[base, c.constant(&format!("{off}.0"), ty)?], ty, &[])? };
-                return Ok(Sym::One(sum));
+                return Ok(Sym::Grow(c.op("arith.sitofp", &[*a], ty, &[])?, c.constant(&format!("{x}.0"), ty)?));
+            }
+            (name @ ("arith.addf" | "arith.subf"), [a, b]) if self.grows.contains(&op.result(0)) => {
+                let nothing = c.constant("0.0", ty)?;
+                let parts = |s: &Sym| match s {
+                    Sym::Grow(base, step) => Ok([*base, *step]),
+                    Sym::One(v) => Ok([*v, nothing]),
+                    Sym::Lin(..) => Err("adds an integer to a float".to_string()),
+                };
+                let ([a, b], both) = ([parts(a)?, parts(b)?], |x: Value, y: Value| c.op(name, &[x, y], ty, &[]));
+                return Ok(Sym::Grow(both(a[0], b[0])?, both(a[1], b[1])?));
+            }
+            ("arith.mulf", [Sym::Grow(base, step), Sym::One(v)] | [Sym::One(v), Sym::Grow(base, step)])
+                if self.grows.contains(&op.result(0)) =>
+            {
+                let by = |x: Value| c.op("arith.mulf", &[x, *v], ty, &[]);
+                return Ok(Sym::Grow(by(*base)?, by(*step)?));
             }
             ("arith.cmpi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
                 let predicate = op.attr("predicate").and_then(Attr::as_i64).unwrap_or(0);

@@ -254,7 +254,7 @@ impl Split<'_> {
                 (a, b) => a.or(b),
             };
             let limit = limit.map(|n| p.minus(n, start)).transpose()?;
-            let mut known = self.score.tile(&row.known, start, last);
+            let mut known = self.score.tile(&row.known, start, last, false);
             let mut all = vec![];
             for (j, four) in scores.iter().enumerate() {
                 for i in 0..2 {

@@ -152,7 +152,7 @@ impl Split<'_> {
             self.finish(c, place, row, column, whole)
         })?;
         // No block may go, or go on, while another one reads.
-        p.cluster()
+        p.meet()
     }
     /// The last stages of an element.
     fn finish(&self, c: Code, place: &Place, row: Value, column: Value, whole: Part) -> Made<()> {
