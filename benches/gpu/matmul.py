@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Products of bf16 and f16 on a GPU: right against float64, then timed beside torch (cuBLAS).
 
-    matmul.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--target cuda:sm_80] [--out FILE.json]
+    matmul.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--modes default] [--target cuda:sm_80] [--out FILE.json]
 
 A case is exported, run by kiln in a process of its own, and compared with the float64 product of the same inputs: the norm of the difference over the norm
 of the product, and the largest difference over the largest element. The first case runs alone, and if it hangs, no other does. Else it goes on after
@@ -232,10 +232,10 @@ def xla_side(kind):
     return {"xla": jax.jit(forms[kind])} if kind in forms else {}
 
 
-def timed(kiln, rounds, out, only, more=()):
+def timed(kiln, rounds, out, only, modes, more=()):
     torch.manual_seed(0)
     rows = []
-    sizes = [("nt", nt, n, n, n) for n in (2048, 4096, 8192)] + [("nn", nn, n, n, n) for n in (4096, 8192)]
+    sizes = [(f, g, n, n, n) for f, g in (("nt", nt), ("nn", nn), ("tn", tn)) for n in (2048, 4096, 8192)]
     sizes += [("nt", nt, 16384, 3072, 768), ("nt", nt, 1024, 1024, 1024), ("nt", nt, 512, 768, 3072), ("gelu", gelu, 8192, 8192, 8192), ("gelu", gelu, 16384, 3072, 768)]
     sizes += [("nt", nt, 512, 512, 16384), ("nn", nn, 512, 512, 16384), ("gated", gated, 4096, 14336, 4096), ("gated", gated, 2048, 8192, 2048)]
     sizes += [("gelu", gelu, 8192, 4096, 16384), ("residual", residual, 4096, 4096, 4096), ("nt", nt, 4096, 64, 4096), ("nt", nt, 8192, 1024, 1024), ("nt", nt, 8192, 50257, 768)]
@@ -245,12 +245,15 @@ def timed(kiln, rounds, out, only, more=()):
         if not wanted(name, only):
             continue
         try:
-            shapes = [(m, k), (k, n) if kind == "nn" else (n, k)] + ([(n,)] if kind in ("gelu", "residual") else []) + ([(m, n)] if kind == "residual" else []) + ([(n, k)] if kind == "gated" else [])
+            shapes = [(k, m) if kind == "tn" else (m, k), (k, n) if kind in ("nn", "tn") else (n, k)] + ([(n,)] if kind in ("gelu", "residual") else []) + ([(m, n)] if kind == "residual" else []) + ([(n, k)] if kind == "gated" else [])
             inputs = [torch.randn(s, device=GPU, dtype=BF16) for s in shapes]
             with tempfile.TemporaryDirectory() as folder:
                 mine = Kiln(kiln, folder, "case", f, inputs, [*more, "--mode", "reduce-overhead"])
-                torch._dynamo.reset()
-                sides = {"torch": f} | ({"inductor": torch.compile(f)} if kind in ("gelu", "residual", "gated") else {})
+                sides = {"torch": f}
+                for mode in filter(None, modes.split(",")) if kind in ("gelu", "residual", "gated") else []:
+                    torch._dynamo.reset()
+                    sides["inductor " + mode] = torch.compile(f, mode=mode)
+                    sides["inductor " + mode](*inputs)
                 sides |= xla_side(kind) if m * n >= 1 << 24 else {}
                 samples = {s: [] for s in ["kiln", *sides]}
                 for _ in range(rounds):
@@ -259,10 +262,12 @@ def timed(kiln, rounds, out, only, more=()):
                         samples[s].append((xla_us if s == "xla" else graph_us)(g, inputs))
                 mine.close()
             rate = {s: (4e-6 if kind == "gated" else 2e-6) * m * n * k / statistics.median(v) for s, v in samples.items()}
-            exact = f(*[x[:128].double() if x.shape[0] == m and i in (0, 3) else x.double() for i, x in enumerate(inputs)])
+            first = lambda x: (x[:, :128] if kind == "tn" else x[:128]).double()
+            exact = f(*[first(x) if i in (0, 3) else x.double() for i, x in enumerate(inputs)])
             error = float((mine.result[:128].to(GPU).double() - exact).norm() / exact.norm())
             text = ", ".join(f"{s} {statistics.median(v):.1f} us {rate[s]:.0f} TFLOP/s" for s, v in samples.items())
-            print(f"{name:24} {text}, ratio {ratio_text(samples['kiln'], samples['torch'])}, error {error:.1e}", flush=True)
+            ratios = "; ".join(f"{s} / kiln {ratio_text(samples['kiln'], samples[s])}" for s in sides)
+            print(f"{name:24} {text}; {ratios}; error {error:.1e}", flush=True)
             rows.append({"item": name, "samples": samples, "error": error})
         except Exception as e:  # goes on with the next item
             print(f"{name:24} FAILS {type(e).__name__}: {str(e)[:400]}", flush=True)
@@ -301,6 +306,7 @@ def main():
     p = arguments(__doc__)
     p.add_argument("--jobs", type=int, default=8)
     p.add_argument("--only", default="")
+    p.add_argument("--modes", default="default", help="of torch.compile, for products with something behind them")
     p.add_argument("--target", default="", help="what kiln compiles for, if not the card that is there")
     a = p.parse_args()
     more = ["--target", a.target] if a.target else []
@@ -313,7 +319,7 @@ def main():
         timed_f32(a.kiln, a.rounds, a.only, True)
         timed_f32(a.kiln, a.rounds, a.only, False)
         timed_decode(a.kiln, a.rounds, a.only)
-        timed(a.kiln, a.rounds, a.out, a.only, more)
+        timed(a.kiln, a.rounds, a.out, a.only, a.modes, more)
     sys.exit(bad != 0)
 
 
