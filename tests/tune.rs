@@ -233,8 +233,11 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
         return %0 : tensor<512x512xbf16>\n}";
     std::fs::write(&path, text).unwrap();
     let target = Target::parse("cuda:sm_90a").unwrap();
-    let schedule =
-        |m: i64| format!("#kiln.schedule<\"wgmma\", {{k = 64 : i64, m = {m} : i64, n = 64 : i64, resident = 0 : i64, stages = 4 : i64}}>");
+    let schedule = |m: i64| {
+        format!(
+            "#kiln.schedule<\"wgmma\", {{k = 64 : i64, m = {m} : i64, n = 64 : i64, parts = 1 : i64, resident = 0 : i64, stages = 4 : i64}}>"
+        )
+    };
     let mut own = String::new();
     kernels(&path, &target, &mut |_, funcs| own = schedules::key(funcs[0]));
     let file = folder.path().join("table");

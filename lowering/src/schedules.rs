@@ -9,7 +9,7 @@ use crate::{
         LIBRARY,
         gpu_schedule::{
             fma,
-            wgmma::{PROCESSORS, TILES},
+            wgmma::{PROCESSORS, TILES, parts},
         },
     },
     host::kernels_of,
@@ -164,7 +164,6 @@ const VARIED: &[(&str, &[&str])] = &[
 /// Tiles for Hopper's tensor cores beyond those that the model chooses among: rows, columns, stages, and how many blocks share a multiprocessor. They are narrow ones,
 /// of which there are more for the same product, with rings as deep as shared memory allows, and pairs of blocks of which one multiplies while the other waits.
 const FURTHER: &[(i64, i64, i64, i64)] = &[
-    (64, 64, 12, 1),
     (64, 64, 8, 1),
     (64, 64, 3, 2),
     (64, 128, 6, 1),
@@ -173,8 +172,10 @@ const FURTHER: &[(i64, i64, i64, i64)] = &[
     (128, 64, 4, 1),
     (128, 64, 3, 2),
     (128, 128, 4, 1),
-    (256, 64, 4, 1),
 ];
+
+/// Tiles whose depth the blocks of a cluster may share: rows, columns, stages.
+const SHARED_TILES: &[(i64, i64, i64)] = &[(128, 128, 6), (128, 64, 8), (64, 128, 8), (64, 64, 12)];
 
 /// Tiles of products without tensor cores: rows and those of a thread, columns and those of a thread, depth. Larger ones read shared memory less, of smaller ones there are more.
 const FFMA: &[(i64, i64, i64, i64, i64)] = &[
@@ -206,13 +207,20 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
     let mut all = vec![];
     if strategy == "wgmma" {
         for (m, n, stages, resident) in TILES {
-            let shape = [("m", *m as i64), ("n", *n as i64), ("stages", *stages as i64)];
+            let shape = [("m", *m as i64), ("n", *n as i64), ("parts", 1), ("stages", *stages as i64)];
             // Blocks that go on with further tiles, and a block for each tile.
             all.push(with(&[&shape[..], &[("resident", *resident as i64)]].concat()));
             all.push(with(&[&shape[..], &[("resident", 0)]].concat()));
         }
         all.extend(
-            FURTHER.iter().map(|(m, n, stages, resident)| with(&[("m", *m), ("n", *n), ("stages", *stages), ("resident", *resident)])),
+            FURTHER
+                .iter()
+                .map(|(m, n, stages, resident)| with(&[("m", *m), ("n", *n), ("parts", 1), ("stages", *stages), ("resident", *resident)])),
+        );
+        // Blocks that share the depth of a tile.
+        let shared = SHARED_TILES.iter().flat_map(|tile| parts::PARTS.iter().skip(1).map(move |parts| (tile, *parts as i64)));
+        all.extend(
+            shared.map(|((m, n, stages), parts)| with(&[("m", *m), ("n", *n), ("parts", parts), ("stages", *stages), ("resident", 0)])),
         );
     }
     if strategy == "contract" && value("m_each").is_some() {

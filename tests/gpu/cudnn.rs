@@ -43,8 +43,7 @@ pub struct Case {
 
 const PLAIN: &str = "strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1]";
 const SAME: &str = "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]";
-const WGMMA: &str =
-    "#kiln.schedule<\"wgmma\", {k = 64 : i64, library = \"cudnn\", m = 64 : i64, n = 64 : i64, resident = 0 : i64, stages = 4 : i64}>";
+const WGMMA: &str = "#kiln.schedule<\"wgmma\", {k = 64 : i64, library = \"cudnn\", m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 0 : i64, stages = 4 : i64}>";
 const CONTRACT: &str =
     "#kiln.schedule<\"contract\", {depth = 16 : i64, library = \"cudnn\", m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>";
 const DEPTHWISE: &str = "#kiln.schedule<\"depthwise\", {across = 1 : i64, library = \"cudnn\", threads = 128 : i64, vector = 8 : i64}>";

@@ -139,7 +139,7 @@ pub fn schedule(result: &str) -> &'static str {
     if result.ends_with("f32") {
         "#kiln.schedule<\"contract\", {depth = 16 : i64, library = \"cublaslt\", m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>"
     } else {
-        "#kiln.schedule<\"wgmma\", {k = 64 : i64, library = \"cublaslt\", m = 64 : i64, n = 64 : i64, resident = 0 : i64, stages = 4 : i64}>"
+        "#kiln.schedule<\"wgmma\", {k = 64 : i64, library = \"cublaslt\", m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 0 : i64, stages = 4 : i64}>"
     }
 }
 

@@ -12,6 +12,7 @@ mod indices;
 mod launches;
 mod library;
 mod math;
+mod parts;
 mod products;
 mod ptx;
 mod refused;

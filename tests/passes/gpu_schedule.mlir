@@ -380,7 +380,7 @@ module attributes {kiln.level = "linalg"} {
 // CASE: product_of_bf16
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, resident = 1 : i64, stages = 4 : i64}>
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, parts = 1 : i64, resident = 1 : i64, stages = 4 : i64}>
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -445,6 +445,40 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
 }
 
 // -----
+// Two blocks share each of 64 tiles, which are not enough for the card.
+// CASE: product_of_few_tiles
+// RUN: kiln-gpu-schedule{tensor-cores=true}
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 2 : i64, resident = 0 : i64, stages = 12 : i64}>
+// CHECK: kiln.cluster = 2
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}, %b: tensor<64x4096xbf16> {kiln.sizes = array<i64: 64, 4096>}) -> tensor<4096x64xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x64xf32>) -> tensor<4096x64xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<4096x4096xbf16>, tensor<64x4096xbf16>) outs(%f : tensor<4096x64xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<4096x64xf32>
+  %g = tensor.empty() : tensor<4096x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<4096x64xf32>) outs(%g : tensor<4096x64xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<4096x64xbf16>
+  return %r : tensor<4096x64xbf16>
+}
+}
+}
+
+// -----
 // CASE: product_of_bf16_on_an_older_chip
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80}
@@ -482,7 +516,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 // expected-error @+3 {{n a multiple of 64 up to 256}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 96 : i64, resident = 1 : i64, stages = 4 : i64}>} {
+func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 96 : i64, parts = 1 : i64, resident = 1 : i64, stages = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
@@ -1051,7 +1085,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 // CASE: two_products_with_one_left_operand
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, resident = 1 : i64, stages = 4 : i64}>
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, parts = 1 : i64, resident = 1 : i64, stages = 4 : i64}>
 // CHECK: {argument = 2 : i64, box = array<i64: 64, 128>
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
@@ -1469,7 +1503,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // expected-error @+3 {{registers hold the computed left operand of at most 128 rows}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 256 : i64, n = 128 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 256 : i64, n = 128 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
@@ -1495,7 +1529,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // expected-error @+3 {{bytes of shared memory; 232448 are possible}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, resident = 1 : i64, stages = 4 : i64}>} {
+func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, parts = 1 : i64, resident = 1 : i64, stages = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>

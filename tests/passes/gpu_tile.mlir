@@ -402,7 +402,7 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
@@ -424,6 +424,42 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
     linalg.yield %1 : bf16
   } -> tensor<130x64xbf16>
   return %r : tensor<130x64xbf16>
+}
+}
+}
+
+// -----
+// Each of two blocks sums half of the depth, and finishes 32 rows.
+// CASE: product_whose_depth_two_blocks_share
+// NO-RUN: the interpreter runs kiln ops
+// CHECK: nvvm.wgmma.mma_async
+// CHECK: nvvm.cluster.arrive.relaxed
+// CHECK: nvvm.cp.async.bulk.shared.cluster.shared.cta
+// CHECK: nvvm.stmatrix
+// CHECK-NOT: tensor<
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}) -> tensor<64x64xbf16> attributes {kiln.grid = affine_map<() -> (2)>, kiln.cluster = 2 : i64, kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 2 : i64, resident = 0 : i64, stages = 2 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
+      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<64x256xbf16>, tensor<64x256xbf16>) outs(%f : tensor<64x64xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %o: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<64x64xf32>
+  %g = tensor.empty() : tensor<64x64xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<64x64xf32>) outs(%g : tensor<64x64xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %0 = arith.truncf %x : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<64x64xbf16>
+  return %r : tensor<64x64xbf16>
 }
 }
 }
@@ -621,7 +657,7 @@ module attributes {kiln.level = "linalg"} {
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
   ^bb0(%a: index, %b: index, %c: index, %d: index):
@@ -825,7 +861,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<65x128xbf16> {kiln.sizes = array<i64: 65, 128>}) -> tensor<130x65xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<65x128xbf16> {kiln.sizes = array<i64: 65, 128>}) -> tensor<130x65xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x65xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x65xf32>) -> tensor<130x65xf32>
@@ -879,7 +915,7 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>

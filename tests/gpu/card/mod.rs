@@ -16,6 +16,7 @@ mod graphs;
 mod kernels;
 mod math;
 mod models;
+mod parts;
 mod rows;
 mod tuning;
 mod workers;
@@ -49,7 +50,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 10] = [
+static SUITES: [&Suite; 11] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -58,6 +59,7 @@ static SUITES: [&Suite; 10] = [
     &backends::SUITE,
     &kernels::SUITE,
     &math::SUITE,
+    &parts::SUITE,
     &calls::SUITE,
     &tuning::SUITE,
 ];
@@ -139,6 +141,11 @@ fn small_kernels_as_interpreted() {
 #[test]
 fn small_kernels_of_an_older_chip_as_interpreted() {
     run_emulated(&kernels::SUITE, "sm_80", 2);
+}
+
+#[test]
+fn products_of_shared_depth_as_interpreted() {
+    run(&parts::SUITE);
 }
 
 #[test]

@@ -23,6 +23,8 @@ const READ: usize = 64;
 const PIECES: i64 = 4;
 /// Bytes of memory, and of the second-level cache, that a multiprocessor gets in a clock when all ask.
 const BANDWIDTH: [f64; 2] = [18.0, 54.0];
+/// The same of memory beside more than 16 rows, whose sums leave registers for fewer reads under way.
+const BESIDE_MANY: f64 = 12.0;
 /// Clocks until the first bytes are there, and from the last ones to the end.
 const WAIT: f64 = 2500.0;
 
@@ -136,5 +138,6 @@ pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize) -> (usize, 
     let rows = [64, 32].into_iter().find(fits).unwrap_or(INSTRUCTION.0);
     let bytes = |rows: i64| (2 * rows * depth) as f64 / PROCESSORS as f64;
     let (read, again) = (bytes(batch * many * matrices as i64), bytes(few * blocks(rows)));
-    (rows, WAIT + (read / BANDWIDTH[0]).max((read + again) / BANDWIDTH[1]))
+    let memory = if few > 2 * INSTRUCTION.1 as i64 { BESIDE_MANY } else { BANDWIDTH[0] };
+    (rows, WAIT + (read / memory).max((read + again) / BANDWIDTH[1]))
 }

@@ -51,7 +51,8 @@ pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
                 let (m, c) = (of(n, &r.rows)?, of(n, &r.columns)?);
                 // Each right operand has its part of a tile's columns.
                 let columns = s.get("n") / n.stages.len();
-                format!("({}) * (({m}) ceildiv {}) * (({c}) ceildiv {})", of(n, &r.batch)?, s.get("m"), columns)
+                let tiles = format!("({}) * (({m}) ceildiv {}) * (({c}) ceildiv {})", of(n, &r.batch)?, s.get("m"), columns);
+                if s.get("parts") > 1 { format!("{} * {tiles}", s.get("parts")) } else { tiles }
             }
         })
     });

@@ -9,7 +9,8 @@
 //! `scan` (cumulative sums, products and extremes: threads `across` share a row or a column of which they have `pieces` each, and go on with what came before; `beside` of these groups are a block),
 //! `depthwise` (convolutions of each channel by itself, with channels last: a thread takes neighbours `across` in width),
 //! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
-//! they are `contract`; of f32 too where rounding to tf32 is allowed): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor,
+//! they are `contract`; of f32 too where rounding to tf32 is allowed): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor; or `parts` of
+//! a cluster share the depth of each tile,
 //! `mma` (the same, convolutions as well, with the instructions of a warp, on older chips), `few` (products of bf16 or f16 with few rows, whose matrix goes from memory to the tensor cores by registers: a block has so many of its `rows`, and its
 //! `warps` share the depth),
 //! `attention` (there too: scores stay in registers), `split_attention` (of few queries, and on older chips of any: `warps` of a block, and on sm_90a
@@ -46,7 +47,7 @@ pub use contraction::{Roles, contraction};
 pub use grid::map as grid_map;
 pub use width::{bytes, fast_dim, narrow_width, width};
 
-use super::{GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS, WARP};
+use super::{CLUSTER, GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS, WARP};
 use crate::{
     host::{kernels_of, schedule::Schedule},
     kernel::{self, Kernel, Plan},
@@ -124,7 +125,10 @@ impl Pass for GpuSchedule {
                 let fail = |e: String| Failure::at(func, e);
                 let missing = || fail("has a schedule for the tensor cores, but is no product that they and the copy engine can do".into());
                 let (nest, product) = plan.nests.first().zip(wgmma::product(&k, &plan).filter(|_| wgmma)).ok_or_else(missing)?;
-                wgmma::fits(&schedule, &product).map_err(fail)?;
+                wgmma::fits(&schedule, nest, &product).map_err(fail)?;
+                if schedule.get("parts") > 1 {
+                    func.set_attr(CLUSTER, Attr::i64(func.ctx(), schedule.get("parts") as i64));
+                }
                 func.set_attr(TENSOR_MAPS, wgmma::maps(&k, nest, &product, &schedule).map_err(fail)?);
                 func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), wgmma::shared(&schedule, product.slabs()) as i64));
                 if schedule.get("resident") > 0 {
@@ -194,7 +198,7 @@ pub fn of(func: Op) -> Result<Schedule, String> {
         "few" => Ok(&["pieces", "rows", "warps"]),
         "fma" => Ok(&["depth", "m", "m_each", "n", "n_each", "resident", "stages", "unroll"]),
         "mma" => Ok(&["m", "n", "stages"]),
-        "wgmma" => Ok(&["k", "m", "n", "resident", "stages"]),
+        "wgmma" => Ok(&["k", "m", "n", "parts", "resident", "stages"]),
         "attention" => Ok(&["blocks", "groups", "keys", "queries", "stages"]),
         "split_attention" => Ok(&["keys", "parts", "rows", "warps"]),
         _ => Err(format!(

@@ -38,6 +38,13 @@ impl Ptx {
         ];
         self.0.effect("nvvm.cp.async.bulk.tensor.shared.cluster.global", &operands, &attrs)
     }
+    /// Starts a copy of so many bytes, a multiple of 16, to an address in another block of the cluster, whose barrier of this address they arrive at.
+    pub fn send(self, from: Value, to: Value, block: Value, bytes: usize, barrier: Value) -> Made<()> {
+        // The op wants a pointer to the block's own memory, and takes any.
+        let barrier = self.0.op("llvm.ptrtoint", &[self.of_block(barrier, block)?], self.i32(), &[])?;
+        let operands = [self.of_block(to, block)?, self.at(from)?, self.at(barrier)?, self.number(bytes)?];
+        self.0.effect("nvvm.cp.async.bulk.shared.cluster.shared.cta", &operands, &[])
+    }
     /// Starts a store of a box at these coordinates, the innermost first, as a group of its own. What is beyond the tensor is not written.
     pub fn store(self, map: Value, from: Value, coordinates: &[Value]) -> Made<()> {
         let operands = [&[map, self.at(from)?], coordinates].concat();

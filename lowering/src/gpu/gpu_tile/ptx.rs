@@ -129,6 +129,12 @@ impl Ptx {
         self.0.effect("nvvm.cluster.arrive", &[], &aligned)?;
         self.0.effect("nvvm.cluster.wait", &[], &aligned)
     }
+    /// Waits for all threads of the cluster, and for nothing that they have written, which would take a microsecond more.
+    pub fn meet(self) -> Made<()> {
+        let aligned = [("aligned", Attr::unit(self.0.ctx()))];
+        self.0.effect("nvvm.cluster.arrive.relaxed", &[], &aligned)?;
+        self.0.effect("nvvm.cluster.wait", &[], &aligned)
+    }
     /// A pointer to what another block of the cluster has at this address of its shared memory.
     pub fn of_block(self, address: Value, rank: Value) -> Made<Value> {
         self.0.op("nvvm.mapa", &[self.at(address)?, rank], self.ty("!llvm.ptr<7>")?, &[])
@@ -197,7 +203,9 @@ impl Ptx {
     pub fn slabs(self, address: Value, apart: usize) -> Made<Value> {
         let slab = (apart as i64) >> 4;
         let i64_ty = Type::scalar(self.0.ctx(), DType::I64);
-        let at = self.0.op("arith.extui", &[self.over(address, 16)?], i64_ty, &[])?;
+        // The field has 14 bits; above them an address has the block's number in its cluster.
+        let field = self.two("arith.andi", self.over(address, 16)?, self.constant(0x3fff)?)?;
+        let at = self.0.op("arith.extui", &[field], i64_ty, &[])?;
         let fixed = self.0.constant(&((1i64 << 62) | ((1024 >> 4) << 32) | (slab << 16)).to_string(), i64_ty)?;
         self.two("arith.ori", at, fixed)
     }

@@ -14,13 +14,15 @@ pub struct Roles<'a> {
     pub barriers: &'a mut Then<'a>,
     /// The copying thread.
     pub copies: &'a mut Then<'a>,
+    /// What the copying thread's warps do when it is done.
+    pub copied: Option<&'a mut Then<'a>>,
     /// A multiplying group.
     pub multiplies: &'a mut Multiplies<'a>,
 }
 
 /// All of a block.
 pub fn emit(c: Code, roles: Roles<'_>) -> Made<()> {
-    let Roles { registers, barriers, copies, multiplies } = roles;
+    let Roles { registers, barriers, copies, mut copied, multiplies } = roles;
     let p = Ptx(c);
     let thread = p.thread()?;
     let warp = p.warp(thread)?;
@@ -40,7 +42,8 @@ pub fn emit(c: Code, roles: Roles<'_>) -> Made<()> {
         copying,
         &mut |c| {
             limit(c, registers.map(|r| r.0), false)?;
-            c.when(first, copies, None)
+            c.when(first, copies, None)?;
+            copied.as_mut().map_or(Ok(()), |copied| copied(c))
         },
         Some(&mut |c| {
             limit(c, registers.map(|r| r.1), true)?;

@@ -39,7 +39,10 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, 
     // On its way to shared memory f32 is rounded to what the instruction takes.
     let rounded = || Type::parse(c, "tf32").ok_or("has no tf32");
     let element = if p.element == DType::F32 { rounded()? } else { Type::scalar(c, p.element) };
-    let side = |o: &Operand, across: usize| map(k, o, element, &[p.depth(), if o.deep { across } else { DEPTH }], None);
+    let side = |o: &Operand, across: usize| match o.at_once(across) {
+        true => map(k, &o.by_slabs(), element, &[DEPTH, DEPTH, across / DEPTH], None),
+        false => map(k, o, element, &[p.depth(), if o.deep { across } else { DEPTH }], None),
+    };
     // What a prologue reads is copied as it is, 128 bytes of a row at a time.
     let raw = || map(k, &p.left, Type::scalar(c, p.raw), &[p.depth() / p.slabs(), m], None);
     let mut all = vec![];

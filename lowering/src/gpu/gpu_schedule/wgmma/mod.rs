@@ -1,10 +1,11 @@
 //! Products on Hopper's tensor cores: which kernels are one, what its operands are to the hardware's copy engine, which tile it takes.
 mod choose;
 mod maps;
+pub mod parts;
 mod stored;
 mod window;
 
-pub use choose::{Left, PROCESSORS, TILES, choose, time};
+pub use choose::{Left, PROCESSORS, TILES, choose, time, time_alone};
 pub use maps::{map, maps};
 pub use stored::{Stored, stored};
 pub use window::{Step, Window, argument, pixel, tensors};
@@ -49,6 +50,24 @@ pub struct Operand {
     pub sizes: Vec<Poly>,
     /// Distances of neighbours in all of these but the first, in elements.
     pub strides: Vec<Poly>,
+}
+
+impl Operand {
+    /// Whether one copy brings all slabs of a tile in which not the depth lies side by side: then these are a dimension of their own, of which there has to be room among the five
+    /// that the copy engine knows, and what lies side by side are whole slabs.
+    pub fn at_once(&self, across: usize) -> bool {
+        let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
+        !self.deep && across > DEPTH && whole && self.sizes.len() < 5
+    }
+    /// The operand with its slabs as a dimension: 64 elements, the depth, slabs, batches.
+    fn by_slabs(&self) -> Operand {
+        let mut o = self.clone();
+        let slabs = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
+        o.sizes[0] = Poly::number(DEPTH as i64);
+        o.sizes.insert(2, Poly::number(slabs));
+        o.strides.insert(1, Poly::number(DEPTH as i64));
+        o
+    }
 }
 
 /// A sum of products of bf16, of f16 or, with factors rounded to tf32, of f32, in f32.
@@ -106,7 +125,7 @@ fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
 
 /// Bytes of shared memory of a block. `slabs`: how many rows of 128 bytes are one of the left tile.
 pub fn shared(s: &Schedule, slabs: usize) -> usize {
-    bytes(slabs * s.get("m"), s.get("n"), s.get("stages"), groups(s))
+    bytes(slabs * s.get("m"), s.get("n"), s.get("stages"), groups(s)) + if s.get("parts") > 1 { parts::BARRIER } else { 0 }
 }
 
 /// Whether registers hold both the sums of a tile and left operands that are computed, of this step and of the next.
@@ -114,8 +133,10 @@ fn computes(m: usize, n: usize, resident: usize) -> bool {
     m <= 128 && (resident < 2 || n <= 64)
 }
 
-/// Whether a schedule is one for a product with its prologue, if it has one: registers hold what they have to, and the ring fits shared memory.
-pub fn fits(s: &Schedule, p: &Product) -> Result<(), String> {
+/// Whether a schedule is one for a product with its prologue, if it has one: registers hold what they have to, the ring fits shared memory, and blocks can share the depth
+/// if they are to.
+pub fn fits(s: &Schedule, nest: &Nest, p: &Product) -> Result<(), String> {
+    parts::fits(s, nest, p)?;
     let (m, n, resident) = (s.get("m"), s.get("n"), s.get("resident"));
     if p.prologue.is_some() && !computes(m, n, resident) {
         return Err(format!(
@@ -143,6 +164,7 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
             "has a schedule with resident = {resident}; 1 or 2 blocks of a multiprocessor, which go on with further tiles, or 0 for a block per tile, are possible"
         ));
     }
+    parts::possible(s)?;
     Ok(128 * (1 + groups(s)))
 }
 

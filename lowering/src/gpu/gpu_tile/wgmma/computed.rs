@@ -103,7 +103,7 @@ impl Tile<'_> {
             state.extend(carried);
             let count = self.n / 2;
             let one = c.index(1)?;
-            let done = c.strided(one, self.steps, one, &state, &mut |c, step, state| {
+            let done = c.strided(one, self.part.count, one, &state, &mut |c, step, state| {
                 let p = Ptx(c);
                 let ((sums, rest), end) = (state.split_at(count), state.len());
                 let (left, [slot, parity]) = (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);

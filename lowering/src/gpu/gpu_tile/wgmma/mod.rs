@@ -5,6 +5,7 @@
 //! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot, or
 //! each of its warps where these read the left operand themselves.
 mod computed;
+mod parts;
 mod store;
 mod window;
 
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     emit::{
         body::Scope,
-        code::{Code, Made, known, rolled},
+        code::{Code, Made, Then, known, rolled},
         loops::decode,
     },
     gpu::{
@@ -31,6 +32,7 @@ use crate::{
     kernel::Plan,
 };
 use kiln_dialects::{ir::*, value::DType};
+use parts::Share;
 use store::without;
 
 /// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in the L2 cache.
@@ -69,8 +71,8 @@ struct Tile<'a> {
     batch: Vec<Value>,
     tiles: [Value; 2],
     total: Value,
-    /// How many steps the depth is, one at least.
-    steps: Value,
+    /// The steps of the depth that are the block's, one at least.
+    part: Share,
 }
 
 /// A tile's first row and column, as numbers, and its place in the batch, as indices.
@@ -150,7 +152,8 @@ impl Tile<'_> {
     }
     /// All tiles of this block, with a ring's slot and parity carried along.
     fn each(&self, c: Code, carried: &[Value; 2], body: &mut TileBody<'_>) -> Made<()> {
-        let (first, step) = (team::block(c)?, team::blocks(c)?);
+        let parts = c.index(self.part.parts as i64)?;
+        let (first, step) = (c.div(team::block(c)?, parts)?, c.div(team::blocks(c)?, parts)?);
         c.strided(first, self.total, step, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
         Ok(())
     }
@@ -170,6 +173,9 @@ impl Tile<'_> {
         barrier: Value,
     ) -> Made<()> {
         let (x, depth, batch) = at;
+        if o.at_once(across) {
+            return p.copy(to, map, &[&[p.number(0)?, depth, p.over(x, DEPTH)?], batch].concat(), barrier);
+        }
         let boxes = if o.deep { 1 } else { across / DEPTH };
         for i in 0..boxes {
             let x = p.plus(x, i * DEPTH)?;
@@ -185,7 +191,7 @@ impl Tile<'_> {
             let p = Ptx(c);
             let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
             let pixel = self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
-            c.strided(c.index(0)?, self.steps, c.index(1)?, carried, &mut |c, step, carried| {
+            c.strided(self.part.first, self.part.end, c.index(1)?, carried, &mut |c, step, carried| {
                 let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
                 p.wait(self.empty(p, slot)?, parity)?;
                 let full = self.full(p, slot)?;
@@ -253,8 +259,8 @@ impl Tile<'_> {
             // Slot, parity, and the slot before.
             state.extend(self.next(p, carried[0], carried[1])?);
             state.push(carried[0]);
-            let one = c.index(1)?;
-            let done = c.strided(one, self.steps, one, &state, &mut |c, _, state| {
+            let (one, steps) = (c.index(1)?, self.part.count);
+            let done = c.strided(one, steps, one, &state, &mut |c, _, state| {
                 let p = Ptx(c);
                 let (sums, rest) = state.split_at(blocks);
                 let [slot, parity, before] = [rest[0], rest[1], rest[2]];
@@ -266,14 +272,17 @@ impl Tile<'_> {
                 Ok(next)
             })?;
             // LLVM would write it out, and keep the addresses of all steps in registers beside the sums. Longer loops are left alone, by ptxas as well.
-            if known(self.steps).is_some_and(|n| n as usize <= SHORT && n as usize * blocks * (ROW / 32) > WRITTEN_OUT) {
+            if known(steps).is_some_and(|n| n as usize <= SHORT && n as usize * blocks * (ROW / 32) > WRITTEN_OUT) {
                 rolled(&done)?;
             }
             let (sums, rest) = done.split_at(blocks);
             let values = p.finish(sums, self.n)?;
             release(c, rest[2])?;
-            let values = values.iter().map(|v| v.chunks(self.across() / 2).collect()).collect();
-            self.finish(c, &Fragments { place, group, thread, warp, values })?;
+            let finish = |c: Code, values: &[Vec<Value>]| {
+                let values = values.iter().map(|v| v.chunks(self.across() / 2).collect()).collect();
+                self.finish(c, &Fragments { place, group, thread, warp, values })
+            };
+            if self.part.parts > 1 { self.share(c, [group, thread, warp], &values, &finish) } else { finish(c, &values) }?;
             Ok(vec![rest[0], rest[1]])
         })
     }
@@ -322,7 +331,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     if schedule.get("k") != product.depth() {
         return Err(format!("has a schedule of k = {}, but a step of its element is {}", schedule.get("k"), product.depth()));
     }
-    gpu_schedule::wgmma::fits(schedule, &product)?;
+    gpu_schedule::wgmma::fits(schedule, nest, &product)?;
     // Of a computed operand each warp reads its rows.
     let readers = if product.prologue.is_some() { 4 } else { 1 };
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
@@ -340,8 +349,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let groups = groups(schedule);
     let results = Results { scope, plan, nest, product: &product, outs, tile: [m, across] };
     let (left_map, right_maps) = (*left, rights.to_vec());
-    let steps = results.steps(c)?;
-    let t = Tile { results, left_map, right_maps, stored, m, n, stages, groups, ring, batch, tiles, total, steps };
+    let parts = schedule.get("parts");
+    let part = Share::of(c, parts, results.steps(c)?)?;
+    let t = Tile { results, left_map, right_maps, stored, m, n, stages, groups, ring, batch, tiles, total, part };
 
     // What is written beside the result, while a thread has as many registers as any other.
     plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
@@ -351,12 +361,15 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
         (0..stages).try_for_each(|i| {
             p.barrier(t.full(p, p.number(i)?)?, 1)?;
             p.barrier(t.empty(p, p.number(i)?)?, groups * readers)
-        })
+        })?;
+        t.prepare(p)
     };
+    let mut copied = |c: Code| t.meet(c);
     let roles = warps::Roles {
         registers: (groups > 1).then_some(REGISTERS[usize::from(schedule.get("resident") > 1)]),
         barriers: &mut barriers,
         copies: &mut |c| t.produce(c),
+        copied: (parts > 1).then_some(&mut copied as &mut Then<'_>),
         multiplies: &mut |c, group, thread, warp| {
             t.consume(c, group, thread, warp)?;
             // Shared memory is the block's until the copy engine has read it.
