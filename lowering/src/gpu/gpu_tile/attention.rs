@@ -36,8 +36,8 @@ const BAND: i64 = 16;
 const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((40, 232)), Some((32, 160))];
 /// Warps of a multiplying group.
 const WARPS: usize = 4;
-/// Scores times their scale below which those that differ at all differ by more than any exponential shows.
-const LOWEST: f64 = -1e38;
+/// Scores times their scale that are so large that those that differ at all differ by more than any exponential shows.
+const LARGE: f64 = 1e38;
 /// Bytes of a row of a slab in shared memory.
 const ROW: usize = 2 * DEPTH;
 
@@ -305,16 +305,12 @@ impl Flash<'_> {
             if self.score.plain() {
                 over = two("arith.maxnumf", over, least)?;
             } else {
-                // Scores may be so low that their product with the scale is -inf. Then those below the greatest are so far from it that any scale makes their exponential 0.
+                // Scores may be so large that their product with the scale is infinite. Then those below the greatest are so far from it that any scale makes their exponential 0.
                 let most = two("arith.maxnumf", max, least)?;
-                // olt
-                let low = c.op(
-                    "arith.cmpf",
-                    &[over, number(LOWEST)?],
-                    Type::scalar(c.ctx(), DType::I1),
-                    &[("predicate", Attr::i64(c.ctx(), 4))],
-                )?;
-                by = c.select(low, number(0.5)?, scale)?;
+                let (size, truth) = (c.op("math.absf", &[over], over.ty(), &[])?, Type::scalar(c.ctx(), DType::I1));
+                // ogt
+                let large = c.op("arith.cmpf", &[size, number(LARGE)?], truth, &[("predicate", Attr::i64(c.ctx(), 2))])?;
+                by = c.select(large, number(0.5)?, scale)?;
                 over = two("arith.mulf", most, by)?;
                 finite = Some(most);
             }

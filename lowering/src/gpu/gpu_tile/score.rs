@@ -137,7 +137,9 @@ impl<'a> Score<'a> {
         let raw = *block.args().get(place).ok_or("does not read its scores")?;
         let root = at.limits.root;
         let (mut product, mut factor) = (None, 1.0);
-        if let Some(op) = unmasked(root).def().filter(|d| d.is("arith.mulf")) {
+        // What else reads the product wants it with the factor.
+        let alone = |op: &Op| op.is("arith.mulf") && op.result(0).uses().len() == 1;
+        if let Some(op) = unmasked(root).def().filter(alone) {
             let [a, b] = [op.operand(0), op.operand(1)];
             let positive = |v: Value| number(v).filter(|f| *f > 0.0 && f.is_finite());
             if let Some((f, rest)) = positive(b).map(|f| (f, a)).or_else(|| positive(a).map(|f| (f, b))) {
@@ -254,7 +256,8 @@ impl<'a> Score<'a> {
         }
     }
 
-    /// Whether an op gives a float that grows by as much from each column to the next: positions, their products with what depends on no column, sums of all these.
+    /// Whether an op gives a float that grows by as much from each column to the next: positions, their products with what depends on no column (which is taken to be finite), sums of
+    /// all these.
     fn rises(&self, op: Op) -> bool {
         let grows = |i: usize| self.grows.contains(&op.operand(i));
         let fixed = |i: usize| self.depends(op.operand(i)) & !ROW == 0;
