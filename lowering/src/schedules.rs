@@ -174,9 +174,6 @@ const FURTHER: &[(i64, i64, i64, i64)] = &[
     (128, 128, 4, 1),
 ];
 
-/// Tiles whose depth the blocks of a cluster may share: rows, columns, stages.
-const SHARED_TILES: &[(i64, i64, i64)] = &[(128, 128, 6), (128, 64, 8), (64, 128, 8), (64, 64, 12)];
-
 /// Tiles of products without tensor cores: rows and those of a thread, columns and those of a thread, depth. Larger ones read shared memory less, of smaller ones there are more.
 const FFMA: &[(i64, i64, i64, i64, i64)] = &[
     (128, 8, 128, 8, 16),
@@ -218,10 +215,10 @@ pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
                 .map(|(m, n, stages, resident)| with(&[("m", *m), ("n", *n), ("parts", 1), ("stages", *stages), ("resident", *resident)])),
         );
         // Blocks that share the depth of a tile.
-        let shared = SHARED_TILES.iter().flat_map(|tile| parts::PARTS.iter().skip(1).map(move |parts| (tile, *parts as i64)));
-        all.extend(
-            shared.map(|((m, n, stages), parts)| with(&[("m", *m), ("n", *n), ("parts", parts), ("stages", *stages), ("resident", 0)])),
-        );
+        all.extend(parts::shared().map(|((m, n, stages, _), parts)| {
+            let shape = [("m", *m), ("n", *n), ("parts", parts), ("resident", 0), ("stages", *stages)];
+            with(&shape.map(|(name, v)| (name, v as i64)))
+        }));
     }
     if strategy == "contract" && value("m_each").is_some() {
         for (m, m_each, n, n_each, depth) in FFMA {

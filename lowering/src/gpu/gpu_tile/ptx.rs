@@ -125,14 +125,15 @@ impl Ptx {
 
     /// Waits for all threads of the cluster, and for what they have written.
     pub fn cluster(self) -> Made<()> {
-        let aligned = [("aligned", Attr::unit(self.0.ctx()))];
-        self.0.effect("nvvm.cluster.arrive", &[], &aligned)?;
-        self.0.effect("nvvm.cluster.wait", &[], &aligned)
+        self.gather("nvvm.cluster.arrive")
     }
     /// Waits for all threads of the cluster, and for nothing that they have written, which would take a microsecond more.
     pub fn meet(self) -> Made<()> {
+        self.gather("nvvm.cluster.arrive.relaxed")
+    }
+    fn gather(self, arrive: &str) -> Made<()> {
         let aligned = [("aligned", Attr::unit(self.0.ctx()))];
-        self.0.effect("nvvm.cluster.arrive.relaxed", &[], &aligned)?;
+        self.0.effect(arrive, &[], &aligned)?;
         self.0.effect("nvvm.cluster.wait", &[], &aligned)
     }
     /// A pointer to what another block of the cluster has at this address of its shared memory.

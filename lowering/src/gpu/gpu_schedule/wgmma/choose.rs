@@ -8,7 +8,7 @@ use crate::{
 
 /// Multiprocessors of an H100 or H200 with SXM; a launch asks the card for its own number.
 pub const PROCESSORS: usize = 132;
-/// Rows, columns, stages, and how many blocks share a multiprocessor.
+/// The tiles that the model chooses among.
 pub const TILES: &[Tile] = &[
     (128, 256, 4, 1),
     (256, 128, 4, 1),
@@ -21,7 +21,8 @@ pub const TILES: &[Tile] = &[
     (64, 64, 12, 1),
     (64, 64, 5, 2),
 ];
-type Tile = (usize, usize, usize, usize);
+/// Rows, columns, stages, and how many blocks share a multiprocessor.
+pub type Tile = (usize, usize, usize, usize);
 /// Products and sums of 16-bit elements that a multiprocessor does in a clock, at the rate that a long sum reaches; of f32 a step is half as deep, and as long.
 const RATE: f64 = 1800.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask, and at most.

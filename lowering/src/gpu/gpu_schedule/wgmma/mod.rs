@@ -5,7 +5,7 @@ pub mod parts;
 mod stored;
 mod window;
 
-pub use choose::{Left, PROCESSORS, TILES, choose, time, time_alone};
+pub use choose::{Left, PROCESSORS, TILES, Tile, choose, time, time_alone};
 pub use maps::{map, maps};
 pub use stored::{Stored, stored};
 pub use window::{Step, Window, argument, pixel, tensors};

@@ -1,6 +1,6 @@
 //! Products whose depth the blocks of a cluster share: each sums a part of it, is sent what the others have of some rows of the tile, and finishes
 //! these. That is what few tiles with a long depth want, which would leave most multiprocessors idle.
-use super::{PROCESSORS, Product, ROW};
+use super::{PROCESSORS, Product, ROW, TILES, Tile};
 use crate::{
     host::schedule::Schedule,
     kernel::{Nest, Poly},
@@ -34,9 +34,20 @@ pub fn exchange(m: usize, n: usize, parts: usize) -> f64 {
     if parts == 1 { 0.0 } else { MEET + (4 * m * n * (parts - 1) / parts) as f64 / SENT }
 }
 
+/// Whether so many blocks can share a tile of so many rows and columns.
+fn shares(m: usize, n: usize, parts: usize) -> bool {
+    PARTS.contains(&parts) && m.max(n) <= MOST && parts <= m / ROWS
+}
+
+/// By how many blocks each of the model's tiles may be shared: a block has a multiprocessor to itself then.
+pub fn shared() -> impl Iterator<Item = (&'static Tile, usize)> {
+    let several = |tile: &'static Tile| PARTS.iter().filter(|parts| **parts > 1).map(move |parts| (tile, *parts));
+    TILES.iter().flat_map(several).filter(|((m, n, _, resident), parts)| *resident == 1 && shares(*m, *n, *parts))
+}
+
 /// Whether the model takes parts for tiles of so many rows and columns, by so many blocks of a multiprocessor, over so many steps.
 pub fn worth([m, n]: [usize; 2], resident: usize, steps: i64, parts: usize) -> bool {
-    parts == 1 || (m.max(n) <= MOST && parts <= m / ROWS && resident == 1 && steps >= 2 * parts as i64)
+    parts == 1 || (shares(m, n, parts) && resident == 1 && steps >= 2 * parts as i64)
 }
 
 /// Whether blocks can share tiles of these sizes.
@@ -45,10 +56,9 @@ pub fn possible(s: &Schedule) -> Result<(), String> {
     if parts == 1 {
         return Ok(());
     }
-    let rows = m.max(n) <= MOST && parts <= m / ROWS;
     // A block's own sums and those that it is sent lie where the ring was.
     let room = 8 * m * n <= s.get("stages") * (m + n) * ROW;
-    if !PARTS.contains(&parts) || !rows || !room || s.get("resident") != 0 {
+    if !shares(m, n, parts) || !room || s.get("resident") != 0 {
         let text = "parts of 1, 2, 4 or 8 are possible, more than 1 of at most 128 rows, 16 for each part, and 128 columns, whose sums fit half of the ring, and with resident = 0";
         return Err(format!("has a schedule of parts = {parts}, m = {m}, n = {n}, resident = {}; {text}", s.get("resident")));
     }
