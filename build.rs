@@ -10,7 +10,8 @@ fn sources(dir: &Path, all: &mut Vec<PathBuf>) {
         let path = entry.path();
         if path.is_dir() {
             sources(&path, all);
-        } else if path.extension().is_some_and(|e| ["rs", "td", "cpp", "h"].iter().any(|x| e == *x)) {
+        } else if path.extension().is_some_and(|e| ["rs", "td", "cpp", "h"].iter().any(|x| e == *x))
+        {
             all.push(path);
         }
     }

@@ -1,5 +1,6 @@
-//! What a call of a compiled function costs, and an op that runs at once. The check of guards alone: `cargo bench -p kiln-runtime`. Times are those of the calling
-//! thread, on which all of it runs, so that other work on the machine counts little.
+//! What a call of a compiled function costs, and an op that runs at once. The check of guards
+//! alone: `cargo bench -p kiln-runtime`. Times are those of the calling thread, on which all of it
+//! runs, so that other work on the machine counts little.
 #![allow(missing_docs)]
 use criterion::{Criterion, criterion_group, criterion_main};
 use kiln::Tensor;
@@ -32,7 +33,9 @@ fn bench(c: &mut Criterion) {
     let args = vec![x.clone(); 100];
     many.call(args.clone()).expect("a result");
     timed(c, "call with 100 tensors", || many.call(args.clone()).expect("a result"));
-    let added = kiln::compile(|all: Vec<Tensor>| all.iter().skip(1).fold(all[0].clone(), |sum, t| sum + t)).options([("threads", "1")]);
+    let added =
+        kiln::compile(|all: Vec<Tensor>| all.iter().skip(1).fold(all[0].clone(), |sum, t| sum + t))
+            .options([("threads", "1")]);
     added.call(args.clone()).expect("a result");
     timed(c, "call that adds 100 tensors", || added.call(args.clone()).expect("a result"));
     // What handing the tensors over costs the caller, which is a part of that.
@@ -45,10 +48,12 @@ fn bench(c: &mut Criterion) {
         anew.call(&x).expect("a result")
     };
     c.bench_function("a call that compiles anew", |b| b.iter(made));
-    // Of functions that read a value, by how many ops are noted before: what one more costs. They are one kernel.
+    // Of functions that read a value, by how many ops are noted before: what one more costs. They
+    // are one kernel.
     for ops in [10, 110] {
         let chain = move |x: Tensor| (0..ops).fold(x, |x, _| x + 1);
-        let read = kiln::compile(move |x: Tensor| chain(x).item::<f64>()).options([("threads", "1")]);
+        let read =
+            kiln::compile(move |x: Tensor| chain(x).item::<f64>()).options([("threads", "1")]);
         let one = Tensor::of(&[1], &[1.0f32]).expect("a tensor");
         read.call(&one).expect("a result");
         read.call(&one).expect("a result");
@@ -56,11 +61,15 @@ fn bench(c: &mut Criterion) {
     }
     // By how many steps a loop takes: what one more costs.
     for steps in [10, 110] {
-        let f = move |x: Tensor| kiln::while_loop(move |x: Tensor| x.select(0, 0).lt(steps), |x: Tensor| x + 1, x);
+        let f = move |x: Tensor| {
+            kiln::while_loop(move |x: Tensor| x.select(0, 0).lt(steps), |x: Tensor| x + 1, x)
+        };
         let looped = kiln::compile(f).options([("threads", "1")]);
         let zero = Tensor::of(&[8], &[0.0f32; 8]).expect("a tensor");
         looped.call(&zero).expect("a result");
-        timed(c, &format!("call with {steps} steps of a loop"), || looped.call(&zero).expect("a result"));
+        timed(c, &format!("call with {steps} steps of a loop"), || {
+            looped.call(&zero).expect("a result")
+        });
     }
 }
 

@@ -1,6 +1,8 @@
-//! What the compiler itself costs: contexts, text, passes, the interpreter, on a stack of transformer-like layers.
+//! What the compiler itself costs: contexts, text, passes, the interpreter, on a stack of
+//! transformer-like layers.
 //!
-//! Peer: upstream's own `canonicalize,cse` on the same IR, in the same process. Figures are in docs/measurements.md.
+//! Peer: upstream's own `canonicalize,cse` on the same IR, in the same process. Figures are in
+//! docs/measurements.md.
 #![allow(missing_docs)]
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kiln::{
@@ -45,12 +47,16 @@ fn decoder(layers: usize) -> String {
         *body += &format!("%{name} = kiln.get_global @{name} : {ty}\n");
     };
     for i in 0..layers {
-        for (name, ty) in [("q", 128), ("k", 128), ("v", 128), ("o", 128), ("f", 512)].map(|(n, w)| (n, format!("tensor<{w}x128xf32>"))) {
+        for (name, ty) in [("q", 128), ("k", 128), ("v", 128), ("o", 128), ("f", 512)]
+            .map(|(n, w)| (n, format!("tensor<{w}x128xf32>")))
+        {
             weight(&mut body, format!("{name}{i}"), &ty);
         }
         weight(&mut body, format!("g{i}"), "tensor<128x512xf32>");
         weight(&mut body, format!("b{i}"), "tensor<128xf32>");
-        let linear = |to: &str, from: &str, w: &str| format!("%{to}{i} = kiln.linear %{from}, %{w}{i} : {x}, tensor<128x128xf32>\n");
+        let linear = |to: &str, from: &str, w: &str| {
+            format!("%{to}{i} = kiln.linear %{from}, %{w}{i} : {x}, tensor<128x128xf32>\n")
+        };
         let norm = |to: &str, from: &str| {
             format!(
                 "%{to}{i} = kiln.layer_norm %{from} weight %b{i} : tensor<128xf32> bias %b{i} : tensor<128xf32> {{rank = 1, epsilon = 1.0e-05}} : {x}\n"
@@ -59,23 +65,36 @@ fn decoder(layers: usize) -> String {
         body += &norm("n", &format!("x{i}"));
         for name in ["q", "k", "v"] {
             body += &linear(&format!("l{name}"), &format!("n{i}"), name);
-            body += &format!("%s{name}{i} = kiln.reshape %l{name}{i} sizes = [1, 64, 4, 32] : {x}\n");
-            body += &format!("%t{name}{i} = kiln.transpose %s{name}{i} permutation = [0, 2, 1, 3] : tensor<1x64x4x32xf32>\n");
+            body +=
+                &format!("%s{name}{i} = kiln.reshape %l{name}{i} sizes = [1, 64, 4, 32] : {x}\n");
+            body += &format!(
+                "%t{name}{i} = kiln.transpose %s{name}{i} permutation = [0, 2, 1, 3] : tensor<1x64x4x32xf32>\n"
+            );
         }
-        body += &format!("%a{i} = kiln.attention %tq{i}, %tk{i}, %tv{i} causal : {heads}, {heads}, {heads}\n");
+        body += &format!(
+            "%a{i} = kiln.attention %tq{i}, %tk{i}, %tv{i} causal : {heads}, {heads}, {heads}\n"
+        );
         body += &format!("%at{i} = kiln.transpose %a{i} permutation = [0, 2, 1, 3] : {heads}\n");
-        body += &format!("%ar{i} = kiln.reshape %at{i} sizes = [1, 64, 128] : tensor<1x64x4x32xf32>\n");
+        body +=
+            &format!("%ar{i} = kiln.reshape %at{i} sizes = [1, 64, 128] : tensor<1x64x4x32xf32>\n");
         body += &linear("p", &format!("ar{i}"), "o");
         body += &format!("%y{i} = kiln.add %x{i}, %p{i} : {x}\n");
         body += &norm("m", &format!("y{i}"));
-        body += &format!("%h{i} = kiln.linear %m{i}, %f{i} : {x}, tensor<512x128xf32>\n%e{i} = kiln.gelu %h{i} : tensor<1x64x512xf32>\n");
-        body += &format!("%z{i} = kiln.linear %e{i}, %g{i} : tensor<1x64x512xf32>, tensor<128x512xf32>\n");
+        body += &format!(
+            "%h{i} = kiln.linear %m{i}, %f{i} : {x}, tensor<512x128xf32>\n%e{i} = kiln.gelu %h{i} : tensor<1x64x512xf32>\n"
+        );
+        body += &format!(
+            "%z{i} = kiln.linear %e{i}, %g{i} : tensor<1x64x512xf32>, tensor<128x512xf32>\n"
+        );
         body += &format!("%x{} = kiln.add %y{i}, %z{i} : {x}\n", i + 1);
     }
-    format!("module {{\n{globals}func.func @main(%x0: {x}) -> {x} {{\n{body}return %x{layers} : {x}\n}}\n}}")
+    format!(
+        "module {{\n{globals}func.func @main(%x0: {x}) -> {x} {{\n{body}return %x{layers} : {x}\n}}\n}}"
+    )
 }
 
-/// From a graph to objects without a cache: what alike layers cost that are compiled once, but launched, planned and packed each by itself.
+/// From a graph to objects without a cache: what alike layers cost that are compiled once, but
+/// launched, planned and packed each by itself.
 fn layers(c: &mut Criterion) {
     let context = Context::new();
     let target = Target::host().expect("this machine");
@@ -131,17 +150,26 @@ fn passes(c: &mut Criterion) {
         group.bench_function("print", |b| b.iter(|| module.print(PrintOptions::default())));
         for (name, pipeline) in pipelines {
             group.bench_function(BenchmarkId::from_parameter(name), |b| {
-                let run = |m: Module| run_pipeline(&m, pipeline, &Default::default(), &|_, _, _| ()).map(|_| m).expect("runs");
+                let run = |m: Module| {
+                    run_pipeline(&m, pipeline, &Default::default(), &|_, _, _| ())
+                        .map(|_| m)
+                        .expect("runs")
+                };
                 b.iter_batched(|| module.duplicate(), run, BatchSize::SmallInput)
             });
         }
         group.finish();
     }
     let module = parse(&context, &stack(1));
-    let ones = |shape: &[usize]| Tensor::floats(DType::F32, shape.to_vec(), vec![0.01; shape.iter().product()]).expect("a tensor");
+    let ones = |shape: &[usize]| {
+        Tensor::floats(DType::F32, shape.to_vec(), vec![0.01; shape.iter().product()])
+            .expect("a tensor")
+    };
     let inputs = [ones(&[8, 64]), ones(&[64, 64]), ones(&[64])];
     let interpreter = Interpreter::new(Mode::Rounded);
-    c.bench_function("interpret one layer, 8 rows", |b| b.iter(|| interpreter.run(module.op(), "main", &inputs).expect("runs")));
+    c.bench_function("interpret one layer, 8 rows", |b| {
+        b.iter(|| interpreter.run(module.op(), "main", &inputs).expect("runs"))
+    });
 }
 
 criterion_group! {

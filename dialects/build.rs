@@ -1,10 +1,12 @@
-//! Runs TableGen over `td/`, writes the Rust side of the op table, and compiles the C++ trampolines.
+//! Runs TableGen over `td/`, writes the Rust side of the op table, and compiles the C++
+//! trampolines.
 #[path = "build/codegen.rs"]
 mod codegen;
 
 use std::{env, fs, path::Path, path::PathBuf, process::Command};
 
-/// How many translation units the op definitions are split into; one per core of the smallest machine that builds them.
+/// How many translation units the op definitions are split into; one per core of the smallest
+/// machine that builds them.
 const SHARDS: usize = 2;
 const MISSING: &str = "MLIR 22 was not found under";
 const REMEDY: &str = "install libmlir-22-dev mlir-22-tools llvm-22-dev libpolly-22-dev libclang-22-dev libzstd-dev zlib1g-dev libxml2-dev libz3-dev g++, \
@@ -30,7 +32,9 @@ fn main() {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=MLIR_SYS_220_PREFIX");
-    let prefix = PathBuf::from(env::var("MLIR_SYS_220_PREFIX").unwrap_or_else(|_| "/usr/lib/llvm-22".into()));
+    let prefix = PathBuf::from(
+        env::var("MLIR_SYS_220_PREFIX").unwrap_or_else(|_| "/usr/lib/llvm-22".into()),
+    );
     if !prefix.join("include/mlir-c/IR.h").exists() {
         fail(&format!("{MISSING} {}; {REMEDY}", prefix.display()));
     }
@@ -46,10 +50,12 @@ fn main() {
         (&["-gen-attrdef-decls"], "KilnAttrs.h.inc"),
         (&["-gen-attrdef-defs"], "KilnAttrs.cpp.inc"),
     ] {
-        fs::write(out.join(file), tblgen(&prefix, "mlir-tblgen", flags)).expect("OUT_DIR is writable");
+        fs::write(out.join(file), tblgen(&prefix, "mlir-tblgen", flags))
+            .expect("OUT_DIR is writable");
     }
     // mlir-tblgen has no --dump-json; llvm-tblgen has, and reads MLIR's .td just as well.
-    let json = serde_json::from_slice(&tblgen(&prefix, "llvm-tblgen", &["--dump-json"])).expect("llvm-tblgen prints JSON");
+    let json = serde_json::from_slice(&tblgen(&prefix, "llvm-tblgen", &["--dump-json"]))
+        .expect("llvm-tblgen prints JSON");
     let table = codegen::Table::read(&json);
     fs::write(out.join("kinds.rs"), table.kinds()).expect("OUT_DIR is writable");
     fs::write(out.join("macros.rs"), table.macros()).expect("OUT_DIR is writable");
@@ -58,10 +64,23 @@ fn main() {
 
     let compile = |name: &str| {
         let mut build = cc::Build::new();
-        build.cpp(true).std("c++17").flag("-fno-rtti").flag("-fno-exceptions").flag("-fvisibility=hidden").warnings(false).debug(false);
-        // Unoptimised in development, where compiling is what takes the time; one level is enough beside it.
+        build
+            .cpp(true)
+            .std("c++17")
+            .flag("-fno-rtti")
+            .flag("-fno-exceptions")
+            .flag("-fvisibility=hidden")
+            .warnings(false)
+            .debug(false);
+        // Unoptimised in development, where compiling is what takes the time; one level is enough
+        // beside it.
         let level = if env::var("OPT_LEVEL").is_ok_and(|l| l == "0") { 0 } else { 1 };
-        build.opt_level(level).include(prefix.join("include")).include(&out).include("cpp").out_dir(out.join(name));
+        build
+            .opt_level(level)
+            .include(prefix.join("include"))
+            .include(&out)
+            .include("cpp")
+            .out_dir(out.join(name));
         build
     };
     let mut objects = vec![];
@@ -70,7 +89,10 @@ fn main() {
             .map(|i| {
                 let compile = &compile;
                 scope.spawn(move || {
-                    compile(&format!("shard{i}")).define(&format!("GET_OP_DEFS_{i}"), None).file("cpp/Ops.cpp").compile_intermediates()
+                    compile(&format!("shard{i}"))
+                        .define(&format!("GET_OP_DEFS_{i}"), None)
+                        .file("cpp/Ops.cpp")
+                        .compile_intermediates()
                 })
             })
             .collect();
@@ -78,10 +100,15 @@ fn main() {
             objects.extend(shard.join().expect("a shard of the op definitions compiles"));
         }
     });
-    compile("rest").file("cpp/Dialect.cpp").file("cpp/Passes.cpp").objects(objects).compile("kiln_dialect");
+    compile("rest")
+        .file("cpp/Dialect.cpp")
+        .file("cpp/Passes.cpp")
+        .objects(objects)
+        .compile("kiln_dialect");
 }
 
-/// The flags and summaries of upstream's passes, from upstream's own .td files, for `--list-passes` and nearest names.
+/// The flags and summaries of upstream's passes, from upstream's own .td files, for `--list-passes`
+/// and nearest names.
 fn upstream_passes(prefix: &Path) -> String {
     let include = prefix.join("include");
     let mut files = vec![];
@@ -89,17 +116,26 @@ fn upstream_passes(prefix: &Path) -> String {
     files.sort();
     let mut rows = std::collections::BTreeMap::new();
     for file in files {
-        let run = Command::new(prefix.join("bin/llvm-tblgen")).args(["--dump-json", "-I"]).arg(&include).arg(&file).output();
+        let run = Command::new(prefix.join("bin/llvm-tblgen"))
+            .args(["--dump-json", "-I"])
+            .arg(&include)
+            .arg(&file)
+            .output();
         let Some(out) = run.ok().filter(|o| o.status.success()) else { continue };
         let Ok(json) = serde_json::from_slice::<serde_json::Value>(&out.stdout) else { continue };
         for name in json["!instanceof"]["PassBase"].as_array().into_iter().flatten() {
             let row = &json[name.as_str().unwrap_or("")];
-            if let (Some(flag), Some(summary)) = (row["argument"].as_str(), row["summary"].as_str()) {
-                rows.insert(flag.to_string(), summary.split_whitespace().collect::<Vec<_>>().join(" "));
+            if let (Some(flag), Some(summary)) = (row["argument"].as_str(), row["summary"].as_str())
+            {
+                rows.insert(
+                    flag.to_string(),
+                    summary.split_whitespace().collect::<Vec<_>>().join(" "),
+                );
             }
         }
     }
-    let rows: Vec<_> = rows.iter().map(|(flag, summary)| format!("    ({flag:?}, {summary:?}),\n")).collect();
+    let rows: Vec<_> =
+        rows.iter().map(|(flag, summary)| format!("    ({flag:?}, {summary:?}),\n")).collect();
     format!(
         "/// Upstream's passes: flag and summary, sorted by flag.\npub const UPSTREAM_PASSES: &[(&str, &str)] = &[\n{}];\n",
         rows.concat()

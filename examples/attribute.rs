@@ -1,4 +1,5 @@
-//! A function that is compiled by an attribute, with a loop whose end depends on values in one graph.
+//! A function that is compiled by an attribute, with a loop whose end depends on values in one
+//! graph.
 //!
 //!   cargo run --example attribute
 use kiln::{Error, Tensor, tensor::TraceError};
@@ -16,6 +17,13 @@ fn root(x: Tensor, precision: f64) -> Result<Tensor, TraceError> {
 
 /// What is printed.
 pub fn run() -> Result<String, Error> {
-    let all = [root(Tensor::of(&[3], &[1.0f32, 4.0, 9.0])?, 1e-5)?, root(Tensor::of(&[2], &[16.0f32, 100.0])?, 1e-5)?];
-    Ok(all.iter().map(|t| (t * 100).to(kiln::dialects::value::DType::I32).to_string()).collect::<Vec<_>>().join("\n"))
+    let all = [
+        root(Tensor::of(&[3], &[1.0f32, 4.0, 9.0])?, 1e-5)?,
+        root(Tensor::of(&[2], &[16.0f32, 100.0])?, 1e-5)?,
+    ];
+    Ok(all
+        .iter()
+        .map(|t| (t * 100).to(kiln::dialects::value::DType::I32).to_string())
+        .collect::<Vec<_>>()
+        .join("\n"))
 }

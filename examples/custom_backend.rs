@@ -1,6 +1,8 @@
-//! A backend of one's own: it counts ops, and leaves the work to nobody but itself, for graphs of one `relu`-like maximum.
+//! A backend of one's own: it counts ops, and leaves the work to nobody but itself, for graphs of
+//! one `relu`-like maximum.
 //!
-//! A real one would hand `GraphModule::module()` to its own compiler; what it has to get right is in `kiln::backend::conformance`.
+//! A real one would hand `GraphModule::module()` to its own compiler; what it has to get right is
+//! in `kiln::backend::conformance`.
 //!
 //!   cargo run --example custom_backend
 use kiln::{
@@ -30,8 +32,10 @@ impl Backend for Relu {
     }
     fn compile(&self, graph: &GraphModule, _: &Options) -> Result<Arc<dyn Runnable>, Error> {
         let text = graph.text();
-        let op = |line: &str| line.split_once(" = ")?.1.split_whitespace().next().map(str::to_string);
-        let ops: Vec<String> = text.lines().filter_map(op).filter(|op| op.starts_with("kiln.")).collect();
+        let op =
+            |line: &str| line.split_once(" = ")?.1.split_whitespace().next().map(str::to_string);
+        let ops: Vec<String> =
+            text.lines().filter_map(op).filter(|op| op.starts_with("kiln.")).collect();
         match ops.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["kiln.splat", "kiln.max"] => Ok(Arc::new(Rectifier)),
             other => Err(Error::Backend(format!("this backend does a relu only, not {other:?}"))),
@@ -43,7 +47,10 @@ impl Runnable for Rectifier {
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
         let one = |view: &View| {
             let bytes = view.copied()?;
-            let numbers = bytes.bytes().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).max(0.0));
+            let numbers = bytes
+                .bytes()
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).max(0.0));
             Array::of(view.shape(), &numbers.collect::<Vec<f32>>()).map_err(Error::Backend)
         };
         inputs.iter().map(one).collect()

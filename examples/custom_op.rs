@@ -1,5 +1,6 @@
-//! An op of one's own, computed by a function of the host, between ops that kiln compiles; and one that is made of ops, which become part of a kernel, and on GPUs
-//! is a kernel of its own that is given as PTX (`examples/swish.ptx`).
+//! An op of one's own, computed by a function of the host, between ops that kiln compiles; and one
+//! that is made of ops, which become part of a kernel, and on GPUs is a kernel of its own that is
+//! given as PTX (`examples/swish.ptx`).
 //!
 //!   cargo run --example custom_op
 use kiln::{Error, Ptx, Tensor, dialects::value::DType};
@@ -10,7 +11,8 @@ fn main() -> Result<(), Error> {
 
 /// What is printed.
 pub fn run() -> Result<String, Error> {
-    // How often each of so many values occurs: counts of a histogram, which no op of kiln's computes.
+    // How often each of so many values occurs: counts of a histogram, which no op of kiln's
+    // computes.
     const BINS: usize = 4;
     let histogram = kiln::custom_op("example::histogram")
         .shape(|inputs| match inputs {
@@ -28,7 +30,8 @@ pub fn run() -> Result<String, Error> {
         })
         .register()?;
     // The kernel takes the addresses of x and of the result, and how many elements there are.
-    let kernel = Ptx::new(include_str!("swish.ptx"), "swish").sizes(|x, _| vec![x[0].1.iter().fold(1.into(), |n, d| n * *d)]);
+    let kernel = Ptx::new(include_str!("swish.ptx"), "swish")
+        .sizes(|x, _| vec![x[0].1.iter().fold(1.into(), |n, d| n * *d)]);
     let swish = kiln::custom_op("example::swish")
         .shape(|x| if x[0].0 == DType::F32 { Ok(x.to_vec()) } else { Err("takes f32".into()) })
         .body(|x| Ok(vec![&x[0] * x[0].sigmoid()]))
@@ -41,6 +44,7 @@ pub fn run() -> Result<String, Error> {
     })
     .fullgraph(true);
     let y = f.call(Tensor::of(&[7], &[0i64, 1, 5, 9, 2, 2, 4])?)?;
-    let kernels: Vec<String> = f.explain().graphs.iter().flat_map(|g| &g.kernels).map(|(_, ops)| ops.join(" ")).collect();
+    let kernels: Vec<String> =
+        f.explain().graphs.iter().flat_map(|g| &g.kernels).map(|(_, ops)| ops.join(" ")).collect();
     Ok(format!("{y}\nkernels: {}", kernels.join("; ")))
 }

@@ -1,4 +1,5 @@
-//! Sizes that change: the first call has a program for its sizes, the second one makes a program for all.
+//! Sizes that change: the first call has a program for its sizes, the second one makes a program
+//! for all.
 //!
 //!   cargo run --example dynamic
 use kiln::Tensor;

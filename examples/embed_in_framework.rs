@@ -1,4 +1,5 @@
-//! For a framework that has graphs of its own: `kiln` IR is made by typed builders, compiled and called on the framework's memory. No tensor of kiln's is involved.
+//! For a framework that has graphs of its own: `kiln` IR is made by typed builders, compiled and
+//! called on the framework's memory. No tensor of kiln's is involved.
 //!
 //!   cargo run --example embed_in_framework
 use kiln::{
@@ -17,14 +18,21 @@ fn graph(context: &Context) -> Result<Module, String> {
     let ctx = context.ctx();
     let loc = Loc::file(ctx, "framework.graph", 1, 1);
     let module = Module::new(loc);
-    let matrix = |rows: sym::Dim, columns: i64| Type::tensor(ctx, DType::F32, &[rows, sym::Dim::Known(columns)]);
-    let (x, w, y) = (matrix(sym::Dim::Unknown, 3), matrix(sym::Dim::Known(3), 2), matrix(sym::Dim::Unknown, 2));
+    let matrix = |rows: sym::Dim, columns: i64| {
+        Type::tensor(ctx, DType::F32, &[rows, sym::Dim::Known(columns)])
+    };
+    let (x, w, y) =
+        (matrix(sym::Dim::Unknown, 3), matrix(sym::Dim::Known(3), 2), matrix(sym::Dim::Unknown, 2));
     // Every op has a location of the framework's, which errors and profiles show.
     let at = |line: u32| Loc::file(ctx, "framework.graph", line, 1);
     Builder::at_end(ctx, module.body(), loc).function("main", &[x, w], &[y], &mut |b, args| {
         let rows = Sym { name: "rows".into(), min: 1, max: Some(4096), divisor: 1 };
         let rows = b.create_with(&rows, &[Type::index(ctx)], &mut [])?.result(0);
-        b.create_with(&BindShape { value: args[0], sizes: vec![Size::Dynamic(rows), Size::Static(3)] }, &[], &mut [])?;
+        b.create_with(
+            &BindShape { value: args[0], sizes: vec![Size::Dynamic(rows), Size::Static(3)] },
+            &[],
+            &mut [],
+        )?;
         let product = DotGeneral {
             lhs: args[0],
             rhs: args[1],
@@ -50,14 +58,18 @@ pub fn run() -> Result<String, Box<dyn std::error::Error>> {
     if !module.op().verify() {
         return Err("the graph does not verify".into());
     }
-    let program = Model::of_module(&module, Path::new("")).compile(&Options { threads: 1, ..Options::default() })?;
+    let program = Model::of_module(&module, Path::new(""))
+        .compile(&Options { threads: 1, ..Options::default() })?;
     let w = [1.0f32, 0.0, 0.0, 1.0, -1.0, -1.0];
     let mut lines = vec![];
     for x in [&[1.0f32, 2.0, 3.0][..], &[4.0, 5.0, 6.0, 3.0, 1.0, 0.5]] {
         let rows = x.len() / 3;
         let mut y = vec![0.0f32; rows * 2];
         let shapes = ([rows, 3], [3, 2], [rows, 2]);
-        program.call(&[View::of(&shapes.0, x)?, View::of(&shapes.1, &w)?], &mut [ViewMut::of(&shapes.2, &mut y)?])?;
+        program.call(
+            &[View::of(&shapes.0, x)?, View::of(&shapes.1, &w)?],
+            &mut [ViewMut::of(&shapes.2, &mut y)?],
+        )?;
         lines.push(format!("{y:?}"));
     }
     Ok(lines.join("\n"))

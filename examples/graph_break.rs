@@ -1,4 +1,5 @@
-//! A function that looks at a value, which a graph cannot hold: what kiln says, and how the function becomes one graph.
+//! A function that looks at a value, which a graph cannot hold: what kiln says, and how the
+//! function becomes one graph.
 //!
 //!   cargo run --example graph_break
 use kiln::{Tensor, tensor::TraceError};

@@ -9,7 +9,8 @@ fn main() -> Result<(), kiln::Error> {
 
 /// The result that is printed.
 pub fn run() -> Result<Tensor, kiln::Error> {
-    let normalised = kiln::compile(|x: Tensor| (&x - x.mean(-1, true)) / (x.var(-1, 0.0, true) + 1e-5).sqrt());
+    let normalised =
+        kiln::compile(|x: Tensor| (&x - x.mean(-1, true)) / (x.var(-1, 0.0, true) + 1e-5).sqrt());
     let x = Tensor::of(&[2, 3], &[1.0f32, 2.0, 3.0, 10.0, 20.0, 60.0])?;
     normalised.call(&x)
 }

@@ -12,8 +12,12 @@ fn main() -> Result<(), kiln::Error> {
 
 /// Serves so many requests from each of so many threads.
 pub fn run(threads: usize, requests: usize) -> Result<String, kiln::Error> {
-    let model = Sequential::new(&Scope::root()).layer(|s| Linear::new(s, 8, 16)).apply(|x| x.gelu()).layer(|s| Linear::new(s, 16, 3));
-    let model = kiln::compile(move |x: Tensor| model.forward(&x).softmax(-1)).name("model").fullgraph(true);
+    let model = Sequential::new(&Scope::root())
+        .layer(|s| Linear::new(s, 8, 16))
+        .apply(|x| x.gelu())
+        .layer(|s| Linear::new(s, 16, 3));
+    let model =
+        kiln::compile(move |x: Tensor| model.forward(&x).softmax(-1)).name("model").fullgraph(true);
     let batch = |n: usize| Tensor::of(&[n, 8], &vec![0.25f32; 8 * n]);
     // Warm before the first request: one program for all batches.
     let first = batch(4)?;

@@ -1,4 +1,5 @@
-//! A model of `nn` layers from a closure to a module at level `graph`, with any batch, and its result from the interpreter.
+//! A model of `nn` layers from a closure to a module at level `graph`, with any batch, and its
+//! result from the interpreter.
 //!
 //!   cargo run --example trace
 use kiln::{
@@ -17,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// What is printed: the module, and what its results sum to.
 pub fn run() -> Result<String, Box<dyn std::error::Error>> {
-    // Names are those of PyTorch's state_dict, so `model.load(path)` takes a file that was saved there.
+    // Names are those of PyTorch's state_dict, so `model.load(path)` takes a file that was saved
+    // there.
     let model = Sequential::new(&Scope::root().child("net"))
         .layer(|s| Linear::new(s, 4, 8))
         .apply(|x| x.gelu())
@@ -33,10 +35,19 @@ pub fn run() -> Result<String, Box<dyn std::error::Error>> {
 
     let weights = |name: &str, _: &str| traced.captured.weight(name);
     let interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Rounded) };
-    let x = value::Tensor::floats(DType::F32, vec![2, 4], vec![0.0, 1.0, 2.0, 3.0, -1.0, -2.0, -3.0, -4.0])?;
+    let x = value::Tensor::floats(
+        DType::F32,
+        vec![2, 4],
+        vec![0.0, 1.0, 2.0, 3.0, -1.0, -2.0, -3.0, -4.0],
+    )?;
     let result = interpreter.run(traced.module().op(), "main", &[x])?.remove(0);
 
-    let module = traced.module().print(PrintOptions { names_from_locations: true, ..Default::default() });
-    let sums: Vec<String> = result.as_f()?.chunks(3).map(|row| format!("sums to {:.4}", row.iter().sum::<f64>())).collect();
+    let module =
+        traced.module().print(PrintOptions { names_from_locations: true, ..Default::default() });
+    let sums: Vec<String> = result
+        .as_f()?
+        .chunks(3)
+        .map(|row| format!("sums to {:.4}", row.iter().sum::<f64>()))
+        .collect();
     Ok(format!("{module}\n{}\n", sums.join("\n")))
 }

@@ -1,4 +1,5 @@
-//! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline tables, docs/aten.md from the ATen table, docs/options.md from the table of options.
+//! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline
+//! tables, docs/aten.md from the ATen table, docs/options.md from the table of options.
 use crate::{list_mode_options, list_options};
 use kiln_dialects::{
     ops::{Family, OpKind},
@@ -27,7 +28,11 @@ pub fn ops() -> String {
             let _ = writeln!(s, "- Syntax: ``` {} {} ```", kind.name(), kind.syntax());
         }
         if !kind.formula().is_empty() {
-            let _ = writeln!(s, "- Formula: {}", kind.formula().replace('|', "\\|").replace('*', "\\*"));
+            let _ = writeln!(
+                s,
+                "- Formula: {}",
+                kind.formula().replace('|', "\\|").replace('*', "\\*")
+            );
         }
         if !kind.reference().is_empty() {
             let _ = writeln!(s, "- Source: {}", kind.reference());
@@ -74,13 +79,27 @@ pub fn passes() -> String {
     s += "\n## Passes\n";
     for p in table::passes() {
         let levels: Vec<_> = p.levels.iter().map(|l| format!("`{}`", l.name())).collect();
-        let lowers = p.lowers_to.map_or(String::new(), |l| format!(", takes the module to `{}`", l.name()));
+        let lowers =
+            p.lowers_to.map_or(String::new(), |l| format!(", takes the module to `{}`", l.name()));
         let _ = write!(s, "\n### `{}`\n\n{}.\n\n", p.flag, p.summary);
         let file = format!("{}.rs", p.source());
-        let file = if Path::new(env!("CARGO_MANIFEST_DIR")).join(&file).exists() { file } else { format!("{}/mod.rs", p.source()) };
-        let _ = writeln!(s, "- File: `{file}`, test `tests/passes/{0}.mlir`, snapshots `snapshots/{0}/`", p.stem());
+        let file = if Path::new(env!("CARGO_MANIFEST_DIR")).join(&file).exists() {
+            file
+        } else {
+            format!("{}/mod.rs", p.source())
+        };
+        let _ = writeln!(
+            s,
+            "- File: `{file}`, test `tests/passes/{0}.mlir`, snapshots `snapshots/{0}/`",
+            p.stem()
+        );
         let _ = writeln!(s, "- Runs on `{}` at {}{lowers}", p.anchor, levels.join(", "));
-        let _ = writeln!(s, "- {}; numerics: {}", if p.required { "Required" } else { "Optional" }, p.numerics.name());
+        let _ = writeln!(
+            s,
+            "- {}; numerics: {}",
+            if p.required { "Required" } else { "Optional" },
+            p.numerics.name()
+        );
         for o in (p.options)() {
             let _ = writeln!(s, "- Option `{}` (default `{}`): {}", o.name, o.default, o.help);
         }
@@ -115,17 +134,30 @@ pub fn options() -> String {
         nothing is taken with a remark that says why. Truth values are also `1` and `0`, `on` and `off`. `kiln options` prints this table, `list_options()` gives it. `KILN_LOG`, which is no option, is\n\
         told in [debugging.md](debugging.md).\n";
     let text = |t: &str| t.replace('|', "\\|").replace('<', "\\<");
-    for (files, title) in [(true, "For files and compiled functions"), (false, "For compiled functions alone")] {
-        let _ = write!(s, "\n## {title}\n\n| option | variable | takes | default | what it does |\n| --- | --- | --- | --- | --- |\n");
+    for (files, title) in
+        [(true, "For files and compiled functions"), (false, "For compiled functions alone")]
+    {
+        let _ = write!(
+            s,
+            "\n## {title}\n\n| option | variable | takes | default | what it does |\n| --- | --- | --- | --- | --- |\n"
+        );
         for o in list_options().iter().filter(|o| o.files == files) {
             let torch = o.torch.map_or(String::new(), |t| format!(", torch's `{t}`"));
-            let _ =
-                writeln!(s, "| `{}`{torch} | `{}` | {} | {} | {} |", o.name, o.variable, text(o.kind), text(o.default), text(o.summary));
+            let _ = writeln!(
+                s,
+                "| `{}`{torch} | `{}` | {} | {} | {} |",
+                o.name,
+                o.variable,
+                text(o.kind),
+                text(o.default),
+                text(o.summary)
+            );
         }
     }
     s += "\n## Modes\n\n| mode | sets |\n| --- | --- |\n";
     for (mode, sets) in list_mode_options() {
-        let sets: Vec<String> = sets.iter().map(|(name, value)| format!("`{name}={value}`")).collect();
+        let sets: Vec<String> =
+            sets.iter().map(|(name, value)| format!("`{name}={value}`")).collect();
         let _ = writeln!(s, "| `{mode}` | {} |", sets.join(", "));
     }
     s

@@ -20,7 +20,8 @@ pub enum Exit {
 
 impl Exit {
     /// All in order.
-    pub const ALL: [Exit; 6] = [Exit::Done, Exit::No, Exit::Usage, Exit::Unsupported, Exit::Failed, Exit::Device];
+    pub const ALL: [Exit; 6] =
+        [Exit::Done, Exit::No, Exit::Usage, Exit::Unsupported, Exit::Failed, Exit::Device];
 
     /// The number.
     pub const fn code(self) -> u8 {

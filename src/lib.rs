@@ -27,5 +27,10 @@ pub mod tensor;
 pub mod walkthrough;
 
 pub use backend::{Backend, Runnable, list_backends};
-pub use compile::{Compiled, OptionInfo, compile, disable, explain, list_mode_options, list_options, reset};
-pub use tensor::{Ptx, Scalar, Tensor, cond, custom_op, map, mark_dynamic, mark_static, scan, scan_reverse, trace, trace_all, while_loop};
+pub use compile::{
+    Compiled, OptionInfo, compile, disable, explain, list_mode_options, list_options, reset,
+};
+pub use tensor::{
+    Ptx, Scalar, Tensor, cond, custom_op, map, mark_dynamic, mark_static, scan, scan_reverse,
+    trace, trace_all, while_loop,
+};

@@ -1,4 +1,5 @@
-//! `KILN_LOG`: what kiln says, by channel. The library only emits `tracing` events, with targets such as `kiln::guards`; nothing is printed unless a program asks for it.
+//! `KILN_LOG`: what kiln says, by channel. The library only emits `tracing` events, with targets
+//! such as `kiln::guards`; nothing is printed unless a program asks for it.
 use crate::{Error, passes::names::hint};
 use std::io::IsTerminal;
 
@@ -11,15 +12,25 @@ pub const CHANNELS: &[(&str, &str)] = &[
     ("fusion", "what became one kernel, and why not more"),
     ("schedule", "how each kernel is computed"),
     ("autotune", "schedules that were measured"),
-    ("cudagraphs", "what hinders a CUDA graph, on a GPU what calls have shown; on the host that there is none"),
-    ("cache", "hits and misses of whole programs (with `+` of kernels, too), and what is wrong with the cache of compiled code"),
+    (
+        "cudagraphs",
+        "what hinders a CUDA graph, on a GPU what calls have shown; on the host that there is none",
+    ),
+    (
+        "cache",
+        "hits and misses of whole programs (with `+` of kernels, too), and what is wrong with the cache of compiled code",
+    ),
     ("perf_hints", "what costs time and could be avoided, such as copies"),
-    ("output_code", "the code of kernels: PTX, or the llvm dialect; of machine code that was compiled before its size"),
+    (
+        "output_code",
+        "the code of kernels: PTX, or the llvm dialect; of machine code that was compiled before its size",
+    ),
     ("options", "options that change nothing, and why"),
 ];
 
-/// `KILN_LOG`'s text as directives of `tracing`: channels by name, `+name` with details, `-name` with errors only, `all` for every channel, and directives such as
-/// `kiln::passes=debug` as they are. Err: there is no such channel.
+/// `KILN_LOG`'s text as directives of `tracing`: channels by name, `+name` with details, `-name`
+/// with errors only, `all` for every channel, and directives such as `kiln::passes=debug` as they
+/// are. Err: there is no such channel.
 pub fn directives(text: &str) -> Result<String, Error> {
     let mut out = String::new();
     for item in text.split(',').map(str::trim).filter(|i| !i.is_empty()) {
@@ -35,7 +46,10 @@ pub fn directives(text: &str) -> Result<String, Error> {
         let known = CHANNELS.iter().map(|(n, _)| *n).chain(["all"]);
         if !known.clone().any(|n| n == name) {
             let all = known.clone().collect::<Vec<_>>().join(", ");
-            return Err(Error::Setting(format!("KILN_LOG: there is no channel '{name}'{} (channels: {all})", hint(name, known))));
+            return Err(Error::Setting(format!(
+                "KILN_LOG: there is no channel '{name}'{} (channels: {all})",
+                hint(name, known)
+            )));
         }
         let chosen = CHANNELS.iter().map(|(n, _)| *n).filter(|n| name == "all" || *n == name);
         out.extend(chosen.map(|n| format!("kiln::{n}={level},")));
@@ -43,8 +57,9 @@ pub fn directives(text: &str) -> Result<String, Error> {
     Ok(out.trim_end_matches(',').to_string())
 }
 
-/// Prints what `KILN_LOG` asks for on standard error, from now on. A program calls it once at its start; one with a subscriber of its own has no need to, and keeps
-/// that. Err: a channel that is not there, or a directive that is none.
+/// Prints what `KILN_LOG` asks for on standard error, from now on. A program calls it once at its
+/// start; one with a subscriber of its own has no need to, and keeps that. Err: a channel that is
+/// not there, or a directive that is none.
 pub fn init_from_env() -> Result<(), Error> {
     let Ok(wanted) = std::env::var("KILN_LOG") else { return Ok(()) };
     let filter = tracing_subscriber::EnvFilter::try_new(directives(&wanted)?);
@@ -73,6 +88,9 @@ mod tests {
         assert_eq!(directives("all").expect("channels").split(',').count(), super::CHANNELS.len());
         assert_eq!(directives("").expect("nothing"), "");
         let e = directives("recompile").expect_err("no channel").to_string();
-        assert!(e.contains("'recompile'") && e.contains("did you mean") && e.contains("recompiles"), "{e}");
+        assert!(
+            e.contains("'recompile'") && e.contains("did you mean") && e.contains("recompiles"),
+            "{e}"
+        );
     }
 }

@@ -13,9 +13,10 @@ pub const fn of(dtype: DType) -> f64 {
     }
 }
 
-/// The same where factors of products of f32 are rounded to tf32 first. Such a factor has 11 significant bits, so that it is off by at most 2^-11 of itself, and,
-/// over all significands, by 0.41 of that in root mean square; a product of two, and a sum of many such products by the norm, is off by 1.41 times as much:
-/// 2.8e-4. The rest is room for sums of few products.
+/// The same where factors of products of f32 are rounded to tf32 first. Such a factor has 11
+/// significant bits, so that it is off by at most 2^-11 of itself, and, over all significands, by
+/// 0.41 of that in root mean square; a product of two, and a sum of many such products by the norm,
+/// is off by 1.41 times as much: 2.8e-4. The rest is room for sums of few products.
 pub const fn of_tf32(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 5e-4,
@@ -23,16 +24,25 @@ pub const fn of_tf32(dtype: DType) -> f64 {
     }
 }
 
-/// Law 5 of the design: a result may be twice as far from the exact one as one with a rounding at each op, plus the dtype's tolerance: by the norm of the difference and by its
-/// greatest element. Where rounding alone overflows or changes an integer there is nothing to hold it to. Err: how far it is off.
+/// Law 5 of the design: a result may be twice as far from the exact one as one with a rounding at
+/// each op, plus the dtype's tolerance: by the norm of the difference and by its greatest element.
+/// Where rounding alone overflows or changes an integer there is nothing to hold it to. Err: how
+/// far it is off.
 pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), String> {
     if found.dtype() != exact.dtype() || found.shape() != exact.shape() {
-        return Err(format!("is {} {:?}, not {} {:?}", found.dtype(), found.shape(), exact.dtype(), exact.shape()));
+        return Err(format!(
+            "is {} {:?}, not {} {:?}",
+            found.dtype(),
+            found.shape(),
+            exact.dtype(),
+            exact.shape()
+        ));
     }
     let floor = of(exact.dtype());
-    for (what, error) in
-        [("by the norm", (|a, b| errors(a, b).0) as fn(&Tensor, &Tensor) -> f64), ("at the greatest", |a, b| errors(a, b).1)]
-    {
+    for (what, error) in [
+        ("by the norm", (|a, b| errors(a, b).0) as fn(&Tensor, &Tensor) -> f64),
+        ("at the greatest", |a, b| errors(a, b).1),
+    ] {
         let (own, allowed) = (error(found, exact), 2.0 * error(rounded, exact) + floor);
         if allowed.is_finite() && (own.is_nan() || own > allowed) {
             return Err(format!("is off by {own:.3e} {what}, where {allowed:.3e} is allowed"));
@@ -41,7 +51,8 @@ pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), Strin
     Ok(())
 }
 
-/// ‖a − b‖ / ‖b‖ and max |a − b| / max |b| over finite elements; infinite where integers differ, or NaNs and infinities.
+/// ‖a − b‖ / ‖b‖ and max |a − b| / max |b| over finite elements; infinite where integers differ, or
+/// NaNs and infinities.
 fn errors(a: &Tensor, b: &Tensor) -> (f64, f64) {
     let (Data::F(x), Data::F(y)) = (a.data(), b.data()) else {
         let same = a.data() == b.data();
@@ -58,7 +69,11 @@ fn errors(a: &Tensor, b: &Tensor) -> (f64, f64) {
             return (f64::INFINITY, f64::INFINITY);
         }
     }
-    if off == 0.0 { (0.0, 0.0) } else { ((off / size.max(1e-60)).sqrt(), max / greatest.max(1e-30)) }
+    if off == 0.0 {
+        (0.0, 0.0)
+    } else {
+        ((off / size.max(1e-60)).sqrt(), max / greatest.max(1e-30))
+    }
 }
 
 /// The distance between two tensors of one dtype and shape.
@@ -77,14 +92,24 @@ pub struct Comparison {
 impl std::fmt::Display for Comparison {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = if self.ok { "ok" } else { "MISMATCH" };
-        write!(f, "{word}: relative L2 error {:.3e}, max abs error {:.3e}, tolerance {:e}", self.relative, self.max_abs, self.tolerance)
+        write!(
+            f,
+            "{word}: relative L2 error {:.3e}, max abs error {:.3e}, tolerance {:e}",
+            self.relative, self.max_abs, self.tolerance
+        )
     }
 }
 
 /// Compares; the error says why the two cannot be.
 pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, String> {
     if have.dtype() != want.dtype() || have.shape() != want.shape() {
-        return Err(format!("is {} {:?}, but {} {:?} is expected", have.dtype(), have.shape(), want.dtype(), want.shape()));
+        return Err(format!(
+            "is {} {:?}, but {} {:?} is expected",
+            have.dtype(),
+            have.shape(),
+            want.dtype(),
+            want.shape()
+        ));
     }
     let numbers = |t: &Tensor| match t.data() {
         Data::F(v) => v.clone(),
@@ -105,7 +130,11 @@ pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, String> {
     }
     let relative = if off == 0.0 { 0.0 } else { off.sqrt() / size.sqrt() };
     // f64 cannot hold every i64, so integers are compared as they are.
-    let ok = if tolerance == 0.0 { have.data() == want.data() } else { relative <= tolerance && max_abs <= tolerance * (1.0 + greatest) };
+    let ok = if tolerance == 0.0 {
+        have.data() == want.data()
+    } else {
+        relative <= tolerance && max_abs <= tolerance * (1.0 + greatest)
+    };
     Ok(Comparison { relative, max_abs, tolerance, ok })
 }
 

@@ -20,7 +20,8 @@ const SOURCE: &str = "module attributes {kiln.level = \"graph\"} {
   }
 }";
 
-/// What there is to see on a level, and which of its lines are shown: those of the named function, at most so many.
+/// What there is to see on a level, and which of its lines are shown: those of the named function,
+/// at most so many.
 const LEVELS: &[(Level, &str, &str, usize)] = &[
     (
         Level::Graph,
@@ -49,7 +50,12 @@ const LEVELS: &[(Level, &str, &str, usize)] = &[
          said yet; `kiln.sizes` names the parameter that each open size is.",
         60,
     ),
-    (Level::Scheduled, "reduce", "The same with a schedule: rows in blocks, each row through all stages. It can be edited here.", 4),
+    (
+        Level::Scheduled,
+        "reduce",
+        "The same with a schedule: rows in blocks, each row through all stages. It can be edited here.",
+        4,
+    ),
     (
         Level::Tiled,
         "reduce",
@@ -85,32 +91,42 @@ pub fn page() -> Result<String, String> {
          for a product and a softmax. Any of these texts can be edited, resumed with `--to`, and run with `--execute`.\n",
     );
     let context = Context::new();
-    let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "walkthrough.mlir").map_err(|e| e.to_string())?;
+    let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "walkthrough.mlir")
+        .map_err(|e| e.to_string())?;
     let mut at = Level::Graph;
     for (level, function, prose, lines) in LEVELS {
         let text = pipeline_text(at, *level, None)?;
-        run_pipeline(&module, &text, &RunOptions::default(), &|_, _, _| ()).map_err(|e| e.to_string())?;
+        run_pipeline(&module, &text, &RunOptions::default(), &|_, _, _| ())
+            .map_err(|e| e.to_string())?;
         at = *level;
         let all = module.print(PrintOptions::default());
-        let shown = excerpt(&all, function, *lines).ok_or_else(|| format!("level {} has no function @{function}\n{all}", level.name()))?;
+        let shown = excerpt(&all, function, *lines)
+            .ok_or_else(|| format!("level {} has no function @{function}\n{all}", level.name()))?;
         let _ = write!(s, "\n## `{}`\n\n{prose}\n\n```mlir\n{shown}```\n", level.name());
     }
     Ok(s)
 }
 
-/// A function whose name starts so, without the indentation of its first line, cut behind `most` lines.
+/// A function whose name starts so, without the indentation of its first line, cut behind `most`
+/// lines.
 fn excerpt(text: &str, function: &str, most: usize) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
     let is_it = |l: &str| {
-        [format!("func.func @{function}"), format!("llvm.func @{function}"), format!("func.func @kiln_{function}")]
-            .iter()
-            .any(|p| l.trim_start().starts_with(p))
+        [
+            format!("func.func @{function}"),
+            format!("llvm.func @{function}"),
+            format!("func.func @kiln_{function}"),
+        ]
+        .iter()
+        .any(|p| l.trim_start().starts_with(p))
             && l.trim_end().ends_with('{')
     };
     let start = lines.iter().position(|l| is_it(l))?;
     let indent = lines[start].len() - lines[start].trim_start().len();
-    let end = (start + 1..lines.len()).find(|i| lines[*i].starts_with(&format!("{}}}", " ".repeat(indent))))?;
-    let mut shown: Vec<&str> = lines[start..=end].iter().map(|l| l.get(indent..).unwrap_or("")).collect();
+    let end = (start + 1..lines.len())
+        .find(|i| lines[*i].starts_with(&format!("{}}}", " ".repeat(indent))))?;
+    let mut shown: Vec<&str> =
+        lines[start..=end].iter().map(|l| l.get(indent..).unwrap_or("")).collect();
     if shown.len() > most {
         shown.truncate(most);
         shown.push("  …");

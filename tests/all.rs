@@ -1,4 +1,5 @@
-//! The one integration-test binary: MLIR is linked statically, so each further binary would cost 160 MB and a link.
+//! The one integration-test binary: MLIR is linked statically, so each further binary would cost
+//! 160 MB and a link.
 
 mod attention;
 mod capture;

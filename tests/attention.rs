@@ -14,7 +14,8 @@ fn check(name: &str, text: &str, whole: bool) {
 /// The same with inputs that are changed.
 fn check_with(name: &str, text: &str, whole: bool, change: &dyn Fn(Vec<Tensor>) -> Vec<Tensor>) {
     crate::watchdog::arm();
-    let path = std::env::temp_dir().join(format!("kiln_attention_{}_{name}.mlir", std::process::id()));
+    let path =
+        std::env::temp_dir().join(format!("kiln_attention_{}_{name}.mlir", std::process::id()));
     std::fs::write(&path, text).expect("a file");
     let model = kiln::load(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
     let context = Context::new();
@@ -28,23 +29,40 @@ fn check_with(name: &str, text: &str, whole: bool, change: &dyn Fn(Vec<Tensor>) 
         let exe = model.compile(&options).unwrap_or_else(|e| panic!("{name}: {e}"));
         let kernels = &exe.program().kernels;
         let kinds: Vec<&str> = kernels.iter().map(|k| k.kind.as_str()).collect();
-        let reasons = || kernels.iter().flat_map(|k| &k.not_fused).any(|r| r.starts_with("attention not whole"));
+        let reasons = || {
+            kernels.iter().flat_map(|k| &k.not_fused).any(|r| r.starts_with("attention not whole"))
+        };
         assert_eq!(kinds.contains(&"attention"), whole, "{name}: {kinds:?}");
         assert_eq!(reasons(), !whole, "{name}: why it is not whole");
         let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
-        let views: Vec<View> = inputs.iter().zip(&bytes).map(|(t, b)| View::new(t.dtype().name(), t.shape(), b).expect("a view")).collect();
-        let mut outputs: Vec<Vec<u8>> = wanted.iter().map(|t| vec![0; t.dtype().encode(t).len()]).collect();
-        let mut out: Vec<ViewMut> =
-            wanted.iter().zip(&mut outputs).map(|(t, b)| ViewMut::new(t.dtype().name(), t.shape(), b).expect("a view")).collect();
+        let views: Vec<View> = inputs
+            .iter()
+            .zip(&bytes)
+            .map(|(t, b)| View::new(t.dtype().name(), t.shape(), b).expect("a view"))
+            .collect();
+        let mut outputs: Vec<Vec<u8>> =
+            wanted.iter().map(|t| vec![0; t.dtype().encode(t).len()]).collect();
+        let mut out: Vec<ViewMut> = wanted
+            .iter()
+            .zip(&mut outputs)
+            .map(|(t, b)| ViewMut::new(t.dtype().name(), t.shape(), b).expect("a view"))
+            .collect();
         exe.call(&views, &mut out).unwrap_or_else(|e| panic!("{name}: {e}"));
         drop(out);
-        let found: Vec<Tensor> = wanted.iter().zip(&outputs).map(|(t, b)| t.dtype().decode(t.shape(), b).expect("a result")).collect();
+        let found: Vec<Tensor> = wanted
+            .iter()
+            .zip(&outputs)
+            .map(|(t, b)| t.dtype().decode(t.shape(), b).expect("a result"))
+            .collect();
         for (f, w) in found.iter().zip(&wanted) {
             tolerance_holds(name, f, w);
         }
         match &first {
             None => first = Some(found),
-            Some(one) => assert!(one.iter().zip(&found).all(|(a, b)| same_bits(a, b)), "{name}: depends on the number of threads"),
+            Some(one) => assert!(
+                one.iter().zip(&found).all(|(a, b)| same_bits(a, b)),
+                "{name}: depends on the number of threads"
+            ),
         }
     }
     let _ = std::fs::remove_file(&path);
@@ -55,9 +73,14 @@ fn tolerance_holds(name: &str, found: &Tensor, wanted: &Tensor) {
     assert!(one.ok, "{name}: {one:?}");
 }
 
-/// A function of query, key and value of these sizes and dtype; `rest`: options of the op and what else it takes.
+/// A function of query, key and value of these sizes and dtype; `rest`: options of the op and what
+/// else it takes.
 fn plain(q: &str, k: &str, v: &str, more: &str, ops: &str, options: &str) -> String {
-    let out = format!("{}x{}", q.rsplit_once('x').map_or("", |s| s.0).rsplit_once('x').map_or("", |s| s.0), tail(v));
+    let out = format!(
+        "{}x{}",
+        q.rsplit_once('x').map_or("", |s| s.0).rsplit_once('x').map_or("", |s| s.0),
+        tail(v)
+    );
     format!(
         "func.func @main(%q: tensor<{q}>, %k: tensor<{k}>, %v: tensor<{v}>{more}) -> tensor<{out}> {{
   {ops}
@@ -75,7 +98,9 @@ fn tail(ty: &str) -> String {
 
 #[test]
 fn forms_and_sizes() {
-    let case = |name: &str, q: &str, k: &str, v: &str, options: &str| check(name, &plain(q, k, v, "", "", options), true);
+    let case = |name: &str, q: &str, k: &str, v: &str, options: &str| {
+        check(name, &plain(q, k, v, "", "", options), true)
+    };
     case("plain", "2x3x32x32xf32", "2x3x64x32xf32", "2x3x64x32xf32", "");
     case("causal", "1x2x67x16xf32", "1x2x67x16xf32", "1x2x67x16xf32", "causal");
     case("more_keys_than_queries", "1x2x5x16xf32", "1x2x150x16xf32", "1x2x150x16xf32", "causal");
@@ -91,8 +116,10 @@ fn forms_and_sizes() {
 
 #[test]
 fn scale_is_given() {
-    let text = plain("1x2x33x16xf32", "1x2x40x16xf32", "1x2x40x16xf32", "", "", "")
-        .replace("tensor<1x2x40x16xf32>\n  return", "tensor<1x2x40x16xf32> {scale = 0.7 : f64}\n  return");
+    let text = plain("1x2x33x16xf32", "1x2x40x16xf32", "1x2x40x16xf32", "", "", "").replace(
+        "tensor<1x2x40x16xf32>\n  return",
+        "tensor<1x2x40x16xf32> {scale = 0.7 : f64}\n  return",
+    );
     assert!(text.contains("scale"), "{text}");
     check("scale", &text, true);
 }
@@ -100,7 +127,9 @@ fn scale_is_given() {
 #[test]
 fn masks_and_biases() {
     let (q, k) = ("2x3x33x16xf32", "2x3x40x16xf32");
-    let case = |name: &str, more: &str, ops: &str, options: &str| check(name, &plain(q, k, k, more, ops, options), true);
+    let case = |name: &str, more: &str, ops: &str, options: &str| {
+        check(name, &plain(q, k, k, more, ops, options), true)
+    };
     case("bias", ", %b: tensor<1x3x33x40xf32>", "", "bias %b : tensor<1x3x33x40xf32>");
     case("bias_of_keys", ", %b: tensor<2x1x1x40xf32>", "", "bias %b : tensor<2x1x1x40xf32> causal");
     case("bias_of_rank_two", ", %b: tensor<33x40xf32>", "", "bias %b : tensor<33x40xf32>");
@@ -167,7 +196,13 @@ fn scores_and_masks_of_their_own() {
     );
     let ops = "%c = kiln.splat [], 3.0 : f32";
     case("cap", "", ops, "causal", &cap);
-    case("cap_of_a_biased_score", ", %x: tensor<4x1x37xf32>", ops, "bias %x : tensor<4x1x37xf32>", &cap);
+    case(
+        "cap_of_a_biased_score",
+        ", %x: tensor<4x1x37xf32>",
+        ops,
+        "bias %x : tensor<4x1x37xf32>",
+        &cap,
+    );
     let slopes = format!(
         "score {{
   ^bb0(%s: tensor<f32>, {place}):
@@ -180,7 +215,13 @@ fn scores_and_masks_of_their_own() {
   }}"
     );
     case("slopes", ", %t: tensor<4xf32>", "", "causal", &slopes);
-    case("slopes_computed_before", ", %u: tensor<4xf32>", "%t = kiln.sin %u : tensor<4xf32>", "", &slopes);
+    case(
+        "slopes_computed_before",
+        ", %u: tensor<4xf32>",
+        "%t = kiln.sin %u : tensor<4xf32>",
+        "",
+        &slopes,
+    );
     let documents = format!(
         "mask {{
   ^bb0({place}):
@@ -195,8 +236,20 @@ fn scores_and_masks_of_their_own() {
     );
     // Integer inputs are random, so that many rows see nothing.
     case("documents", ", %d: tensor<2x37xi64>", "%w = kiln.splat [], 9 : i64", "", &documents);
-    case("documents_causal", ", %d: tensor<2x37xi64>", "%w = kiln.splat [], 9 : i64", "causal", &documents);
-    case("both", ", %t: tensor<4xf32>, %d: tensor<2x37xi64>", "%w = kiln.splat [], 9 : i64", "causal", &format!("{slopes} {documents}"));
+    case(
+        "documents_causal",
+        ", %d: tensor<2x37xi64>",
+        "%w = kiln.splat [], 9 : i64",
+        "causal",
+        &documents,
+    );
+    case(
+        "both",
+        ", %t: tensor<4xf32>, %d: tensor<2x37xi64>",
+        "%w = kiln.splat [], 9 : i64",
+        "causal",
+        &format!("{slopes} {documents}"),
+    );
 }
 
 #[test]
@@ -230,14 +283,29 @@ fn masks_that_are_lengths() {
         let text = plain(q, k, k, ", %l: tensor<2xi64>", ops, options);
         let end = format!("tensor<{k}>\n  return");
         assert!(text.contains(&end), "{text}");
-        check_with(name, &text.replace(&end, &format!("tensor<{k}> {region}\n  return")), true, &lengths);
+        check_with(
+            name,
+            &text.replace(&end, &format!("tensor<{k}> {region}\n  return")),
+            true,
+            &lengths,
+        );
     };
     let place = "^bb0(%b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>):";
     let look = "%0 = kiln.gather %l[%b] dims = [0] : tensor<2xi64>[tensor<i64>]\n %1 = kiln.compare lt %j, %0 : tensor<i64>";
-    case("length_of_a_mask", "", "", &format!("mask {{\n {place}\n {look}\n kiln.yield %1 : tensor<i1> }}"));
+    case(
+        "length_of_a_mask",
+        "",
+        "",
+        &format!("mask {{\n {place}\n {look}\n kiln.yield %1 : tensor<i1> }}"),
+    );
     let near = "%2 = kiln.sub %i, %j : tensor<i64>\n %3 = kiln.splat [], 9 : i64\n %4 = kiln.compare lt %2, %3 : tensor<i64>";
     let both = "%5 = kiln.and %1, %4 : tensor<i1>\n kiln.yield %5 : tensor<i1>";
-    case("length_beside_a_window", "", "causal", &format!("mask {{\n {place}\n {look}\n {near}\n {both} }}"));
+    case(
+        "length_beside_a_window",
+        "",
+        "causal",
+        &format!("mask {{\n {place}\n {look}\n {near}\n {both} }}"),
+    );
     let added = "%p = kiln.iota [2, 1, 1, 40] axis = 3 : i64
   %n = kiln.broadcast_in_dim %l dims = [0] sizes = [2, 1, 1, 40] : tensor<2xi64>
   %s = kiln.compare lt %p, %n : tensor<2x1x1x40xi64>
@@ -247,21 +315,25 @@ fn masks_that_are_lengths() {
     case("length_of_a_bias", added, "bias %m : tensor<2x1x1x40xf32>", "");
 }
 
-/// Queries and keys that do not count are no numbers here, so that a result shows whether they were read.
+/// Queries and keys that do not count are no numbers here, so that a result shows whether they were
+/// read.
 #[test]
 fn lengths_are_those_of_each_batch() {
     let queries = [33, 20, 0, 40, 33, 1];
     let keys = [40, 17, 9, -3, 0, 100];
     let case = |name: &str, dtype: &str, heads: i64, int: &str, options: &str| {
         let (q, k) = (format!("6x4x33x16x{dtype}"), format!("6x{heads}x40x16x{dtype}"));
-        let lengths = format!("lengths %l : tensor<6x{int}> key_lengths %n : tensor<6x{int}> {options}");
-        let text = plain(&q, &k, &k, &format!(", %l: tensor<6x{int}>, %n: tensor<6x{int}>"), "", &lengths);
+        let lengths =
+            format!("lengths %l : tensor<6x{int}> key_lengths %n : tensor<6x{int}> {options}");
+        let text =
+            plain(&q, &k, &k, &format!(", %l: tensor<6x{int}>, %n: tensor<6x{int}>"), "", &lengths);
         check_with(name, &text, true, &|mut inputs| {
             let own = [queries, keys, keys];
             for (t, lengths) in inputs.iter_mut().zip(own) {
                 let (shape, mut all) = (t.shape().to_vec(), t.as_f().expect("floats").to_vec());
                 for (i, x) in all.iter_mut().enumerate() {
-                    let (row, batch) = (i / shape[3] % shape[2], i / (shape[1] * shape[2] * shape[3]));
+                    let (row, batch) =
+                        (i / shape[3] % shape[2], i / (shape[1] * shape[2] * shape[3]));
                     if row as i64 >= lengths[batch] {
                         *x = f64::NAN;
                     }

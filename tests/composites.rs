@@ -1,4 +1,5 @@
-//! Every composite against its decomposition on random inputs, with static and dynamic types, in f64 and rounded.
+//! Every composite against its decomposition on random inputs, with static and dynamic types, in
+//! f64 and rounded.
 use crate::{support::*, tolerance};
 use kiln::{
     dialects::{interp::Mode, ir::*, ops::OpKind, value::DType},
@@ -6,11 +7,12 @@ use kiln::{
 };
 use std::collections::BTreeSet;
 
-/// Arguments, results and body. `[n]` is a size that becomes `?` in the dynamic variant, `$T` the dtype, `$W` f32 beside 16-bit floats
-/// and else the dtype, `$L` the dtype of a log-sum-exp.
+/// Arguments, results and body. `[n]` is a size that becomes `?` in the dynamic variant, `$T` the
+/// dtype, `$W` f32 beside 16-bit floats and else the dtype, `$L` the dtype of a log-sum-exp.
 const CASES: &str = include_str!("composites.txt");
 
-const FLOATS: [DType; 6] = [DType::F8E4M3FN, DType::F8E5M2, DType::F64, DType::F32, DType::F16, DType::BF16];
+const FLOATS: [DType; 6] =
+    [DType::F8E4M3FN, DType::F8E5M2, DType::F64, DType::F32, DType::F16, DType::BF16];
 
 struct Case {
     name: String,
@@ -22,14 +24,20 @@ struct Case {
 
 fn read() -> Vec<Case> {
     let mut all = vec![];
-    for block in CASES.split("\n\n").map(str::trim).filter(|b| !b.is_empty() && !b.starts_with('#')) {
+    for block in CASES.split("\n\n").map(str::trim).filter(|b| !b.is_empty() && !b.starts_with('#'))
+    {
         let (head, text) = block.split_once('\n').expect("a head line and a function");
         let mut words = head.split_whitespace();
         let name = words.next().unwrap().to_string();
         let words: Vec<&str> = words.collect();
         let dtypes: Vec<DType> = words.iter().filter_map(|w| DType::from_name(w)).collect();
         let dtypes = if dtypes.is_empty() { FLOATS.to_vec() } else { dtypes };
-        all.push(Case { name, dtypes, inexact: words.contains(&"inexact"), text: text.to_string() });
+        all.push(Case {
+            name,
+            dtypes,
+            inexact: words.contains(&"inexact"),
+            text: text.to_string(),
+        });
     }
     all
 }
@@ -44,11 +52,12 @@ fn fill(text: &str, dtype: DType, dynamic: bool) -> String {
             out += part;
             continue;
         };
-        let dims = ty.split('x').map(|d| match d.strip_prefix('[').and_then(|d| d.strip_suffix(']')) {
-            Some(_) if dynamic => "?",
-            Some(n) => n,
-            None => d,
-        });
+        let dims =
+            ty.split('x').map(|d| match d.strip_prefix('[').and_then(|d| d.strip_suffix(']')) {
+                Some(_) if dynamic => "?",
+                Some(n) => n,
+                None => d,
+            });
         out += &format!("tensor<{}>{rest}", dims.collect::<Vec<_>>().join("x"));
     }
     out
@@ -63,42 +72,71 @@ fn decompositions_equal_their_composites() {
             for dynamic in if dtype.bits() == 8 { vec![true] } else { vec![false, true] } {
                 count += 1;
                 if let Err(e) = check(&case, *dtype, dynamic, &mut seen) {
-                    failures.push(format!("{} {dtype}{}: {e}", case.name, if dynamic { " dynamic" } else { "" }));
+                    failures.push(format!(
+                        "{} {dtype}{}: {e}",
+                        case.name,
+                        if dynamic { " dynamic" } else { "" }
+                    ));
                 }
             }
         }
     }
-    let missing: Vec<_> = OpKind::ALL.iter().filter(|k| k.is_composite() && !seen.contains(*k)).map(|k| k.name()).collect();
+    let missing: Vec<_> = OpKind::ALL
+        .iter()
+        .filter(|k| k.is_composite() && !seen.contains(*k))
+        .map(|k| k.name())
+        .collect();
     assert!(failures.is_empty(), "{} of {count} fail:\n{}", failures.len(), failures.join("\n"));
     assert!(missing.is_empty(), "no case of {missing:?}");
 }
 
-fn check(case: &Case, dtype: DType, dynamic: bool, seen: &mut BTreeSet<OpKind>) -> Result<(), String> {
+fn check(
+    case: &Case,
+    dtype: DType,
+    dynamic: bool,
+    seen: &mut BTreeSet<OpKind>,
+) -> Result<(), String> {
     let context = Context::new();
-    let parse = |text: &str| Module::parse(context.ctx(), text.as_bytes(), "case").map(|m| m.0).map_err(|e| format!("{e}\n{text}"));
+    let parse = |text: &str| {
+        Module::parse(context.ctx(), text.as_bytes(), "case")
+            .map(|m| m.0)
+            .map_err(|e| format!("{e}\n{text}"))
+    };
     let fixed = parse(&fill(&case.text, dtype, false))?;
     let composite = parse(&fill(&case.text, dtype, dynamic))?;
     seen.extend(walk(composite.op()).into_iter().filter_map(Op::kind));
     let decomposed = composite.duplicate();
     let pipeline = "builtin.module(kiln-decompose{keep=})";
-    run_pipeline(&decomposed, pipeline, &RunOptions::default(), &|_, _, _| ()).map_err(|e| e.to_string())?;
-    if let Some(op) = walk(decomposed.op()).into_iter().find(|o| o.kind().is_some_and(OpKind::is_composite)) {
+    run_pipeline(&decomposed, pipeline, &RunOptions::default(), &|_, _, _| ())
+        .map_err(|e| e.to_string())?;
+    if let Some(op) =
+        walk(decomposed.op()).into_iter().find(|o| o.kind().is_some_and(OpKind::is_composite))
+    {
         return Err(format!("is still there: {op}"));
     }
-    let bound = if case.inexact && dtype != DType::F64 { tolerance::CONSTANTS } else { tolerance::EXACT };
+    let bound =
+        if case.inexact && dtype != DType::F64 { tolerance::CONSTANTS } else { tolerance::EXACT };
     for seed in 0..2 {
         let inputs = inputs(functions(&fixed)[0], seed);
-        let of = |m: &Module, mode| run(m, functions(m)[0], mode, &inputs).map_err(|e| format!("seed {seed}: {e}\n{}", m.op()));
+        let of = |m: &Module, mode| {
+            run(m, functions(m)[0], mode, &inputs)
+                .map_err(|e| format!("seed {seed}: {e}\n{}", m.op()))
+        };
         let exact = of(&composite, Mode::Exact)?;
         let (reference, found) = (of(&composite, Mode::Rounded)?, of(&decomposed, Mode::Rounded)?);
         for (i, (found, exact)) in of(&decomposed, Mode::Exact)?.iter().zip(&exact).enumerate() {
             let error = relative_error(found, exact);
             if error > bound {
-                return Err(format!("seed {seed}: result {i} is {error:e} off\n{found:?}\n{exact:?}\n{}", decomposed.op()));
+                return Err(format!(
+                    "seed {seed}: result {i} is {error:e} off\n{found:?}\n{exact:?}\n{}",
+                    decomposed.op()
+                ));
             }
         }
-        for (i, ((found, reference), exact)) in found.iter().zip(&reference).zip(&exact).enumerate() {
-            tolerance::compare(found, reference, exact).map_err(|e| format!("seed {seed}: rounded result {i} {e}\n{}", decomposed.op()))?;
+        for (i, ((found, reference), exact)) in found.iter().zip(&reference).zip(&exact).enumerate()
+        {
+            tolerance::compare(found, reference, exact)
+                .map_err(|e| format!("seed {seed}: rounded result {i} {e}\n{}", decomposed.op()))?;
         }
     }
     Ok(())

@@ -105,13 +105,28 @@ fn pages_name_files_that_exist() {
             .map(|e| e.path())
             .filter(|p| p.extension().is_some_and(|e| e == "md")),
     );
-    let folders = ["dialects/", "passes/", "lowering/", "src/", "tests/", "snapshots/", "examples/", "docs/", "benches/", ".ci/"];
+    let folders = [
+        "dialects/",
+        "passes/",
+        "lowering/",
+        "src/",
+        "tests/",
+        "snapshots/",
+        "examples/",
+        "docs/",
+        "benches/",
+        ".ci/",
+    ];
     let mut missing = vec![];
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("a page");
         for word in text.split('`').skip(1).step_by(2) {
             let generic = word.contains(['<', '*', ' ', '{', '…']);
-            if folders.iter().any(|f| word.starts_with(f)) && !generic && !word.contains("div_to_mul") && !root().join(word).exists() {
+            if folders.iter().any(|f| word.starts_with(f))
+                && !generic
+                && !word.contains("div_to_mul")
+                && !root().join(word).exists()
+            {
                 missing.push(format!("{}: {word}", page.display()));
             }
         }

@@ -1,4 +1,5 @@
-//! The pass machinery: options, pipelines, errors, bisection, dumps, reproducers, contexts and threads.
+//! The pass machinery: options, pipelines, errors, bisection, dumps, reproducers, contexts and
+//! threads.
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
@@ -21,7 +22,11 @@ fn module(c: &Context, text: &str) -> Module {
     crate::watchdog::arm();
     Module::parse(c.ctx(), text.as_bytes(), "test.mlir").unwrap_or_else(|e| panic!("{e}")).0
 }
-fn run(m: &Module, pipeline: &str, options: &RunOptions) -> Result<kiln_lowering::Report, PassError> {
+fn run(
+    m: &Module,
+    pipeline: &str,
+    options: &RunOptions,
+) -> Result<kiln_lowering::Report, PassError> {
     run_pipeline(m, pipeline, options, &|_, _, _| ())
 }
 
@@ -61,8 +66,12 @@ fn options_survive_a_textual_round_trip() {
         let defaults: Vec<&str> = rows.iter().map(|o| o.default.as_str()).collect();
         assert_eq!((p.round_trip)(&defaults).expect("defaults parse"), defaults, "{}", p.flag);
         // As upstream prints and parses them: text, to pipeline, to text, is a fixpoint.
-        let given: Vec<String> =
-            rows.iter().map(|o| format!("{}={}", o.name, if o.default.is_empty() { "graph" } else { &o.default })).collect();
+        let given: Vec<String> = rows
+            .iter()
+            .map(|o| {
+                format!("{}={}", o.name, if o.default.is_empty() { "graph" } else { &o.default })
+            })
+            .collect();
         let text = format!("builtin.module({}{{{}}})", p.flag, given.join(" "));
         let once = parse(c.ctx(), &text).unwrap_or_else(|e| panic!("{text}: {e}")).text();
         assert_eq!(parse(c.ctx(), &once).expect("parses again").text(), once);
@@ -71,8 +80,16 @@ fn options_survive_a_textual_round_trip() {
         }
     }
     register();
-    let once = parse(c.ctx(), "builtin.module(func.func(test-moody{list=1,2 mood={a b}},canonicalize,cse))").expect("parses").text();
-    assert!(once.contains("list=1,2") && once.contains("mood={a b}") && once.contains("canonicalize"), "{once}");
+    let once = parse(
+        c.ctx(),
+        "builtin.module(func.func(test-moody{list=1,2 mood={a b}},canonicalize,cse))",
+    )
+    .expect("parses")
+    .text();
+    assert!(
+        once.contains("list=1,2") && once.contains("mood={a b}") && once.contains("canonicalize"),
+        "{once}"
+    );
     assert_eq!(parse(c.ctx(), &once).expect("parses again").text(), once);
 }
 
@@ -82,10 +99,22 @@ fn wrong_names_and_values_are_answered_with_the_nearest() {
     let c = Context::new();
     let error = |p: &str| parse(c.ctx(), p).map(|_| ()).expect_err(p).to_string();
     for (pipeline, parts) in [
-        ("builtin.module(kiln-simplfy)", &["no pass 'kiln-simplfy'", "did you mean 'kiln-simplify'", "--list-passes"][..]),
-        ("builtin.module(func.func(canonicalise))", &["no pass 'canonicalise'", "did you mean 'canonicalize'"]),
-        ("builtin.module(kiln-simplify{fold-limt=3})", &["no such option fold-limt", "did you mean 'fold-limit'"]),
-        ("builtin.module(kiln-simplify{fold-limit=x})", &["fold-limit wants a whole number, not 'x'"]),
+        (
+            "builtin.module(kiln-simplfy)",
+            &["no pass 'kiln-simplfy'", "did you mean 'kiln-simplify'", "--list-passes"][..],
+        ),
+        (
+            "builtin.module(func.func(canonicalise))",
+            &["no pass 'canonicalise'", "did you mean 'canonicalize'"],
+        ),
+        (
+            "builtin.module(kiln-simplify{fold-limt=3})",
+            &["no such option fold-limt", "did you mean 'fold-limit'"],
+        ),
+        (
+            "builtin.module(kiln-simplify{fold-limit=x})",
+            &["fold-limit wants a whole number, not 'x'"],
+        ),
         ("builtin.module(kiln-simplify", &["does not parse"]),
         ("builtin.module(kiln-decompose{keep=gelu})", &[]),
     ] {
@@ -96,9 +125,13 @@ fn wrong_names_and_values_are_answered_with_the_nearest() {
         assert!(parts.iter().all(|p| text.contains(p)), "{pipeline}: {text}");
     }
     let m = module(&c, TWO);
-    let e = run(&m, "builtin.module(kiln-decompose{keep=gelu})", &RunOptions::default()).expect_err("gelu cannot stay").to_string();
+    let e = run(&m, "builtin.module(kiln-decompose{keep=gelu})", &RunOptions::default())
+        .expect_err("gelu cannot stay")
+        .to_string();
     assert!(e.contains("keep names 'gelu', which has no kernel strategy"), "{e}");
-    let e = run(&m, "builtin.module(kiln-verify-level{level=prim})", &RunOptions::default()).expect_err("no level prim").to_string();
+    let e = run(&m, "builtin.module(kiln-verify-level{level=prim})", &RunOptions::default())
+        .expect_err("no level prim")
+        .to_string();
     assert!(e.contains("no level 'prim'; did you mean 'prims'?"), "{e}");
 }
 
@@ -113,8 +146,13 @@ fn failures_name_pass_op_and_place() {
         ("panic", &["pass test-moody on 'func.func' @a panicked: the mood is panic"]),
     ] {
         let m = module(&c, TWO);
-        let e =
-            run(&m, &format!("builtin.module(func.func(test-moody{{mood={mood}}}))"), &RunOptions::default()).expect_err(mood).to_string();
+        let e = run(
+            &m,
+            &format!("builtin.module(func.func(test-moody{{mood={mood}}}))"),
+            &RunOptions::default(),
+        )
+        .expect_err(mood)
+        .to_string();
         assert!(parts.iter().all(|p| e.contains(p)), "{mood}: {e}");
     }
     let _ = std::panic::take_hook();
@@ -124,16 +162,29 @@ fn failures_name_pass_op_and_place() {
 fn passes_are_timed_counted_bisected_and_disabled() {
     let c = Context::new();
     let m = module(&c, TWO);
-    let report = run(&m, "builtin.module(kiln-simplify,func.func(cse))", &RunOptions::default()).expect("runs");
-    let runs: Vec<_> = report.passes.iter().map(|p| (p.pass.as_str(), p.anchor.as_str(), p.ops_before, p.ops_after, p.skipped)).collect();
+    let report = run(&m, "builtin.module(kiln-simplify,func.func(cse))", &RunOptions::default())
+        .expect("runs");
+    let runs: Vec<_> = report
+        .passes
+        .iter()
+        .map(|p| (p.pass.as_str(), p.anchor.as_str(), p.ops_before, p.ops_after, p.skipped))
+        .collect();
     assert_eq!(
         runs,
-        [("kiln-simplify", "builtin.module", 10, 8, false), ("cse", "func.func", 2, 2, false), ("cse", "func.func", 5, 4, false)]
+        [
+            ("kiln-simplify", "builtin.module", 10, 8, false),
+            ("cse", "func.func", 2, 2, false),
+            ("cse", "func.func", 5, 4, false)
+        ]
     );
     assert!(report.seconds > 0.0 && report.table().contains("kiln-simplify"));
 
     let m = module(&c, TWO);
-    let options = RunOptions { bisect_limit: Some(1), disable: vec!["kiln-simplify".into()], ..Default::default() };
+    let options = RunOptions {
+        bisect_limit: Some(1),
+        disable: vec!["kiln-simplify".into()],
+        ..Default::default()
+    };
     let report = run(&m, "builtin.module(kiln-simplify,func.func(cse))", &options).expect("runs");
     assert!(report.passes.iter().all(|p| p.skipped), "{:?}", report.passes);
     assert_eq!(walk(m.op()).len(), 10);
@@ -146,15 +197,23 @@ fn dumps_are_numbered_in_a_new_folder_and_reproducers_replay() {
     let c = Context::new();
     for k in 0..2 {
         let options = RunOptions { dump: Some(dir.path().join("dump")), ..Default::default() };
-        let report = run(&module(&c, TWO), "builtin.module(kiln-simplify,func.func(cse))", &options).expect("runs");
+        let report =
+            run(&module(&c, TWO), "builtin.module(kiln-simplify,func.func(cse))", &options)
+                .expect("runs");
         let folder = report.dump.expect("a dump");
         assert!(folder.ends_with(format!("run-{k}")));
-        let mut names: Vec<_> =
-            std::fs::read_dir(&folder).expect("files").flatten().map(|e| e.file_name().into_string().expect("text")).collect();
+        let mut names: Vec<_> = std::fs::read_dir(&folder)
+            .expect("files")
+            .flatten()
+            .map(|e| e.file_name().into_string().expect("text"))
+            .collect();
         names.sort();
         assert_eq!(names, ["00-input.mlir", "01-kiln-simplify.mlir", "02-cse.mlir", "03-cse.mlir"]);
         let last = std::fs::read_to_string(folder.join("03-cse.mlir")).expect("a dump");
-        assert!(!last.contains("kiln.neg") && last.contains("@a") && last.contains("test.mlir"), "{last}");
+        assert!(
+            !last.contains("kiln.neg") && last.contains("@a") && last.contains("test.mlir"),
+            "{last}"
+        );
     }
     let path = dir.path().join("repro.mlir");
     let options = RunOptions { reproducer: Some(path.clone()), ..Default::default() };
@@ -163,7 +222,9 @@ fn dumps_are_numbered_in_a_new_folder_and_reproducers_replay() {
     assert!(e.contains("repro.mlir"), "{e}");
     let text = std::fs::read_to_string(&path).expect("a reproducer");
     let (ir, pipeline) = split_reproducer(&text).expect("two parts");
-    let again = run(&module(&c, ir), &pipeline, &RunOptions::default()).expect_err("fails again").to_string();
+    let again = run(&module(&c, ir), &pipeline, &RunOptions::default())
+        .expect_err("fails again")
+        .to_string();
     assert!(again.contains("is in a bad mood"), "{again}");
 }
 
@@ -174,14 +235,19 @@ fn levels_only_go_forward() {
         &c,
         "module attributes {kiln.level = \"prims\"} { func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n %0 = kiln.gelu %x : tensor<4xf32>\n return %0 : tensor<4xf32> } }",
     );
-    let e = run(&m, "builtin.module(kiln-verify-level)", &RunOptions::default()).expect_err("gelu is no prim").to_string();
+    let e = run(&m, "builtin.module(kiln-verify-level)", &RunOptions::default())
+        .expect_err("gelu is no prim")
+        .to_string();
     assert!(e.contains("'kiln.gelu' op is not an op of level prims"), "{e}");
     let to = kiln_lowering::pipeline_text(Level::Graph, Level::Prims, None).expect("forward");
     run(&m, &to, &RunOptions::default()).expect("lowers");
     assert_eq!(kiln_passes::pass::level_of(m.op()), Some(Level::Prims));
     let e = kiln_lowering::pipeline_text(Level::Prims, Level::Graph, None).expect_err("backward");
     assert!(e.contains("level graph comes before level prims"), "{e}");
-    assert_eq!(kiln_lowering::pipeline_text(Level::Prims, Level::Prims, None).as_deref(), Ok("builtin.module()"));
+    assert_eq!(
+        kiln_lowering::pipeline_text(Level::Prims, Level::Prims, None).as_deref(),
+        Ok("builtin.module()")
+    );
 }
 
 fn resident_kib() -> usize {
@@ -201,7 +267,12 @@ fn contexts_come_and_go_without_growth() {
             .env(FLAG, "1")
             .output();
         let out = out.expect("runs");
-        assert!(out.status.success(), "{}\n{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{}\n{}",
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr)
+        );
         return;
     }
     let mut after_warm_up = 0;
@@ -228,7 +299,12 @@ fn eight_threads_compile_at_once() {
     let expected = {
         let c = Context::new();
         let m = module(&c, TWO);
-        run(&m, "builtin.module(kiln-simplify,func.func(cse),kiln-decompose)", &RunOptions::default()).expect("runs");
+        run(
+            &m,
+            "builtin.module(kiln-simplify,func.func(cse),kiln-decompose)",
+            &RunOptions::default(),
+        )
+        .expect("runs");
         m.print(PrintOptions::default())
     };
     std::thread::scope(|s| {
@@ -237,7 +313,12 @@ fn eight_threads_compile_at_once() {
                 for _ in 0..50 {
                     let c = Context::new();
                     let m = module(&c, TWO);
-                    run(&m, "builtin.module(kiln-simplify,func.func(cse),kiln-decompose)", &RunOptions::default()).expect("runs");
+                    run(
+                        &m,
+                        "builtin.module(kiln-simplify,func.func(cse),kiln-decompose)",
+                        &RunOptions::default(),
+                    )
+                    .expect("runs");
                     assert_eq!(m.print(PrintOptions::default()), expected);
                     done.fetch_add(1, Ordering::Relaxed);
                 }
@@ -251,11 +332,14 @@ fn eight_threads_compile_at_once() {
 fn watchers_that_panic_do_not_unwind_through_cpp() {
     let c = Context::new();
     let m = module(&c, TWO);
-    let options = RunOptions { print_after: kiln_lowering::manager::Selection::All, ..Default::default() };
+    let options =
+        RunOptions { print_after: kiln_lowering::manager::Selection::All, ..Default::default() };
     let quiet = catch_unwind(|| ()).is_ok();
     assert!(quiet);
     std::panic::set_hook(Box::new(|_| ()));
-    let report = run_pipeline(&m, "builtin.module(cse)", &options, &|_, _, _| panic!("the printer is wrong"));
+    let report = run_pipeline(&m, "builtin.module(cse)", &options, &|_, _, _| {
+        panic!("the printer is wrong")
+    });
     let _ = std::panic::take_hook();
     assert!(report.is_ok());
 }

@@ -1,10 +1,13 @@
-//! Measured schedules: measuring on this machine, the table as text, and that a compilation takes what stands there, for a GPU too.
+//! Measured schedules: measuring on this machine, the table as text, and that a compilation takes
+//! what stands there, for a GPU too.
 use kiln::{
     Options,
     autotune::{autotune, parts::Products},
     dialects::{ir::*, rules::Level},
     load,
-    lowering::{RunOptions, Schedules, Target, host::kernels_of, pipeline_text_for, run_pipeline, schedules},
+    lowering::{
+        RunOptions, Schedules, Target, host::kernels_of, pipeline_text_for, run_pipeline, schedules,
+    },
     model::{CachePolicy, Data},
     runtime::Program,
 };
@@ -17,7 +20,8 @@ use std::{
     time::Duration,
 };
 
-const MODEL: &str = "func.func @main(%x: tensor<96x64xf32>, %w: tensor<80x64xf32>) -> tensor<96xf32> {
+const MODEL: &str =
+    "func.func @main(%x: tensor<96x64xf32>, %w: tensor<80x64xf32>) -> tensor<96xf32> {
   %0 = kiln.linear %x, %w : tensor<96x64xf32>, tensor<80x64xf32>
   %1 = kiln.gelu %0 {approximate = \"none\"} : tensor<96x80xf32>
   %2 = kiln.softmax %1 axis = 1 : tensor<96x80xf32>
@@ -26,11 +30,21 @@ const MODEL: &str = "func.func @main(%x: tensor<96x64xf32>, %w: tensor<80x64xf32
 }";
 
 fn ones(p: &Program) -> Result<Vec<Data>, kiln::Error> {
-    let size = |t: &kiln::runtime::program::Tensor| t.dims.iter().map(|d| d.value(&[], &[]).unwrap() as usize).collect::<Vec<_>>();
+    let size = |t: &kiln::runtime::program::Tensor| {
+        t.dims.iter().map(|d| d.value(&[], &[]).unwrap() as usize).collect::<Vec<_>>()
+    };
     let one = |t: &kiln::runtime::program::Tensor| {
         let shape = size(t);
-        let values = (0..shape.iter().product::<usize>()).map(|i| (i % 17) as f64 / 8.0 - 1.0).collect();
-        Data::of(&kiln::dialects::value::Tensor::floats(kiln::dialects::value::DType::F32, shape, values).unwrap())
+        let values =
+            (0..shape.iter().product::<usize>()).map(|i| (i % 17) as f64 / 8.0 - 1.0).collect();
+        Data::of(
+            &kiln::dialects::value::Tensor::floats(
+                kiln::dialects::value::DType::F32,
+                shape,
+                values,
+            )
+            .unwrap(),
+        )
     };
     Ok(p.inputs.iter().map(one).collect())
 }
@@ -57,7 +71,15 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
     let path = model(folder.path());
     let options = Options { cache: CachePolicy::Off, ..Options::default() };
     let mut table = Schedules::default();
-    let made = autotune(&load(&path).unwrap(), &options, Duration::from_secs(10), &mut table, &ones, &|_, _, _| ()).unwrap();
+    let made = autotune(
+        &load(&path).unwrap(),
+        &options,
+        Duration::from_secs(10),
+        &mut table,
+        &ones,
+        &|_, _, _| (),
+    )
+    .unwrap();
     assert!(!made.is_empty() && made.iter().any(|t| t.tried > t.refused), "{made:?}");
     assert!(made.iter().all(|t| t.after <= t.before), "{made:?}");
     assert_eq!(Schedules::parse(&table.to_string()).unwrap(), table);
@@ -67,10 +89,21 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
     if made.len() == table.len() {
         let target = Target::host().unwrap();
         kernels(&path, &target, &mut |module, funcs| {
-            assert!(funcs.iter().all(|f| !table.has(&schedules::key(*f), &target) || f.attr("kiln.schedule").is_none()));
+            assert!(
+                funcs.iter().all(|f| !table.has(&schedules::key(*f), &target)
+                    || f.attr("kiln.schedule").is_none())
+            );
             assert_eq!(table.apply(module.op(), &target).unwrap(), table.len());
         });
-        let more = autotune(&load(&path).unwrap(), &options, Duration::from_secs(0), &mut again, &ones, &|_, _, _| ()).unwrap();
+        let more = autotune(
+            &load(&path).unwrap(),
+            &options,
+            Duration::from_secs(0),
+            &mut again,
+            &ones,
+            &|_, _, _| (),
+        )
+        .unwrap();
         assert!(more.is_empty() && again == table);
     }
 
@@ -83,7 +116,11 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
         exe.call_data(&inputs, &mut outputs).unwrap();
         outputs[0].tensor().unwrap()
     };
-    let compared = kiln::tolerance::compare(&run(&Options { schedules: Some(file.clone()), ..options.clone() }), &run(&options)).unwrap();
+    let compared = kiln::tolerance::compare(
+        &run(&Options { schedules: Some(file.clone()), ..options.clone() }),
+        &run(&options),
+    )
+    .unwrap();
     assert!(compared.ok, "{compared}");
 }
 
@@ -91,7 +128,8 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
 fn tuned(path: &Path, options: &Options) -> (kiln::model::Executable, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let told = count.clone();
-    let model = load(path).unwrap().measuring(move |_, total, _| told.store(total, Ordering::Relaxed));
+    let model =
+        load(path).unwrap().measuring(move |_, total, _| told.store(total, Ordering::Relaxed));
     let exe = model.compile(options).unwrap();
     (exe, count.load(Ordering::Relaxed))
 }
@@ -121,11 +159,13 @@ fn a_compilation_measures_what_no_table_has_and_only_once() {
     let file = folder.path().join("cache/autotune.txt");
     let table = Schedules::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
     assert!(!table.is_empty());
-    let plain = load(&path).unwrap().compile(&Options { max_autotune: false, ..options.clone() }).unwrap();
+    let plain =
+        load(&path).unwrap().compile(&Options { max_autotune: false, ..options.clone() }).unwrap();
     let compared = kiln::tolerance::compare(&result(&first), &result(&plain)).unwrap();
     assert!(compared.ok, "{compared}");
 
-    // What the time has not been enough for is made up for; then all is known, and the whole program comes from the cache.
+    // What the time has not been enough for is made up for; then all is known, and the whole
+    // program comes from the cache.
     let mut kernels = table.len();
     for _ in 0..measured {
         let (again, more) = tuned(&path, &options);
@@ -133,17 +173,23 @@ fn a_compilation_measures_what_no_table_has_and_only_once() {
         assert_eq!(more > 0, table.len() > kernels, "{table}");
         kernels = table.len();
         if more == 0 {
-            assert!(again.times().compile.is_none() && again.times().tuning.is_empty(), "{:?}", again.times());
+            assert!(
+                again.times().compile.is_none() && again.times().tuning.is_empty(),
+                "{:?}",
+                again.times()
+            );
             break;
         }
     }
     assert_eq!(kernels, measured);
 
-    // On another machine of the kind, the table is enough, and its schedules are those of the program.
+    // On another machine of the kind, the table is enough, and its schedules are those of the
+    // program.
     let shipped = Options { schedules: Some(file.clone()), ..cached("other") };
     let (other, more) = tuned(&path, &shipped);
     assert!(more == 0 && other.times().compile.is_some());
-    // A line for another model changes nothing about this program; one for a kernel of its own does.
+    // A line for another model changes nothing about this program; one for a kernel of its own
+    // does.
     let mut lines = table.to_string();
     lines += "another\tcuda:sm_90a\t1.0\tx\n";
     std::fs::write(&file, &lines).unwrap();
@@ -162,8 +208,15 @@ fn without_a_device_for_the_target_schedules_are_the_default_ones() {
         ..Options::default()
     };
     let (package, times) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
-    assert!(times.tuning.len() == 1 && times.tuning[0].contains("no GPU is named as the device"), "{:?}", times.tuning);
-    let (plain, _) = load(&path).unwrap().build(&Options { max_autotune: false, ..options }, &|_, _| ()).unwrap();
+    assert!(
+        times.tuning.len() == 1 && times.tuning[0].contains("no GPU is named as the device"),
+        "{:?}",
+        times.tuning
+    );
+    let (plain, _) = load(&path)
+        .unwrap()
+        .build(&Options { max_autotune: false, ..options }, &|_, _| ())
+        .unwrap();
     assert_eq!(package.program, plain.program);
 }
 
@@ -178,22 +231,45 @@ fn the_command_line_measures_merges_and_tells_what_it_tries() {
     std::fs::write(&path, text).unwrap();
     let kiln = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kiln"));
-        command.args(arguments).current_dir(folder.path()).env("KILN_CACHE_DIR", folder.path().join("cache")).env("KILN_LOG", "autotune");
+        command
+            .args(arguments)
+            .current_dir(folder.path())
+            .env("KILN_CACHE_DIR", folder.path().join("cache"))
+            .env("KILN_LOG", "autotune");
         let out = command.output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "{said}");
         // The log goes to standard error, and nothing draws a bar there that is no terminal.
         said
     };
-    let said = kiln(&["run", "small.mlir", "--mode", "max-autotune", "--autotune-budget", "60", "--repeat", "1"]);
+    let said = kiln(&[
+        "run",
+        "small.mlir",
+        "--mode",
+        "max-autotune",
+        "--autotune-budget",
+        "60",
+        "--repeat",
+        "1",
+    ]);
     let lines = |what: &str| said.lines().filter(|l| l.contains(what)).count();
-    assert!(said.contains("1 kernels to measure for x86_64") && lines("the default") == 1 && lines("tried,") == 1, "{said}");
+    assert!(
+        said.contains("1 kernels to measure for x86_64")
+            && lines("the default") == 1
+            && lines("tried,") == 1,
+        "{said}"
+    );
     assert!(lines(" us, #kiln.schedule") + lines("refused, #kiln.schedule") > 1, "{said}");
-    let again = kiln(&["run", "small.mlir", "--mode", "max-autotune-no-cudagraphs", "--repeat", "1"]);
+    let again =
+        kiln(&["run", "small.mlir", "--mode", "max-autotune-no-cudagraphs", "--repeat", "1"]);
     assert!(!again.contains("to measure") && !again.contains(" us"), "{again}");
 
     std::fs::write(folder.path().join("a"), "k\tcuda:sm_90a\t2.0\tslow\n").unwrap();
-    std::fs::write(folder.path().join("b"), "k\tcuda:sm_90a\t1.0\tfast\nl\tcuda:sm_90a\t1.0\tone\n").unwrap();
+    std::fs::write(
+        folder.path().join("b"),
+        "k\tcuda:sm_90a\t1.0\tfast\nl\tcuda:sm_90a\t1.0\tone\n",
+    )
+    .unwrap();
     kiln(&["tune", "--merge", "a", "--merge", "b", "-o", "both"]);
     let both = std::fs::read_to_string(folder.path().join("both")).unwrap();
     assert_eq!(both, "k\tcuda:sm_90a\t1.000\tfast\nl\tcuda:sm_90a\t1.000\tone\n");
@@ -210,15 +286,23 @@ fn compiled_functions_have_their_schedules_measured() {
     let x = kiln::Tensor::of(&[4], &[-1f32, 0.0, 1.0, 2.0]).unwrap();
     assert_eq!(f.call(x).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0, 2.0, 4.0]);
     let text = std::fs::read_to_string(folder.path().join("autotune.txt")).unwrap();
-    assert!(!Schedules::parse(&text).unwrap().is_empty() && !f.explain().to_string().contains("autotune:"), "{text}");
+    assert!(
+        !Schedules::parse(&text).unwrap().is_empty()
+            && !f.explain().to_string().contains("autotune:"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_table_is_text_with_a_line_for_each_kernel() {
-    let text = "# a remark\n\na\tcuda:sm_90a\t2.5\tx\na\tcuda:sm_90a\t1.5\ty\nb\tcuda:sm_80\t3\tz\n";
+    let text =
+        "# a remark\n\na\tcuda:sm_90a\t2.5\tx\na\tcuda:sm_90a\t1.5\ty\nb\tcuda:sm_80\t3\tz\n";
     let table = Schedules::parse(text).unwrap();
     assert_eq!(table.to_string(), "a\tcuda:sm_90a\t1.500\ty\nb\tcuda:sm_80\t3.000\tz\n");
-    for (text, why) in [("a b c d", "line 1 has 1 fields"), ("\na\tb\tc\td", "line 2 has no number of microseconds")] {
+    for (text, why) in [
+        ("a b c d", "line 1 has 1 fields"),
+        ("\na\tb\tc\td", "line 2 has no number of microseconds"),
+    ] {
         assert!(Schedules::parse(text).unwrap_err().starts_with(why));
     }
 }
@@ -243,12 +327,19 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
     let file = folder.path().join("table");
     for (m, threads) in [(64, 256), (128, 384)] {
         std::fs::write(&file, format!("{own}\tcuda:sm_90a\t5.0\t{}\n", schedule(m))).unwrap();
-        let options =
-            Options { target: Some("cuda:sm_90a".into()), cache: CachePolicy::Off, schedules: Some(file.clone()), ..Options::default() };
+        let options = Options {
+            target: Some("cuda:sm_90a".into()),
+            cache: CachePolicy::Off,
+            schedules: Some(file.clone()),
+            ..Options::default()
+        };
         let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
         assert_eq!(package.program.kernels[0].launch.as_ref().unwrap().threads, threads);
         // Of another chip's kernels it says nothing.
-        let (other, _) = load(&path).unwrap().build(&Options { target: Some("cuda:sm_80".into()), ..options }, &|_, _| ()).unwrap();
+        let (other, _) = load(&path)
+            .unwrap()
+            .build(&Options { target: Some("cuda:sm_80".into()), ..options }, &|_, _| ())
+            .unwrap();
         assert!(other.objects.values().any(|p| String::from_utf8_lossy(p).contains("mma.sync")));
     }
 }
@@ -262,7 +353,10 @@ fn products_have_as_many_parts_as_the_table_says() {
         %0 = kiln.linear %x, %w : tensor<64x4096xbf16>, tensor<128x4096xbf16>
         return %0 : tensor<64x128xbf16>\n}";
     std::fs::write(&path, text).unwrap();
-    let (target, options) = (Target::parse("cuda:sm_90a").unwrap(), Options { cache: CachePolicy::Off, ..Options::default() });
+    let (target, options) = (
+        Target::parse("cuda:sm_90a").unwrap(),
+        Options { cache: CachePolicy::Off, ..Options::default() },
+    );
     let products = Products::of(&load(&path).unwrap(), &options, &target).unwrap();
     let keys: Vec<&str> = products.keys().collect();
     let [key] = keys[..] else { panic!("{keys:?}") };
@@ -270,7 +364,11 @@ fn products_have_as_many_parts_as_the_table_says() {
     let file = folder.path().join("table");
     for (parts, launches) in [(1, 1), (4, 2), (64, 2)] {
         std::fs::write(&file, format!("{key}\tcuda:sm_90a\t5.0\t{parts}\n")).unwrap();
-        let options = Options { target: Some("cuda:sm_90a".into()), schedules: Some(file.clone()), ..options.clone() };
+        let options = Options {
+            target: Some("cuda:sm_90a".into()),
+            schedules: Some(file.clone()),
+            ..options.clone()
+        };
         let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
         let program = package.program;
         assert_eq!(program.kernels.len(), launches);
@@ -285,13 +383,30 @@ fn neighbours_of_a_schedule_differ_from_it() {
     let context = Context::new();
     let c = context.ctx();
     let text = "#kiln.schedule<\"few\", {pieces = 2 : i64, rows = 16 : i64, warps = 1 : i64}>";
-    let made: Vec<String> = schedules::variants(Attr::parse(c, text).unwrap(), c).iter().map(ToString::to_string).collect();
+    let made: Vec<String> = schedules::variants(Attr::parse(c, text).unwrap(), c)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(made.len(), 5, "{made:?}");
     assert!(
-        !made.contains(&text.to_string()) && made.iter().any(|m| m.contains("warps = 2")) && !made.iter().any(|m| m.contains("warps = 0"))
+        !made.contains(&text.to_string())
+            && made.iter().any(|m| m.contains("warps = 2"))
+            && !made.iter().any(|m| m.contains("warps = 0"))
     );
     let text = "#kiln.schedule<\"transpose\", {down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 4 : i64}>";
-    let made: Vec<String> = schedules::variants(Attr::parse(c, text).unwrap(), c).iter().map(ToString::to_string).collect();
-    let tile = |down: i64, over: i64| made.iter().any(|m| m.contains(&format!("down = {down} : i64, over = {over} : i64")));
-    assert!(tile(64, 64) && tile(128, 128) && tile(16, 32) && tile(32, 64) && !made.contains(&text.to_string()), "{made:?}");
+    let made: Vec<String> = schedules::variants(Attr::parse(c, text).unwrap(), c)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let tile = |down: i64, over: i64| {
+        made.iter().any(|m| m.contains(&format!("down = {down} : i64, over = {over} : i64")))
+    };
+    assert!(
+        tile(64, 64)
+            && tile(128, 128)
+            && tile(16, 32)
+            && tile(32, 64)
+            && !made.contains(&text.to_string()),
+        "{made:?}"
+    );
 }

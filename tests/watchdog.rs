@@ -6,13 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ends this test binary if it still runs an hour after the first call; all of it takes some minutes. For tests that compile in this process.
+/// Ends this test binary if it still runs an hour after the first call; all of it takes some
+/// minutes. For tests that compile in this process.
 pub fn arm() {
     static ARMED: std::sync::Once = std::sync::Once::new();
     ARMED.call_once(|| {
         std::thread::spawn(|| {
             std::thread::sleep(Duration::from_secs(3600));
-            eprintln!("watchdog: the tests have run for an hour; the one that hangs has printed no result");
+            eprintln!(
+                "watchdog: the tests have run for an hour; the one that hangs has printed no result"
+            );
             std::process::exit(101);
         });
     });
@@ -40,7 +43,8 @@ impl Finished {
     }
 }
 
-/// Waits for the child to end; `None` if it has not within `limit`, which is asked again and again, and was killed.
+/// Waits for the child to end; `None` if it has not within `limit`, which is asked again and again,
+/// and was killed.
 pub fn wait(child: &mut Child, mut limit: impl FnMut() -> Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     loop {
@@ -58,8 +62,14 @@ pub fn wait(child: &mut Child, mut limit: impl FnMut() -> Duration) -> Option<Ex
 
 /// Runs a command on an input; panics if it takes longer than `limit`.
 pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process");
-    let (mut stdin, mut stdout, mut stderr) = (child.stdin.take().unwrap(), child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let (mut stdin, mut stdout, mut stderr) =
+        (child.stdin.take().unwrap(), child.stdout.take().unwrap(), child.stderr.take().unwrap());
     std::thread::scope(|scope| {
         scope.spawn(move || {
             // A process may end without reading all.
@@ -74,9 +84,11 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
             stderr.read_to_end(&mut all).map(|_| all)
         });
         let status = wait(&mut child, || limit);
-        let (stdout, stderr) = (out.join().unwrap().expect("its output"), err.join().unwrap().expect("its errors"));
+        let (stdout, stderr) =
+            (out.join().unwrap().expect("its output"), err.join().unwrap().expect("its errors"));
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
-        let status = status.unwrap_or_else(|| panic!("{command:?} took longer than {limit:?}\n{stderr}"));
+        let status =
+            status.unwrap_or_else(|| panic!("{command:?} took longer than {limit:?}\n{stderr}"));
         Finished { status, stdout, stderr }
     })
 }

@@ -1,4 +1,5 @@
-//! The example of docs/write-a-pass.md: the page shows exactly these files, and they compile and do what the page says.
+//! The example of docs/write-a-pass.md: the page shows exactly these files, and they compile and do
+//! what the page says.
 use crate::passes::run_file;
 
 #[path = "../docs/write-a-pass/div_to_mul.rs"]
@@ -10,9 +11,18 @@ const INPUT: &str = include_str!("../docs/write-a-pass/div_to_mul.mlir");
 
 #[test]
 fn the_page_shows_the_files() {
-    assert!(PAGE.contains(&format!("```rust\n{RUST}```")), "docs/write-a-pass.md shows another docs/write-a-pass/div_to_mul.rs");
-    assert!(PAGE.contains(&format!("```mlir\n{INPUT}```")), "docs/write-a-pass.md shows another docs/write-a-pass/div_to_mul.mlir");
-    assert!(RUST.lines().count() + INPUT.lines().count() < 60, "a first pass and its test should not need 60 lines");
+    assert!(
+        PAGE.contains(&format!("```rust\n{RUST}```")),
+        "docs/write-a-pass.md shows another docs/write-a-pass/div_to_mul.rs"
+    );
+    assert!(
+        PAGE.contains(&format!("```mlir\n{INPUT}```")),
+        "docs/write-a-pass.md shows another docs/write-a-pass/div_to_mul.mlir"
+    );
+    assert!(
+        RUST.lines().count() + INPUT.lines().count() < 60,
+        "a first pass and its test should not need 60 lines"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! From the .td's JSON dump to Rust: `OpKind` with its columns, the enums, and one plain struct per op ("node") that reads and writes it.
+//! From the .td's JSON dump to Rust: `OpKind` with its columns, the enums, and one plain struct per
+//! op ("node") that reads and writes it.
 use serde_json::Value as Json;
 use std::fmt::Write;
 
@@ -61,7 +62,9 @@ fn attr(all: &Json, def: &str) -> Field {
     let row = &all[def];
     if is(row, "OptionalAttr") || is(row, "DefaultValuedAttr") {
         let base = row["baseAttr"]["def"].as_str().expect("an optional attribute has a base");
-        let Field::Attr { ty, reader, .. } = attr(all, base) else { panic!("{def}: an optional enum") };
+        let Field::Attr { ty, reader, .. } = attr(all, base) else {
+            panic!("{def}: an optional enum")
+        };
         let default = is(row, "DefaultValuedAttr").then(|| text(&row["defaultValue"]));
         return Field::Attr { ty, reader, optional: default.is_none(), default };
     }
@@ -103,7 +106,9 @@ fn op(all: &Json, row: &Json) -> Op {
             fields.push((name, Field::Operand));
         }
     }
-    let names = |key: &str| row[key]["args"].as_array().into_iter().flatten().map(|a| text(&a[1])).collect::<Vec<_>>();
+    let names = |key: &str| {
+        row[key]["args"].as_array().into_iter().flatten().map(|a| text(&a[1])).collect::<Vec<_>>()
+    };
     let has = |t: &str| row["traits"].as_array().is_some_and(|l| l.iter().any(|x| x["def"] == t));
     Op {
         variant: text(&row["!name"]).trim_start_matches("Kiln_").trim_end_matches("Op").to_string(),
@@ -124,14 +129,20 @@ fn op(all: &Json, row: &Json) -> Op {
 impl Table {
     pub fn read(all: &Json) -> Table {
         let of = |class: &str| all["!instanceof"][class].as_array().cloned().unwrap_or_default();
-        let mut rows: Vec<&Json> =
-            of("Op").iter().map(|n| &all[n.as_str().unwrap_or("")]).filter(|r| r["opDialect"]["def"] == "Kiln_Dialect").collect();
+        let mut rows: Vec<&Json> = of("Op")
+            .iter()
+            .map(|n| &all[n.as_str().unwrap_or("")])
+            .filter(|r| r["opDialect"]["def"] == "Kiln_Dialect")
+            .collect();
         // The dump is sorted by name; the order of definition is what docs and enums should have.
         let place = |r: &Json| {
             let loc = text(&r["!locs"][0]);
             let (file, line) = loc.rsplit_once(':').expect("file:line");
             let order = ["Structure", "Elementwise", "Shape", "Reduce", "Control", "Composite"];
-            (order.iter().position(|f| file.contains(f)).expect("a file of Kiln.td"), line.parse::<usize>().expect("a line"))
+            (
+                order.iter().position(|f| file.contains(f)).expect("a file of Kiln.td"),
+                line.parse::<usize>().expect("a line"),
+            )
         };
         rows.sort_by_key(|r| (place(r), text(&r["!name"])));
         let enums = of("I64EnumAttr")
@@ -140,9 +151,16 @@ impl Table {
             .map(|e| {
                 let case = |c: &Json| {
                     let c = &all[c["def"].as_str().expect("case")];
-                    (camel(&text(&c["symbol"])), text(&c["str"]), c["value"].as_i64().expect("value"))
+                    (
+                        camel(&text(&c["symbol"])),
+                        text(&c["str"]),
+                        c["value"].as_i64().expect("value"),
+                    )
                 };
-                (text(&e["className"]), e["enumerants"].as_array().expect("cases").iter().map(case).collect())
+                (
+                    text(&e["className"]),
+                    e["enumerants"].as_array().expect("cases").iter().map(case).collect(),
+                )
             })
             .collect();
         Table { ops: rows.into_iter().map(|r| op(all, r)).collect(), enums }
@@ -152,35 +170,82 @@ impl Table {
     pub fn kinds(&self) -> String {
         let mut s = String::new();
         let derive = "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]\n";
-        let column = |s: &mut String, doc: &str, name: &str, ty: &str, cell: &dyn Fn(&Op) -> String| {
-            writeln!(s, "    /// {doc}\n    pub const fn {name}(self) -> {ty} {{\n        match self {{").unwrap();
-            for o in &self.ops {
-                writeln!(s, "            OpKind::{} => {},", o.variant, cell(o)).unwrap();
-            }
-            writeln!(s, "        }}\n    }}").unwrap();
-        };
-        writeln!(s, "/// Every op of the dialect, in the order of the .td.\n{derive}pub enum OpKind {{").unwrap();
+        let column =
+            |s: &mut String, doc: &str, name: &str, ty: &str, cell: &dyn Fn(&Op) -> String| {
+                writeln!(
+                    s,
+                    "    /// {doc}\n    pub const fn {name}(self) -> {ty} {{\n        match self {{"
+                )
+                .unwrap();
+                for o in &self.ops {
+                    writeln!(s, "            OpKind::{} => {},", o.variant, cell(o)).unwrap();
+                }
+                writeln!(s, "        }}\n    }}").unwrap();
+            };
+        writeln!(
+            s,
+            "/// Every op of the dialect, in the order of the .td.\n{derive}pub enum OpKind {{"
+        )
+        .unwrap();
         for o in &self.ops {
-            writeln!(s, "    /// `kiln.{}`: {}.\n    {},", o.name, o.summary.replace('[', "\\[").replace(']', "\\]"), o.variant).unwrap();
+            writeln!(
+                s,
+                "    /// `kiln.{}`: {}.\n    {},",
+                o.name,
+                o.summary.replace('[', "\\[").replace(']', "\\]"),
+                o.variant
+            )
+            .unwrap();
         }
         writeln!(s, "}}\nimpl OpKind {{\n    /// All ops, in the order of the .td.\n    pub const ALL: &[OpKind] = &[").unwrap();
         for o in &self.ops {
             writeln!(s, "        OpKind::{},", o.variant).unwrap();
         }
         writeln!(s, "    ];").unwrap();
-        column(&mut s, "The full name, such as `kiln.add`.", "name", "&'static str", &|o| format!("\"kiln.{}\"", o.name));
-        column(&mut s, "One or more sentences on what it does.", "summary", "&'static str", &|o| format!("{:?}", o.summary));
-        column(&mut s, "Its formula; empty where the summary says it all.", "formula", "&'static str", &|o| format!("{:?}", o.formula));
-        column(&mut s, "Where the semantics come from.", "reference", "&'static str", &|o| format!("{:?}", o.reference));
-        column(&mut s, "The assembly format.", "syntax", "&'static str", &|o| format!("{:?}", o.syntax));
-        column(&mut s, "The family it belongs to.", "family", "Family", &|o| format!("Family::{}", o.family));
-        column(&mut s, "Whether result types follow from operands and attributes.", "is_inferred", "bool", &|o| o.inferred.to_string());
-        column(&mut s, "The names of its regions.", "regions", "&'static [&'static str]", &|o| format!("&{:?}", o.regions));
-        column(&mut s, "The names of its results.", "results", "&'static [&'static str]", &|o| format!("&{:?}", o.results));
-        // Sorted, so that a name is found in seven comparisons; ops are asked for their kind all the time.
-        let mut names: Vec<_> = self.ops.iter().map(|o| (format!("kiln.{}", o.name), &o.variant)).collect();
+        column(&mut s, "The full name, such as `kiln.add`.", "name", "&'static str", &|o| {
+            format!("\"kiln.{}\"", o.name)
+        });
+        column(&mut s, "One or more sentences on what it does.", "summary", "&'static str", &|o| {
+            format!("{:?}", o.summary)
+        });
+        column(
+            &mut s,
+            "Its formula; empty where the summary says it all.",
+            "formula",
+            "&'static str",
+            &|o| format!("{:?}", o.formula),
+        );
+        column(&mut s, "Where the semantics come from.", "reference", "&'static str", &|o| {
+            format!("{:?}", o.reference)
+        });
+        column(&mut s, "The assembly format.", "syntax", "&'static str", &|o| {
+            format!("{:?}", o.syntax)
+        });
+        column(&mut s, "The family it belongs to.", "family", "Family", &|o| {
+            format!("Family::{}", o.family)
+        });
+        column(
+            &mut s,
+            "Whether result types follow from operands and attributes.",
+            "is_inferred",
+            "bool",
+            &|o| o.inferred.to_string(),
+        );
+        column(&mut s, "The names of its regions.", "regions", "&'static [&'static str]", &|o| {
+            format!("&{:?}", o.regions)
+        });
+        column(&mut s, "The names of its results.", "results", "&'static [&'static str]", &|o| {
+            format!("&{:?}", o.results)
+        });
+        // Sorted, so that a name is found in seven comparisons; ops are asked for their kind all
+        // the time.
+        let mut names: Vec<_> =
+            self.ops.iter().map(|o| (format!("kiln.{}", o.name), &o.variant)).collect();
         names.sort();
-        let rows: String = names.iter().map(|(name, variant)| format!("        ({name:?}, OpKind::{variant}),\n")).collect();
+        let rows: String = names
+            .iter()
+            .map(|(name, variant)| format!("        ({name:?}, OpKind::{variant}),\n"))
+            .collect();
         writeln!(
             s,
             "    /// The op of that full name.\n    pub fn from_name(name: &str) -> Option<OpKind> {{\n        const NAMES: &[(&str, OpKind)] = &[\n{rows}    ];\n        \
@@ -194,36 +259,61 @@ impl Table {
                 families.push(&o.family)
             }
         }
-        writeln!(s, "/// What kind of op it is: the sections of docs/ops.md.\n{derive}pub enum Family {{").unwrap();
+        writeln!(
+            s,
+            "/// What kind of op it is: the sections of docs/ops.md.\n{derive}pub enum Family {{"
+        )
+        .unwrap();
         for f in families {
             writeln!(s, "    /// {f}\n    {f},").unwrap();
         }
         writeln!(s, "}}").unwrap();
         for (family, name) in [("Unary", "UnaryKind"), ("Binary", "BinaryKind")] {
-            let ops: Vec<_> = self.ops.iter().filter(|o| o.family == family).map(|o| o.variant.as_str()).collect();
+            let ops: Vec<_> = self
+                .ops
+                .iter()
+                .filter(|o| o.family == family)
+                .map(|o| o.variant.as_str())
+                .collect();
             let lower = family.to_lowercase();
             writeln!(s, "/// The {lower} elementwise ops.\n{derive}pub enum {name} {{").unwrap();
             ops.iter().for_each(|v| writeln!(s, "    /// {v}\n    {v},").unwrap());
-            writeln!(s, "}}\nimpl {name} {{\n    /// All of them.\n    pub const ALL: &[{name}] = &[").unwrap();
+            writeln!(
+                s,
+                "}}\nimpl {name} {{\n    /// All of them.\n    pub const ALL: &[{name}] = &["
+            )
+            .unwrap();
             ops.iter().for_each(|v| writeln!(s, "        {name}::{v},").unwrap());
             writeln!(s, "    ];\n    /// The op.\n    pub const fn op(self) -> OpKind {{\n        match self {{").unwrap();
-            ops.iter().for_each(|v| writeln!(s, "            {name}::{v} => OpKind::{v},").unwrap());
+            ops.iter()
+                .for_each(|v| writeln!(s, "            {name}::{v} => OpKind::{v},").unwrap());
             writeln!(s, "        }}\n    }}\n    /// The {lower} kind of an op, if it is one.\n    pub const fn from_op(kind: OpKind) -> Option<Self> {{\n        Some(match kind {{").unwrap();
-            ops.iter().for_each(|v| writeln!(s, "            OpKind::{v} => {name}::{v},").unwrap());
+            ops.iter()
+                .for_each(|v| writeln!(s, "            OpKind::{v} => {name}::{v},").unwrap());
             writeln!(s, "            _ => return None,\n        }})\n    }}\n}}").unwrap();
         }
         for (name, cases) in &self.enums {
             writeln!(s, "/// `{name}` of the .td.\n{derive}pub enum {name} {{").unwrap();
             cases.iter().for_each(|(v, t, _)| writeln!(s, "    /// `{t}`\n    {v},").unwrap());
-            writeln!(s, "}}\nimpl {name} {{\n    /// All cases.\n    pub const ALL: &[{name}] = &[").unwrap();
+            writeln!(
+                s,
+                "}}\nimpl {name} {{\n    /// All cases.\n    pub const ALL: &[{name}] = &["
+            )
+            .unwrap();
             cases.iter().for_each(|(v, _, _)| writeln!(s, "        {name}::{v},").unwrap());
             writeln!(s, "    ];\n    /// The number stored in the IR.\n    pub const fn value(self) -> i64 {{\n        match self {{")
                 .unwrap();
-            cases.iter().for_each(|(v, _, n)| writeln!(s, "            {name}::{v} => {n},").unwrap());
+            cases
+                .iter()
+                .for_each(|(v, _, n)| writeln!(s, "            {name}::{v} => {n},").unwrap());
             writeln!(s, "        }}\n    }}\n    /// The keyword of the assembly.\n    pub const fn keyword(self) -> &'static str {{\n        match self {{").unwrap();
-            cases.iter().for_each(|(v, t, _)| writeln!(s, "            {name}::{v} => {t:?},").unwrap());
+            cases
+                .iter()
+                .for_each(|(v, t, _)| writeln!(s, "            {name}::{v} => {t:?},").unwrap());
             writeln!(s, "        }}\n    }}\n    /// From the number stored in the IR.\n    pub const fn from_value(value: i64) -> Option<Self> {{\n        Some(match value {{").unwrap();
-            cases.iter().for_each(|(v, _, n)| writeln!(s, "            {n} => {name}::{v},").unwrap());
+            cases
+                .iter()
+                .for_each(|(v, _, n)| writeln!(s, "            {n} => {name}::{v},").unwrap());
             writeln!(s, "            _ => return None,\n        }})\n    }}\n}}").unwrap();
         }
         s
@@ -233,9 +323,18 @@ impl Table {
     pub fn macros(&self) -> String {
         let mut s = String::new();
         for family in ["Unary", "Binary"] {
-            let ops = self.ops.iter().filter(|o| o.family == family).map(|o| format!("$crate::ops::OpKind::{}", o.variant));
+            let ops = self
+                .ops
+                .iter()
+                .filter(|o| o.family == family)
+                .map(|o| format!("$crate::ops::OpKind::{}", o.variant));
             let pattern = ops.collect::<Vec<_>>().join(" | ");
-            writeln!(s, "macro_rules! {} {{\n    () => {{\n        {pattern}\n    }};\n}}", family.to_lowercase()).unwrap();
+            writeln!(
+                s,
+                "macro_rules! {} {{\n    () => {{\n        {pattern}\n    }};\n}}",
+                family.to_lowercase()
+            )
+            .unwrap();
         }
         s
     }
@@ -258,9 +357,19 @@ impl Table {
                 };
                 writeln!(s, "    /// `{name}`\n    pub {}: {ty},", ident(name)).unwrap();
             }
-            writeln!(s, "}}\nimpl Node for {} {{\n    const KIND: OpKind = OpKind::{};", o.variant, o.variant).unwrap();
-            // Operands are taken in order; without segment sizes at most one group is variable and gets what is left.
-            let groups: Vec<_> = o.fields.iter().filter(|(_, f)| !matches!(f, Field::Attr { .. } | Field::Enum { .. })).collect();
+            writeln!(
+                s,
+                "}}\nimpl Node for {} {{\n    const KIND: OpKind = OpKind::{};",
+                o.variant, o.variant
+            )
+            .unwrap();
+            // Operands are taken in order; without segment sizes at most one group is variable and
+            // gets what is left.
+            let groups: Vec<_> = o
+                .fields
+                .iter()
+                .filter(|(_, f)| !matches!(f, Field::Attr { .. } | Field::Enum { .. }))
+                .collect();
             let fixed = groups.iter().filter(|(_, f)| matches!(f, Field::Operand)).count();
             writeln!(
                 s,
@@ -276,11 +385,17 @@ impl Table {
                     Field::OptionalOperand => "operands.optional()?".into(),
                     Field::Operands => "operands.many()?".into(),
                     Field::Sizes => format!("v.sizes(operands.many()?, {name:?})?"),
-                    Field::Attr { reader, default: Some(d), .. } => format!("v.{reader}({name:?})?.unwrap_or({d})"),
+                    Field::Attr { reader, default: Some(d), .. } => {
+                        format!("v.{reader}({name:?})?.unwrap_or({d})")
+                    }
                     Field::Attr { reader, optional: true, .. } => format!("v.{reader}({name:?})?"),
                     Field::Attr { reader: "unit", .. } => format!("v.unit({name:?})?.is_some()"),
-                    Field::Attr { reader, .. } => format!("v.required({name:?}, v.{reader}({name:?})?)?"),
-                    Field::Enum { ty } => format!("v.required({name:?}, v.i64({name:?})?.and_then({ty}::from_value))?"),
+                    Field::Attr { reader, .. } => {
+                        format!("v.required({name:?}, v.{reader}({name:?})?)?")
+                    }
+                    Field::Enum { ty } => format!(
+                        "v.required({name:?}, v.i64({name:?})?.and_then({ty}::from_value))?"
+                    ),
                 };
                 writeln!(s, "        let {} = {read};", ident(name)).unwrap();
             }
@@ -301,7 +416,9 @@ impl Table {
                     Field::Operands => format!("s.operands(&self.{id});"),
                     Field::Sizes => format!("s.sizes({name:?}, &self.{id});"),
                     Field::Attr { reader: "unit", .. } => format!("s.unit({name:?}, self.{id});"),
-                    Field::Attr { reader, optional: true, .. } => format!("if let Some(x) = &self.{id} {{ s.{reader}({name:?}, x) }}"),
+                    Field::Attr { reader, optional: true, .. } => {
+                        format!("if let Some(x) = &self.{id} {{ s.{reader}({name:?}, x) }}")
+                    }
                     Field::Attr { reader, .. } => format!("s.{reader}({name:?}, &self.{id});"),
                     Field::Enum { .. } => format!("s.i64({name:?}, &self.{id}.value());"),
                 };

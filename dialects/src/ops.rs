@@ -1,4 +1,5 @@
-//! The op table: generated from `td/` by `build.rs`. One struct per op holds its operands and attributes as plain data.
+//! The op table: generated from `td/` by `build.rs`. One struct per op holds its operands and
+//! attributes as plain data.
 use crate::ir::{Attr, Node, Size, State, Type, Value, View};
 
 include!(concat!(env!("OUT_DIR"), "/kinds.rs"));

@@ -1,4 +1,5 @@
-//! Sizes as integers, symbolic expressions, or unknowns. Expressions are kept as polynomials, so equal sums and products are equal data.
+//! Sizes as integers, symbolic expressions, or unknowns. Expressions are kept as polynomials, so
+//! equal sums and products are equal data.
 use crate::ops::{CompareKind, SymKind};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -7,8 +8,8 @@ thread_local! {
     static ASSUMED: RefCell<Option<Vec<(Dim, Dim)>>> = const { RefCell::new(None) };
 }
 
-/// Runs something; with its result come the pairs of sizes that [`Dim::differs`] was asked about and could not tell apart, which rules go on to take
-/// as equal.
+/// Runs something; with its result come the pairs of sizes that [`Dim::differs`] was asked about
+/// and could not tell apart, which rules go on to take as equal.
 pub fn assumptions<R>(body: impl FnOnce() -> R) -> (R, Vec<(Dim, Dim)>) {
     struct Restore(Option<Vec<(Dim, Dim)>>);
     impl Drop for Restore {
@@ -34,7 +35,8 @@ pub enum Dim {
     Unknown,
 }
 
-/// A sum of products: coefficient by sorted factors; the empty product holds the constant term. No coefficient is 0.
+/// A sum of products: coefficient by sorted factors; the empty product holds the constant term. No
+/// coefficient is 0.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Poly(BTreeMap<Vec<Atom>, i64>);
 
@@ -43,7 +45,8 @@ pub struct Poly(BTreeMap<Vec<Atom>, i64>);
 pub enum Atom {
     /// A symbol by name.
     Sym(String),
-    /// A size that no symbol names, by an identity that its maker chooses: equal numbers are equal sizes.
+    /// A size that no symbol names, by an identity that its maker chooses: equal numbers are equal
+    /// sizes.
     Opaque(usize, usize),
     /// `floordiv`, `mod`, `min`, `max` or `pow` of two sizes.
     Op(SymKind, Box<(Dim, Dim)>),
@@ -127,7 +130,8 @@ impl Dim {
     pub fn floordiv(&self, other: &Dim) -> Dim {
         Dim::apply(SymKind::Floordiv, self, other)
     }
-    /// Whether both are known and differ for every value of the symbols, as far as a constant difference shows it.
+    /// Whether both are known and differ for every value of the symbols, as far as a constant
+    /// difference shows it.
     pub fn differs(&self, other: &Dim) -> bool {
         match (self, other) {
             (Dim::Unknown, _) | (_, Dim::Unknown) => false,
@@ -137,7 +141,9 @@ impl Dim {
             _ => {
                 let differ = self.sub(other).known().is_some_and(|d| d != 0);
                 if !differ {
-                    ASSUMED.with_borrow_mut(|all| all.iter_mut().for_each(|all| all.push((self.clone(), other.clone()))));
+                    ASSUMED.with_borrow_mut(|all| {
+                        all.iter_mut().for_each(|all| all.push((self.clone(), other.clone())))
+                    });
                 }
                 differ
             }
@@ -145,13 +151,18 @@ impl Dim {
     }
     /// The terms of an expression: factors and coefficient.
     pub fn terms(&self) -> Vec<(Vec<Atom>, i64)> {
-        if let Dim::Expr(p) = self { p.0.iter().map(|(f, n)| (f.clone(), *n)).collect() } else { vec![] }
+        if let Dim::Expr(p) = self {
+            p.0.iter().map(|(f, n)| (f.clone(), *n)).collect()
+        } else {
+            vec![]
+        }
     }
     /// Every factor of every term.
     pub fn atoms(&self) -> Vec<&Atom> {
         if let Dim::Expr(p) = self { p.0.keys().flatten().collect() } else { vec![] }
     }
-    /// The least and the greatest value, as far as those of the atoms say; a product is bounded only where no factor can be negative.
+    /// The least and the greatest value, as far as those of the atoms say; a product is bounded
+    /// only where no factor can be negative.
     pub fn bounds(&self, atom: &dyn Fn(&Atom) -> Bounds) -> Bounds {
         let Dim::Expr(p) = self else { return (self.known(), self.known()) };
         let mut sum = (Some(0i64), Some(0i64));
@@ -160,16 +171,25 @@ impl Dim {
             for a in factors {
                 let (low, high) = atom(a);
                 let product = |x: Option<i64>, y: Option<i64>| x?.checked_mul(y?);
-                term = if low.is_some_and(|l| l >= 0) { (product(term.0, low), product(term.1, high)) } else { (None, None) };
+                term = if low.is_some_and(|l| l >= 0) {
+                    (product(term.0, low), product(term.1, high))
+                } else {
+                    (None, None)
+                };
             }
             let scaled = |x: Option<i64>| x.and_then(|x| x.checked_mul(*n));
-            let (low, high) = if *n >= 0 { (scaled(term.0), scaled(term.1)) } else { (scaled(term.1), scaled(term.0)) };
+            let (low, high) = if *n >= 0 {
+                (scaled(term.0), scaled(term.1))
+            } else {
+                (scaled(term.1), scaled(term.0))
+            };
             let plus = |x: Option<i64>, y: Option<i64>| x?.checked_add(y?);
             sum = (plus(sum.0, low), plus(sum.1, high));
         }
         sum
     }
-    /// The greatest number that is known to divide every value, given one for each atom but operations; 0 for the number 0, which all divide.
+    /// The greatest number that is known to divide every value, given one for each atom but
+    /// operations; 0 for the number 0, which all divide.
     pub fn divisor(&self, atom: &dyn Fn(&Atom) -> i64) -> i64 {
         let of = |a: &Atom| match a {
             Atom::Op(SymKind::Floordiv, args) => match (args.0.divisor(atom), args.1.known()) {
@@ -179,13 +199,17 @@ impl Dim {
             Atom::Op(SymKind::Pow, args) if args.1.known().is_none_or(|n| n < 1) => 1,
             Atom::Op(SymKind::Pow, args) => args.0.divisor(atom),
             // Remainders, too, are sums of multiples of both.
-            Atom::Op(_, args) => common_divisor([(1, vec![args.0.divisor(atom)]), (1, vec![args.1.divisor(atom)])]),
+            Atom::Op(_, args) => {
+                common_divisor([(1, vec![args.0.divisor(atom)]), (1, vec![args.1.divisor(atom)])])
+            }
             other => atom(other),
         };
         match self {
             Dim::Known(n) => n.saturating_abs(),
             Dim::Unknown => 1,
-            Dim::Expr(p) => common_divisor(p.0.iter().map(|(factors, n)| (*n, factors.iter().map(of).collect()))),
+            Dim::Expr(p) => common_divisor(
+                p.0.iter().map(|(factors, n)| (*n, factors.iter().map(of).collect())),
+            ),
         }
     }
     /// Replaces symbols; `None` as soon as one has no value or the arithmetic fails.
@@ -194,7 +218,9 @@ impl Dim {
         p.0.iter().try_fold(0i64, |sum, (factors, n)| {
             let term = factors.iter().try_fold(*n, |product, a| {
                 let x = match a {
-                    Atom::Op(kind, args) => evaluate(*kind, args.0.evaluate(value)?, args.1.evaluate(value)?)?,
+                    Atom::Op(kind, args) => {
+                        evaluate(*kind, args.0.evaluate(value)?, args.1.evaluate(value)?)?
+                    }
                     other => value(other)?,
                 };
                 product.checked_mul(x)
@@ -204,7 +230,8 @@ impl Dim {
     }
 }
 
-/// The greatest number that is known to divide a sum of products: of each its factor, and what divides the sizes in it. 0 is divided by all.
+/// The greatest number that is known to divide a sum of products: of each its factor, and what
+/// divides the sizes in it. 0 is divided by all.
 pub fn common_divisor(terms: impl IntoIterator<Item = (i64, Vec<i64>)>) -> i64 {
     let gcd = |mut a: i64, mut b: i64| {
         while b != 0 {
@@ -213,11 +240,14 @@ pub fn common_divisor(terms: impl IntoIterator<Item = (i64, Vec<i64>)>) -> i64 {
         a
     };
     // What is too large for a number is left out.
-    let product = |(n, sizes): (i64, Vec<i64>)| sizes.into_iter().fold(n.saturating_abs(), |all, d| all.checked_mul(d).unwrap_or(all));
+    let product = |(n, sizes): (i64, Vec<i64>)| {
+        sizes.into_iter().fold(n.saturating_abs(), |all, d| all.checked_mul(d).unwrap_or(all))
+    };
     terms.into_iter().map(product).fold(0, gcd)
 }
 
-/// Integer semantics of `kiln.sym_expr`: `None` on overflow, on division by 0 or below, and on negative powers.
+/// Integer semantics of `kiln.sym_expr`: `None` on overflow, on division by 0 or below, and on
+/// negative powers.
 pub fn evaluate(kind: SymKind, a: i64, b: i64) -> Option<i64> {
     match kind {
         SymKind::Add => a.checked_add(b),
@@ -280,7 +310,8 @@ impl Poly {
         }
         Some(r)
     }
-    /// The quotient if `other` is one term that divides every term of `self`. A symbolic divisor counts as nonzero: sizes that are divided by are.
+    /// The quotient if `other` is one term that divides every term of `self`. A symbolic divisor
+    /// counts as nonzero: sizes that are divided by are.
     fn divided_exactly(&self, other: &Poly) -> Option<Poly> {
         let (divisor, m) = other.0.iter().next().filter(|_| other.0.len() == 1)?;
         let mut r = Poly::default();
@@ -320,7 +351,9 @@ impl std::fmt::Display for Dim {
                 match a {
                     Atom::Sym(s) => f.write_str(s)?,
                     Atom::Opaque(i, axis) => write!(f, "size{i}.{axis}")?,
-                    Atom::Op(kind, args) => write!(f, "{}({}, {})", kind.keyword(), args.0, args.1)?,
+                    Atom::Op(kind, args) => {
+                        write!(f, "{}({}, {})", kind.keyword(), args.0, args.1)?
+                    }
                 }
             }
         }
@@ -350,7 +383,14 @@ mod tests {
     #[test]
     fn what_cannot_be_told_apart_is_an_assumption() {
         let (s, t) = (Dim::sym("s"), Dim::sym("t"));
-        let (_, all) = assumptions(|| (s.differs(&t), s.differs(&s), s.add(&Dim::Known(1)).differs(&s), s.differs(&Dim::Known(4))));
+        let (_, all) = assumptions(|| {
+            (
+                s.differs(&t),
+                s.differs(&s),
+                s.add(&Dim::Known(1)).differs(&s),
+                s.differs(&Dim::Known(4)),
+            )
+        });
         assert_eq!(all, [(s.clone(), t.clone()), (s.clone(), Dim::Known(4))]);
         assert!(!s.differs(&t) && assumptions(|| ()).1.is_empty());
     }
@@ -358,7 +398,9 @@ mod tests {
     #[test]
     fn bounds_follow_from_those_of_symbols() {
         let (s, t) = (Dim::sym("s"), Dim::sym("t"));
-        let atom = |a: &Atom| if *a == Atom::Sym("s".into()) { (Some(2), Some(5)) } else { (Some(0), None) };
+        let atom = |a: &Atom| {
+            if *a == Atom::Sym("s".into()) { (Some(2), Some(5)) } else { (Some(0), None) }
+        };
         assert_eq!(s.mul(&Dim::Known(3)).add(&Dim::Known(1)).bounds(&atom), (Some(7), Some(16)));
         assert_eq!(s.mul(&s).sub(&s).bounds(&atom), (Some(-1), Some(23)));
         assert_eq!(Dim::Known(9).sub(&t).bounds(&atom), (None, Some(9)));
@@ -371,12 +413,33 @@ mod tests {
         let (s, t, n) = (Dim::sym("s"), Dim::sym("t"), Dim::Known);
         let atom = |a: &Atom| if *a == Atom::Sym("s".into()) { 16 } else { 1 };
         let divisor = |d: &Dim| d.divisor(&atom);
-        assert_eq!([divisor(&s), divisor(&t), divisor(&n(12)), divisor(&n(0)), divisor(&Dim::Unknown)], [16, 1, 12, 0, 1]);
-        assert_eq!([divisor(&s.mul(&t)), divisor(&s.mul(&s)), divisor(&t.mul(&n(6)))], [16, 256, 6]);
-        assert_eq!([divisor(&s.add(&n(24))), divisor(&s.add(&n(1))), divisor(&s.add(&t)), divisor(&s.sub(&n(32)))], [8, 1, 1, 16]);
+        assert_eq!(
+            [divisor(&s), divisor(&t), divisor(&n(12)), divisor(&n(0)), divisor(&Dim::Unknown)],
+            [16, 1, 12, 0, 1]
+        );
+        assert_eq!(
+            [divisor(&s.mul(&t)), divisor(&s.mul(&s)), divisor(&t.mul(&n(6)))],
+            [16, 256, 6]
+        );
+        assert_eq!(
+            [
+                divisor(&s.add(&n(24))),
+                divisor(&s.add(&n(1))),
+                divisor(&s.add(&t)),
+                divisor(&s.sub(&n(32)))
+            ],
+            [8, 1, 1, 16]
+        );
         assert_eq!([divisor(&s.add(&n(8)).floordiv(&n(4))), divisor(&t.floordiv(&n(4)))], [2, 1]);
         let two = |kind, a: &Dim, b: &Dim| divisor(&Dim::apply(kind, a, b));
-        assert_eq!([two(SymKind::Min, &s, &n(24)), two(SymKind::Max, &s, &t), two(SymKind::Mod, &s, &n(24))], [8, 1, 8]);
+        assert_eq!(
+            [
+                two(SymKind::Min, &s, &n(24)),
+                two(SymKind::Max, &s, &t),
+                two(SymKind::Mod, &s, &n(24))
+            ],
+            [8, 1, 8]
+        );
         assert_eq!(two(SymKind::Mul, &s, &n(i64::MAX / 2)), i64::MAX / 2);
     }
 

@@ -7,7 +7,8 @@ use std::{
 
 /// Allocations begin at multiples of so many bytes, as the driver's do.
 const ALIGN: usize = 256;
-/// What fresh memory holds: NaN in every float type, so that what is read before it is written shows.
+/// What fresh memory holds: NaN in every float type, so that what is read before it is written
+/// shows.
 const FRESH: u8 = 0xff;
 
 /// Whose memory it is.
@@ -38,7 +39,8 @@ pub static MEMORY: Allocations = Allocations { pieces: RwLock::new(BTreeMap::new
 impl Allocations {
     /// Memory of `len` bytes, at least one. None: the host has no more.
     pub fn allocate(&self, len: usize, kind: Kind) -> Option<u64> {
-        let room = Layout::from_size_align(len.max(1).checked_next_multiple_of(ALIGN)?, ALIGN).ok()?;
+        let room =
+            Layout::from_size_align(len.max(1).checked_next_multiple_of(ALIGN)?, ALIGN).ok()?;
         // SAFETY: the size is not 0.
         let at = unsafe { alloc(room) };
         if at.is_null() {
@@ -46,12 +48,18 @@ impl Allocations {
         }
         // SAFETY: just allocated with this size.
         unsafe { at.write_bytes(FRESH, room.size()) };
-        self.pieces.write().unwrap_or_else(PoisonError::into_inner).insert(at as u64, Piece { len: len.max(1), room, kind });
+        self.pieces
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(at as u64, Piece { len: len.max(1), room, kind });
         Some(at as u64)
     }
     /// Gives back what begins at an address. False: nothing does.
     pub fn free(&self, at: u64) -> bool {
-        let Some(piece) = self.pieces.write().unwrap_or_else(PoisonError::into_inner).remove(&at) else { return false };
+        let Some(piece) = self.pieces.write().unwrap_or_else(PoisonError::into_inner).remove(&at)
+        else {
+            return false;
+        };
         // SAFETY: allocated above with this layout, and no longer in the list.
         unsafe { dealloc(at as *mut u8, piece.room) };
         true

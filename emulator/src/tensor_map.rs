@@ -1,4 +1,5 @@
-//! Tensors as the copy engine has them described: the 128 bytes that `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` write, in a form of this crate's own.
+//! Tensors as the copy engine has them described: the 128 bytes that `cuTensorMapEncodeTiled` and
+//! `cuTensorMapEncodeIm2col` write, in a form of this crate's own.
 
 /// The first byte of each, so that other bytes are not taken for one.
 const MARK: u8 = 0xd5;
@@ -14,7 +15,8 @@ pub struct TensorMap {
     pub width: usize,
     /// Whether f32 is rounded to tf32 as it is copied.
     pub tf32: bool,
-    /// Whether boxes are of 128 bytes a row with 16 bytes each in an order that changes from row to row (the only order there is beside the plain one).
+    /// Whether boxes are of 128 bytes a row with 16 bytes each in an order that changes from row to
+    /// row (the only order there is beside the plain one).
     pub swizzle: bool,
     /// Sizes, the innermost first.
     pub sizes: [u32; 5],
@@ -24,7 +26,8 @@ pub struct TensorMap {
     pub extent: [u16; 5],
     /// Elements from one that is copied to the next.
     pub steps: [u8; 5],
-    /// Of images: the corners of what a window's first element goes over, from the image's first and last pixel, width first.
+    /// Of images: the corners of what a window's first element goes over, from the image's first
+    /// and last pixel, width first.
     pub corners: Option<[[i16; 3]; 2]>,
 }
 
@@ -35,7 +38,9 @@ impl TensorMap {
             MARK,
             self.rank as u8,
             self.width as u8,
-            u8::from(self.tf32) | u8::from(self.swizzle) << 1 | u8::from(self.corners.is_some()) << 2,
+            u8::from(self.tf32)
+                | u8::from(self.swizzle) << 1
+                | u8::from(self.corners.is_some()) << 2,
         ];
         out.extend(self.address.to_le_bytes());
         out.extend(self.sizes.iter().flat_map(|v| v.to_le_bytes()));
@@ -67,7 +72,18 @@ impl TensorMap {
         let corners = [(); 2].map(|()| [(); 3].map(|()| i16::from_le_bytes(next(&mut rest))));
         let (tf32, swizzle) = (flags & 1 != 0, flags & 2 != 0);
         let corners = (flags & 4 != 0).then_some(corners);
-        Some(TensorMap { address, rank: rank.into(), width: width.into(), tf32, swizzle, sizes, strides, extent, steps, corners })
+        Some(TensorMap {
+            address,
+            rank: rank.into(),
+            width: width.into(),
+            tf32,
+            swizzle,
+            sizes,
+            strides,
+            extent,
+            steps,
+            corners,
+        })
     }
 }
 

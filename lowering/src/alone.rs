@@ -1,4 +1,5 @@
-//! Each kernel of a module as a program of its own, which every tool takes that takes a model: to look at, to time, to run.
+//! Each kernel of a module as a program of its own, which every tool takes that takes a model: to
+//! look at, to time, to run.
 use crate::compile::CompileError;
 use kiln_dialects::{
     ir::*,
@@ -12,14 +13,18 @@ use std::{
 
 /// A kernel's name as that of a file.
 pub fn file_name(name: &str) -> String {
-    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect();
+    let plain: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' })
+        .collect();
     plain.chars().take(100).collect()
 }
 
-/// Writes `<kernel>.mlir` for every kernel that has a body: a module on the same level, whose `@main` takes what the first launch of the kernel reads, and gives its
-/// results.
+/// Writes `<kernel>.mlir` for every kernel that has a body: a module on the same level, whose
+/// `@main` takes what the first launch of the kernel reads, and gives its results.
 pub fn write(module: &Module, dir: &Path) -> Result<(), CompileError> {
-    let io = |path: &Path, e: std::io::Error| CompileError::Module(format!("{}: {e}", path.display()));
+    let io =
+        |path: &Path, e: std::io::Error| CompileError::Module(format!("{}: {e}", path.display()));
     std::fs::create_dir_all(dir).map_err(|e| io(dir, e))?;
     let mut seen = BTreeSet::new();
     for op in walk(module.op()) {
@@ -43,18 +48,37 @@ pub fn write(module: &Module, dir: &Path) -> Result<(), CompileError> {
     Ok(())
 }
 
-/// A module with one launch: `@main` takes what it reads, and then a tensor of i8 for each of the symbols that are named beside, which is there for its size. Err: why a launch
-/// cannot stand alone.
-pub fn program(module: &Module, op: Op, launch: &Launch, kernel: Op) -> Result<(Module, Vec<String>), String> {
+/// A module with one launch: `@main` takes what it reads, and then a tensor of i8 for each of the
+/// symbols that are named beside, which is there for its size. Err: why a launch cannot stand
+/// alone.
+pub fn program(
+    module: &Module,
+    op: Op,
+    launch: &Launch,
+    kernel: Op,
+) -> Result<(Module, Vec<String>), String> {
     let ctx = op.ctx();
     let own = Module::new(op.loc());
-    module.op().attrs().iter().filter(|(n, _)| n != "sym_name").for_each(|(n, a)| own.op().set_attr(n, *a));
+    module
+        .op()
+        .attrs()
+        .iter()
+        .filter(|(n, _)| n != "sym_name")
+        .for_each(|(n, a)| own.op().set_attr(n, *a));
     let top = Builder::at_end(ctx, own.body(), op.loc());
     let mut inputs: Vec<Type> = launch.inputs.iter().map(|v| v.ty()).collect();
     let results: Vec<Type> = op.results().iter().map(|v| v.ty()).collect();
     // Symbols that are no size of an input come from inputs that are there for nothing else.
     let mut only = vec![];
-    for v in launch.sizes.iter().chain(launch.outs.iter().flat_map(|o| o.def()).flat_map(|e| e.operands()).collect::<Vec<_>>().iter()) {
+    for v in launch.sizes.iter().chain(
+        launch
+            .outs
+            .iter()
+            .flat_map(|o| o.def())
+            .flat_map(|e| e.operands())
+            .collect::<Vec<_>>()
+            .iter(),
+    ) {
         symbols(*v, &mut only)?;
     }
     let stated: Vec<Option<Vec<Size>>> = launch.inputs.iter().map(|v| sizes(*v)).collect();
@@ -64,27 +88,44 @@ pub fn program(module: &Module, op: Op, launch: &Launch, kernel: Op) -> Result<(
         }
     }
     only.retain(|s| !stated.iter().flatten().flatten().any(|d| *d == Size::Dynamic(*s)));
-    inputs.extend(only.iter().map(|_| Type::tensor(ctx, DType::I8, &[kiln_dialects::sym::Dim::Unknown])));
+    inputs.extend(
+        only.iter().map(|_| Type::tensor(ctx, DType::I8, &[kiln_dialects::sym::Dim::Unknown])),
+    );
     top.function("main", &inputs, &results, &mut |b, args| {
         let mut map: HashMap<Value, Value> = HashMap::new();
         for (sizes, arg) in stated.iter().zip(&args) {
             let Some(sizes) = sizes else { continue };
-            let sizes = sizes.iter().map(|s| size(&b, s, &mut map)).collect::<Result<Vec<_>, _>>()?;
+            let sizes =
+                sizes.iter().map(|s| size(&b, s, &mut map)).collect::<Result<Vec<_>, _>>()?;
             b.create_with(&BindShape { value: *arg, sizes }, &[], &mut [])?;
         }
         for (symbol, arg) in only.iter().zip(&args[launch.inputs.len()..]) {
             let sizes = vec![size(&b, &Size::Dynamic(*symbol), &mut map)?];
             b.create_with(&BindShape { value: *arg, sizes }, &[], &mut [])?;
         }
-        let sizes = launch.sizes.iter().map(|v| index(&b, *v, &mut map)).collect::<Result<Vec<_>, _>>()?;
+        let sizes =
+            launch.sizes.iter().map(|v| index(&b, *v, &mut map)).collect::<Result<Vec<_>, _>>()?;
         let mut outs = vec![];
         for out in &launch.outs {
-            let empty = out.def().filter(|o| o.is("tensor.empty")).ok_or("a result's memory is not made for it")?;
-            let dynamic = empty.operands().iter().map(|v| index(&b, *v, &mut map)).collect::<Result<Vec<_>, _>>()?;
+            let empty = out
+                .def()
+                .filter(|o| o.is("tensor.empty"))
+                .ok_or("a result's memory is not made for it")?;
+            let dynamic = empty
+                .operands()
+                .iter()
+                .map(|v| index(&b, *v, &mut map))
+                .collect::<Result<Vec<_>, _>>()?;
             outs.push(b.generic("tensor.empty", &dynamic, &[out.ty()], &[], &mut [])?.result(0));
         }
         let inputs = args[..launch.inputs.len()].to_vec();
-        let node = Launch { kernel: launch.kernel.clone(), inputs, sizes, outs, flops_per_element: launch.flops_per_element };
+        let node = Launch {
+            kernel: launch.kernel.clone(),
+            inputs,
+            sizes,
+            outs,
+            flops_per_element: launch.flops_per_element,
+        };
         let made = b.create_with(&node, &results, &mut [])?;
         b.ret(&made.results()).map(drop)
     })?;
@@ -94,7 +135,9 @@ pub fn program(module: &Module, op: Op, launch: &Launch, kernel: Op) -> Result<(
 
 /// The sizes of a value, where any is open: as they are bound, or as those of a launch's result.
 fn sizes(v: Value) -> Option<Vec<Size>> {
-    if let Some(bound) = v.uses().into_iter().find_map(|(op, at)| BindShape::of(op).filter(|_| at == 0)) {
+    if let Some(bound) =
+        v.uses().into_iter().find_map(|(op, at)| BindShape::of(op).filter(|_| at == 0))
+    {
         return Some(bound.sizes);
     }
     let op = v.def()?;
@@ -102,7 +145,9 @@ fn sizes(v: Value) -> Option<Vec<Size>> {
     let out = *Launch::of(op)?.outs.get(at)?;
     let mut dynamic = out.def()?.operands().into_iter();
     let dims = v.ty().dims();
-    dims.iter().map(|d| d.known().map(Size::Static).or_else(|| dynamic.next().map(Size::Dynamic))).collect()
+    dims.iter()
+        .map(|d| d.known().map(Size::Static).or_else(|| dynamic.next().map(Size::Dynamic)))
+        .collect()
 }
 
 /// The symbols that an index is made of.

@@ -1,4 +1,5 @@
-//! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each from the cache if it is there.
+//! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each
+//! from the cache if it is there.
 mod jobs;
 
 use crate::{
@@ -63,7 +64,8 @@ pub struct Debug<'a> {
     pub own: &'a [Own],
     /// A folder for IR and pipeline of a pass that fails.
     pub reproducer: Option<&'a Path>,
-    /// A folder for IR: `graph/` after every pass on the whole graph, and below `kernels/` each kernel as a program of its own and after every pass.
+    /// A folder for IR: `graph/` after every pass on the whole graph, and below `kernels/` each
+    /// kernel as a program of its own and after every pass.
     pub dump: Option<&'a Path>,
 }
 
@@ -171,7 +173,11 @@ pub fn new_reproducer(folder: &Path) -> PathBuf {
 }
 
 /// Compiles the function of that name.
-pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Result<Compiled, CompileError> {
+pub fn compile(
+    module: &Module,
+    function: &str,
+    options: &CompileOptions,
+) -> Result<Compiled, CompileError> {
     let mut report = CompileReport::default();
     let run = RunOptions {
         skip_verifier: !options.verify,
@@ -180,13 +186,17 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         reproducer: options.debug.reproducer.map(new_reproducer),
         ..Default::default()
     };
-    let dumped = |part: &str| RunOptions { dump: options.debug.dump.map(|d| d.join(part)), ..run.clone() };
+    let dumped =
+        |part: &str| RunOptions { dump: options.debug.dump.map(|d| d.join(part)), ..run.clone() };
     let start = Instant::now();
     let level = level_of(module.op()).unwrap_or(Level::Graph);
     let ctx = module.op().ctx();
     module.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
     if level > Level::Program {
-        let message = format!("a module on level {} no longer says what it takes and gives; graph to program are compiled", level.name());
+        let message = format!(
+            "a module on level {} no longer says what it takes and gives; graph to program are compiled",
+            level.name()
+        );
         return Err(CompileError::Module(message));
     }
     let refused = given::refused(module.op(), &options.target);
@@ -194,7 +204,8 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
         return Err(CompileError::Unsupported(refused));
     }
     let own = options.debug.own;
-    let text = whole_text(level, Level::Linalg.max(level), &options.target, own).map_err(CompileError::Module)?;
+    let text = whole_text(level, Level::Linalg.max(level), &options.target, own)
+        .map_err(CompileError::Module)?;
     // Of a module that comes on a level below there may be passes of one's own.
     if level < Level::Linalg || text != NOTHING {
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
@@ -211,7 +222,8 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
             return Err(CompileError::Unsupported(missing));
         }
         if level == Level::Linalg {
-            // Here and not beside the kernels' code, since the program says how many blocks a launch has.
+            // Here and not beside the kernels' code, since the program says how many blocks a
+            // launch has.
             level = Level::Scheduled;
             let text = behind(&part_text(On::Kernels, Level::Linalg, level, &options.target), own);
             report.add(&run_pipeline(module, &text, &dumped("schedule"), &|_, _, _| ())?.passes);
@@ -225,7 +237,14 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
     report.graph = start.elapsed();
 
     let kernel_start = Instant::now();
-    let all = Kernels { jobs: &jobs, options, level, next: AtomicUsize::new(0), done: AtomicUsize::new(0), made: Mutex::default() };
+    let all = Kernels {
+        jobs: &jobs,
+        options,
+        level,
+        next: AtomicUsize::new(0),
+        done: AtomicUsize::new(0),
+        made: Mutex::default(),
+    };
     let (host, elapsed) = std::thread::scope(|scope| {
         for _ in 0..options.workers.clamp(1, jobs.len().max(1)) {
             scope.spawn(|| all.work());
@@ -242,7 +261,8 @@ pub fn compile(module: &Module, function: &str, options: &CompileOptions) -> Res
     let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
-    let mut objects: Vec<(String, Vec<u8>)> = object.map(|o| (program.entry.object.clone(), o)).into_iter().collect();
+    let mut objects: Vec<(String, Vec<u8>)> =
+        object.map(|o| (program.entry.object.clone(), o)).into_iter().collect();
     objects.extend(given);
     let mut failure = None;
     for (symbol, outcome) in made {
@@ -273,14 +293,24 @@ struct Host {
     passes: Vec<PassRun>,
 }
 
-fn host(module: &Module, function: &str, options: &CompileOptions, run: &RunOptions, level: Level) -> Result<Host, CompileError> {
+fn host(
+    module: &Module,
+    function: &str,
+    options: &CompileOptions,
+    run: &RunOptions,
+    level: Level,
+) -> Result<Host, CompileError> {
     let ctx = module.op().ctx();
-    let host_text = |from, to| behind(&part_text(On::Host, from, to, &options.target), options.debug.own);
+    let host_text =
+        |from, to| behind(&part_text(On::Host, from, to, &options.target), options.debug.own);
     let mut passes = vec![];
     // Without bodies nothing is left to do for kernels.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
-        passes.extend(run_pipeline(module, &host_text(Level::Tiled, Level::Program), run, &|_, _, _| ())?.passes);
+        passes.extend(
+            run_pipeline(module, &host_text(Level::Tiled, Level::Program), run, &|_, _, _| ())?
+                .passes,
+        );
     }
     let said = |f: Failure| match (f.loc, f.op) {
         (Some(loc), Some(op)) => CompileError::Module(format!("{loc}: '{op}' op {}", f.message)),
@@ -289,26 +319,40 @@ fn host(module: &Module, function: &str, options: &CompileOptions, run: &RunOpti
     let mut program = describe(module.op(), function).map_err(said)?;
     let target = match &options.target {
         Target::Cuda { chip, .. } => {
-            let target = p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
+            let target =
+                p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
             each(&mut program, &mut |p| p.target = target.clone());
             return Ok(Host { program, object: None, passes });
         }
         Target::Host(target) => target,
     };
-    program.target = p::Target { arch: target.arch.clone(), cpu: target.cpu.clone(), features: target.features.clone() };
-    passes.extend(run_pipeline(module, &host_text(Level::Program, Level::Llvm), run, &|_, _, _| ())?.passes);
+    program.target = p::Target {
+        arch: target.arch.clone(),
+        cpu: target.cpu.clone(),
+        features: target.features.clone(),
+    };
+    passes.extend(
+        run_pipeline(module, &host_text(Level::Program, Level::Llvm), run, &|_, _, _| ())?.passes,
+    );
     // A module without a body is nothing to LLVM, but the translation does not know it.
-    for kernel in blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
+    for kernel in blocks(module.op())
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .filter(|o| o.attr("kiln.kernel").is_some())
+    {
         kernel.erase();
     }
     let code = |error| CompileError::Code { kernel: entry_symbol(function), error };
-    // What a short one costs is a part of what a small program's call does: half a microsecond of four.
-    let generator = if walk(module.op()).len() > LONG { CodeGen::quick(target) } else { CodeGen::new(target) };
+    // What a short one costs is a part of what a small program's call does: half a microsecond of
+    // four.
+    let generator =
+        if walk(module.op()).len() > LONG { CodeGen::quick(target) } else { CodeGen::new(target) };
     let object = generator.map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
     Ok(Host { program, object: Some(object), passes })
 }
 
-/// Ops of a host function, some twenty launches, from which on its code is made quickly and not made fast.
+/// Ops of a host function, some twenty launches, from which on its code is made quickly and not
+/// made fast.
 const LONG: usize = 2000;
 
 /// A compiled kernel.
@@ -341,12 +385,15 @@ impl Kernels<'_> {
                 target: "kiln::output_code", kernel = job.name,
                 "{} bytes of machine code, compiled before; cache_dir=off shows the llvm dialect that it is made of", object.len()
             ),
-            Target::Cuda { .. } => tracing::info!(target: "kiln::output_code", kernel = job.name, "\n{}", String::from_utf8_lossy(object)),
+            Target::Cuda { .. } => {
+                tracing::info!(target: "kiln::output_code", kernel = job.name, "\n{}", String::from_utf8_lossy(object))
+            }
         }
     }
     /// Takes kernels until there are none left.
     fn work(&self) {
-        // One context and one code generator a thread, made when the cache does not have everything.
+        // One context and one code generator a thread, made when the cache does not have
+        // everything.
         let mut tools: Option<Tools> = None;
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = self.kernel(job, &mut tools);
@@ -359,17 +406,31 @@ impl Kernels<'_> {
     }
 
     fn kernel(&self, job: &Job, tools: &mut Option<Tools>) -> Result<Made, CompileError> {
-        let mut made = Made { object: vec![], cached: false, passes: Duration::ZERO, code: Duration::ZERO, runs: vec![], remarks: vec![] };
+        let mut made = Made {
+            object: vec![],
+            cached: false,
+            passes: Duration::ZERO,
+            code: Duration::ZERO,
+            runs: vec![],
+            remarks: vec![],
+        };
         self.options.stop.check()?;
         // A dump has the IR of every kernel.
-        match self.options.cache.filter(|_| self.options.debug.dump.is_none()).map(|c| c.get(&job.symbol)) {
+        match self
+            .options
+            .cache
+            .filter(|_| self.options.debug.dump.is_none())
+            .map(|c| c.get(&job.symbol))
+        {
             Some(Ok(Some(object))) => {
                 tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.symbol, "hit");
                 self.kept_code(job, &object);
                 return Ok(Made { object, cached: true, ..made });
             }
             Some(Err(remark)) => made.remarks.push(remark),
-            Some(Ok(None)) => tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.symbol, "miss"),
+            Some(Ok(None)) => {
+                tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.symbol, "miss")
+            }
             None => {}
         }
         let code = |error| CompileError::Code { kernel: job.name.clone(), error };
@@ -380,11 +441,15 @@ impl Kernels<'_> {
             };
             *tools = Some((Context::new(), codegen));
         }
-        let Some((context, codegen)) = tools else { return Err(CompileError::Module("has no context".into())) };
+        let Some((context, codegen)) = tools else {
+            return Err(CompileError::Module("has no context".into()));
+        };
         let start = Instant::now();
         let parsed = Module::parse(context.ctx(), &job.bytecode, &job.name);
-        let (module, _) = parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
-        let dump = self.options.debug.dump.map(|d| d.join("kernels").join(alone::file_name(&job.name)));
+        let (module, _) =
+            parsed.map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?;
+        let dump =
+            self.options.debug.dump.map(|d| d.join("kernels").join(alone::file_name(&job.name)));
         let run = RunOptions {
             skip_verifier: !self.options.verify,
             disable: self.options.debug.disable.to_vec(),
@@ -393,15 +458,22 @@ impl Kernels<'_> {
             reproducer: self.options.debug.reproducer.map(new_reproducer),
             ..Default::default()
         };
-        let part = |from, to| behind(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.own);
+        let part = |from, to| {
+            behind(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.own)
+        };
         let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {
-                CompileError::Pass(PassError::Failed { pass: format!("{pass} (kernel {})", job.name), diagnostics, reproducer })
+                CompileError::Pass(PassError::Failed {
+                    pass: format!("{pass} (kernel {})", job.name),
+                    diagnostics,
+                    reproducer,
+                })
             }
             other => other.into(),
         };
-        made.runs.extend(run_pipeline(&module, &first, &run, &|_, _, _| ()).map_err(failed)?.passes);
+        made.runs
+            .extend(run_pipeline(&module, &first, &run, &|_, _, _| ()).map_err(failed)?.passes);
         module.op().set_attr("kiln.level", Attr::string(context.ctx(), Level::Target.name()));
         made.runs.extend(run_pipeline(&module, &rest, &run, &|_, _, _| ()).map_err(failed)?.passes);
         made.passes = start.elapsed();
@@ -410,7 +482,8 @@ impl Kernels<'_> {
         made.object = match codegen {
             Some(codegen) => codegen.object(module.op(), passes).map_err(code)?,
             // A pass made it.
-            None => ptx::ptx(module.op()).map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?,
+            None => ptx::ptx(module.op())
+                .map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?,
         };
         made.code = start.elapsed();
         if tracing::enabled!(target: "kiln::output_code", tracing::Level::INFO) {

@@ -1,7 +1,9 @@
-//! Index expressions: which element of an operand an element of a result reads, through movement ops.
+//! Index expressions: which element of an operand an element of a result reads, through movement
+//! ops.
 //!
-//! An index is linear in the loop dimensions as long as it can be: that is what a fused access is compared by. Quotients and remainders by numbers
-//! fit an `affine_map` of linalg as well. The rest is a small tree over SSA sizes and data.
+//! An index is linear in the loop dimensions as long as it can be: that is what a fused access is
+//! compared by. Quotients and remainders by numbers fit an `affine_map` of linalg as well. The rest
+//! is a small tree over SSA sizes and data.
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -81,7 +83,10 @@ impl Ix {
     /// The sum.
     pub fn plus(self, other: Ix) -> Ix {
         match (self, other) {
-            (Ix::Lin(a), Ix::Lin(b)) => Ix::Lin(Lin { coef: a.coef.iter().zip(&b.coef).map(|(x, y)| x + y).collect(), add: a.add + b.add }),
+            (Ix::Lin(a), Ix::Lin(b)) => Ix::Lin(Lin {
+                coef: a.coef.iter().zip(&b.coef).map(|(x, y)| x + y).collect(),
+                add: a.add + b.add,
+            }),
             (a, b) if b.known() == Some(0) => a,
             (a, b) if a.known() == Some(0) => b,
             (a, b) => Ix::Add(Box::new(a), Box::new(b)),
@@ -97,7 +102,9 @@ impl Ix {
     }
     fn scaled(self, n: i64) -> Ix {
         match self {
-            Ix::Lin(l) => Ix::Lin(Lin { coef: l.coef.iter().map(|c| c * n).collect(), add: l.add * n }),
+            Ix::Lin(l) => {
+                Ix::Lin(Lin { coef: l.coef.iter().map(|c| c * n).collect(), add: l.add * n })
+            }
             other if n == 1 => other,
             other => {
                 let rank = other.rank();
@@ -109,8 +116,12 @@ impl Ix {
         match self {
             Ix::Lin(l) => l.coef.len(),
             Ix::Size(_) => 0,
-            Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => a.rank().max(b.rank()),
-            Ix::Data { at, limit, .. } => at.iter().map(Ix::rank).max().unwrap_or(0).max(limit.rank()),
+            Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => {
+                a.rank().max(b.rank())
+            }
+            Ix::Data { at, limit, .. } => {
+                at.iter().map(Ix::rank).max().unwrap_or(0).max(limit.rank())
+            }
         }
     }
     fn floordiv(self, other: Ix) -> Ix {
@@ -124,7 +135,8 @@ impl Ix {
             Ix::Mod(Box::new(self), Box::new(other))
         }
     }
-    /// The text of an affine expression, if it is one: linear forms, and their quotients and remainders by numbers.
+    /// The text of an affine expression, if it is one: linear forms, and their quotients and
+    /// remainders by numbers.
     pub fn affine(&self) -> Option<String> {
         let number = |n: &Ix| n.known().filter(|n| *n > 0);
         Some(match self {
@@ -146,8 +158,13 @@ impl Ix {
     }
 }
 
-/// The sizes of a value as indices over `rank` loops: numbers, or `sizes(axis)` for what the type does not state.
-fn sizes(v: Value, rank: usize, size_of: &dyn Fn(Value, usize) -> Option<Value>) -> Option<Vec<Ix>> {
+/// The sizes of a value as indices over `rank` loops: numbers, or `sizes(axis)` for what the type
+/// does not state.
+fn sizes(
+    v: Value,
+    rank: usize,
+    size_of: &dyn Fn(Value, usize) -> Option<Value>,
+) -> Option<Vec<Ix>> {
     let dims = v.ty().dims().into_iter().enumerate();
     dims.map(|(axis, d)| match d {
         SymDim::Known(n) => Some(Ix::number(n, rank)),
@@ -159,16 +176,19 @@ fn sizes(v: Value, rank: usize, size_of: &dyn Fn(Value, usize) -> Option<Value>)
 /// What `size_of` is asked for: the SSA size of a dimension that the type leaves open.
 pub type SizeOf<'a> = dyn Fn(Value, usize) -> Option<Value> + 'a;
 
-/// Where a movement op reads for the element at `at` of its result: its operand and the position there. `None` for other ops, and where a size
-/// that is needed has no SSA value.
+/// Where a movement op reads for the element at `at` of its result: its operand and the position
+/// there. `None` for other ops, and where a size that is needed has no SSA value.
 pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
     match op.kind()? {
         OpKind::BroadcastInDim => {
             let o = BroadcastInDim::of(op)?;
             let from = o.input.ty().dims();
             let to = op.result(0).ty().dims();
-            let one = |i: usize| from[i].known() == Some(1) && to[o.dims[i] as usize].known() != Some(1);
-            let ix = |i: usize| if one(i) { Ix::number(0, loops) } else { at[o.dims[i] as usize].clone() };
+            let one =
+                |i: usize| from[i].known() == Some(1) && to[o.dims[i] as usize].known() != Some(1);
+            let ix = |i: usize| {
+                if one(i) { Ix::number(0, loops) } else { at[o.dims[i] as usize].clone() }
+            };
             Some((o.input, (0..from.len()).map(ix).collect()))
         }
         OpKind::Transpose => {
@@ -181,13 +201,23 @@ pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Val
         }
         OpKind::Slice => {
             let o = Slice::of(op)?;
-            let ix = |i: usize| at[i].clone().times(Ix::number(o.strides[i], loops)).plus(Ix::size(o.offsets[i], loops));
+            let ix = |i: usize| {
+                at[i]
+                    .clone()
+                    .times(Ix::number(o.strides[i], loops))
+                    .plus(Ix::size(o.offsets[i], loops))
+            };
             Some((o.input, (0..at.len()).map(ix).collect()))
         }
         OpKind::Reverse => {
             let o = Reverse::of(op)?;
             let size = sizes(o.input, loops, size_of)?;
-            let back = |i: usize| size[i].clone().plus(Ix::number(-1, loops)).plus(at[i].clone().times(Ix::number(-1, loops)));
+            let back = |i: usize| {
+                size[i]
+                    .clone()
+                    .plus(Ix::number(-1, loops))
+                    .plus(at[i].clone().times(Ix::number(-1, loops)))
+            };
             let ix = |i: usize| if o.dims.contains(&(i as i64)) { back(i) } else { at[i].clone() };
             Some((o.input, (0..at.len()).map(ix).collect()))
         }
@@ -200,7 +230,11 @@ pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Val
             let mut ix = vec![];
             for (axis, size) in size.into_iter().enumerate() {
                 ix.push(match o.dims.iter().position(|d| *d == axis as i64) {
-                    Some(k) => Ix::Data { tensor: o.indices[k], at: inner.clone(), limit: Box::new(size.plus(Ix::number(-1, loops))) },
+                    Some(k) => Ix::Data {
+                        tensor: o.indices[k],
+                        at: inner.clone(),
+                        limit: Box::new(size.plus(Ix::number(-1, loops))),
+                    },
                     None => rest.next()?.clone(),
                 });
             }
@@ -210,7 +244,8 @@ pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Val
             let o = DynamicSlice::of(op)?;
             let size = sizes(o.input, loops, size_of)?;
             let start = |i: usize| {
-                let limit = size[i].clone().plus(Ix::size(o.sizes[i], loops).times(Ix::number(-1, loops)));
+                let limit =
+                    size[i].clone().plus(Ix::size(o.sizes[i], loops).times(Ix::number(-1, loops)));
                 Ix::Data { tensor: o.starts[i], at: vec![], limit: Box::new(limit) }
             };
             Some((o.input, (0..at.len()).map(|i| start(i).plus(at[i].clone())).collect()))
@@ -219,8 +254,12 @@ pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Val
     }
 }
 
-/// Runs of dimensions of a reshape's two sides with the same product, as small as static and dynamic sizes allow to see.
-pub fn reshape_groups(from: &[SymDim], to: &[SymDim]) -> Vec<(std::ops::Range<usize>, std::ops::Range<usize>)> {
+/// Runs of dimensions of a reshape's two sides with the same product, as small as static and
+/// dynamic sizes allow to see.
+pub fn reshape_groups(
+    from: &[SymDim],
+    to: &[SymDim],
+) -> Vec<(std::ops::Range<usize>, std::ops::Range<usize>)> {
     let (mut groups, mut i, mut j) = (vec![], 0, 0);
     let unknown = |d: &SymDim| matches!(d, SymDim::Unknown);
     while i < from.len() || j < to.len() {
@@ -262,7 +301,8 @@ fn smaller(p: &SymDim, q: &SymDim) -> bool {
 /// Whether `q / p` is exact for all values of the symbols, as far as the terms show it.
 fn divides(p: &SymDim, q: &SymDim) -> bool {
     let quotient = q.floordiv(p);
-    quotient != SymDim::Unknown && quotient.atoms().iter().all(|a| !matches!(a, Atom::Op(SymKind::Floordiv, _)))
+    quotient != SymDim::Unknown
+        && quotient.atoms().iter().all(|a| !matches!(a, Atom::Op(SymKind::Floordiv, _)))
 }
 
 fn reshaped(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
@@ -277,9 +317,14 @@ fn reshaped(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Value,
     let mut ix = vec![];
     for (a, b) in reshape_groups(&names(&from), &names(&to)) {
         // One position in row-major order, then taken apart along the operand's dimensions.
-        let linear = b.filter(|j| to[*j].known() != Some(1)).fold(Ix::number(0, loops), |sum, j| {
-            if sum.known() == Some(0) { at[j].clone() } else { sum.times(to[j].clone()).plus(at[j].clone()) }
-        });
+        let linear =
+            b.filter(|j| to[*j].known() != Some(1)).fold(Ix::number(0, loops), |sum, j| {
+                if sum.known() == Some(0) {
+                    at[j].clone()
+                } else {
+                    sum.times(to[j].clone()).plus(at[j].clone())
+                }
+            });
         ix.extend(apart(linear, &from[a], loops));
     }
     Some((o.input, ix))

@@ -1,4 +1,5 @@
-//! What takes IR from level to level. One table makes the pipelines of the library, of `kiln-opt`, of the dumper and of the tests.
+//! What takes IR from level to level. One table makes the pipelines of the library, of `kiln-opt`,
+//! of the dumper and of the tests.
 pub mod alone;
 pub mod compile;
 pub mod emit;
@@ -21,7 +22,9 @@ pub mod to_linalg;
 
 pub use manager::{PassError, PassRun, Report, RunOptions, run_pipeline};
 pub use own::Own;
-pub use pipeline::{For, On, PassOptions, Step, part_text, pipeline_text, pipeline_text_for, steps};
+pub use pipeline::{
+    For, On, PassOptions, Step, part_text, pipeline_text, pipeline_text_for, steps,
+};
 pub use schedules::Schedules;
 pub use stop::{Stop, Stopped};
 pub use table::passes;

@@ -1,4 +1,5 @@
-//! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can be bisected and disabled, IR is dumped.
+//! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can
+//! be bisected and disabled, IR is dumped.
 pub use crate::{
     report::{PassRun, Report},
     reproducer::{reproducer_line, reproducer_of_text, reproducer_text, split_reproducer},
@@ -133,11 +134,20 @@ impl Events for Watch<'_> {
         let nth = s.runs.len();
         let now = self.options.stop.check().err();
         s.stopped = s.stopped.or(now);
-        let skipped =
-            s.stopped.is_some() || self.options.bisect_limit.is_some_and(|n| nth >= n) || self.options.disable.iter().any(|d| d == flag);
+        let skipped = s.stopped.is_some()
+            || self.options.bisect_limit.is_some_and(|n| nth >= n)
+            || self.options.disable.iter().any(|d| d == flag);
         // What the last pass left of it.
-        let count = s.counted.filter(|(last, _)| *last == op).map_or_else(|| op_count(op), |(_, n)| n);
-        s.runs.push(PassRun { pass: flag.into(), anchor: op.name(), seconds: 0.0, ops_before: count, ops_after: count, skipped });
+        let count =
+            s.counted.filter(|(last, _)| *last == op).map_or_else(|| op_count(op), |(_, n)| n);
+        s.runs.push(PassRun {
+            pass: flag.into(),
+            anchor: op.name(),
+            seconds: 0.0,
+            ops_before: count,
+            ops_after: count,
+            skipped,
+        });
         if skipped {
             return Verdict::Skip;
         }
@@ -179,18 +189,31 @@ impl Events for Watch<'_> {
 }
 
 fn write(s: &mut State, path: PathBuf, op: &Op) {
-    if let Err(e) = std::fs::write(&path, op.print(PrintOptions { debug_info: true, names_from_locations: true, ..Default::default() })) {
+    if let Err(e) = std::fs::write(
+        &path,
+        op.print(PrintOptions {
+            debug_info: true,
+            names_from_locations: true,
+            ..Default::default()
+        }),
+    ) {
         s.io.get_or_insert((path, e.to_string()));
     }
 }
 
 /// Runs a pipeline `builtin.module(…)` on a module.
-pub fn run_pipeline(module: &Module, pipeline: &str, options: &RunOptions, printer: &Printer<'_>) -> Result<Report, PassError> {
+pub fn run_pipeline(
+    module: &Module,
+    pipeline: &str,
+    options: &RunOptions,
+    printer: &Printer<'_>,
+) -> Result<Report, PassError> {
     let root = module.op();
     let manager = parse(root.ctx(), pipeline)?;
     manager.verify(!options.skip_verifier);
     let text = manager.text();
-    let io = |path: &Path, e: std::io::Error| PassError::Io { path: path.into(), reason: e.to_string() };
+    let io =
+        |path: &Path, e: std::io::Error| PassError::Io { path: path.into(), reason: e.to_string() };
     let dump = options.dump.as_deref().map(|d| new_folder(d).map_err(|e| io(d, e))).transpose()?;
     let before = options.reproducer.is_some().then(|| module.duplicate());
     let watch = Watch { options, root, dump: dump.clone(), printer, state: RefCell::default() };
@@ -208,11 +231,15 @@ pub fn run_pipeline(module: &Module, pipeline: &str, options: &RunOptions, print
         let mut reproducer = None;
         if let (Some(before), Some(path)) = (before, &options.reproducer) {
             let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-            made.and_then(|()| std::fs::write(path, reproducer_text(&before, &text))).map_err(|e| io(path, e))?;
+            made.and_then(|()| std::fs::write(path, reproducer_text(&before, &text)))
+                .map_err(|e| io(path, e))?;
             reproducer = Some(path.clone());
         }
-        let pass =
-            state.failed.or(state.current).or_else(|| state.runs.last().map(|r| r.pass.clone())).unwrap_or_else(|| "the pipeline".into());
+        let pass = state
+            .failed
+            .or(state.current)
+            .or_else(|| state.runs.last().map(|r| r.pass.clone()))
+            .unwrap_or_else(|| "the pipeline".into());
         return Err(PassError::Failed { pass, diagnostics, reproducer });
     }
     if let Some((path, reason)) = state.io {
@@ -238,14 +265,20 @@ pub fn parse(ctx: Ctx, pipeline: &str) -> Result<PassManager, PassError> {
     table::register_all().map_err(PassError::Pipeline)?;
     for name in pass_names(pipeline) {
         if !is_registered(&name) {
-            let known = table::passes().iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
+            let known =
+                table::passes().iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
             let hint = names::hint(&name, known);
-            return Err(PassError::Pipeline(format!("there is no pass '{name}'{hint} (kiln-opt --list-passes prints all)")));
+            return Err(PassError::Pipeline(format!(
+                "there is no pass '{name}'{hint} (kiln-opt --list-passes prints all)"
+            )));
         }
     }
     let (parsed, diagnostics) = collect(ctx, || PassManager::parse(ctx, pipeline));
     parsed.map_err(|e| {
-        let all: Vec<_> = std::iter::once(e).chain(diagnostics.iter().map(|d| d.message.clone())).filter(|s| !s.is_empty()).collect();
+        let all: Vec<_> = std::iter::once(e)
+            .chain(diagnostics.iter().map(|d| d.message.clone()))
+            .filter(|s| !s.is_empty())
+            .collect();
         let text = all.join("\n");
         let hint = option_hint(pipeline, &text);
         PassError::Pipeline(format!("the pipeline does not parse: {text}{hint}"))
@@ -277,8 +310,16 @@ fn pass_names(pipeline: &str) -> Vec<String> {
 }
 
 fn option_hint(pipeline: &str, error: &str) -> String {
-    let Some(name) = error.split("no such option ").nth(1).and_then(|s| s.split_whitespace().next()) else { return String::new() };
-    let rows: Vec<_> = pass_names(pipeline).iter().filter_map(|p| table::find(p)).flat_map(|p| (p.options)()).collect();
+    let Some(name) =
+        error.split("no such option ").nth(1).and_then(|s| s.split_whitespace().next())
+    else {
+        return String::new();
+    };
+    let rows: Vec<_> = pass_names(pipeline)
+        .iter()
+        .filter_map(|p| table::find(p))
+        .flat_map(|p| (p.options)())
+        .collect();
     names::hint(name, rows.iter().map(|o| o.name.as_str()))
 }
 

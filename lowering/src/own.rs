@@ -1,5 +1,6 @@
-//! Passes of one's own in the pipeline: as soon as a module is on a level, or behind every run of another pass. They run as the table's passes do: timed, dumped,
-//! left out by their flags, ended early.
+//! Passes of one's own in the pipeline: as soon as a module is on a level, or behind every run of
+//! another pass. They run as the table's passes do: timed, dumped, left out by their flags, ended
+//! early.
 use crate::{manager, pipeline, table, target::Target};
 use kiln_dialects::{
     ir::Context,
@@ -19,27 +20,43 @@ pub struct Own {
 /// Where passes of one's own run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
-    /// As soon as a module is on this level, `graph` to `linalg`; one that is beyond it when it comes, at once.
+    /// As soon as a module is on this level, `graph` to `linalg`; one that is beyond it when it
+    /// comes, at once.
     Level(Level),
     /// Behind every run of the pass of this flag.
     Behind(String),
 }
 
 impl Own {
-    /// What stands in text as `prims: mine,cse; kiln-fuse: mine`: a level, or a pass's flag, and passes. Err: neither a level to `linalg` nor a flag stands in front.
-    /// Whether the passes are registered is asked when they are about to run, or by [`Own::check`].
+    /// What stands in text as `prims: mine,cse; kiln-fuse: mine`: a level, or a pass's flag, and
+    /// passes. Err: neither a level to `linalg` nor a flag stands in front. Whether the passes are
+    /// registered is asked when they are about to run, or by [`Own::check`].
     pub fn parse(text: &str) -> Result<Vec<Own>, String> {
         let one = |part: &str| {
-            let (place, passes) = part.split_once(':').ok_or_else(|| format!("'{}' has no colon behind a level or a pass", part.trim()))?;
+            let (place, passes) = part.split_once(':').ok_or_else(|| {
+                format!("'{}' has no colon behind a level or a pass", part.trim())
+            })?;
             let (place, passes) = (place.trim(), passes.trim().to_string());
             let at = match Level::from_name(place) {
                 Some(level) if level <= Level::Linalg => At::Level(level),
-                Some(level) => return Err(format!("level {} has no whole module any more: name a pass to run behind", level.name())),
-                None if pipeline::STEPS.iter().any(|s| flag(s.pass) == place) => At::Behind(place.into()),
+                Some(level) => {
+                    return Err(format!(
+                        "level {} has no whole module any more: name a pass to run behind",
+                        level.name()
+                    ));
+                }
+                None if pipeline::STEPS.iter().any(|s| flag(s.pass) == place) => {
+                    At::Behind(place.into())
+                }
                 None => {
                     let levels = LEVELS.iter().filter(|l| **l <= Level::Linalg).map(|l| l.name());
-                    let hint = kiln_passes::names::hint(place, levels.chain(table::passes().iter().map(|p| p.flag)));
-                    return Err(format!("'{place}' is no level to linalg, and no pass of the pipeline{hint}"));
+                    let hint = kiln_passes::names::hint(
+                        place,
+                        levels.chain(table::passes().iter().map(|p| p.flag)),
+                    );
+                    return Err(format!(
+                        "'{place}' is no level to linalg, and no pass of the pipeline{hint}"
+                    ));
                 }
             };
             Ok(Own { at, passes })
@@ -90,13 +107,15 @@ fn split(passes: &str) -> Vec<&str> {
     all.into_iter().map(str::trim).filter(|p| !p.is_empty()).collect()
 }
 
-/// The textual pipeline on the whole module, from the level that it comes on, with passes of one's own. Err: it would go backwards.
+/// The textual pipeline on the whole module, from the level that it comes on, with passes of one's
+/// own. Err: it would go backwards.
 pub fn whole_text(from: Level, to: Level, target: &Target, own: &[Own]) -> Result<String, String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()));
     }
     let mut all: Vec<String> = vec![];
-    let mut left: Vec<&Own> = own.iter().filter(|o| matches!(o.at, At::Level(l) if l <= to)).collect();
+    let mut left: Vec<&Own> =
+        own.iter().filter(|o| matches!(o.at, At::Level(l) if l <= to)).collect();
     let mut reach = |level: Level, all: &mut Vec<String>| {
         left.retain(|o| {
             let now = matches!(o.at, At::Level(l) if l <= level);
@@ -119,7 +138,9 @@ pub fn behind(pipeline: &str, own: &[Own]) -> String {
     for c in pipeline.chars() {
         if matches!(c, ',' | ')') && nested == 0 {
             let flag = flag(&name);
-            own.iter().filter(|o| matches!(&o.at, At::Behind(f) if f == flag)).for_each(|o| out += &format!(",{}", o.passes));
+            own.iter()
+                .filter(|o| matches!(&o.at, At::Behind(f) if f == flag))
+                .for_each(|o| out += &format!(",{}", o.passes));
         }
         match c {
             '{' => nested += 1,
@@ -148,7 +169,10 @@ mod tests {
         assert_eq!(behind(text, &all), want);
         assert_eq!(behind(text, &[]), text);
         assert_eq!(all[1].flags(), ["last", "one"]);
-        assert_eq!(own("prims: a{x=1,2},b").iter().map(Own::to_string).collect::<Vec<_>>(), ["prims: a{x=1,2},b"]);
+        assert_eq!(
+            own("prims: a{x=1,2},b").iter().map(Own::to_string).collect::<Vec<_>>(),
+            ["prims: a{x=1,2},b"]
+        );
     }
 
     #[test]
@@ -156,18 +180,31 @@ mod tests {
         let target = Target::parse("x86_64:haswell").expect("a target");
         let all = own("linalg: last; prims: mine; graph: first; kiln-fuse: behind");
         let text = whole_text(Level::Graph, Level::Linalg, &target, &all).expect("a pipeline");
-        assert!(text.starts_with("builtin.module(first,kiln-ptx-calls,") && text.ends_with("kiln-in-place,last)"), "{text}");
+        assert!(
+            text.starts_with("builtin.module(first,kiln-ptx-calls,")
+                && text.ends_with("kiln-in-place,last)"),
+            "{text}"
+        );
         assert!(text.contains("kiln-verify-level,mine,kiln-outline-control,"), "{text}");
         let fuse = text.split("kiln-fuse").nth(1).expect("kiln-fuse");
         assert!(fuse.trim_start_matches(|c| c != ',').starts_with(",behind,"), "{text}");
         // Beyond its level when it comes.
-        let text = whole_text(Level::Kernels, Level::Kernels, &target, &own("prims: mine; linalg: later")).expect("a pipeline");
+        let text =
+            whole_text(Level::Kernels, Level::Kernels, &target, &own("prims: mine; linalg: later"))
+                .expect("a pipeline");
         assert_eq!(text, "builtin.module(mine)");
-        for (wrong, why) in [("prims", "no colon"), ("tiled: a", "name a pass"), ("kiln-fus: a", "did you mean 'kiln-fuse'")] {
+        for (wrong, why) in [
+            ("prims", "no colon"),
+            ("tiled: a", "name a pass"),
+            ("kiln-fus: a", "did you mean 'kiln-fuse'"),
+        ] {
             let e = Own::parse(wrong).expect_err(wrong);
             assert!(e.contains(why), "{e}");
         }
-        for (wrong, why) in [("prims: csee", "did you mean 'cse'"), ("kiln-fuse: canonicalize{nonsense=1}", "nonsense")] {
+        for (wrong, why) in [
+            ("prims: csee", "did you mean 'cse'"),
+            ("kiln-fuse: canonicalize{nonsense=1}", "nonsense"),
+        ] {
             let e = own(wrong)[0].check().expect_err(wrong);
             assert!(e.contains(why), "{e}");
         }

@@ -41,8 +41,20 @@ impl Report {
         let mut s = format!("{:>10}  {:>6}  {:>6}  pass\n", "ms", "before", "after");
         for r in &self.passes {
             let note = if r.skipped { " (skipped)" } else { "" };
-            s += &format!("{:>10.3}  {:>6}  {:>6}  {} on {}{note}\n", r.seconds * 1e3, r.ops_before, r.ops_after, r.pass, r.anchor);
+            s += &format!(
+                "{:>10.3}  {:>6}  {:>6}  {} on {}{note}\n",
+                r.seconds * 1e3,
+                r.ops_before,
+                r.ops_after,
+                r.pass,
+                r.anchor
+            );
         }
-        s + &format!("{:>10.3}  {:>6}  {:>6}  total, verification included\n", self.seconds * 1e3, "", "")
+        s + &format!(
+            "{:>10.3}  {:>6}  {:>6}  total, verification included\n",
+            self.seconds * 1e3,
+            "",
+            ""
+        )
     }
 }

@@ -9,7 +9,14 @@ pub fn reproducer_line(path: &Path) -> String {
 
 /// IR and pipeline in upstream's own format, so that mlir-opt reads those without kiln ops too.
 pub fn reproducer_text(module: &Module, pipeline: &str) -> String {
-    reproducer_of_text(&module.print(PrintOptions { debug_info: true, names_from_locations: true, ..Default::default() }), pipeline)
+    reproducer_of_text(
+        &module.print(PrintOptions {
+            debug_info: true,
+            names_from_locations: true,
+            ..Default::default()
+        }),
+        pipeline,
+    )
 }
 
 /// As [`reproducer_text`], for IR that is text already.

@@ -15,7 +15,12 @@ pub trait MakeSize {
     /// A symbol, or a size without a name. Operations do not come here.
     fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made, String>;
     /// An operation on two sizes.
-    fn apply(&mut self, kind: SymKind, lhs: Self::Made, rhs: Self::Made) -> Result<Self::Made, String>;
+    fn apply(
+        &mut self,
+        kind: SymKind,
+        lhs: Self::Made,
+        rhs: Self::Made,
+    ) -> Result<Self::Made, String>;
     /// What was made of the size before.
     fn made(&self, d: &Dim) -> Option<Self::Made>;
     /// Remembers what was made.
@@ -43,7 +48,9 @@ pub trait MakeSize {
             let term = product.ok_or("has an empty size")?;
             sum = Some(self.joined(SymKind::Add, sum, term)?);
         }
-        let made = sum.ok_or_else(|| format!("has a size that depends on data ({d}), which compiled programs do not support"))?;
+        let made = sum.ok_or_else(|| {
+            format!("has a size that depends on data ({d}), which compiled programs do not support")
+        })?;
         self.remember(d, made);
         Ok(made)
     }
@@ -57,7 +64,12 @@ pub trait MakeSize {
         self.apply(*kind, x, y)
     }
     /// `lhs kind rhs`, or `rhs` alone.
-    fn joined(&mut self, kind: SymKind, lhs: Option<Self::Made>, rhs: Self::Made) -> Result<Self::Made, String> {
+    fn joined(
+        &mut self,
+        kind: SymKind,
+        lhs: Option<Self::Made>,
+        rhs: Self::Made,
+    ) -> Result<Self::Made, String> {
         match lhs {
             Some(lhs) => self.apply(kind, lhs, rhs),
             None => Ok(rhs),
@@ -65,7 +77,8 @@ pub trait MakeSize {
     }
 }
 
-/// The `arith` op on sizes, which are not negative, so that truncating and flooring agree. There is none for powers.
+/// The `arith` op on sizes, which are not negative, so that truncating and flooring agree. There is
+/// none for powers.
 pub fn arith_op(kind: SymKind) -> Option<&'static str> {
     Some(match kind {
         SymKind::Add => "arith.addi",
@@ -88,17 +101,38 @@ pub struct SizeValues<'a> {
 }
 
 impl<'a> SizeValues<'a> {
-    /// Reads the sizes of a function's block that are there before `end`, where `builder` inserts new ones.
+    /// Reads the sizes of a function's block that are there before `end`, where `builder` inserts
+    /// new ones.
     pub fn of_host(block: Block, facts: &'a Facts, builder: Builder, end: Op) -> SizeValues<'a> {
-        let made = |op: &Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr)) || asks_argument(*op);
-        let known =
-            block.ops().into_iter().take_while(|op| *op != end).filter(made).map(|op| (facts.size_value(op.result(0)), op.result(0)));
-        SizeValues { facts, known: known.filter(|(d, _)| *d != Dim::Unknown).collect(), builder, arith: false }
+        let made = |op: &Op| {
+            matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr)) || asks_argument(*op)
+        };
+        let known = block
+            .ops()
+            .into_iter()
+            .take_while(|op| *op != end)
+            .filter(made)
+            .map(|op| (facts.size_value(op.result(0)), op.result(0)));
+        SizeValues {
+            facts,
+            known: known.filter(|(d, _)| *d != Dim::Unknown).collect(),
+            builder,
+            arith: false,
+        }
     }
 
     /// Sizes that kernel arguments state, with the values that stand for them now.
-    pub fn of_kernel(facts: &'a Facts, args: impl Iterator<Item = (Value, Value)>, builder: Builder) -> SizeValues<'a> {
-        SizeValues { facts, known: args.map(|(old, new)| (facts.size_value(old), new)).collect(), builder, arith: true }
+    pub fn of_kernel(
+        facts: &'a Facts,
+        args: impl Iterator<Item = (Value, Value)>,
+        builder: Builder,
+    ) -> SizeValues<'a> {
+        SizeValues {
+            facts,
+            known: args.map(|(old, new)| (facts.size_value(old), new)).collect(),
+            builder,
+            arith: true,
+        }
     }
 
     /// One dimension of a value, as a number or an SSA size.
@@ -136,14 +170,20 @@ impl MakeSize for SizeValues<'_> {
         self.builder.index(n)
     }
     fn leaf(&mut self, _: &Atom, whole: &Dim) -> Result<Value, String> {
-        Err(format!("has a size that no input states ({whole}); kiln.bind_shape on an argument would"))
+        Err(format!(
+            "has a size that no input states ({whole}); kiln.bind_shape on an argument would"
+        ))
     }
     fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value, String> {
         let index = Type::index(self.builder.ctx);
         if !self.arith {
-            return Ok(self.builder.create_with(&SymExpr { kind, lhs, rhs }, &[index], &mut [])?.result(0));
+            return Ok(self
+                .builder
+                .create_with(&SymExpr { kind, lhs, rhs }, &[index], &mut [])?
+                .result(0));
         }
-        let name = arith_op(kind).ok_or("has a size that is a power, which a kernel does not compute")?;
+        let name =
+            arith_op(kind).ok_or("has a size that is a power, which a kernel does not compute")?;
         Ok(self.builder.generic(name, &[lhs, rhs], &[index], &[], &mut [])?.result(0))
     }
     fn made(&self, d: &Dim) -> Option<Value> {
@@ -158,9 +198,14 @@ fn asks_argument(op: Op) -> bool {
     ops::Dim::of(op).is_some_and(|d| d.input.block_arg().is_some())
 }
 
-/// Writes sizes that are asked of computed values as arithmetic on those of arguments: the values go into kernels. Says whether there were any.
+/// Writes sizes that are asked of computed values as arithmetic on those of arguments: the values
+/// go into kernels. Says whether there were any.
 pub fn ask_arguments_only(block: Block, facts: &Facts) -> Result<bool, Failure> {
-    let asked: Vec<Op> = block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Dim) && !asks_argument(*o)).collect();
+    let asked: Vec<Op> = block
+        .ops()
+        .into_iter()
+        .filter(|o| o.kind() == Some(OpKind::Dim) && !asks_argument(*o))
+        .collect();
     for op in &asked {
         let b = Builder::before(*op).ok_or_else(|| Failure::at(*op, "is in no block"))?;
         let size = SizeValues::of_host(block, facts, b, *op).value(&facts.size_value(op.result(0)));
@@ -182,5 +227,8 @@ pub fn index_operands(op: Op) -> Vec<Value> {
 /// Whether the op states or makes sizes, so that it stays in the host function.
 pub fn makes_sizes(op: Op) -> bool {
     op.is("arith.constant") && op.result(0).ty().is_index()
-        || matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Require))
+        || matches!(
+            op.kind(),
+            Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Require)
+        )
 }

@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A wish that a compilation end early. Clones share it. It is heard before every pass and every kernel, so what ends late ends by one kernel's code generation.
+/// A wish that a compilation end early. Clones share it. It is heard before every pass and every
+/// kernel, so what ends late ends by one kernel's code generation.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     cancelled: Arc<AtomicBool>,
@@ -40,15 +41,22 @@ impl Stop {
     pub fn within(&self, time: Duration) -> Stop {
         Stop { until: Instant::now().checked_add(time), ..self.clone() }
     }
-    /// One that ends with this one, and may end alone. Of one that has a parent, it is that one's child.
+    /// One that ends with this one, and may end alone. Of one that has a parent, it is that one's
+    /// child.
     pub fn child(&self) -> Stop {
-        Stop { cancelled: Arc::default(), parent: Some(self.parent.clone().unwrap_or_else(|| self.cancelled.clone())), until: self.until }
+        Stop {
+            cancelled: Arc::default(),
+            parent: Some(self.parent.clone().unwrap_or_else(|| self.cancelled.clone())),
+            until: self.until,
+        }
     }
     /// Err: it is time to end.
     pub fn check(&self) -> Result<(), Stopped> {
         match self.until {
             _ if self.cancelled.load(Ordering::Relaxed) => Err(Stopped::Cancelled),
-            _ if self.parent.as_ref().is_some_and(|p| p.load(Ordering::Relaxed)) => Err(Stopped::Cancelled),
+            _ if self.parent.as_ref().is_some_and(|p| p.load(Ordering::Relaxed)) => {
+                Err(Stopped::Cancelled)
+            }
             Some(until) if Instant::now() >= until => Err(Stopped::Late),
             _ => Ok(()),
         }

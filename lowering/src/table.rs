@@ -1,4 +1,5 @@
-//! The pass table: one row a pass, those within a level and those between levels. Registration, help and docs/passes.md come from it.
+//! The pass table: one row a pass, those within a level and those between levels. Registration,
+//! help and docs/passes.md come from it.
 use crate::{gpu, host, to_kernels, to_linalg};
 use kiln_passes::PassRow;
 use std::sync::OnceLock;

@@ -22,9 +22,11 @@ pub enum Target {
 /// What a GPU may compute less exactly than f32 says; nothing unless asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Relaxed {
-    /// Whether factors of products of f32 may be rounded to tf32, which has 10 bits behind the point, for the tensor cores.
+    /// Whether factors of products of f32 may be rounded to tf32, which has 10 bits behind the
+    /// point, for the tensor cores.
     pub tf32: bool,
-    /// Whether functions of f32 may be the hardware's approximations (`kiln-gpu-math` states their errors).
+    /// Whether functions of f32 may be the hardware's approximations (`kiln-gpu-math` states their
+    /// errors).
     pub fast_math: bool,
 }
 
@@ -36,7 +38,11 @@ impl Relaxed {
             match feature.split_at_checked(1) {
                 Some((sign @ ("+" | "-"), "tf32")) => relaxed.tf32 = sign == "+",
                 Some((sign @ ("+" | "-"), "fast-math")) => relaxed.fast_math = sign == "+",
-                _ => return Err(format!("there is no feature '{feature}' of a GPU (features, with + or -: tf32, fast-math)")),
+                _ => {
+                    return Err(format!(
+                        "there is no feature '{feature}' of a GPU (features, with + or -: tf32, fast-math)"
+                    ));
+                }
             }
         }
         Ok(relaxed)
@@ -84,7 +90,8 @@ impl Chip {
             Chip::Sm90a => "sm_90a",
         }
     }
-    /// The newest one whose code a card of this compute capability runs. Code for `sm_90a` runs on 9.0 only.
+    /// The newest one whose code a card of this compute capability runs. Code for `sm_90a` runs on
+    /// 9.0 only.
     pub fn of_capability(major: i32, minor: i32) -> Option<Chip> {
         match (major, minor) {
             (9, 0) => Some(Chip::Sm90a),
@@ -103,13 +110,19 @@ impl Target {
     }
     /// From `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32][,+fast-math]`.
     pub fn parse(text: &str) -> Result<Target, String> {
-        let Some(chip) = text.strip_prefix("cuda:") else { return Ok(Target::Host(llvm::Target::parse(text)?)) };
+        let Some(chip) = text.strip_prefix("cuda:") else {
+            return Ok(Target::Host(llvm::Target::parse(text)?));
+        };
         let known = || Chip::ALL.iter().map(|c| c.name());
         let (chip, features) = chip.split_once(':').unwrap_or((chip, ""));
         let relaxed = Relaxed::parse(features)?;
         let found = Chip::ALL.into_iter().find(|c| c.name() == chip);
         found.map(|chip| Target::Cuda { chip, relaxed }).ok_or_else(|| {
-            format!("there is no chip '{chip}'{} (chips: {})", names::hint(chip, known()), known().collect::<Vec<_>>().join(", "))
+            format!(
+                "there is no chip '{chip}'{} (chips: {})",
+                names::hint(chip, known()),
+                known().collect::<Vec<_>>().join(", ")
+            )
         })
     }
     /// Options of passes whose decisions depend on the target.
@@ -129,7 +142,9 @@ impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Target::Host(t) => t.fmt(f),
-            Target::Cuda { chip, relaxed } if *relaxed == Relaxed::default() => write!(f, "cuda:{}", chip.name()),
+            Target::Cuda { chip, relaxed } if *relaxed == Relaxed::default() => {
+                write!(f, "cuda:{}", chip.name())
+            }
             Target::Cuda { chip, relaxed } => write!(f, "cuda:{}:{relaxed}", chip.name()),
         }
     }

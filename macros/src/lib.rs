@@ -3,13 +3,15 @@ use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
 use syn::{
-    Error, Expr, FnArg, Ident, ItemFn, Lit, LitBool, Pat, Result, ReturnType, Token, Type, parse::Parse, parse::ParseStream,
-    parse_macro_input,
+    Error, Expr, FnArg, Ident, ItemFn, Lit, LitBool, Pat, Result, ReturnType, Token, Type,
+    parse::Parse, parse::ParseStream, parse_macro_input,
 };
 
-/// Makes a function compiled, as `kiln::compile` makes a closure: it gives a `Result` of what it gave, and has one set of programs for all of its callers.
+/// Makes a function compiled, as `kiln::compile` makes a closure: it gives a `Result` of what it
+/// gave, and has one set of programs for all of its callers.
 ///
-/// Arguments: `mode`, `backend`, `device`, `name` with a string; `dynamic`, `fullgraph`, `freeze`, `disable` alone or with a truth value; `options("name" = "value", …)`.
+/// Arguments: `mode`, `backend`, `device`, `name` with a string; `dynamic`, `fullgraph`, `freeze`,
+/// `disable` alone or with a truth value; `options("name" = "value", …)`.
 #[proc_macro_attribute]
 pub fn compile(arguments: TokenStream, function: TokenStream) -> TokenStream {
     let arguments = parse_macro_input!(arguments as Settings);
@@ -53,7 +55,10 @@ impl Parse for Settings {
                 quote!(.options([#(#pairs),*]))
             } else {
                 let all = [STRINGS, FLAGS, &["options"]].concat().join(", ");
-                return Err(Error::new(name.span(), format!("kiln::compile has no argument '{text}'; it has {all}")));
+                return Err(Error::new(
+                    name.span(),
+                    format!("kiln::compile has no argument '{text}'; it has {all}"),
+                ));
             };
             settings.calls.push(call);
             if !input.is_empty() {
@@ -73,10 +78,14 @@ fn pair(input: ParseStream) -> Result<(Lit, Lit)> {
 
 fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
     let signature = &function.sig;
-    let refuse =
-        |tokens: &dyn quote::ToTokens, why: &str| Err(Error::new_spanned(tokens, format!("kiln::compile is for plain functions: {why}")));
+    let refuse = |tokens: &dyn quote::ToTokens, why: &str| {
+        Err(Error::new_spanned(tokens, format!("kiln::compile is for plain functions: {why}")))
+    };
     if !signature.generics.params.is_empty() {
-        return refuse(&signature.generics, "a generic one has no programs of its own; compile a closure for each type instead");
+        return refuse(
+            &signature.generics,
+            "a generic one has no programs of its own; compile a closure for each type instead",
+        );
     }
     if let Some(token) = &signature.asyncness {
         return refuse(token, "an async one is not called when it is traced");
@@ -87,11 +96,19 @@ fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
     let (mut names, mut types) = (vec![], vec![]);
     for argument in &signature.inputs {
         let FnArg::Typed(argument) = argument else {
-            return refuse(argument, "a method reads self; compile a closure, or a module with Module::compile");
+            return refuse(
+                argument,
+                "a method reads self; compile a closure, or a module with Module::compile",
+            );
         };
-        let Pat::Ident(name) = &*argument.pat else { return refuse(&argument.pat, "its arguments have names") };
+        let Pat::Ident(name) = &*argument.pat else {
+            return refuse(&argument.pat, "its arguments have names");
+        };
         if let Type::Reference(_) = &*argument.ty {
-            return refuse(&argument.ty, "its arguments are values, such as Tensor, which is cheap to clone");
+            return refuse(
+                &argument.ty,
+                "its arguments are values, such as Tensor, which is cheap to clone",
+            );
         }
         names.push(&name.ident);
         types.push(&argument.ty);
@@ -100,7 +117,8 @@ fn expand(settings: &Settings, function: ItemFn) -> Result<Tokens> {
         ReturnType::Default => quote!(()),
         ReturnType::Type(_, ty) => quote!(#ty),
     };
-    let (attributes, visibility, ident, body) = (&function.attrs, &function.vis, &signature.ident, &function.block);
+    let (attributes, visibility, ident, body) =
+        (&function.attrs, &function.vis, &signature.ident, &function.block);
     let (inputs, calls) = (&signature.inputs, &settings.calls);
     let name = ident.to_string();
     let named = (!settings.named).then(|| quote!(.name(#name)));
@@ -122,7 +140,8 @@ mod tests {
     use syn::parse_quote;
 
     fn text(arguments: &str, function: ItemFn) -> String {
-        let made = syn::parse_str::<Settings>(arguments).and_then(|settings| expand(&settings, function));
+        let made =
+            syn::parse_str::<Settings>(arguments).and_then(|settings| expand(&settings, function));
         made.map_or_else(|e| format!("error: {e}"), |tokens| tokens.to_string())
     }
 
@@ -136,9 +155,13 @@ mod tests {
                 }
             ),
         );
-        for part in
-            [r#". mode ("default")"#, ". dynamic (true)", ". fullgraph (false)", r#". options ([("threads" , "1")])"#, r#". name ("f")"#]
-        {
+        for part in [
+            r#". mode ("default")"#,
+            ". dynamic (true)",
+            ". fullgraph (false)",
+            r#". options ([("threads" , "1")])"#,
+            r#". name ("f")"#,
+        ] {
             assert!(made.contains(part), "no {part} in {made}");
         }
         let named = text(
@@ -159,7 +182,10 @@ mod tests {
                 }
             )
         };
-        assert!(text("fulgraph", plain()).contains("kiln::compile has no argument 'fulgraph'; it has mode, "));
+        assert!(
+            text("fulgraph", plain())
+                .contains("kiln::compile has no argument 'fulgraph'; it has mode, ")
+        );
         assert!(text("dynamic = 3", plain()).starts_with("error: "));
         assert!(
             text(

@@ -1,11 +1,14 @@
-//! `kiln-argument-order`: an argument whose memory is a permutation of row-major order is taken as it lies, and transposed.
+//! `kiln-argument-order`: an argument whose memory is a permutation of row-major order is taken as
+//! it lies, and transposed.
 //!
-//! Why: an input with channels last, or a transposed matrix, needs no copy in front of a call then: the transpose meets those of `kiln-layout`, or
-//! becomes part of the kernel that reads it. `#kiln.layout` says how an argument lies: exports record it, and callers may ask for it. Upstream
-//! knows layouts of memrefs only.
+//! Why: an input with channels last, or a transposed matrix, needs no copy in front of a call then:
+//! the transpose meets those of `kiln-layout`, or becomes part of the kernel that reads it.
+//! `#kiln.layout` says how an argument lies: exports record it, and callers may ask for it.
+//! Upstream knows layouts of memrefs only.
 //!
-//! Callers still pass the tensor; `kiln.order` says in which order its dimensions lie, the outermost first. An argument with gaps, or one that is
-//! expanded, stays as it is, and a call copies it.
+//! Callers still pass the tensor; `kiln.order` says in which order its dimensions lie, the
+//! outermost first. An argument with gaps, or one that is expanded, stays as it is, and a call
+//! copies it.
 //!
 //! Numerics: exact.
 //!
@@ -32,7 +35,11 @@ impl Pass for ArgumentOrder {
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for func in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func") && !is_driver(*o)) {
+        for func in blocks(root)
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.is("func.func") && !is_driver(*o))
+        {
             function(func).map_err(|e| Failure::at(func, e))?;
         }
         Ok(())
@@ -45,7 +52,11 @@ fn function(func: Op) -> Result<(), String> {
     let (c, args) = (func.ctx(), block.args());
     let mut attrs = listed.clone();
     for (i, arg) in args.iter().enumerate() {
-        let Some((strides, ..)) = listed.get(i).and_then(|a| a.entry("kiln.layout")).and_then(Attr::as_layout) else { continue };
+        let Some((strides, ..)) =
+            listed.get(i).and_then(|a| a.entry("kiln.layout")).and_then(Attr::as_layout)
+        else {
+            continue;
+        };
         let t = tensor_type(arg.ty())?;
         let sizes: Vec<Option<i64>> = t.dims.iter().map(|d| d.known()).collect();
         let Some(order) = order(&sizes, &strides) else { continue };
@@ -62,26 +73,40 @@ fn function(func: Op) -> Result<(), String> {
 
 /// Gives an argument its new type, and what read it a transpose.
 fn take(block: Block, arg: Value, order: &[i64], ty: Type) -> Result<(), String> {
-    let first = block.ops().first().copied().and_then(Builder::before).ok_or("has an empty body")?;
+    let first =
+        block.ops().first().copied().and_then(Builder::before).ok_or("has an empty body")?;
     arg.set_ty(ty);
-    let permutation = (0..order.len() as i64).map(|d| order.iter().position(|o| *o == d).unwrap_or(0) as i64).collect();
+    let permutation = (0..order.len() as i64)
+        .map(|d| order.iter().position(|o| *o == d).unwrap_or(0) as i64)
+        .collect();
     let whole = first.add(&Transpose { input: arg, permutation })?;
     let own = whole.def().ok_or("has no transpose")?;
-    let bound: Vec<Op> = arg.uses().into_iter().map(|(user, _)| user).filter(|o| o.kind() == Some(OpKind::BindShape)).collect();
+    let bound: Vec<Op> = arg
+        .uses()
+        .into_iter()
+        .map(|(user, _)| user)
+        .filter(|o| o.kind() == Some(OpKind::BindShape))
+        .collect();
     arg.replace_uses_except(whole, &[own]);
     // What was known about the argument's sizes is known about it in its new order.
     for fact in bound {
         let sizes = BindShape::of(fact).ok_or("is malformed")?.sizes;
         let b = Builder::before(fact).ok_or("is in no block")?;
-        let sizes = order.iter().map(|d| sizes.get(*d as usize).copied()).collect::<Option<_>>().ok_or("has a fact of too few sizes")?;
+        let sizes = order
+            .iter()
+            .map(|d| sizes.get(*d as usize).copied())
+            .collect::<Option<_>>()
+            .ok_or("has a fact of too few sizes")?;
         b.create_with(&BindShape { value: arg, sizes }, &[], &mut [])?;
     }
     Ok(())
 }
 
-/// The dimensions from the outermost to the innermost in memory, if they lie densely and not in row-major order. A stride of a size of 1 says nothing.
+/// The dimensions from the outermost to the innermost in memory, if they lie densely and not in
+/// row-major order. A stride of a size of 1 says nothing.
 fn order(sizes: &[Option<i64>], strides: &[i64]) -> Option<Vec<i64>> {
-    let (ones, mut rest): (Vec<usize>, Vec<usize>) = (0..sizes.len()).partition(|d| sizes[*d] == Some(1));
+    let (ones, mut rest): (Vec<usize>, Vec<usize>) =
+        (0..sizes.len()).partition(|d| sizes[*d] == Some(1));
     rest.sort_by_key(|d| std::cmp::Reverse(strides[*d]));
     let mut expected = Some(1);
     for d in rest.iter().rev() {

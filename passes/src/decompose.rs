@@ -1,10 +1,11 @@
 //! `kiln-decompose`: writes composite ops as prims.
 //!
-//! Why: everything below the `graph` level then needs to know 85 ops, not 110. Composites that one kernel computes better than its
-//! parts (softmax, normalisations, attention, …) stay whole if `keep` names them.
+//! Why: everything below the `graph` level then needs to know 85 ops, not 110. Composites that one
+//! kernel computes better than its parts (softmax, normalisations, attention, …) stay whole if
+//! `keep` names them.
 //!
-//! Numerics: reassociates. The composite rounds once where the prims round at every step; sums and statistics of 16-bit floats are kept in
-//! f32 on both sides.
+//! Numerics: reassociates. The composite rounds once where the prims round at every step; sums and
+//! statistics of 16-bit floats are kept in f32 on both sides.
 //!
 //! ```text
 //! before:  %0 = kiln.silu %x : tensor<4xf32>
@@ -37,7 +38,8 @@ pub const NOT_FUSED: &str = "kiln.not_fused";
 crate::pass_options! {
     /// The pass.
     pub struct Decompose {
-        /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means all that may, `none` none, `kernels` those of a form that one kernel computes
+        /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means
+        /// all that may, `none` none, `kernels` those of a form that one kernel computes
         pub keep: Vec<String> = vec!["attention".into()],
         /// The GPU whose kernels `kernels` means, such as sm_90a; none: a processor
         pub chip: String = "none".into(),
@@ -57,11 +59,19 @@ impl Pass for Decompose {
         // Inner ops first, so that regions hold prims only when their op's turn comes.
         for op in walk(root).into_iter().rev() {
             let Some(kind) = op.kind().filter(|k| k.is_composite()) else { continue };
-            let why = if self.keep == ["kernels"] && kind == OpKind::Attention { attention::not_whole(op, &self.chip) } else { None };
+            let why = if self.keep == ["kernels"] && kind == OpKind::Attention {
+                attention::not_whole(op, &self.chip)
+            } else {
+                None
+            };
             if keep.contains(&kind) && why.is_none() {
                 continue;
             }
-            let old: HashSet<Op> = if why.is_some() { op.block().iter().flat_map(|b| b.ops()).collect() } else { HashSet::new() };
+            let old: HashSet<Op> = if why.is_some() {
+                op.block().iter().flat_map(|b| b.ops()).collect()
+            } else {
+                HashSet::new()
+            };
             let builder = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let values = expand(kind, op, &builder).map_err(|e| Failure::at(op, e))?;
             if values.len() != op.result_count() {
@@ -69,13 +79,16 @@ impl Pass for Decompose {
             }
             for (old, new) in op.results().into_iter().zip(values) {
                 // The composite's type may state sizes that its prims do not, or fewer.
-                let new = Math { b: &builder }.retype(new, old.ty()).map_err(|e| Failure::at(op, e))?;
+                let new =
+                    Math { b: &builder }.retype(new, old.ty()).map_err(|e| Failure::at(op, e))?;
                 old.replace_uses(new);
             }
             if let Some(why) = why {
                 let why = Attr::string(op.ctx(), &format!("{} not whole: {why}", kind.mnemonic()));
                 let all = op.block().map(|b| b.ops()).unwrap_or_default();
-                let new = all.into_iter().filter(|o| !old.contains(o) && o.kind() == Some(OpKind::DotGeneral));
+                let new = all
+                    .into_iter()
+                    .filter(|o| !old.contains(o) && o.kind() == Some(OpKind::DotGeneral));
                 new.for_each(|o| o.set_attr(NOT_FUSED, why));
             }
             op.erase();
@@ -100,7 +113,12 @@ impl Decompose {
         let find = |name: &String| {
             let found = able.iter().copied().find(|k| k.mnemonic() == name);
             let names = able.iter().map(|k| k.mnemonic());
-            found.ok_or_else(|| Failure::from(format!("keep names '{name}', which has no kernel strategy{}", hint(name, names))))
+            found.ok_or_else(|| {
+                Failure::from(format!(
+                    "keep names '{name}', which has no kernel strategy{}",
+                    hint(name, names)
+                ))
+            })
         };
         self.keep.iter().map(find).collect()
     }
@@ -110,19 +128,26 @@ impl Decompose {
 fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>, String> {
     use OpKind::*;
     let one = match kind {
-        Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus => activation::expand(kind, op, b),
+        Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus => {
+            activation::expand(kind, op, b)
+        }
         Linear | Matmul | Embedding => contract::expand(kind, op, b),
-        LayerNorm | GroupNorm | BatchNorm | RmsNorm | Softmax | LogSoftmax | Mean | Var | Std => norm::expand(kind, op, b),
+        LayerNorm | GroupNorm | BatchNorm | RmsNorm | Softmax | LogSoftmax | Mean | Var | Std => {
+            norm::expand(kind, op, b)
+        }
         CrossEntropy | Dropout => loss::expand(kind, op, b),
         Interpolate | MaxPool | AvgPool | AdaptiveAvgPool => image::expand(kind, op, b),
         Attention => return attention::expand(op, b),
-        Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Launch | Arena | ArenaSize | Output | Neg | Abs | Sign | Exp
-        | Exp2 | Expm1 | Log | Log1p | Log2 | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf | Ceil
-        | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub | Mul | Div | Rem | FloorDiv | Pow | Max | Min | Atan2 | And
-        | Or | Xor | Shl | Shr | Compare | Select | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim | Reshape
-        | Transpose | Slice | Pad | Concat | Place | Reverse | Gather | Scatter | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax
-        | ArgMin | Cumulative | Sort | TopK | DotGeneral | Convolution | ReduceWindow | RandomBits | RandomUniform | RandomNormal | If
-        | While | Scan | Yield | CustomCall | PtxCall => Err("is a prim and has no decomposition".into()),
+        Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Launch | Arena
+        | ArenaSize | Output | Neg | Abs | Sign | Exp | Exp2 | Expm1 | Log | Log1p | Log2
+        | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Erf | Ceil
+        | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub | Mul | Div | Rem
+        | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare | Select
+        | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim | Reshape
+        | Transpose | Slice | Pad | Concat | Place | Reverse | Gather | Scatter | DynamicSlice
+        | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort | TopK | DotGeneral
+        | Convolution | ReduceWindow | RandomBits | RandomUniform | RandomNormal | If | While
+        | Scan | Yield | CustomCall | PtxCall => Err("is a prim and has no decomposition".into()),
     };
     one.map(|v| vec![v])
 }

@@ -1,7 +1,9 @@
-//! `kiln-expand-random`: random numbers become integer arithmetic on positions, which fuses as any elementwise op does.
+//! `kiln-expand-random`: random numbers become integer arithmetic on positions, which fuses as any
+//! elementwise op does.
 //!
-//! Why: a GPU has no library of functions. Every element computes the block of philox4x32-10 that its number is in, so that the numbers are those of the
-//! host and of the interpreter, bit for bit; of normal ones as far as logarithm and cosine of f64 are.
+//! Why: a GPU has no library of functions. Every element computes the block of philox4x32-10 that
+//! its number is in, so that the numbers are those of the host and of the interpreter, bit for bit;
+//! of normal ones as far as logarithm and cosine of f64 are.
 //!
 //! Numerics: reassociates, of normal numbers; others have the same bits.
 //!
@@ -36,10 +38,14 @@ impl Pass for ExpandRandom {
             let made = if let Some(o) = RandomBits::of(op) {
                 flat(m, &o.sizes, || Draws::new(m.b, o.key, &o.sizes)?.bits(op.result(0)))
             } else if let Some(o) = RandomUniform::of(op) {
-                flat(m, &o.sizes, || Draws::new(m.b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high))
+                flat(m, &o.sizes, || {
+                    Draws::new(m.b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high)
+                })
             } else {
                 let o = RandomNormal::of(op)?;
-                flat(m, &o.sizes, || Draws::new(m.b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std))
+                flat(m, &o.sizes, || {
+                    Draws::new(m.b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std)
+                })
             };
             Some(made)
         })
@@ -47,7 +53,11 @@ impl Pass for ExpandRandom {
 }
 
 /// All elements in a row, in the shape of the result.
-fn flat(m: &Math, sizes: &[Size], draw: impl FnOnce() -> Result<Value, String>) -> Result<Vec<Value>, String> {
+fn flat(
+    m: &Math,
+    sizes: &[Size],
+    draw: impl FnOnce() -> Result<Value, String>,
+) -> Result<Vec<Value>, String> {
     Ok(vec![m.reshape(draw()?, sizes)?])
 }
 
@@ -64,7 +74,12 @@ impl<'a> Draws<'a> {
         let m = Math { b };
         let position = m.iota(&[m.product(sizes)?], 0)?;
         let part = |i: i64| -> Result<Value, String> {
-            let one = b.add(&Slice { input: key, offsets: Size::all(&[i]), sizes: Size::all(&[1]), strides: vec![1] })?;
+            let one = b.add(&Slice {
+                input: key,
+                offsets: Size::all(&[i]),
+                sizes: Size::all(&[1]),
+                strides: vec![1],
+            })?;
             m.broadcast_to(m.reshape(one, &[])?, &[], position)
         };
         let (seed, offset) = (part(0)?, part(1)?);
@@ -81,16 +96,25 @@ impl<'a> Draws<'a> {
     }
     /// The low and the high word.
     fn words(&self, x: Value) -> Result<[Value; 2], String> {
-        Ok([self.with(BinaryKind::And, x, 0xffff_ffff)?, self.with(BinaryKind::And, self.with(BinaryKind::Shr, x, 32)?, 0xffff_ffff)?])
+        Ok([
+            self.with(BinaryKind::And, x, 0xffff_ffff)?,
+            self.with(BinaryKind::And, self.with(BinaryKind::Shr, x, 32)?, 0xffff_ffff)?,
+        ])
     }
     /// The output of philox4x32-10 for these blocks.
     fn block(&self, block: Value) -> Result<[Value; 4], String> {
         let ([mut c0, mut c1], [mut c2, mut c3]) = (self.words(block)?, self.offset);
-        let xor = |x: Value, y: Value, z: Value| self.m.binary(BinaryKind::Xor, self.m.binary(BinaryKind::Xor, x, y)?, z);
+        let xor = |x: Value, y: Value, z: Value| {
+            self.m.binary(BinaryKind::Xor, self.m.binary(BinaryKind::Xor, x, y)?, z)
+        };
         for round in 0..10i64 {
             let key = |word: Value, step: i64| match round {
                 0 => Ok(word),
-                _ => self.with(BinaryKind::And, self.with(BinaryKind::Add, word, (round * step) & 0xffff_ffff)?, 0xffff_ffff),
+                _ => self.with(
+                    BinaryKind::And,
+                    self.with(BinaryKind::Add, word, (round * step) & 0xffff_ffff)?,
+                    0xffff_ffff,
+                ),
             };
             let (k0, k1) = (key(self.seed[0], 0x9e37_79b9)?, key(self.seed[1], 0xbb67_ae85)?);
             let [low0, high0] = self.words(self.with(BinaryKind::Mul, c0, 0xd251_1f53)?)?;
@@ -101,7 +125,11 @@ impl<'a> Draws<'a> {
     }
     /// Whether a bit of the position is set.
     fn bit(&self, bit: i64) -> Result<Value, String> {
-        self.m.compare(CompareKind::Ne, self.with(BinaryKind::And, self.position, bit)?, self.number(0)?)
+        self.m.compare(
+            CompareKind::Ne,
+            self.with(BinaryKind::And, self.position, bit)?,
+            self.number(0)?,
+        )
     }
     /// The 32-bit draw of each position.
     fn word(&self) -> Result<Value, String> {
@@ -140,16 +168,23 @@ impl<'a> Draws<'a> {
             _ => 8,
         };
         // f64, in which the interpreter computes, unless there is nothing to be rounded.
-        let wide = if (low, high) == (0.0, 1.0) && dtype != DType::F64 { DType::F32 } else { DType::F64 };
+        let wide =
+            if (low, high) == (0.0, 1.0) && dtype != DType::F64 { DType::F32 } else { DType::F64 };
         let bits = if dtype == DType::F64 {
             let [low, high] = self.pair()?;
-            self.m.binary(BinaryKind::Or, self.with(BinaryKind::Shl, high, 21)?, self.with(BinaryKind::Shr, low, 11)?)?
+            self.m.binary(
+                BinaryKind::Or,
+                self.with(BinaryKind::Shl, high, 21)?,
+                self.with(BinaryKind::Shr, low, 11)?,
+            )?
         } else {
             self.with(BinaryKind::Shr, self.word()?, 32 - i64::from(precision))?
         };
         let mut x = self.unit(bits, precision, wide)?;
         if (low, high) != (0.0, 1.0) {
-            x = self.m.add(self.m.full_like(x, low)?, self.m.mul(self.m.full_like(x, high - low)?, x)?)?;
+            x = self
+                .m
+                .add(self.m.full_like(x, low)?, self.m.mul(self.m.full_like(x, high - low)?, x)?)?;
         }
         self.m.convert(x, dtype)
     }

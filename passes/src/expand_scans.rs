@@ -1,8 +1,11 @@
-//! `kiln-expand-scans`: cumulative sums, products and extremes are computed by loops, in blocks where there are few rows.
+//! `kiln-expand-scans`: cumulative sums, products and extremes are computed by loops, in blocks
+//! where there are few rows.
 //!
-//! Why: a GPU has no library of functions. A kernel goes through an axis once, with what comes before in registers; such an op stays as it is and is marked, so that fusion
-//! takes it for loops. Where a few rows are long, a group of threads for each of them would leave most of the card idle: there a row is cut into blocks, each of which is a row of
-//! its own, and what all blocks before give is combined with it. Blocks are so few that this is a reduction of all before each.
+//! Why: a GPU has no library of functions. A kernel goes through an axis once, with what comes
+//! before in registers; such an op stays as it is and is marked, so that fusion takes it for loops.
+//! Where a few rows are long, a group of threads for each of them would leave most of the card
+//! idle: there a row is cut into blocks, each of which is a row of its own, and what all blocks
+//! before give is combined with it. Blocks are so few that this is a reduction of all before each.
 //!
 //! Numerics: reassociates.
 //!
@@ -21,7 +24,8 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// The unit attribute of a `kiln.cumulative` that loops of a kernel compute, and no function of the runtime.
+/// The unit attribute of a `kiln.cumulative` that loops of a kernel compute, and no function of the
+/// runtime.
 pub const LOOPS: &str = "kiln.loops";
 
 crate::pass_options! {
@@ -29,9 +33,11 @@ crate::pass_options! {
     pub struct ExpandScans {
         /// The longest axis that is no more than one block
         pub whole: i64 = 16384,
-        /// Groups of threads that fill the card, which go through rows, or through columns of several rows
+        /// Groups of threads that fill the card, which go through rows, or through columns of
+        /// several rows
         pub groups: i64 = 256,
-        /// Neighbouring columns that one group goes through, where others lie between the elements of an axis
+        /// Neighbouring columns that one group goes through, where others lie between the elements
+        /// of an axis
         pub beside: i64 = 16,
     }
 }
@@ -41,7 +47,8 @@ const ALIGNED: i64 = 16;
 
 impl Pass for ExpandScans {
     const FLAG: &'static str = "kiln-expand-scans";
-    const SUMMARY: &'static str = "Leaves cumulative sums, products and extremes to loops, in blocks where few rows are long";
+    const SUMMARY: &'static str =
+        "Leaves cumulative sums, products and extremes to loops, in blocks where few rows are long";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
@@ -52,14 +59,18 @@ impl Pass for ExpandScans {
         let made = |m: &Math, scan: Cumulative| {
             let dtype = tensor_type(scan.input.ty())?.dtype;
             let x = m.convert(scan.input, summed(dtype))?;
-            let all = Scan { m, kind: scan.kind, axis: scan.axis as usize, how: self }.running(x)?;
+            let all =
+                Scan { m, kind: scan.kind, axis: scan.axis as usize, how: self }.running(x)?;
             Ok(vec![m.convert(all, dtype)?])
         };
-        replace_ops(root, |m, op| Cumulative::of(op).filter(|_| op.attr(LOOPS).is_none()).map(|scan| made(m, scan)))
+        replace_ops(root, |m, op| {
+            Cumulative::of(op).filter(|_| op.attr(LOOPS).is_none()).map(|scan| made(m, scan))
+        })
     }
 }
 
-/// What a dtype is reduced in: f32 for floats of 16 bits and less, whole numbers for truth values, whose sum is their disjunction.
+/// What a dtype is reduced in: f32 for floats of 16 bits and less, whole numbers for truth values,
+/// whose sum is their disjunction.
 pub(crate) fn summed(dtype: DType) -> DType {
     if dtype == DType::I1 { DType::I64 } else { wide(dtype) }
 }
@@ -101,17 +112,25 @@ impl Scan<'_> {
     fn blocks(&self, sizes: &[Size]) -> Option<(i64, i64)> {
         let known: Vec<i64> = sizes.iter().map(|s| s.known()).collect::<Option<_>>()?;
         let product = |all: &[i64]| all.iter().try_fold(1i64, |n, k| n.checked_mul(*k));
-        let (n, outer, inner) = (known[self.axis], product(&known[..self.axis])?, product(&known[self.axis + 1..])?);
+        let (n, outer, inner) =
+            (known[self.axis], product(&known[..self.axis])?, product(&known[self.axis + 1..])?);
         let groups = outer.checked_mul((inner + self.how.beside - 1) / self.how.beside)?;
         if n <= self.how.whole || groups == 0 || groups > self.how.groups / 4 {
             return None;
         }
         let wanted = (self.how.groups / groups).min(n / 2);
-        // Blocks of one size where there are such, best of all where each begins at a multiple of what one access takes.
+        // Blocks of one size where there are such, best of all where each begins at a multiple of
+        // what one access takes.
         let even = (wanted / 2 + 1..=wanted).filter(|parts| n % parts == 0);
-        let best = even.max_by_key(|parts| ((n / parts).trailing_zeros().min(ALIGNED.trailing_zeros()), *parts));
+        let best = even.max_by_key(|parts| {
+            ((n / parts).trailing_zeros().min(ALIGNED.trailing_zeros()), *parts)
+        });
         let size = best.map_or_else(|| (n + wanted - 1) / wanted, |parts| n / parts);
-        let size = if best.is_none() && size > ALIGNED { (size + ALIGNED - 1) / ALIGNED * ALIGNED } else { size };
+        let size = if best.is_none() && size > ALIGNED {
+            (size + ALIGNED - 1) / ALIGNED * ALIGNED
+        } else {
+            size
+        };
         Some(((n + size - 1) / size, size))
     }
 
@@ -120,26 +139,47 @@ impl Scan<'_> {
         let (m, axis) = (self.m, self.axis);
         let own = m.sizes_of(x)?;
         let n = own.get(axis).and_then(|n| n.known());
-        let Some(((parts, size), n)) = self.blocks(&own).zip(n) else { return self.looped(x, axis) };
-        let with = |sizes: &[i64]| [&own[..axis], &sizes.iter().map(|n| Size::Static(*n)).collect::<Vec<_>>(), &own[axis + 1..]].concat();
+        let Some(((parts, size), n)) = self.blocks(&own).zip(n) else {
+            return self.looped(x, axis);
+        };
+        let with = |sizes: &[i64]| {
+            [
+                &own[..axis],
+                &sizes.iter().map(|n| Size::Static(*n)).collect::<Vec<_>>(),
+                &own[axis + 1..],
+            ]
+            .concat()
+        };
         let zeros = vec![Size::Static(0); own.len()];
         let mut padded = x;
         if parts * size > n {
             let mut high = zeros.clone();
             high[axis] = Size::Static(parts * size - n);
-            let value = m.b.add(&Splat { value: neutral(m.b.ctx, self.kinds().0, tensor_type(x.ty())?.dtype), sizes: vec![] })?;
+            let value = m.b.add(&Splat {
+                value: neutral(m.b.ctx, self.kinds().0, tensor_type(x.ty())?.dtype),
+                sizes: vec![],
+            })?;
             padded = m.b.add(&Pad { input: x, value, low: zeros.clone(), high })?;
         }
         let blocks = m.reshape(padded, &with(&[parts, size]))?;
         let inner = self.looped(blocks, axis + 1)?;
         let before = self.before(self.reduce(blocks, axis + 1)?)?;
         let dims: Vec<i64> = (0..own.len()).map(|d| (d + usize::from(d > axis)) as i64).collect();
-        let both = m.binary(self.kinds().1, inner, m.retype_like(m.broadcast(before, &dims, &with(&[parts, size]))?, inner)?)?;
+        let both = m.binary(
+            self.kinds().1,
+            inner,
+            m.retype_like(m.broadcast(before, &dims, &with(&[parts, size]))?, inner)?,
+        )?;
         let long = m.reshape(both, &with(&[parts * size]))?;
         if parts * size == n {
             return Ok(long);
         }
-        m.b.add(&Slice { input: long, offsets: zeros, sizes: own.clone(), strides: vec![1; own.len()] })
+        m.b.add(&Slice {
+            input: long,
+            offsets: zeros,
+            sizes: own.clone(),
+            strides: vec![1; own.len()],
+        })
     }
 
     /// The op itself, for loops.
@@ -158,8 +198,12 @@ impl Scan<'_> {
         sizes.insert(axis, own[axis]);
         let dims: Vec<i64> = (0..own.len()).map(|d| (d + usize::from(d >= axis)) as i64).collect();
         let all = m.broadcast(x, &dims, &sizes)?;
-        let counts = m.compare(CompareKind::Lt, m.iota(&sizes, axis + 1)?, m.iota(&sizes, axis)?)?;
-        let nothing = m.b.add(&Splat { value: neutral(m.b.ctx, self.kinds().0, tensor_type(x.ty())?.dtype), sizes })?;
+        let counts =
+            m.compare(CompareKind::Lt, m.iota(&sizes, axis + 1)?, m.iota(&sizes, axis)?)?;
+        let nothing = m.b.add(&Splat {
+            value: neutral(m.b.ctx, self.kinds().0, tensor_type(x.ty())?.dtype),
+            sizes,
+        })?;
         self.reduce(m.select(counts, all, nothing)?, axis + 1)
     }
 }

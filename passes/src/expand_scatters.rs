@@ -1,8 +1,11 @@
-//! `kiln-expand-scatters`: an element of a scatter's result becomes what all updates that are for it make of it.
+//! `kiln-expand-scatters`: an element of a scatter's result becomes what all updates that are for
+//! it make of it.
 //!
-//! Why: a GPU has no library of functions, and what threads add to one place at once comes in any order. Here the order is fixed, so that results are
-//! the same in every call. An update that assigns is found first, the last of its place, and then read. Each place looks at all indices: the work is the
-//! number of updates times the places of the indexed dimensions, for sums times the other sizes as well.
+//! Why: a GPU has no library of functions, and what threads add to one place at once comes in any
+//! order. Here the order is fixed, so that results are the same in every call. An update that
+//! assigns is found first, the last of its place, and then read. Each place looks at all indices:
+//! the work is the number of updates times the places of the indexed dimensions, for sums times the
+//! other sizes as well.
 //!
 //! Numerics: reassociates.
 //!
@@ -61,14 +64,27 @@ fn expanded(m: &Math, o: &Scatter) -> Result<Value, String> {
     if count.known() == Some(0) {
         return Ok(o.input);
     }
-    let mut pairs: Vec<(i64, Value)> = o.dims.iter().copied().zip(o.indices.iter().copied()).collect();
+    let mut pairs: Vec<(i64, Value)> =
+        o.dims.iter().copied().zip(o.indices.iter().copied()).collect();
     pairs.sort_by_key(|(d, _)| *d);
     let dims: Vec<i64> = pairs.iter().map(|(d, _)| *d).collect();
-    let indices = pairs.iter().map(|(_, i)| m.reshape(m.convert(*i, DType::I64)?, &[count])).collect::<Result<Vec<_>, String>>()?;
-    let rest: Vec<i64> = (0..o.input.ty().dims().len() as i64).filter(|d| !dims.contains(d)).collect();
+    let indices = pairs
+        .iter()
+        .map(|(_, i)| m.reshape(m.convert(*i, DType::I64)?, &[count]))
+        .collect::<Result<Vec<_>, String>>()?;
+    let rest: Vec<i64> =
+        (0..o.input.ty().dims().len() as i64).filter(|d| !dims.contains(d)).collect();
     let mut rows = vec![count];
     rows.extend(m.sizes_of(o.updates)?.into_iter().skip(sizes.len()));
-    let rows = Rows { m, input: o.input, count, dims, indices, updates: m.reshape(o.updates, &rows)?, rest };
+    let rows = Rows {
+        m,
+        input: o.input,
+        count,
+        dims,
+        indices,
+        updates: m.reshape(o.updates, &rows)?,
+        rest,
+    };
     let kind = match o.kind {
         ScatterKind::Assign => return rows.assigned(),
         ScatterKind::Add => ReduceKind::Sum,
@@ -80,12 +96,14 @@ fn expanded(m: &Math, o: &Scatter) -> Result<Value, String> {
 }
 
 impl Rows<'_> {
-    /// Whether each index is for each place, where sizes begin with that of the updates; `dims`: which of the others an index is for.
+    /// Whether each index is for each place, where sizes begin with that of the updates; `dims`:
+    /// which of the others an index is for.
     fn matches(&self, sizes: &[Size], dims: &[i64]) -> Result<Value, String> {
         let mut all = None;
         for (index, d) in self.indices.iter().zip(dims) {
             let given = self.m.broadcast(*index, &[0], sizes)?;
-            let here = self.m.compare(CompareKind::Eq, given, self.m.iota(sizes, *d as usize + 1)?)?;
+            let here =
+                self.m.compare(CompareKind::Eq, given, self.m.iota(sizes, *d as usize + 1)?)?;
             all = Some(all.map_or(Ok(here), |a| self.m.binary(BinaryKind::And, a, here))?);
         }
         all.ok_or("has no indices".into())
@@ -99,7 +117,8 @@ impl Rows<'_> {
         let x = m.convert(self.input, summed(dtype))?;
         let dims: Vec<i64> = std::iter::once(0).chain(self.rest.iter().map(|d| d + 1)).collect();
         let given = m.broadcast(m.convert(self.updates, summed(dtype))?, &dims, &sizes)?;
-        let nothing = m.b.add(&Splat { value: neutral(m.b.ctx, kind, summed(dtype)), sizes: sizes.clone() })?;
+        let nothing =
+            m.b.add(&Splat { value: neutral(m.b.ctx, kind, summed(dtype)), sizes: sizes.clone() })?;
         let masked = m.select(self.matches(&sizes, &self.dims)?, given, nothing)?;
         let all = m.reduce(kind, masked, &[0])?;
         let combine = match kind {
@@ -118,7 +137,10 @@ impl Rows<'_> {
         let mut sizes: Vec<Size> = self.dims.iter().map(|d| all[*d as usize]).collect();
         let which: Vec<i64> = (0..sizes.len() as i64).collect();
         sizes.insert(0, self.count);
-        let none = m.b.add(&Splat { value: Attr::scalar_int(m.b.ctx, DType::I64, -1), sizes: sizes.clone() })?;
+        let none = m.b.add(&Splat {
+            value: Attr::scalar_int(m.b.ctx, DType::I64, -1),
+            sizes: sizes.clone(),
+        })?;
         let number = m.select(self.matches(&sizes, &which)?, m.iota(&sizes, 0)?, none)?;
         let last = m.reduce(ReduceKind::Max, number, &[0])?;
         let zero = m.full_like(last, 0.0)?;
@@ -130,10 +152,17 @@ impl Rows<'_> {
             let high = [&[Size::Static(1)], &none[1..]].concat();
             updates = m.b.add(&Pad { input: updates, value: fill, low: none, high })?;
         }
-        let found = m.b.add(&Gather { input: updates, indices: vec![m.binary(BinaryKind::Max, last, zero)?], dims: vec![0] })?;
+        let found = m.b.add(&Gather {
+            input: updates,
+            indices: vec![m.binary(BinaryKind::Max, last, zero)?],
+            dims: vec![0],
+        })?;
         // The indexed dimensions come first there.
         let from = [&self.dims[..], &self.rest[..]].concat();
-        let order: Vec<i64> = (0..all.len() as i64).filter_map(|d| from.iter().position(|x| *x == d)).map(|p| p as i64).collect();
+        let order: Vec<i64> = (0..all.len() as i64)
+            .filter_map(|d| from.iter().position(|x| *x == d))
+            .map(|p| p as i64)
+            .collect();
         let found = m.retype_like(m.transpose(found, &order)?, self.input)?;
         let hit = m.compare(CompareKind::Ge, last, zero)?;
         m.select(m.broadcast_to(hit, &self.dims, self.input)?, found, self.input)

@@ -1,4 +1,5 @@
-//! `kiln-expand-updates`: a tensor with a box replaced at a position that is data becomes a choice between two tensors at each element.
+//! `kiln-expand-updates`: a tensor with a box replaced at a position that is data becomes a choice
+//! between two tensors at each element.
 //!
 //! Why: a GPU has no library of functions; as a choice it fuses with what makes either tensor.
 //!
@@ -41,28 +42,40 @@ fn expanded(m: &Math, o: &DynamicUpdateSlice) -> Result<Value, String> {
         return Ok(o.input);
     }
     // Where both have one size, the box is in the only place that it has.
-    let moving: Vec<usize> = (0..all.len()).filter(|d| all[*d].known().is_none() || all[*d].known() != own[*d].known()).collect();
+    let moving: Vec<usize> = (0..all.len())
+        .filter(|d| all[*d].known().is_none() || all[*d].known() != own[*d].known())
+        .collect();
     if moving.is_empty() {
         return Ok(o.update);
     }
     for d in moving.iter().filter(|d| all[**d].known().is_none() || own[**d].known().is_none()) {
         let (lhs, rhs) = (m.index(own[*d])?, m.index(all[*d])?);
-        let message = format!("kiln.dynamic_update_slice takes a part of dimension {d} that has to fit");
+        let message =
+            format!("kiln.dynamic_update_slice takes a part of dimension {d} that has to fit");
         m.b.create_with(&Require { kind: CompareKind::Le, lhs, rhs, message }, &[], &mut [])?;
     }
     let zero = || m.number(Size::Static(0), DType::I64);
-    // Positions in the box along each moving dimension, in the shape of these dimensions, and which of them are in it.
+    // Positions in the box along each moving dimension, in the shape of these dimensions, and which
+    // of them are in it.
     let shape: Vec<Size> = moving.iter().map(|d| all[*d]).collect();
     let (mut inside, mut indices) = (None, vec![]);
     for (k, d) in moving.iter().enumerate() {
         let (size, length) = (m.number(all[*d], DType::I64)?, m.number(own[*d], DType::I64)?);
-        let start = m.binary(BinaryKind::Max, m.convert(*o.starts.get(*d).ok_or("has too few starts")?, DType::I64)?, zero()?)?;
+        let start = m.binary(
+            BinaryKind::Max,
+            m.convert(*o.starts.get(*d).ok_or("has too few starts")?, DType::I64)?,
+            zero()?,
+        )?;
         let start = m.binary(BinaryKind::Min, start, m.sub(size, length)?)?;
         let at = m.iota(&shape, k)?;
         let everywhere = |v: Value| m.broadcast(v, &[], &shape);
         let place = m.sub(at, everywhere(start)?)?;
         let there = m.compare(CompareKind::Ge, place, everywhere(zero()?)?)?;
-        let there = m.binary(BinaryKind::And, there, m.compare(CompareKind::Lt, place, everywhere(length)?)?)?;
+        let there = m.binary(
+            BinaryKind::And,
+            there,
+            m.compare(CompareKind::Lt, place, everywhere(length)?)?,
+        )?;
         inside = Some(inside.map_or(Ok(there), |i| m.binary(BinaryKind::And, i, there))?);
         // Elsewhere any element will do.
         indices.push(m.select(there, place, everywhere(zero()?)?)?);
@@ -72,7 +85,10 @@ fn expanded(m: &Math, o: &DynamicUpdateSlice) -> Result<Value, String> {
     if own.iter().any(|n| n.known().is_none()) {
         // There is always an element to read.
         let fill = m.b.splat(tensor_type(update.ty())?.dtype, &[], 0.0)?;
-        let (low, high) = (vec![Size::Static(0); own.len()], own.iter().map(|n| Size::Static(i64::from(n.known().is_none()))).collect());
+        let (low, high) = (
+            vec![Size::Static(0); own.len()],
+            own.iter().map(|n| Size::Static(i64::from(n.known().is_none()))).collect(),
+        );
         update = m.b.add(&Pad { input: update, value: fill, low, high })?;
     }
     let dims: Vec<i64> = moving.iter().map(|d| *d as i64).collect();

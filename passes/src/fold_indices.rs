@@ -1,11 +1,15 @@
-//! `kiln-fold-indices`: what depends on no input and turns out to be one number everywhere, or to count along an axis, becomes a splat or an iota.
+//! `kiln-fold-indices`: what depends on no input and turns out to be one number everywhere, or to
+//! count along an axis, becomes a splat or an iota.
 //!
-//! Why: exported language models work out from positions (an iota, its differences, their running sum) whether their input holds several sequences, and hide
-//! tokens by the answer, which is one number; they look positions up in a table of positions. As data, that is a mask that attention has to read, and whose
-//! hidden blocks it cannot skip. Constant folding in `kiln-simplify` ends at the 4 KiB that IR may hold, and upstream has nothing for kiln's ops.
+//! Why: exported language models work out from positions (an iota, its differences, their running
+//! sum) whether their input holds several sequences, and hide tokens by the answer, which is one
+//! number; they look positions up in a table of positions. As data, that is a mask that attention
+//! has to read, and whose hidden blocks it cannot skip. Constant folding in `kiln-simplify` ends at
+//! the 4 KiB that IR may hold, and upstream has nothing for kiln's ops.
 //!
-//! Two facts are followed through the text: that a value is one scalar everywhere, for which one element is computed whatever its size, and what a value's
-//! elements are, up to a limit. Values of dynamic size are left alone.
+//! Two facts are followed through the text: that a value is one scalar everywhere, for which one
+//! element is computed whatever its size, and what a value's elements are, up to a limit. Values of
+//! dynamic size are left alone.
 //!
 //! Numerics: exact. Elements are computed by the reference semantics and rounded as each op would.
 //!
@@ -42,7 +46,8 @@ enum Known {
 
 impl Pass for FoldIndices {
     const FLAG: &'static str = "kiln-fold-indices";
-    const SUMMARY: &'static str = "Turns what depends on no input into a splat or an iota, where it is one";
+    const SUMMARY: &'static str =
+        "Turns what depends on no input into a splat or an iota, where it is one";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -52,8 +57,11 @@ impl Pass for FoldIndices {
             if op.result_count() != 1 || !op.regions().is_empty() {
                 continue;
             }
-            let operands: Option<Vec<Known>> = op.operands().iter().map(|v| known.get(v).cloned()).collect();
-            let Some(fact) = operands.and_then(|operands| self.fact(op, &operands)) else { continue };
+            let operands: Option<Vec<Known>> =
+                op.operands().iter().map(|v| known.get(v).cloned()).collect();
+            let Some(fact) = operands.and_then(|operands| self.fact(op, &operands)) else {
+                continue;
+            };
             if let Some(made) = simpler(op, &fact).map_err(|e| Failure::at(op, e))? {
                 op.result(0).replace_uses(made);
                 known.insert(made, fact.clone());
@@ -69,7 +77,10 @@ impl FoldIndices {
     /// What follows for an op's result.
     fn fact(&self, op: Op, operands: &[Known]) -> Option<Known> {
         let kind = op.kind()?;
-        let uniform: Option<Vec<&Rc<Tensor>>> = operands.iter().map(|k| if let Known::Uniform(t) = k { Some(t) } else { None }).collect();
+        let uniform: Option<Vec<&Rc<Tensor>>> = operands
+            .iter()
+            .map(|k| if let Known::Uniform(t) = k { Some(t) } else { None })
+            .collect();
         match (kind, uniform.as_deref()) {
             (OpKind::Splat, _) => return scalar(op.attr("value")?).map(Known::Uniform),
             (OpKind::Constant, _) => {
@@ -80,7 +91,14 @@ impl FoldIndices {
                 };
             }
             // Wherever an element comes from, it is the scalar.
-            (OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose | OpKind::Slice | OpKind::Reverse, Some([one])) => {
+            (
+                OpKind::BroadcastInDim
+                | OpKind::Reshape
+                | OpKind::Transpose
+                | OpKind::Slice
+                | OpKind::Reverse,
+                Some([one]),
+            ) => {
                 return Some(Known::Uniform(Rc::clone(one)));
             }
             (OpKind::Concat, Some([first, rest @ ..])) if rest.iter().all(|t| same(first, t)) => {
@@ -88,20 +106,28 @@ impl FoldIndices {
             }
             (kind, Some(scalars)) if kind.is_arithmetic() => {
                 let scalars: Vec<_> = scalars.iter().map(|t| Some(Rc::clone(t))).collect();
-                return interp::evaluate(op, &scalars).ok()?.pop().map(|t| Known::Uniform(Rc::new(t)));
+                return interp::evaluate(op, &scalars)
+                    .ok()?
+                    .pop()
+                    .map(|t| Known::Uniform(Rc::new(t)));
             }
             _ => {}
         }
-        let cheap = kind.is_arithmetic() || MOVES.contains(&kind) || matches!(kind, OpKind::Iota | OpKind::Cumulative | OpKind::Reduce);
+        let cheap = kind.is_arithmetic()
+            || MOVES.contains(&kind)
+            || matches!(kind, OpKind::Iota | OpKind::Cumulative | OpKind::Reduce);
         if !cheap || !self.fits(op.result(0)) {
             return None;
         }
         let elements = |(v, k): (&Value, &Known)| match k {
             Known::Elements(t) => Some(Some(Rc::clone(t))),
-            Known::Uniform(t) if self.fits(*v) => Tensor::full(t, sizes(*v)?).ok().map(|t| Some(Rc::new(t))),
+            Known::Uniform(t) if self.fits(*v) => {
+                Tensor::full(t, sizes(*v)?).ok().map(|t| Some(Rc::new(t)))
+            }
             Known::Uniform(_) => None,
         };
-        let values: Vec<_> = op.operands().iter().zip(operands).map(elements).collect::<Option<_>>()?;
+        let values: Vec<_> =
+            op.operands().iter().zip(operands).map(elements).collect::<Option<_>>()?;
         // An op that is an error on these values stays, and is an error when it runs.
         let result = interp::evaluate(op, &values).ok()?.pop()?;
         Some(match one_of(&result) {
@@ -110,7 +136,9 @@ impl FoldIndices {
         })
     }
     fn fits(&self, v: Value) -> bool {
-        sizes(v).is_some_and(|s| s.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).is_some_and(|n| n <= self.limit))
+        sizes(v).is_some_and(|s| {
+            s.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).is_some_and(|n| n <= self.limit)
+        })
     }
 }
 
@@ -157,7 +185,8 @@ fn one_of(t: &Tensor) -> Option<Tensor> {
     if all { t.dtype().decode(&[], first).ok() } else { None }
 }
 
-/// An op without operands that gives the same, where there is one and the op is not as simple itself.
+/// An op without operands that gives the same, where there is one and the op is not as simple
+/// itself.
 fn simpler(op: Op, fact: &Known) -> Result<Option<Value>, String> {
     let Some(sizes) = sizes(op.result(0)) else { return Ok(None) };
     let b = Builder::before(op).ok_or("is in no block")?;
@@ -171,8 +200,15 @@ fn simpler(op: Op, fact: &Known) -> Result<Option<Value>, String> {
         // These only say where an element is read, and later passes look for them.
         (_, Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Constant)) => Ok(None),
         (Known::Elements(t), _) => {
-            let Some(axis) = (0..sizes.len()).find(|axis| counts(t, *axis)) else { return Ok(None) };
-            b.add(&Iota { sizes: all(), axis: axis as i64, dtype: Type::scalar(op.ctx(), t.dtype()) }).map(Some)
+            let Some(axis) = (0..sizes.len()).find(|axis| counts(t, *axis)) else {
+                return Ok(None);
+            };
+            b.add(&Iota {
+                sizes: all(),
+                axis: axis as i64,
+                dtype: Type::scalar(op.ctx(), t.dtype()),
+            })
+            .map(Some)
         }
     }
 }

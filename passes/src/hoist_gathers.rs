@@ -1,7 +1,10 @@
-//! `kiln-hoist-gathers`: single elements that are picked from a computed tensor are computed from picked elements.
+//! `kiln-hoist-gathers`: single elements that are picked from a computed tensor are computed from
+//! picked elements.
 //!
-//! Why: what a gather reads is in memory, so that a cross entropy would write the logarithms of all probabilities, of which it reads one per row. Of
-//! its operands the same elements are read instead, and what is the same along a row is not read by position at all. Upstream has no gathers on tensors.
+//! Why: what a gather reads is in memory, so that a cross entropy would write the logarithms of all
+//! probabilities, of which it reads one per row. Of its operands the same elements are read
+//! instead, and what is the same along a row is not read by position at all. Upstream has no
+//! gathers on tensors.
 //!
 //! Numerics: exact; the same operations on fewer elements.
 //!
@@ -29,7 +32,8 @@ crate::pass_options! {
 
 impl Pass for HoistGathers {
     const FLAG: &'static str = "kiln-hoist-gathers";
-    const SUMMARY: &'static str = "Computes elements that a gather picks from elements that it picks from the operands";
+    const SUMMARY: &'static str =
+        "Computes elements that a gather picks from elements that it picks from the operands";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -39,8 +43,11 @@ impl Pass for HoistGathers {
             let fail = |e: String| Failure::at(op, e);
             let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let mut left = self.most;
-            let indices = (0..gather.dims.len() as i64).filter_map(|d| gather.dims.iter().position(|x| *x == d)).map(|k| gather.indices[k]);
-            let picked = pick(&b, gather.input, &indices.collect::<Vec<_>>(), &mut left).map_err(fail)?;
+            let indices = (0..gather.dims.len() as i64)
+                .filter_map(|d| gather.dims.iter().position(|x| *x == d))
+                .map(|k| gather.indices[k]);
+            let picked =
+                pick(&b, gather.input, &indices.collect::<Vec<_>>(), &mut left).map_err(fail)?;
             if picked.ty() == op.result(0).ty() {
                 op.result(0).replace_uses(picked);
             }
@@ -53,9 +60,12 @@ impl Pass for HoistGathers {
 impl HoistGathers {
     /// Whether single elements are picked, few of a computed value.
     fn pays(&self, g: &Gather) -> bool {
-        let computed =
-            g.input.def().is_some_and(|o| o.kind().is_some_and(OpKind::is_arithmetic) || o.kind() == Some(OpKind::BroadcastInDim));
-        let count = |v: Value| v.ty().dims().iter().map(Dim::known).try_fold(1i64, |n, d| n.checked_mul(d?));
+        let computed = g.input.def().is_some_and(|o| {
+            o.kind().is_some_and(OpKind::is_arithmetic) || o.kind() == Some(OpKind::BroadcastInDim)
+        });
+        let count = |v: Value| {
+            v.ty().dims().iter().map(Dim::known).try_fold(1i64, |n, d| n.checked_mul(d?))
+        };
         let few = match (count(g.input), g.indices.first().copied().and_then(count)) {
             (Some(all), Some(some)) => some.saturating_mul(self.least) <= all,
             // One less dimension is as a rule much less.
@@ -66,14 +76,23 @@ impl HoistGathers {
 }
 
 /// The elements of a value at these positions, one tensor of them for each dimension.
-pub(crate) fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -> Result<Value, String> {
+pub(crate) fn pick(
+    b: &Builder,
+    v: Value,
+    indices: &[Value],
+    left: &mut usize,
+) -> Result<Value, String> {
     let first = *indices.first().ok_or("picks from a scalar")?;
     let sizes = b.sizes_of(first)?;
     let leaf = |v: Value| {
         if in_order(v, indices) {
             Ok(v)
         } else {
-            b.add(&Gather { input: v, indices: indices.to_vec(), dims: (0..indices.len() as i64).collect() })
+            b.add(&Gather {
+                input: v,
+                indices: indices.to_vec(),
+                dims: (0..indices.len() as i64).collect(),
+            })
         }
     };
     let Some(op) = v.def() else { return leaf(v) };
@@ -83,10 +102,19 @@ pub(crate) fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -
     }
     if let Some(o) = BroadcastInDim::of(op) {
         let (from, to) = (o.input.ty().dims(), v.ty().dims());
-        let same =
-            o.dims.iter().zip(&from).all(|(d, n)| n.known() != Some(1) && to.get(*d as usize).is_some_and(|m| m.known() == n.known()));
-        return match o.dims.iter().map(|d| indices.get(*d as usize).copied()).collect::<Option<Vec<_>>>().filter(|_| same) {
-            Some(of) if of.is_empty() => b.add(&BroadcastInDim { input: o.input, dims: vec![], sizes }),
+        let same = o.dims.iter().zip(&from).all(|(d, n)| {
+            n.known() != Some(1) && to.get(*d as usize).is_some_and(|m| m.known() == n.known())
+        });
+        return match o
+            .dims
+            .iter()
+            .map(|d| indices.get(*d as usize).copied())
+            .collect::<Option<Vec<_>>>()
+            .filter(|_| same)
+        {
+            Some(of) if of.is_empty() => {
+                b.add(&BroadcastInDim { input: o.input, dims: vec![], sizes })
+            }
             Some(of) => pick(b, o.input, &of, left),
             None => leaf(v),
         };
@@ -95,8 +123,13 @@ pub(crate) fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -
         return leaf(v);
     }
     *left -= 1;
-    let operands = op.operands().into_iter().map(|o| pick(b, o, indices, left)).collect::<Result<Vec<_>, _>>()?;
-    let copy = b.clone_op(op, &|o| op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i]))?;
+    let operands = op
+        .operands()
+        .into_iter()
+        .map(|o| pick(b, o, indices, left))
+        .collect::<Result<Vec<_>, _>>()?;
+    let copy =
+        b.clone_op(op, &|o| op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i]))?;
     let element = v.ty().element().ok_or("is no tensor")?.dtype()?;
     copy.result(0).set_ty(Type::tensor(b.ctx, element, &first.ty().dims()));
     Ok(copy.result(0))
@@ -105,6 +138,10 @@ pub(crate) fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -
 /// Whether each element is picked where it is.
 fn in_order(v: Value, indices: &[Value]) -> bool {
     let dims = v.ty().dims();
-    let counts = |(axis, i): (usize, &Value)| i.ty().dims() == dims && i.def().and_then(Iota::of).is_some_and(|o| o.axis == axis as i64);
-    dims.iter().all(|d| d.known().is_some()) && dims.len() == indices.len() && indices.iter().enumerate().all(counts)
+    let counts = |(axis, i): (usize, &Value)| {
+        i.ty().dims() == dims && i.def().and_then(Iota::of).is_some_and(|o| o.axis == axis as i64)
+    };
+    dims.iter().all(|d| d.known().is_some())
+        && dims.len() == indices.len()
+        && indices.iter().enumerate().all(counts)
 }

@@ -1,6 +1,7 @@
 //! Passes that change IR within a level, one file each, and the table that names them.
 //!
-//! The stem of a pass's file is its flag without `kiln-`, its test input `tests/passes/<stem>.mlir` and its snapshots `snapshots/<stem>/`.
+//! The stem of a pass's file is its flag without `kiln-`, its test input `tests/passes/<stem>.mlir`
+//! and its snapshots `snapshots/<stem>/`.
 // So that a pass reads the same inside of this crate and outside.
 extern crate self as kiln_passes;
 

@@ -62,7 +62,8 @@ pub trait Options: Default {
     fn set(&mut self, values: &[&str]) -> Result<(), String>;
 }
 
-/// Declares a pass's struct: the fields are its options, their doc comments the help, the expressions the defaults.
+/// Declares a pass's struct: the fields are its options, their doc comments the help, the
+/// expressions the defaults.
 #[macro_export]
 macro_rules! pass_options {
     ($(#[$doc:meta])* pub struct $name:ident { $( $(#[doc = $help:literal])+ pub $field:ident: $ty:ty = $default:expr ),* $(,)? }) => {

@@ -120,7 +120,8 @@ impl PassRow {
             },
         }
     }
-    /// Its source file or, for one with helpers, its folder's `mod.rs`, without the ending: crate and modules of its type.
+    /// Its source file or, for one with helpers, its folder's `mod.rs`, without the ending: crate
+    /// and modules of its type.
     pub fn source(&self) -> String {
         let mut parts: Vec<&str> = (self.rust_path)().split("::").collect();
         parts.pop();
@@ -137,7 +138,13 @@ impl PassRow {
 pub fn register<P: Pass>() -> Result<(), String> {
     let leak = |s: String| -> &'static str { s.leak() };
     let options = P::rows().into_iter().map(|o| (leak(o.name), leak(o.help), o.default)).collect();
-    register_pass::<Adapter<P>>(PassDescription { flag: P::FLAG, summary: P::SUMMARY, anchor: P::ANCHOR, dialects: P::DIALECTS, options })
+    register_pass::<Adapter<P>>(PassDescription {
+        flag: P::FLAG,
+        summary: P::SUMMARY,
+        anchor: P::ANCHOR,
+        dialects: P::DIALECTS,
+        options,
+    })
 }
 
 #[derive(Clone, Default)]
@@ -171,7 +178,11 @@ fn level_check(op: Op, levels: &[Level]) -> Result<(), String> {
         return Ok(());
     }
     let names: Vec<_> = levels.iter().map(|l| l.name()).collect();
-    Err(format!("runs on level {}, but the module is on level {}", names.join(" or "), level.name()))
+    Err(format!(
+        "runs on level {}, but the module is on level {}",
+        names.join(" or "),
+        level.name()
+    ))
 }
 
 /// The level that the op's module states.

@@ -1,7 +1,8 @@
-//! `kiln-ptx-calls`: a kernel that is given as PTX is launched where the target runs PTX; elsewhere the ops that compute the same take its place.
+//! `kiln-ptx-calls`: a kernel that is given as PTX is launched where the target runs PTX; elsewhere
+//! the ops that compute the same take its place.
 //!
-//! Why: which of both a program needs is known once its target is; behind this pass an op with PTX is one kernel to whoever looks at it, and the ops of its region
-//! are ops like others, which fuse.
+//! Why: which of both a program needs is known once its target is; behind this pass an op with PTX
+//! is one kernel to whoever looks at it, and the ops of its region are ops like others, which fuse.
 //!
 //! Numerics: as exact as the PTX is the same as the region.
 //!
@@ -34,9 +35,14 @@ impl Pass for PtxCalls {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         // One at a time: a region may have calls of its own.
-        let next = || walk(root).into_iter().find(|o| PtxCall::of(*o).is_some() && !(self.keep && o.regions().is_empty()));
+        let next = || {
+            walk(root)
+                .into_iter()
+                .find(|o| PtxCall::of(*o).is_some() && !(self.keep && o.regions().is_empty()))
+        };
         while let Some(op) = next() {
-            let made = if self.keep { alone(op) } else { inlined(op) }.map_err(|e| Failure::at(op, e))?;
+            let made =
+                if self.keep { alone(op) } else { inlined(op) }.map_err(|e| Failure::at(op, e))?;
             op.results().into_iter().zip(made).for_each(|(old, new)| old.replace_uses(new));
             op.erase();
         }

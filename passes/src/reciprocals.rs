@@ -1,10 +1,13 @@
-//! `kiln-reciprocals`: a division by a repeated value becomes a multiplication by its reciprocal, which is computed once.
+//! `kiln-reciprocals`: a division by a repeated value becomes a multiplication by its reciprocal,
+//! which is computed once.
 //!
-//! Why: a vector division takes about sixteen times as long as a multiplication, and softmax, layer norm and batch norm divide every element of a row or
-//! channel by the same number; of frozen weights the reciprocal is a weight itself. Upstream's arith has this for constants only.
+//! Why: a vector division takes about sixteen times as long as a multiplication, and softmax, layer
+//! norm and batch norm divide every element of a row or channel by the same number; of frozen
+//! weights the reciprocal is a weight itself. Upstream's arith has this for constants only.
 //!
-//! Numerics: approximates, by at most one more rounding. Only divisors whose reciprocal is a normal number or infinite are taken: a square root, and a sum of
-//! exponentials of differences from their maximum, which is at least 1.
+//! Numerics: approximates, by at most one more rounding. Only divisors whose reciprocal is a normal
+//! number or infinite are taken: a square root, and a sum of exponentials of differences from their
+//! maximum, which is at least 1.
 //!
 //! ```text
 //! before:  %0 = kiln.sqrt %v   %1 = kiln.broadcast_in_dim %0 …   %2 = kiln.div %x, %1
@@ -29,14 +32,19 @@ crate::pass_options! {
 
 impl Pass for Reciprocals {
     const FLAG: &'static str = "kiln-reciprocals";
-    const SUMMARY: &'static str = "Turns divisions by a repeated square root or softmax sum into multiplications";
+    const SUMMARY: &'static str =
+        "Turns divisions by a repeated square root or softmax sum into multiplications";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for op in walk(root) {
             let Some(div) = Div::of(op) else { continue };
-            let Some(broadcast) = div.rhs.def().and_then(BroadcastInDim::of).filter(|b| self.pays(b, div.rhs)) else { continue };
+            let Some(broadcast) =
+                div.rhs.def().and_then(BroadcastInDim::of).filter(|b| self.pays(b, div.rhs))
+            else {
+                continue;
+            };
             let fail = |e: String| Failure::at(op, e);
             let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let s = broadcast.input;
@@ -54,8 +62,15 @@ impl Pass for Reciprocals {
 
 impl Reciprocals {
     fn pays(&self, b: &BroadcastInDim, whole: Value) -> bool {
-        let wide = tensor_type(whole.ty()).is_ok_and(|t| matches!(t.dtype, DType::F32 | DType::F64));
-        let count = |v: Value| v.ty().dims().iter().map(SymDim::known).try_fold(1i64, |n, d| d.and_then(|d| n.checked_mul(d)));
+        let wide =
+            tensor_type(whole.ty()).is_ok_and(|t| matches!(t.dtype, DType::F32 | DType::F64));
+        let count = |v: Value| {
+            v.ty()
+                .dims()
+                .iter()
+                .map(SymDim::known)
+                .try_fold(1i64, |n, d| d.and_then(|d| n.checked_mul(d)))
+        };
         let repeated = match (count(whole), count(b.input)) {
             (Some(all), Some(one)) => all >= one.saturating_mul(self.repeats),
             // A dimension that the divisor does not have is what repeats it.
@@ -65,7 +80,8 @@ impl Reciprocals {
     }
 }
 
-/// Whether an op's results have reciprocals that are neither subnormal nor overflow, zeros and infinities aside.
+/// Whether an op's results have reciprocals that are neither subnormal nor overflow, zeros and
+/// infinities aside.
 fn has_normal_reciprocal(op: Op) -> bool {
     match op.kind() {
         Some(OpKind::Sqrt) => true,
@@ -80,5 +96,6 @@ fn softmax_sum(op: Op) -> Option<()> {
     let sum = Reduce::of(op).filter(|r| r.kind == ReduceKind::Sum)?;
     let difference = Sub::of(Exp::of(sum.input.def()?)?.input.def()?)?;
     let max = Reduce::of(BroadcastInDim::of(difference.rhs.def()?)?.input.def()?)?;
-    (max.kind == ReduceKind::Max && max.input == difference.lhs && max.dims == sum.dims).then_some(())
+    (max.kind == ReduceKind::Max && max.input == difference.lhs && max.dims == sum.dims)
+        .then_some(())
 }

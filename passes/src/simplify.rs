@@ -1,13 +1,16 @@
 //! `kiln-simplify`: algebraic identities, constant folding, and movement ops that cancel or sink.
 //!
-//! Why: captured graphs and expansions are full of them, and fusion decides better on what is left. Upstream's canonicalize has no rules for
-//! kiln's ops, and folding needs the reference semantics, which are in Rust.
+//! Why: captured graphs and expansions are full of them, and fusion decides better on what is left.
+//! Upstream's canonicalize has no rules for kiln's ops, and folding needs the reference semantics,
+//! which are in Rust.
 //!
-//! Numerics: exact. Every rule gives the same bits for every input, NaN, infinities and signed zeros included: `x + -0.0` is `x`, `x + 0.0`
-//! is not. Folding rounds as the op would. NaN payloads are not kept.
+//! Numerics: exact. Every rule gives the same bits for every input, NaN, infinities and signed
+//! zeros included: `x + -0.0` is `x`, `x + 0.0` is not. Folding rounds as the op would. NaN
+//! payloads are not kept.
 //!
-//! Laws of a rule: it never makes more ops or moves more bytes; it looks at most at its operands' definitions; it goes one way only, so that
-//! the rules together end; a movement op is sunk only when nothing else uses it.
+//! Laws of a rule: it never makes more ops or moves more bytes; it looks at most at its operands'
+//! definitions; it goes one way only, so that the rules together end; a movement op is sunk only
+//! when nothing else uses it.
 //!
 //! ```text
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  %2 = kiln.transpose %1 permutation = [1, 0]
@@ -42,12 +45,14 @@ crate::pass_options! {
 
 impl Pass for Simplify {
     const FLAG: &'static str = "kiln-simplify";
-    const SUMMARY: &'static str = "Algebraic identities, constant folding, and movement ops that cancel or sink";
+    const SUMMARY: &'static str =
+        "Algebraic identities, constant folding, and movement ops that cancel or sink";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let patterns = [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, sink::PATTERNS].concat();
+        let patterns =
+            [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, sink::PATTERNS].concat();
         // Folding makes data of a small mask.
         apply_patterns(root, masks::PATTERNS, self.rounds)?;
         for _ in 0..self.rounds {
@@ -62,14 +67,17 @@ impl Pass for Simplify {
 }
 
 impl Simplify {
-    /// Replaces every op whose operands are constants by a constant, in the order of the text, so that chains fold in one go.
+    /// Replaces every op whose operands are constants by a constant, in the order of the text, so
+    /// that chains fold in one go.
     fn fold(&self, root: Op) -> Result<usize, Failure> {
         let mut count = 0;
         for op in walk(root) {
             let Some(value) = self.folded(op) else { continue };
             let builder = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let node = Constant { value };
-            let constant = builder.create_with(&node, &[op.result(0).ty()], &mut []).map_err(|e| Failure::at(op, e))?;
+            let constant = builder
+                .create_with(&node, &[op.result(0).ty()], &mut [])
+                .map_err(|e| Failure::at(op, e))?;
             op.result(0).replace_uses(constant.result(0));
             op.erase();
             count += 1;
@@ -79,14 +87,25 @@ impl Simplify {
 
     fn folded(&self, op: Op) -> Option<Attr> {
         let kind = op.kind()?;
-        // Splats and constants are folded already; a random op's value depends on nothing but is data all the same.
-        let skip = matches!(kind, OpKind::Splat | OpKind::Constant | OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal);
+        // Splats and constants are folded already; a random op's value depends on nothing but is
+        // data all the same.
+        let skip = matches!(
+            kind,
+            OpKind::Splat
+                | OpKind::Constant
+                | OpKind::RandomBits
+                | OpKind::RandomUniform
+                | OpKind::RandomNormal
+        );
         if skip || !kind.is_inferred() || op.result_count() != 1 || !op.regions().is_empty() {
             return None;
         }
         let fits = |v: Value| -> Option<bool> {
             let t = tensor_type(v.ty()).ok()?;
-            let count = t.dims.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(d.known()?).ok()?))?;
+            let count = t
+                .dims
+                .iter()
+                .try_fold(1usize, |n, d| n.checked_mul(usize::try_from(d.known()?).ok()?))?;
             Some(count <= self.fold_limit && count * t.dtype.byte_size() <= CONSTANT_LIMIT)
         };
         if !fits(op.result(0))? {

@@ -1,8 +1,11 @@
-//! `kiln-sink-concats`: an elementwise op on a concatenation becomes a concatenation of that op on each piece.
+//! `kiln-sink-concats`: an elementwise op on a concatenation becomes a concatenation of that op on
+//! each piece.
 //!
-//! Why: a concatenation starts a kernel, and what reads it another one, with a tensor between them in memory. Behind the elementwise ops it is where their results
-//! are stored: rotary embeddings, `x cos + concat(-x[n/2:], x[:n/2]) sin`, are one kernel instead of two. Only concatenations of slices of what is in memory
-//! anyway, or of elementwise ops on that: what a product or a reduction computes for this alone would lose its epilogue. Upstream has no such pass.
+//! Why: a concatenation starts a kernel, and what reads it another one, with a tensor between them
+//! in memory. Behind the elementwise ops it is where their results are stored: rotary embeddings,
+//! `x cos + concat(-x[n/2:], x[:n/2]) sin`, are one kernel instead of two. Only concatenations of
+//! slices of what is in memory anyway, or of elementwise ops on that: what a product or a reduction
+//! computes for this alone would lose its epilogue. Upstream has no such pass.
 //!
 //! Numerics: exact.
 //!
@@ -41,7 +44,11 @@ impl Cut {
     fn of(v: Value) -> Option<(Cut, Concat)> {
         let o = v.def().and_then(Concat::of)?;
         let axis = o.axis as usize;
-        let sizes = o.inputs.iter().map(|p| p.ty().dims().get(axis)?.known().filter(|n| *n > 0)).collect::<Option<_>>()?;
+        let sizes = o
+            .inputs
+            .iter()
+            .map(|p| p.ty().dims().get(axis)?.known().filter(|n| *n > 0))
+            .collect::<Option<_>>()?;
         (v.uses().len() == 1).then_some((Cut { axis, sizes }, o))
     }
 }
@@ -56,13 +63,18 @@ impl Pass for SinkConcats {
         // In order, so that a concatenation goes on behind the next op.
         for op in walk(root) {
             let Some(cut) = self.cut(op) else { continue };
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?.at(op.loc());
+            let b =
+                Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?.at(op.loc());
             let (mut pieces, mut offset) = (vec![], 0);
             for size in &cut.sizes {
-                pieces.push(self.again(&b, op, &cut, (offset, *size)).map_err(|e| Failure::at(op, e))?);
+                pieces.push(
+                    self.again(&b, op, &cut, (offset, *size)).map_err(|e| Failure::at(op, e))?,
+                );
                 offset += size;
             }
-            let joined = b.add(&Concat { inputs: pieces, axis: cut.axis as i64 }).map_err(|e| Failure::at(op, e))?;
+            let joined = b
+                .add(&Concat { inputs: pieces, axis: cut.axis as i64 })
+                .map_err(|e| Failure::at(op, e))?;
             op.result(0).replace_uses(joined);
             let read = op.operands();
             op.erase();
@@ -74,9 +86,10 @@ impl Pass for SinkConcats {
 
 /// Erases what nothing reads any more, so that it is no reader either.
 fn sweep(v: Value) {
-    let Some(op) =
-        v.def().filter(|o| o.kind().is_some_and(|k| k.is_elementwise() || is_view(k)) && o.results().iter().all(|r| r.uses().is_empty()))
-    else {
+    let Some(op) = v.def().filter(|o| {
+        o.kind().is_some_and(|k| k.is_elementwise() || is_view(k))
+            && o.results().iter().all(|r| r.uses().is_empty())
+    }) else {
         return;
     };
     let read = op.operands();
@@ -91,47 +104,81 @@ fn is_view(kind: OpKind) -> bool {
 }
 
 impl SinkConcats {
-    /// Where an elementwise op is cut: as the first concatenation that it reads, if all else that it reads can be.
+    /// Where an elementwise op is cut: as the first concatenation that it reads, if all else that
+    /// it reads can be.
     fn cut(&self, op: Op) -> Option<Cut> {
         op.kind().filter(|k| k.is_arithmetic())?;
         let (cut, o) = op.operands().into_iter().find_map(Cut::of)?;
         let pieces = o.inputs.len() <= self.pieces;
         let dims = op.result(0).ty().dims();
-        let inner = dims.get(cut.axis + 1..)?.iter().map(|d| d.known().unwrap_or(self.least)).fold(1i64, i64::saturating_mul);
+        let inner = dims
+            .get(cut.axis + 1..)?
+            .iter()
+            .map(|d| d.known().unwrap_or(self.least))
+            .fold(1i64, i64::saturating_mul);
         let wide = cut.sizes.iter().all(|n| n.saturating_mul(inner) >= self.least);
-        let same = |v: Value| Cut::of(v).is_some_and(|(c, o)| c == cut && o.inputs.iter().all(|p| self.is_there(*p, self.depth)));
+        let same = |v: Value| {
+            Cut::of(v).is_some_and(|(c, o)| {
+                c == cut && o.inputs.iter().all(|p| self.is_there(*p, self.depth))
+            })
+        };
         let others = op.operands().into_iter().all(|v| same(v) || self.is_there(v, self.depth));
         (wide && pieces && others).then_some(cut)
     }
-    /// Whether a value is in memory whatever becomes of its reader, or is made of such ones element by element.
+    /// Whether a value is in memory whatever becomes of its reader, or is made of such ones element
+    /// by element.
     fn is_there(&self, v: Value, depth: usize) -> bool {
         let Some(op) = v.def() else { return true };
         let Some(kind) = op.kind() else { return true };
-        if v.uses().len() > 1 || matches!(kind, OpKind::GetGlobal | OpKind::Constant | OpKind::Splat | OpKind::Iota) {
+        if v.uses().len() > 1
+            || matches!(kind, OpKind::GetGlobal | OpKind::Constant | OpKind::Splat | OpKind::Iota)
+        {
             return true;
         }
         let made = kind.is_elementwise() || (is_view(kind) && kind != OpKind::Concat);
-        made && depth > 0 && op.operands().into_iter().filter(|o| o.ty().is_tensor()).all(|o| self.is_there(o, depth - 1))
+        made && depth > 0
+            && op
+                .operands()
+                .into_iter()
+                .filter(|o| o.ty().is_tensor())
+                .all(|o| self.is_there(o, depth - 1))
     }
     /// The op on a part of its operands.
     fn again(&self, b: &Builder, op: Op, cut: &Cut, at: (i64, i64)) -> Result<Value, String> {
         let operands = op.operands();
-        let parts = operands.iter().map(|v| self.part(b, *v, cut, at)).collect::<Result<Vec<_>, _>>()?;
-        let copy = b.at(op.loc()).clone_op(op, &|o| operands.iter().position(|x| *x == o).map_or(o, |i| parts[i]))?;
+        let parts =
+            operands.iter().map(|v| self.part(b, *v, cut, at)).collect::<Result<Vec<_>, _>>()?;
+        let copy = b
+            .at(op.loc())
+            .clone_op(op, &|o| operands.iter().position(|x| *x == o).map_or(o, |i| parts[i]))?;
         let dtype = tensor_type(op.result(0).ty())?.dtype;
         let dims = parts.first().ok_or("reads nothing")?.ty().dims();
         copy.result(0).set_ty(Type::tensor(b.ctx, dtype, &dims));
         Ok(copy.result(0))
     }
     /// So many elements of a value from an offset on, along the axis.
-    fn part(&self, b: &Builder, v: Value, cut: &Cut, (offset, size): (i64, i64)) -> Result<Value, String> {
+    fn part(
+        &self,
+        b: &Builder,
+        v: Value,
+        cut: &Cut,
+        (offset, size): (i64, i64),
+    ) -> Result<Value, String> {
         let axis = cut.axis;
         if let Some((own, o)) = Cut::of(v).filter(|(own, _)| own == cut) {
-            let piece = (0..own.sizes.len()).find(|i| own.sizes[..*i].iter().sum::<i64>() == offset);
-            return piece.and_then(|i| o.inputs.get(i).copied()).ok_or_else(|| "has no such piece".into());
+            let piece =
+                (0..own.sizes.len()).find(|i| own.sizes[..*i].iter().sum::<i64>() == offset);
+            return piece
+                .and_then(|i| o.inputs.get(i).copied())
+                .ok_or_else(|| "has no such piece".into());
         }
-        let shorter =
-            |sizes: &[Size]| sizes.iter().enumerate().map(|(i, s)| if i == axis { Size::Static(size) } else { *s }).collect::<Vec<_>>();
+        let shorter = |sizes: &[Size]| {
+            sizes
+                .iter()
+                .enumerate()
+                .map(|(i, s)| if i == axis { Size::Static(size) } else { *s })
+                .collect::<Vec<_>>()
+        };
         if let Some(op) = v.def() {
             if let Some(o) = Splat::of(op) {
                 return b.add(&Splat { sizes: shorter(&o.sizes), ..o });
@@ -139,7 +186,11 @@ impl SinkConcats {
             if let Some(o) = BroadcastInDim::of(op) {
                 let sizes = shorter(&o.sizes);
                 // What repeats along the axis is repeated less often.
-                let own = o.dims.iter().position(|d| *d == axis as i64).filter(|i| o.input.ty().dims()[*i].known() != Some(1));
+                let own = o
+                    .dims
+                    .iter()
+                    .position(|d| *d == axis as i64)
+                    .filter(|i| o.input.ty().dims()[*i].known() != Some(1));
                 let input = own.map_or(Ok(o.input), |i| slice(b, o.input, i, offset, size))?;
                 return b.add(&BroadcastInDim { input, sizes, ..o });
             }

@@ -1,10 +1,12 @@
-//! The rows of this crate's passes. `kiln-lowering` adds its own; registration, `--list-passes`, `--help` and docs/passes.md come from both.
+//! The rows of this crate's passes. `kiln-lowering` adds its own; registration, `--list-passes`,
+//! `--help` and docs/passes.md come from both.
 use crate::{
-    argument_order::ArgumentOrder, decompose::Decompose, expand_random::ExpandRandom, expand_scans::ExpandScans,
-    expand_scatters::ExpandScatters, expand_sorts::ExpandSorts, expand_updates::ExpandUpdates, fold_indices::FoldIndices,
-    hoist_gathers::HoistGathers, hoist_reshapes::HoistReshapes, pass::PassRow, ptx_calls::PtxCalls, reciprocals::Reciprocals,
-    refine_shapes::RefineShapes, simplify::Simplify, sink_concats::SinkConcats, split_reductions::SplitReductions,
-    verify_level::VerifyLevel,
+    argument_order::ArgumentOrder, decompose::Decompose, expand_random::ExpandRandom,
+    expand_scans::ExpandScans, expand_scatters::ExpandScatters, expand_sorts::ExpandSorts,
+    expand_updates::ExpandUpdates, fold_indices::FoldIndices, hoist_gathers::HoistGathers,
+    hoist_reshapes::HoistReshapes, pass::PassRow, ptx_calls::PtxCalls, reciprocals::Reciprocals,
+    refine_shapes::RefineShapes, simplify::Simplify, sink_concats::SinkConcats,
+    split_reductions::SplitReductions, verify_level::VerifyLevel,
 };
 
 /// Every pass within a level, sorted by flag.

@@ -1,6 +1,7 @@
 //! `kiln-verify-level`: checks that every op belongs to the module's level.
 //!
-//! Why: a lowering that leaves an op behind should be found where it happened, not three levels further down.
+//! Why: a lowering that leaves an op behind should be found where it happened, not three levels
+//! further down.
 //!
 //! Numerics: exact; nothing changes.
 //!
@@ -33,8 +34,13 @@ impl Pass for VerifyLevel {
             level_of(op).ok_or("the module states no kiln.level, and the option level is empty")?
         } else {
             let names = LEVELS.iter().map(|l| l.name());
-            Level::from_name(&self.level)
-                .ok_or_else(|| format!("there is no level '{}'{}", self.level, crate::names::hint(&self.level, names)))?
+            Level::from_name(&self.level).ok_or_else(|| {
+                format!(
+                    "there is no level '{}'{}",
+                    self.level,
+                    crate::names::hint(&self.level, names)
+                )
+            })?
         };
         check_level(op, level)?;
         if !self.level.is_empty() {

@@ -12,7 +12,14 @@ use kiln_runtime::{
 /// Guards of `n` tensors f32[s, 64], or f32[32, 64] without symbols.
 fn guards(n: usize, symbolic: bool) -> Guards {
     let tensor = |i: usize| {
-        InputGuard::Tensor(TensorGuard { dtype: dtype_word("f32"), rank: 2, first: 2 * i, gpu: None, layout: Layout::Rows, align: 16 })
+        InputGuard::Tensor(TensorGuard {
+            dtype: dtype_word("f32"),
+            rank: 2,
+            first: 2 * i,
+            gpu: None,
+            layout: Layout::Rows,
+            align: 16,
+        })
     };
     let size = if symbolic { OPEN } else { 32 };
     let symbol = Symbol { name: "s0".into(), min: 2, max: None, divisor: 1, input: 0, dim: 0 };
@@ -21,7 +28,11 @@ fn guards(n: usize, symbolic: bool) -> Guards {
         names: (0..n).map(|i| format!("arg{i}")).collect(),
         sizes: [size, 64].repeat(n),
         symbols: if symbolic { vec![symbol] } else { vec![] },
-        same: if symbolic { (1..n).map(|input| Same { input, dim: 0, symbol: 0 }).collect() } else { vec![] },
+        same: if symbolic {
+            (1..n).map(|input| Same { input, dim: 0, symbol: 0 }).collect()
+        } else {
+            vec![]
+        },
         ..Default::default()
     }
 }
@@ -42,7 +53,9 @@ fn bench(c: &mut Criterion) {
     for n in [1, 10, 100] {
         let given: Vec<Given> = vec![Given::Tensor(view); n];
         for (name, g) in [("static", guards(n, false)), ("symbolic", guards(n, true))] {
-            let check = || std::hint::black_box(std::hint::black_box(&g).check(std::hint::black_box(&given)));
+            let check = || {
+                std::hint::black_box(std::hint::black_box(&g).check(std::hint::black_box(&given)))
+            };
             // The thread's own time, so that other work on the machine counts little.
             let timed = |rounds: u64| {
                 let start = cpu_time();

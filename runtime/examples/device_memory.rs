@@ -1,10 +1,12 @@
-//! A compiled package on a GPU, with arguments and results in the card's memory, on a stream of the caller's own. The memory and the stream are made by
-//! another library here (cudarc's safe layer), as a framework's would be.
+//! A compiled package on a GPU, with arguments and results in the card's memory, on a stream of the
+//! caller's own. The memory and the stream are made by another library here (cudarc's safe layer),
+//! as a framework's would be.
 //!
 //!   kiln compile model.mlir --target cuda:sm_90a -o model.kpkg
 //!   cargo run -p kiln-runtime --example device_memory -- model.kpkg
 //!
-//! Inputs are full of ones, sizes that are open are 8 or the least one allowed. Exit code 5: there is no GPU here.
+//! Inputs are full of ones, sizes that are open are 8 or the least one allowed. Exit code 5: there
+//! is no GPU here.
 use cudarc::driver::{CudaContext, DevicePtr, DevicePtrMut};
 use kiln_runtime::{
     Package, View, ViewMut,
@@ -41,33 +43,50 @@ fn run(device: Arc<Device>, path: &Path) -> Result<(), Box<dyn std::error::Error
     let loaded = Loaded::open(device, &package, None, 4, settings)?;
     let program = loaded.program();
 
-    let few = |s: &Symbol| s.max.map_or(8, |most| most.min(8)).max(s.min).max(s.divisor) / s.divisor.max(1) * s.divisor.max(1);
+    let few = |s: &Symbol| {
+        s.max.map_or(8, |most| most.min(8)).max(s.min).max(s.divisor) / s.divisor.max(1)
+            * s.divisor.max(1)
+    };
     let symbols: Vec<i64> = program.symbols.iter().map(few).collect();
     let exprs = program.expr_values(&symbols)?;
-    let size = |d: &Dim| -> Result<usize, Box<dyn std::error::Error>> { Ok(usize::try_from(d.value(&symbols, &exprs)?)?) };
+    let size = |d: &Dim| -> Result<usize, Box<dyn std::error::Error>> {
+        Ok(usize::try_from(d.value(&symbols, &exprs)?)?)
+    };
     let shape = |t: &Tensor| t.dims.iter().map(size).collect::<Result<Vec<_>, _>>();
 
-    // Both libraries use the card's primary context, so memory and streams of one are good for the other.
+    // Both libraries use the card's primary context, so memory and streams of one are good for the
+    // other.
     let context = CudaContext::new(0)?;
     let stream = context.new_stream()?;
     let mut inputs = vec![];
     for t in &program.inputs {
         let shape = shape(t)?;
-        inputs.push((stream.clone_htod(&ones(&t.dtype, shape.iter().product()))?, shape, t.dtype.as_str()));
+        inputs.push((
+            stream.clone_htod(&ones(&t.dtype, shape.iter().product()))?,
+            shape,
+            t.dtype.as_str(),
+        ));
     }
     let mut outputs = vec![];
     for t in &program.outputs {
         let shape = shape(t)?;
-        let bytes = shape.iter().product::<usize>() * byte_size(&t.dtype).ok_or("no element type")?;
+        let bytes =
+            shape.iter().product::<usize>() * byte_size(&t.dtype).ok_or("no element type")?;
         outputs.push((stream.alloc_zeros::<u8>(bytes.max(1))?, shape, t.dtype.as_str()));
     }
 
     for _ in 0..3 {
-        // SAFETY: memory of card 0 that lives until the stream has been waited for, and that only this stream uses.
+        // SAFETY: memory of card 0 that lives until the stream has been waited for, and that only
+        // this stream uses.
         unsafe {
-            let read: Vec<View> = inputs.iter().map(|(m, s, t)| View::on_cuda(0, t, s, None, m.device_ptr(&stream).0)).collect();
-            let mut written: Vec<ViewMut> =
-                outputs.iter_mut().map(|(m, s, t)| ViewMut::on_cuda(0, t, s, None, m.device_ptr_mut(&stream).0)).collect();
+            let read: Vec<View> = inputs
+                .iter()
+                .map(|(m, s, t)| View::on_cuda(0, t, s, None, m.device_ptr(&stream).0))
+                .collect();
+            let mut written: Vec<ViewMut> = outputs
+                .iter_mut()
+                .map(|(m, s, t)| ViewMut::on_cuda(0, t, s, None, m.device_ptr_mut(&stream).0))
+                .collect();
             loaded.launch(&read, &mut written, Stream::from_raw(stream.cu_stream().cast()))?;
         }
     }
@@ -75,8 +94,13 @@ fn run(device: Arc<Device>, path: &Path) -> Result<(), Box<dyn std::error::Error
 
     for ((memory, shape, dtype), t) in outputs.iter().zip(&program.outputs) {
         let bytes = stream.clone_dtoh(memory)?;
-        let first: Vec<f32> = bytes.chunks_exact(4).take(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-        let shown = if *dtype == "f32" { format!(", starts with {first:?}") } else { String::new() };
+        let first: Vec<f32> = bytes
+            .chunks_exact(4)
+            .take(4)
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+            .collect();
+        let shown =
+            if *dtype == "f32" { format!(", starts with {first:?}") } else { String::new() };
         println!("{}: {dtype} {shape:?}{shown}", t.name);
     }
     loaded.remarks().iter().for_each(|r| println!("remark: {r}"));

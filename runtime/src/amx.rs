@@ -1,4 +1,5 @@
-//! Linux gives the tile registers of AMX to processes that ask for them; without that, the first instruction on tiles is a signal.
+//! Linux gives the tile registers of AMX to processes that ask for them; without that, the first
+//! instruction on tiles is a signal.
 use std::sync::OnceLock;
 
 /// Why there are no tile registers.
@@ -18,8 +19,13 @@ fn ask() -> Result<(), NoTiles> {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;
     // SAFETY: the call changes what the kernel saves of this process's registers, and no memory.
-    let status = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) };
-    if status == 0 { Ok(()) } else { Err(NoTiles(format!("arch_prctl: {}", std::io::Error::last_os_error()))) }
+    let status =
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(NoTiles(format!("arch_prctl: {}", std::io::Error::last_os_error())))
+    }
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

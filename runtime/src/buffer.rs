@@ -18,7 +18,8 @@ pub struct OutOfMemory {
     pub bytes: usize,
 }
 
-/// Bytes at a fixed, aligned address: 64 B, or 2 MiB with huge pages for large ones. Fresh bytes are zero.
+/// Bytes at a fixed, aligned address: 64 B, or 2 MiB with huge pages for large ones. Fresh bytes
+/// are zero.
 #[derive(Debug)]
 pub struct Buffer {
     start: NonNull<u8>,
@@ -36,7 +37,8 @@ enum Kind {
 
 // SAFETY: a buffer owns its memory; nothing in it is tied to a thread.
 unsafe impl Send for Buffer {}
-// SAFETY: shared references only read, except through the raw pointer, whose users promise what they need.
+// SAFETY: shared references only read, except through the raw pointer, whose users promise what
+// they need.
 unsafe impl Sync for Buffer {}
 
 impl Default for Buffer {
@@ -60,8 +62,8 @@ impl Buffer {
             _ => heap(len),
         }
     }
-    /// Makes the buffer at least `len` bytes. One that is large enough keeps address and contents; else both are new, and the old memory
-    /// goes first, so that the two are never held at once.
+    /// Makes the buffer at least `len` bytes. One that is large enough keeps address and contents;
+    /// else both are new, and the old memory goes first, so that the two are never held at once.
     pub fn ensure(&mut self, len: usize) -> Result<(), OutOfMemory> {
         if len > self.len {
             *self = Buffer::new();
@@ -118,7 +120,8 @@ fn heap(len: usize) -> Result<Buffer, OutOfMemory> {
 fn map(len: usize) -> Result<Buffer, OutOfMemory> {
     let none = OutOfMemory { bytes: len };
     let whole = len.checked_add(HUGE_PAGE).filter(|n| *n <= isize::MAX as usize).ok_or(none)?;
-    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh private mapping at an address that the system chooses.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), whole, access, flags, -1, 0) };
     if base == libc::MAP_FAILED {

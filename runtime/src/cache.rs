@@ -1,8 +1,9 @@
-//! A store of files on disk, named by the hash of what made them. It is an aid: whatever is wrong with it, the caller compiles again and
-//! has a [`Remark`] to report.
+//! A store of files on disk, named by the hash of what made them. It is an aid: whatever is wrong
+//! with it, the caller compiles again and has a [`Remark`] to report.
 //!
-//! Entries are written to a temporary file and renamed, so processes see all of an entry or nothing of it. A checksum covers key and
-//! contents, which finds damage and confusion, not malice: who may write the folder can run code in the user's name. It is made private.
+//! Entries are written to a temporary file and renamed, so processes see all of an entry or nothing
+//! of it. A checksum covers key and contents, which finds damage and confusion, not malice: who may
+//! write the folder can run code in the user's name. It is made private.
 mod transfer;
 
 pub use transfer::Count;
@@ -54,7 +55,8 @@ pub struct Store {
     dir: PathBuf,
 }
 
-/// The folder to use: the one that is named, else `$XDG_CACHE_HOME/kiln`, else `~/.cache/kiln`; none if there is no home.
+/// The folder to use: the one that is named, else `$XDG_CACHE_HOME/kiln`, else `~/.cache/kiln`;
+/// none if there is no home.
 pub fn default_dir(named: Option<&Path>) -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     dir_of(named, variable("XDG_CACHE_HOME"), variable("HOME"))
@@ -64,7 +66,9 @@ fn dir_of(named: Option<&Path>, cache: Option<PathBuf>, home: Option<PathBuf>) -
     // The XDG specification ignores relative paths.
     let absolute = |p: &PathBuf| p.is_absolute();
     let named = named.filter(|p| !p.as_os_str().is_empty()).map(Path::to_path_buf);
-    named.or_else(|| Some(cache.filter(absolute)?.join("kiln"))).or_else(|| Some(home.filter(absolute)?.join(".cache/kiln")))
+    named
+        .or_else(|| Some(cache.filter(absolute)?.join("kiln")))
+        .or_else(|| Some(home.filter(absolute)?.join(".cache/kiln")))
 }
 
 impl Store {
@@ -87,7 +91,8 @@ impl Store {
         let name: String = Sha256::digest(key).iter().map(|b| format!("{b:02x}")).collect();
         self.dir.join(&name[..2]).join(format!("{name}.{SUFFIX}"))
     }
-    /// The contents of a key's entry, `None` if there is no entry. One that is damaged or foreign is deleted.
+    /// The contents of a key's entry, `None` if there is no entry. One that is damaged or foreign
+    /// is deleted.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Remark> {
         let path = self.path(key);
         let file = match fs::File::open(&path) {
@@ -119,7 +124,13 @@ impl Store {
         // In the same folder, since a rename does not cross file systems.
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir).map_err(remark)?;
         let sum = checksum(key, contents);
-        for part in [&MAGIC[..], &VERSION.to_le_bytes(), &(contents.len() as u64).to_le_bytes(), &sum, contents] {
+        for part in [
+            &MAGIC[..],
+            &VERSION.to_le_bytes(),
+            &(contents.len() as u64).to_le_bytes(),
+            &sum,
+            contents,
+        ] {
             file.write_all(part).map_err(remark)?;
         }
         file.persist(&path).map_err(|e| remark(e.error))?;
@@ -129,7 +140,9 @@ impl Store {
     pub fn size(&self) -> Result<(usize, u64), Remark> {
         let mut size = (0, 0);
         for folder in list(&self.dir)?.into_iter().filter(|p| p.is_dir()) {
-            for path in list(&folder)?.into_iter().filter(|p| p.extension().is_some_and(|e| e == SUFFIX)) {
+            for path in
+                list(&folder)?.into_iter().filter(|p| p.extension().is_some_and(|e| e == SUFFIX))
+            {
                 // Another process may be trimming.
                 let Ok(meta) = fs::symlink_metadata(&path) else { continue };
                 size = (size.0 + 1, size.1 + meta.len());
@@ -137,7 +150,8 @@ impl Store {
         }
         Ok(size)
     }
-    /// Deletes what was not used for longest until at most `bytes` remain, and what dead writers left. Returns how many bytes went.
+    /// Deletes what was not used for longest until at most `bytes` remain, and what dead writers
+    /// left. Returns how many bytes went.
     pub fn trim(&self, bytes: u64) -> Result<u64, Remark> {
         let mut entries = vec![];
         let mut freed = 0;
@@ -148,7 +162,10 @@ impl Store {
                 let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 if path.extension().is_some_and(|e| e == SUFFIX) {
                     entries.push((used, meta.len(), path));
-                } else if is_temporary(&path) && used.elapsed().is_ok_and(|age| age > STALE) && fs::remove_file(&path).is_ok() {
+                } else if is_temporary(&path)
+                    && used.elapsed().is_ok_and(|age| age > STALE)
+                    && fs::remove_file(&path).is_ok()
+                {
                     freed += meta.len();
                 }
             }
@@ -170,11 +187,16 @@ impl Store {
     }
 }
 
-/// A number of bytes as people write it: `500M`, `4G`, `1048576`; K, M, G and T are powers of 1024. None: it is none.
+/// A number of bytes as people write it: `500M`, `4G`, `1048576`; K, M, G and T are powers of 1024.
+/// None: it is none.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+    let shift = match text[digits.len()..]
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+        .trim_end_matches('B')
+    {
         "" => 0,
         "K" => 10,
         "M" => 20,
@@ -213,7 +235,11 @@ fn check(all: &[u8], key: &str) -> Result<(), String> {
     let (len, rest) = rest.split_first_chunk().ok_or("ends inside its header")?;
     let (sum, contents) = rest.split_first_chunk::<32>().ok_or("ends inside its header")?;
     if u64::from_le_bytes(*len) != contents.len() as u64 {
-        return Err(format!("has {} bytes, not {}: it was cut or extended", contents.len(), u64::from_le_bytes(*len)));
+        return Err(format!(
+            "has {} bytes, not {}: it was cut or extended",
+            contents.len(),
+            u64::from_le_bytes(*len)
+        ));
     }
     if checksum(key, contents) != *sum {
         return Err("has a wrong checksum: it was changed, or belongs to another key".into());
@@ -252,7 +278,10 @@ mod tests {
         s.put("k", b"contents").expect("written");
         let good = fs::read(&path).expect("the entry");
         let mut bad: Vec<Vec<u8>> = (0..good.len()).map(|n| good[..n].to_vec()).collect();
-        bad.extend((0..good.len()).map(|i| good.iter().enumerate().map(|(j, b)| b ^ ((i == j) as u8)).collect()));
+        bad.extend(
+            (0..good.len())
+                .map(|i| good.iter().enumerate().map(|(j, b)| b ^ ((i == j) as u8)).collect()),
+        );
         bad.push([&good[..], b"more"].concat());
         bad.push(b"\x7fELF and so on".to_vec());
         for bytes in bad {
@@ -319,13 +348,15 @@ mod tests {
         for (age, key) in [(500, "a"), (400, "b"), (300, "c"), (200, "d")] {
             s.put(key, &[0; 948]).expect("written");
             let file = fs::File::options().write(true).open(s.path(key)).expect("the entry");
-            file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).expect("changed");
+            file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age))
+                .expect("changed");
         }
         assert!(s.get("a").expect("readable").is_some());
         assert_eq!(s.size(), Ok((4, 4000)));
         assert_eq!(s.trim(1 << 20), Ok(0));
         assert_eq!(s.trim(2000), Ok(2000));
-        let left: Vec<_> = ["a", "b", "c", "d"].into_iter().filter(|k| s.path(k).exists()).collect();
+        let left: Vec<_> =
+            ["a", "b", "c", "d"].into_iter().filter(|k| s.path(k).exists()).collect();
         assert_eq!(left, ["a", "d"]);
         let old = s.path("a").with_file_name(".new-dead");
         fs::write(&old, [0; 10]).expect("written");
@@ -337,9 +368,20 @@ mod tests {
 
     #[test]
     fn numbers_of_bytes() {
-        let all = [("0", 0), ("17", 17), ("2K", 2048), ("3 MiB", 3 << 20), ("4g", 4 << 30), ("1TB", 1 << 40)];
+        let all = [
+            ("0", 0),
+            ("17", 17),
+            ("2K", 2048),
+            ("3 MiB", 3 << 20),
+            ("4g", 4 << 30),
+            ("1TB", 1 << 40),
+        ];
         assert!(all.iter().all(|(text, n)| parse_bytes(text) == Some(*n)), "{all:?}");
-        assert!(["", "G", "1.5G", "-1", "9999999999999T", "4 parsecs"].iter().all(|text| parse_bytes(text).is_none()));
+        assert!(
+            ["", "G", "1.5G", "-1", "9999999999999T", "4 parsecs"]
+                .iter()
+                .all(|text| parse_bytes(text).is_none())
+        );
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::{any::Any, sync::Arc, sync::Mutex};
 mod fixed;
 use fixed::Fixed;
 
-/// The entry of a program: words for the arena, a profile or 0, arguments, results, globals and symbols, and the number of threads.
+/// The entry of a program: words for the arena, a profile or 0, arguments, results, globals and
+/// symbols, and the number of threads.
 pub type Entry = unsafe extern "C" fn(*const u64, i32);
 
 /// Why a call did not run. Nothing has been written then.
@@ -38,7 +39,9 @@ pub enum CallError {
         reason: String,
     },
     /// A size is outside of the range that the program was compiled for.
-    #[error("size {symbol} (dimension {dim} of input '{input}') is {value}; the program takes {range}")]
+    #[error(
+        "size {symbol} (dimension {dim} of input '{input}') is {value}; the program takes {range}"
+    )]
     Range {
         /// The symbol.
         symbol: String,
@@ -52,7 +55,9 @@ pub enum CallError {
         range: String,
     },
     /// The sizes do not meet a condition that the model states.
-    #[error("the sizes of the inputs do not meet a condition of the model: {text} (the left side is {lhs}, the right side {rhs})")]
+    #[error(
+        "the sizes of the inputs do not meet a condition of the model: {text} (the left side is {lhs}, the right side {rhs})"
+    )]
     Condition {
         /// The condition, and where it stands.
         text: String,
@@ -83,18 +88,26 @@ pub(crate) fn tensor_error(what: &'static str, name: &str, reason: String) -> Ca
 pub(crate) fn same_dtype(what: &'static str, have: &str, t: &Tensor) -> Result<(), CallError> {
     match have == t.dtype {
         true => Ok(()),
-        false => Err(tensor_error(what, &t.name, format!("is {have}, the program takes {}", t.dtype))),
+        false => {
+            Err(tensor_error(what, &t.name, format!("is {have}, the program takes {}", t.dtype)))
+        }
     }
 }
 
 impl Program {
     /// The results of a call without inputs, in memory of their own.
-    pub(crate) fn results(&self, call: &mut dyn FnMut(&mut [ViewMut]) -> Result<(), CallError>) -> Result<Vec<Bytes>, CallError> {
+    pub(crate) fn results(
+        &self,
+        call: &mut dyn FnMut(&mut [ViewMut]) -> Result<(), CallError>,
+    ) -> Result<Vec<Bytes>, CallError> {
         let shapes = self.output_shapes(&[])?;
         let mut buffers = vec![];
         for (shape, t) in shapes.iter().zip(&self.outputs) {
             let bytes = byte_size(&t.dtype).and_then(|width| product(shape, width));
-            buffers.push(Buffer::zeroed(bytes.ok_or_else(|| tensor_error("output", &t.name, "is of no known size".into()))?)?);
+            buffers
+                .push(Buffer::zeroed(bytes.ok_or_else(|| {
+                    tensor_error("output", &t.name, "is of no known size".into())
+                })?)?);
         }
         let mut outputs = vec![];
         for ((buffer, shape), t) in buffers.iter_mut().zip(&shapes).zip(&self.outputs) {
@@ -103,40 +116,70 @@ impl Program {
         call(&mut outputs)?;
         Ok(buffers.into_iter().map(Bytes::owned).collect())
     }
-    /// The inputs that a call copies first, since they do not lie in memory as the program reads them (see [`Tensor::order`]).
+    /// The inputs that a call copies first, since they do not lie in memory as the program reads
+    /// them (see [`Tensor::order`]).
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
         let lies = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.lies(&t.order);
-        inputs.iter().zip(&self.inputs).enumerate().filter(|(_, pair)| !lies(*pair)).map(|(i, _)| i).collect()
+        inputs
+            .iter()
+            .zip(&self.inputs)
+            .enumerate()
+            .filter(|(_, pair)| !lies(*pair))
+            .map(|(i, _)| i)
+            .collect()
     }
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         let (symbols, exprs) = self.sizes(inputs)?;
-        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0)) };
+        let size = |d: &Dim| -> Result<usize, CallError> {
+            Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0))
+        };
         self.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
     }
 
-    /// Values of symbols and expressions, after every size of every input has been compared with what the program takes.
+    /// Values of symbols and expressions, after every size of every input has been compared with
+    /// what the program takes.
     pub(crate) fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {
         let p = self;
         if inputs.len() != p.inputs.len() {
-            return Err(CallError::Count { what: "inputs", want: p.inputs.len(), have: inputs.len() });
+            return Err(CallError::Count {
+                what: "inputs",
+                want: p.inputs.len(),
+                have: inputs.len(),
+            });
         }
         for (shape, t) in inputs.iter().zip(&p.inputs) {
             if shape.len() != t.dims.len() {
-                let reason = format!("has {} dimensions, the program takes {}", shape.len(), t.dims.len());
+                let reason =
+                    format!("has {} dimensions, the program takes {}", shape.len(), t.dims.len());
                 return Err(tensor_error("input", &t.name, reason));
             }
         }
         let mut symbols = Vec::with_capacity(p.symbols.len());
         for s in &p.symbols {
             let shape = inputs.get(s.input).and_then(|shape| shape.get(s.dim)).copied();
-            let value = shape.and_then(|n| i64::try_from(n).ok()).ok_or(CallError::Size(SizeError::Missing(Dim::Symbol(symbols.len()))))?;
-            if value < s.min || s.max.is_some_and(|max| value > max) || value % s.divisor.max(1) != 0 {
+            let value = shape
+                .and_then(|n| i64::try_from(n).ok())
+                .ok_or(CallError::Size(SizeError::Missing(Dim::Symbol(symbols.len()))))?;
+            if value < s.min
+                || s.max.is_some_and(|max| value > max)
+                || value % s.divisor.max(1) != 0
+            {
                 let max = s.max.map_or("any".to_string(), |m| m.to_string());
-                let multiples = if s.divisor > 1 { format!(", multiples of {}", s.divisor) } else { String::new() };
+                let multiples = if s.divisor > 1 {
+                    format!(", multiples of {}", s.divisor)
+                } else {
+                    String::new()
+                };
                 let range = format!("{} to {max}{multiples}", s.min);
                 let input = p.inputs[s.input].name.clone();
-                return Err(CallError::Range { symbol: s.name.clone(), dim: s.dim, input, value, range });
+                return Err(CallError::Range {
+                    symbol: s.name.clone(),
+                    dim: s.dim,
+                    input,
+                    value,
+                    range,
+                });
             }
             symbols.push(value);
         }
@@ -153,17 +196,32 @@ impl Program {
         Ok((symbols, exprs))
     }
 
-    pub(crate) fn check(&self, what: &'static str, t: &Tensor, shape: &[usize], symbols: &[i64], exprs: &[i64]) -> Result<(), CallError> {
+    pub(crate) fn check(
+        &self,
+        what: &'static str,
+        t: &Tensor,
+        shape: &[usize],
+        symbols: &[i64],
+        exprs: &[i64],
+    ) -> Result<(), CallError> {
         for (i, (have, want)) in shape.iter().zip(&t.dims).enumerate() {
             let want = want.value(symbols, exprs)?;
             if i64::try_from(*have) != Ok(want) {
-                return Err(tensor_error(what, &t.name, format!("has size {have} in dimension {i}, which is {want} here")));
+                return Err(tensor_error(
+                    what,
+                    &t.name,
+                    format!("has size {have} in dimension {i}, which is {want} here"),
+                ));
             }
         }
         if shape.len() == t.dims.len() {
             return Ok(());
         }
-        Err(tensor_error(what, &t.name, format!("has {} dimensions, which are {} here", shape.len(), t.dims.len())))
+        Err(tensor_error(
+            what,
+            &t.name,
+            format!("has {} dimensions, which are {} here", shape.len(), t.dims.len()),
+        ))
     }
 }
 
@@ -220,34 +278,57 @@ pub struct Loaded {
     _code: Box<dyn Any + Send + Sync>,
 }
 
-/// The most words that a call's argument array takes from the stack, and how many of them nearly all calls need.
+/// The most words that a call's argument array takes from the stack, and how many of them nearly
+/// all calls need.
 const WORDS: usize = 512;
 const FEW: usize = 32;
 
 impl Loaded {
-    /// Joins a program, its entry, what keeps the entry's code alive, and the memory of its globals in the program's order.
+    /// Joins a program, its entry, what keeps the entry's code alive, and the memory of its globals
+    /// in the program's order.
     ///
     /// # Safety
     /// `entry` is the program's own and stays callable while `code` lives.
-    pub unsafe fn new(program: Program, entry: Entry, code: Box<dyn Any + Send + Sync>, globals: Vec<Bytes>) -> Result<Loaded, CallError> {
+    pub unsafe fn new(
+        program: Program,
+        entry: Entry,
+        code: Box<dyn Any + Send + Sync>,
+        globals: Vec<Bytes>,
+    ) -> Result<Loaded, CallError> {
         if globals.len() != program.globals.len() {
-            return Err(CallError::Count { what: "globals", want: program.globals.len(), have: globals.len() });
+            return Err(CallError::Count {
+                what: "globals",
+                want: program.globals.len(),
+                have: globals.len(),
+            });
         }
         if program.control.is_some() {
-            return Err(tensor_error("program", &program.name, "is control flow between programs, which control::Driver runs".into()));
+            return Err(tensor_error(
+                "program",
+                &program.name,
+                "is control flow between programs, which control::Driver runs".into(),
+            ));
         }
         for t in &program.inputs {
             let rank = t.dims.len();
-            if !t.order.is_empty() && (t.order.len() != rank || (0..rank).any(|d| !t.order.contains(&d))) {
-                return Err(tensor_error("input", &t.name, format!("has {rank} dimensions, and {:?} is no order of them", t.order)));
+            if !t.order.is_empty()
+                && (t.order.len() != rank || (0..rank).any(|d| !t.order.contains(&d)))
+            {
+                return Err(tensor_error(
+                    "input",
+                    &t.name,
+                    format!("has {rank} dimensions, and {:?} is no order of them", t.order),
+                ));
             }
         }
         if program.amx {
             crate::amx::request()?;
         }
         for (have, want) in globals.iter().zip(&program.globals) {
-            let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
-            check_bytes(&want.dtype, &shape, have.len()).map_err(|e| tensor_error("global", &want.name, e))?;
+            let shape: Vec<usize> =
+                want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
+            check_bytes(&want.dtype, &shape, have.len())
+                .map_err(|e| tensor_error("global", &want.name, e))?;
         }
         let fixed = Fixed::of(&program);
         Ok(Loaded { program, entry, globals, fixed, arenas: Mutex::default(), _code: code })
@@ -275,30 +356,51 @@ impl Loaded {
         self.fixed.as_ref().map(|f| &f.made[..])
     }
 
-    /// The inputs that a call copies first, since they do not lie in memory as the program reads them (see [`Tensor::order`]).
+    /// The inputs that a call copies first, since they do not lie in memory as the program reads
+    /// them (see [`Tensor::order`]).
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
         self.program.copied(inputs)
     }
 
-    /// Runs the program on at most `threads` threads of the pool. The inputs of [`Loaded::copied`] are copied first.
-    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+    /// Runs the program on at most `threads` threads of the pool. The inputs of [`Loaded::copied`]
+    /// are copied first.
+    pub fn call(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+    ) -> Result<(), CallError> {
         self.call_with(inputs, outputs, threads, None)
     }
 
-    /// As [`Loaded::call`], with the time of each launch of [`Program::kernels`]. The team meets behind every launch, which it otherwise does only
-    /// where it has to.
-    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+    /// As [`Loaded::call`], with the time of each launch of [`Program::kernels`]. The team meets
+    /// behind every launch, which it otherwise does only where it has to.
+    pub fn profile(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+    ) -> Result<Profile, CallError> {
         let mut profile = Profile::new(self.program.kernels.len());
         self.call_with(inputs, outputs, threads, Some(&mut profile))?;
         Ok(profile)
     }
 
-    fn call_with(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize, profile: Option<&mut Profile>) -> Result<(), CallError> {
+    fn call_with(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+        profile: Option<&mut Profile>,
+    ) -> Result<(), CallError> {
         let p = &self.program;
         let count = 2 + inputs.len() + outputs.len() + self.globals.len() + p.symbols.len();
         if let Some(fixed) = self.fixed.as_ref().filter(|f| f.takes(inputs) && f.gives(outputs)) {
             return with_words(count, |words| {
-                let tensors = inputs.iter().map(|v| v.data as u64).chain(outputs.iter().map(|v| v.data as u64));
+                let tensors = inputs
+                    .iter()
+                    .map(|v| v.data as u64)
+                    .chain(outputs.iter().map(|v| v.data as u64));
                 let all = tensors.chain(self.globals.iter().map(|g| g.data as u64));
                 words[2..].iter_mut().zip(all).for_each(|(word, value)| *word = value);
                 self.enter(words, fixed.arena, threads, profile)
@@ -315,7 +417,11 @@ impl Loaded {
         };
         let (symbols, exprs) = p.sizes(shapes)?;
         if outputs.len() != p.outputs.len() {
-            return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
+            return Err(CallError::Count {
+                what: "outputs",
+                want: p.outputs.len(),
+                have: outputs.len(),
+            });
         }
         let mut copies = vec![];
         with_words(count, |words| {
@@ -351,9 +457,17 @@ impl Loaded {
         })
     }
 
-    /// Calls the entry with words that are its argument array but for the first two; every tensor in it has been checked against the program.
-    fn enter(&self, words: &mut [u64], arena_bytes: usize, threads: usize, profile: Option<&mut Profile>) -> Result<(), CallError> {
-        let mut arena = self.arenas.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
+    /// Calls the entry with words that are its argument array but for the first two; every tensor
+    /// in it has been checked against the program.
+    fn enter(
+        &self,
+        words: &mut [u64],
+        arena_bytes: usize,
+        threads: usize,
+        profile: Option<&mut Profile>,
+    ) -> Result<(), CallError> {
+        let mut arena =
+            self.arenas.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
         arena.ensure(arena_bytes)?;
         words[0] = arena.as_mut_ptr() as u64;
         words[1] = profile.map_or(0, |p| std::ptr::from_mut(p) as u64);

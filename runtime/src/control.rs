@@ -1,7 +1,8 @@
 //! Control flow between programs: what chooses, repeats and calls, as plain data, and what runs it.
 //!
-//! A value is memory of the caller, or of a call's buffers, which are counted: one is free again as soon as no value lies in it. So a loop takes turns with a few
-//! buffers, and calls that follow each other allocate nothing.
+//! A value is memory of the caller, or of a call's buffers, which are counted: one is free again as
+//! soon as no value lies in it. So a loop takes turns with a few buffers, and calls that follow
+//! each other allocate nothing.
 //!
 //! [`Driver`] runs it on the host; on a card `cuda::Loaded` does, by the same steps.
 mod host;
@@ -74,7 +75,8 @@ pub enum Step {
         otherwise: Body,
         /// What either yields.
         results: Vec<usize>,
-        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not known.
+        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not
+        /// known.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },
@@ -88,11 +90,13 @@ pub enum Step {
         body: Body,
         /// What the condition refused.
         results: Vec<usize>,
-        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not known.
+        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not
+        /// known.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },
-    /// A body for each slice along the inputs' first dimension: it takes carried values, then slices, and yields carried values, then slices of results.
+    /// A body for each slice along the inputs' first dimension: it takes carried values, then
+    /// slices, and yields carried values, then slices of results.
     Scan {
         /// What is carried into the first one.
         inits: Vec<usize>,
@@ -104,7 +108,8 @@ pub enum Step {
         body: Body,
         /// What was carried out of the last one, then the stacked slices.
         results: Vec<usize>,
-        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not known.
+        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not
+        /// known.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },
@@ -116,7 +121,8 @@ pub enum Step {
         inputs: Vec<usize>,
         /// What it writes.
         results: Vec<usize>,
-        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not known.
+        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not
+        /// known.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },
@@ -135,7 +141,8 @@ pub(crate) struct Flow {
 pub(crate) type Shape = (Vec<usize>, usize);
 
 impl Flow {
-    /// Err: the program names values or parts that it does not have, or a function that is not registered.
+    /// Err: the program names values or parts that it does not have, or a function that is not
+    /// registered.
     pub fn new(program: &Program) -> Result<Flow, CallError> {
         let control = program.control.as_deref().cloned().unwrap_or_default();
         let mut flow = Flow { name: program.name.clone(), control, customs: vec![] };
@@ -147,8 +154,9 @@ impl Flow {
             return Err(said("has steps for other arguments and results".into()));
         }
         for name in names {
-            let found =
-                custom::find(&name).ok_or_else(|| tensor_error("custom call", &name, "is not registered in this process".into()))?;
+            let found = custom::find(&name).ok_or_else(|| {
+                tensor_error("custom call", &name, "is not registered in this process".into())
+            })?;
             flow.customs.push((name, found));
         }
         Ok(flow)
@@ -156,8 +164,11 @@ impl Flow {
 
     /// Whether values, which lie row by row, are what a program takes or gives.
     fn fits(&self, values: &[usize], all: &[Tensor]) -> bool {
-        let same = |(v, t): (&Value, &Tensor)| v.dtype == t.dtype && v.dims.len() == t.dims.len() && t.order.is_empty();
-        values.len() == all.len() && values.iter().map(|v| &self.control.values[*v]).zip(all).all(same)
+        let same = |(v, t): (&Value, &Tensor)| {
+            v.dtype == t.dtype && v.dims.len() == t.dims.len() && t.order.is_empty()
+        };
+        values.len() == all.len()
+            && values.iter().map(|v| &self.control.values[*v]).zip(all).all(same)
     }
 
     /// Whether everything that is named is there.
@@ -166,26 +177,41 @@ impl Flow {
             Some(v) => Err(format!("has a step with value {v}, which there is not")),
             None => Ok(()),
         };
-        let wants = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("has {what} that does not fit")) };
+        let wants = |ok: bool, what: &str| {
+            if ok { Ok(()) } else { Err(format!("has {what} that does not fit")) }
+        };
         known(&body.args)?;
         known(&body.yields)?;
         for step in &body.steps {
             match step {
                 Step::Call { part, inputs, results } => {
-                    let p = self.control.parts.get(*part).ok_or_else(|| format!("calls part {part}, which there is not"))?;
+                    let p = self
+                        .control
+                        .parts
+                        .get(*part)
+                        .ok_or_else(|| format!("calls part {part}, which there is not"))?;
                     known(inputs).and(known(results))?;
-                    wants(self.fits(inputs, &p.inputs) && self.fits(results, &p.outputs), "a call")?;
+                    wants(
+                        self.fits(inputs, &p.inputs) && self.fits(results, &p.outputs),
+                        "a call",
+                    )?;
                 }
                 Step::If { condition, then, otherwise, results, .. } => {
                     known(&[*condition]).and(known(results))?;
-                    wants(then.yields.len() == results.len() && otherwise.yields.len() == results.len(), "a branch")?;
+                    wants(
+                        then.yields.len() == results.len()
+                            && otherwise.yields.len() == results.len(),
+                        "a branch",
+                    )?;
                     self.check(then, names).and_then(|()| self.check(otherwise, names))?;
                 }
                 Step::While { inits, condition, body, results, .. } => {
                     known(inits).and(known(results))?;
                     let n = inits.len();
                     wants(
-                        [condition.args.len(), body.args.len(), body.yields.len(), results.len()] == [n; 4] && condition.yields.len() == 1,
+                        [condition.args.len(), body.args.len(), body.yields.len(), results.len()]
+                            == [n; 4]
+                            && condition.yields.len() == 1,
                         "a loop",
                     )?;
                     self.check(condition, names).and_then(|()| self.check(body, names))?;
@@ -193,9 +219,14 @@ impl Flow {
                 Step::Scan { inits, inputs, body, results, .. } => {
                     known(inits).and(known(inputs)).and(known(results))?;
                     let sliced = |v: &usize| !self.control.values[*v].dims.is_empty();
-                    let fits =
-                        body.args.len() == inits.len() + inputs.len() && body.yields.len() == results.len() && results.len() >= inits.len();
-                    wants(fits && !inputs.is_empty() && inputs.iter().chain(&results[inits.len()..]).all(sliced), "a scan")?;
+                    let fits = body.args.len() == inits.len() + inputs.len()
+                        && body.yields.len() == results.len()
+                        && results.len() >= inits.len();
+                    wants(
+                        fits && !inputs.is_empty()
+                            && inputs.iter().chain(&results[inits.len()..]).all(sliced),
+                        "a scan",
+                    )?;
                     self.check(body, names)?;
                 }
                 Step::Custom { callee, inputs, results, .. } => {
@@ -211,12 +242,20 @@ impl Flow {
 
     /// The sizes and bytes of all values.
     pub fn shapes(&self, symbols: &[i64], exprs: &[i64]) -> Result<Vec<Shape>, CallError> {
-        let size = |d: &Dim| -> Result<usize, CallError> { Ok(usize::try_from(d.value(symbols, exprs)?).unwrap_or(0)) };
+        let size = |d: &Dim| -> Result<usize, CallError> {
+            Ok(usize::try_from(d.value(symbols, exprs)?).unwrap_or(0))
+        };
         let mut made = Vec::with_capacity(self.control.values.len());
         for v in &self.control.values {
             let shape: Vec<usize> = v.dims.iter().map(size).collect::<Result<_, _>>()?;
             let bytes = byte_size(&v.dtype).and_then(|width| product(&shape, width));
-            let unknown = || tensor_error("program", &self.name, format!("has a value of {}, which is of no known size", v.dtype));
+            let unknown = || {
+                tensor_error(
+                    "program",
+                    &self.name,
+                    format!("has a value of {}, which is of no known size", v.dtype),
+                )
+            };
             made.push((shape, bytes.ok_or_else(unknown)?));
         }
         Ok(made)
@@ -233,7 +272,9 @@ impl Flow {
     /// The function of a custom call.
     pub fn custom(&self, callee: &str) -> Result<&CustomFn, CallError> {
         let found = self.customs.iter().find(|(name, _)| name == callee).map(|(_, f)| &**f);
-        found.ok_or_else(|| tensor_error("custom call", callee, "is not registered in this process".into()))
+        found.ok_or_else(|| {
+            tensor_error("custom call", callee, "is not registered in this process".into())
+        })
     }
 }
 
@@ -243,8 +284,12 @@ impl Body {
         for step in &self.steps {
             f(step);
             match step {
-                Step::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(|b| b.each(f)),
-                Step::While { condition, body, .. } => [condition, body].into_iter().for_each(|b| b.each(f)),
+                Step::If { then, otherwise, .. } => {
+                    [then, otherwise].into_iter().for_each(|b| b.each(f))
+                }
+                Step::While { condition, body, .. } => {
+                    [condition, body].into_iter().for_each(|b| b.each(f))
+                }
                 Step::Scan { body, .. } => body.each(f),
                 Step::Call { .. } | Step::Custom { .. } => {}
             }
@@ -256,7 +301,9 @@ impl Step {
     /// The new values.
     pub(crate) fn results(&self) -> &[usize] {
         match self {
-            Step::Call { results, .. } | Step::If { results, .. } | Step::While { results, .. } => results,
+            Step::Call { results, .. } | Step::If { results, .. } | Step::While { results, .. } => {
+                results
+            }
             Step::Scan { results, .. } | Step::Custom { results, .. } => results,
         }
     }

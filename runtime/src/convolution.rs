@@ -2,8 +2,9 @@
 use crate::gemm::Activation;
 use serde::{Deserialize, Serialize};
 
-/// result = f(convolution + bias + residual) of 2-D images, on a GPU, in f32 and rounded once. A filter is not turned round, as in PyTorch. Channels that
-/// the weight has less of than the image are groups. All sizes are known. Pairs are of height and width.
+/// result = f(convolution + bias + residual) of 2-D images, on a GPU, in f32 and rounded once. A
+/// filter is not turned round, as in PyTorch. Channels that the weight has less of than the image
+/// are groups. All sizes are known. Pairs are of height and width.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Convolution {
     /// Images, channels, height, width.

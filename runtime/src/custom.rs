@@ -5,12 +5,14 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
-/// A function of a host: it reads the inputs and writes the results, which have the sizes that the program says. May run on many threads at once.
+/// A function of a host: it reads the inputs and writes the results, which have the sizes that the
+/// program says. May run on many threads at once.
 pub type CustomFn = dyn Fn(&[View], &mut [ViewMut]) -> Result<(), String> + Send + Sync;
 
 static ALL: LazyLock<RwLock<HashMap<String, Arc<CustomFn>>>> = LazyLock::new(RwLock::default);
 
-/// Gives a function a name. Programs that are loaded afterwards call it. Err: there is one of that name.
+/// Gives a function a name. Programs that are loaded afterwards call it. Err: there is one of that
+/// name.
 pub fn register(name: &str, f: Arc<CustomFn>) -> Result<(), String> {
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
     if all.contains_key(name) {

@@ -1,7 +1,10 @@
-//! What a function has been compiled to: a list that many threads read, and that one at a time makes longer.
+//! What a function has been compiled to: a list that many threads read, and that one at a time
+//! makes longer.
 //!
-//! A reader holds a lock for as long as it copies a pointer, also while another thread makes an entry, which takes seconds. Of threads that need the same entry one makes
-//! it and the others wait; those that find theirs never wait. The tests run every order of the steps of a few threads.
+//! A reader holds a lock for as long as it copies a pointer, also while another thread makes an
+//! entry, which takes seconds. Of threads that need the same entry one makes it and the others
+//! wait; those that find theirs never wait. The tests run every order of the steps of a few
+//! threads.
 #[cfg(test)]
 use shuttle::sync::{Arc, Mutex, RwLock};
 use std::sync::PoisonError;
@@ -32,8 +35,9 @@ impl<E, H: Default> Entries<E, H> {
     pub fn find(&self, fits: impl Fn(&E) -> bool) -> Option<Arc<E>> {
         self.all().iter().find(|e| fits(e)).cloned()
     }
-    /// The first entry that fits. If none does even when nobody else makes one, `make` says which entries stay and which one comes behind them, or that none comes.
-    /// Err: that of `make`; the list stays as it was.
+    /// The first entry that fits. If none does even when nobody else makes one, `make` says which
+    /// entries stay and which one comes behind them, or that none comes. Err: that of `make`; the
+    /// list stays as it was.
     pub fn find_or_make<X>(
         &self,
         fits: impl Fn(&E) -> bool,
@@ -99,7 +103,10 @@ mod tests {
             let got: Vec<Arc<u32>> = all.into_iter().map(|t| t.join().expect("no panic")).collect();
             for (have, want) in got.iter().zip(numbers) {
                 assert_eq!(**have, *want);
-                assert!(e.find(|n| n == want).is_some_and(|found| Arc::ptr_eq(&found, have)), "two entries of {want}");
+                assert!(
+                    e.find(|n| n == want).is_some_and(|found| Arc::ptr_eq(&found, have)),
+                    "two entries of {want}"
+                );
             }
             let mut distinct: Vec<u32> = numbers.to_vec();
             distinct.sort_unstable();
@@ -139,7 +146,10 @@ mod tests {
         let run = || {
             let e = List::default();
             get(&e, 1);
-            assert_eq!(e.find_or_make(|n| *n == 2, |_, _| Err::<Option<(Vec<_>, u32)>, &str>("no")).err(), Some("no"));
+            assert_eq!(
+                e.find_or_make(|n| *n == 2, |_, _| Err::<Option<(Vec<_>, u32)>, &str>("no")).err(),
+                Some("no")
+            );
             assert_eq!(e.find_or_make(|n| *n == 2, |_, _| Ok::<_, ()>(None)), Ok(None));
             assert_eq!(e.all().len(), 1);
         };

@@ -1,7 +1,8 @@
 //! A product that cuBLASLt can compute in place of a kernel, as plain data.
 use serde::{Deserialize, Serialize};
 
-/// result = left · right, or f(left · right + bias): `batch` times, on a GPU, in f32 and rounded once. All sizes are known.
+/// result = left · right, or f(left · right + bias): `batch` times, on a GPU, in f32 and rounded
+/// once. All sizes are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gemm {
     /// How many products.
@@ -38,7 +39,11 @@ pub enum Activation {
 
 impl Activation {
     /// All with their names in IR.
-    pub const ALL: [(&str, Activation); 3] = [("none", Activation::None), ("relu", Activation::Relu), ("gelu_tanh", Activation::GeluTanh)];
+    pub const ALL: [(&str, Activation); 3] = [
+        ("none", Activation::None),
+        ("relu", Activation::Relu),
+        ("gelu_tanh", Activation::GeluTanh),
+    ];
 }
 
 /// Where a matrix lies.

@@ -1,7 +1,9 @@
-//! What has to hold for a call, so that a program which was compiled for another one is right for it. Plain data, checked by one routine.
+//! What has to hold for a call, so that a program which was compiled for another one is right for
+//! it. Plain data, checked by one routine.
 //!
-//! Sizes that are numbers stand in one list for all inputs, so that the check of a tensor is a comparison of a head and of a piece of that list; what
-//! is open there has a symbol with a range, or is the size of a symbol elsewhere.
+//! Sizes that are numbers stand in one list for all inputs, so that the check of a tensor is a
+//! comparison of a head and of a piece of that list; what is open there has a symbol with a range,
+//! or is the size of a symbol elsewhere.
 use crate::{
     Place, View,
     program::{Condition, Dim, Expr, Symbol, values},
@@ -104,7 +106,9 @@ impl PartialEq for Scalar {
         match (self, other) {
             (Scalar::Int(a), Scalar::Int(b)) => a == b,
             (Scalar::Float(a), Scalar::Float(b)) => a.to_bits() == b.to_bits(),
-            (Scalar::Bool(a), Scalar::Bool(b)) | (Scalar::Training(a), Scalar::Training(b)) => a == b,
+            (Scalar::Bool(a), Scalar::Bool(b)) | (Scalar::Training(a), Scalar::Training(b)) => {
+                a == b
+            }
             (Scalar::Count(a), Scalar::Count(b)) => a == b,
             _ => false,
         }
@@ -153,7 +157,9 @@ pub fn dtype_word(name: &str) -> u64 {
     match *name.as_bytes() {
         // Nearly all have three letters.
         [a, b, c] => u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16,
-        ref all => all.iter().take(8).enumerate().fold(0, |word, (i, b)| word | u64::from(*b) << (8 * i)),
+        ref all => {
+            all.iter().take(8).enumerate().fold(0, |word, (i, b)| word | u64::from(*b) << (8 * i))
+        }
     }
 }
 
@@ -212,9 +218,11 @@ impl TensorGuard {
             && dtype_word(view.dtype()) == self.dtype
             && here
             && self.aligned(view)
-            && sizes.get(self.first..self.first + self.rank).is_some_and(|want| match (&self.layout, view.strides()) {
-                (Layout::Rows, Some(strides)) => rows(want, shape, strides),
-                _ => same_sizes(want, shape) && self.lies(view),
+            && sizes.get(self.first..self.first + self.rank).is_some_and(|want| {
+                match (&self.layout, view.strides()) {
+                    (Layout::Rows, Some(strides)) => rows(want, shape, strides),
+                    _ => same_sizes(want, shape) && self.lies(view),
+                }
             })
     }
     /// By a mask, since a division takes as long as all else.
@@ -227,7 +235,9 @@ impl TensorGuard {
         match &self.layout {
             Layout::Any => true,
             Layout::Rows => view.lies(&[]),
-            Layout::Order(order) => order.len() == self.rank && order.iter().all(|d| *d < self.rank) && view.lies(order),
+            Layout::Order(order) => {
+                order.len() == self.rank && order.iter().all(|d| *d < self.rank) && view.lies(order)
+            }
             Layout::Strides(strides) => view.has_strides(strides),
         }
     }
@@ -257,30 +267,59 @@ impl Guards {
         let mut known = Vec::with_capacity(self.symbols.len());
         for s in &self.symbols {
             let n = size(s.input, s.dim).unwrap_or(OPEN);
-            if n < s.min || s.max.is_some_and(|max| n > max) || (s.divisor > 1 && n % s.divisor != 0) {
+            if n < s.min
+                || s.max.is_some_and(|max| n > max)
+                || (s.divisor > 1 && n % s.divisor != 0)
+            {
                 let guard = format!("{} is {}", place(s.input, s.dim), s.range());
-                return Some(Mismatch { guard, want: s.range(), have: n.to_string(), input: Some(s.input), dim: Some(s.dim) });
+                return Some(Mismatch {
+                    guard,
+                    want: s.range(),
+                    have: n.to_string(),
+                    input: Some(s.input),
+                    dim: Some(s.dim),
+                });
             }
             known.push(n);
         }
         for s in &self.same {
-            let (n, want) = (size(s.input, s.dim).unwrap_or(OPEN), known.get(s.symbol).copied().unwrap_or(OPEN));
+            let (n, want) = (
+                size(s.input, s.dim).unwrap_or(OPEN),
+                known.get(s.symbol).copied().unwrap_or(OPEN),
+            );
             if n != want {
-                let first = self.symbols.get(s.symbol).map_or(String::new(), |s| place(s.input, s.dim));
+                let first =
+                    self.symbols.get(s.symbol).map_or(String::new(), |s| place(s.input, s.dim));
                 let guard = format!("{} == {first}", place(s.input, s.dim));
-                return Some(Mismatch { guard, want: want.to_string(), have: n.to_string(), input: Some(s.input), dim: Some(s.dim) });
+                return Some(Mismatch {
+                    guard,
+                    want: want.to_string(),
+                    have: n.to_string(),
+                    input: Some(s.input),
+                    dim: Some(s.dim),
+                });
             }
         }
         if self.conditions.is_empty() {
             return None;
         }
-        let failed = |c: &Condition, have: String| Mismatch { guard: c.text.clone(), want: "met".into(), have, input: None, dim: None };
+        let failed = |c: &Condition, have: String| Mismatch {
+            guard: c.text.clone(),
+            want: "met".into(),
+            have,
+            input: None,
+            dim: None,
+        };
         let first = self.conditions.first()?;
-        let Ok(exprs) = values(&self.exprs, &known) else { return Some(failed(first, "a size without a value".into())) };
-        self.conditions.iter().find_map(|c| match (c.lhs.value(&known, &exprs), c.rhs.value(&known, &exprs)) {
-            (Ok(x), Ok(y)) if c.kind.holds(x, y) => None,
-            (Ok(x), Ok(y)) => Some(failed(c, format!("not ({x} and {y})"))),
-            _ => Some(failed(c, "a size without a value".into())),
+        let Ok(exprs) = values(&self.exprs, &known) else {
+            return Some(failed(first, "a size without a value".into()));
+        };
+        self.conditions.iter().find_map(|c| {
+            match (c.lhs.value(&known, &exprs), c.rhs.value(&known, &exprs)) {
+                (Ok(x), Ok(y)) if c.kind.holds(x, y) => None,
+                (Ok(x), Ok(y)) => Some(failed(c, format!("not ({x} and {y})"))),
+                _ => Some(failed(c, "a size without a value".into())),
+            }
         })
     }
 
@@ -306,7 +345,13 @@ impl Guards {
         }
         if self.inputs.len() != given.len() {
             let (want, have) = (self.inputs.len().to_string(), given.len().to_string());
-            return Some(Mismatch { guard: "the number of arguments".into(), want, have, input: None, dim: None });
+            return Some(Mismatch {
+                guard: "the number of arguments".into(),
+                want,
+                have,
+                input: None,
+                dim: None,
+            });
         }
         self.open_sizes(given)
     }
@@ -314,7 +359,13 @@ impl Guards {
     fn leaf(&self, i: usize, guard: &InputGuard, given: &Given) -> Option<Mismatch> {
         let name = self.name(i);
         let found = |what: &str, want: String, have: String, dim| {
-            Some(Mismatch { guard: format!("{name}{what} == {want}"), want, have, input: Some(i), dim })
+            Some(Mismatch {
+                guard: format!("{name}{what} == {want}"),
+                want,
+                have,
+                input: Some(i),
+                dim,
+            })
         };
         match (guard, given) {
             (InputGuard::Scalar(want), Given::Scalar(have)) if want == have => None,
@@ -326,7 +377,9 @@ impl Guards {
                 input: Some(i),
                 dim: None,
             }),
-            (InputGuard::Scalar(want), Given::Scalar(have)) => found("", want.to_string(), have.to_string(), None),
+            (InputGuard::Scalar(want), Given::Scalar(have)) => {
+                found("", want.to_string(), have.to_string(), None)
+            }
             (InputGuard::Tensor(t), Given::Tensor(v)) => {
                 if dtype_word(v.dtype()) != t.dtype {
                     return found(".dtype", dtype_name(t.dtype), v.dtype().to_string(), None);
@@ -337,7 +390,12 @@ impl Guards {
                 let want = self.sizes.get(t.first..t.first + t.rank).unwrap_or_default();
                 for (d, (want, have)) in want.iter().zip(v.shape()).enumerate() {
                     if *want != OPEN && *want != *have as i64 {
-                        return found(&format!(".size({d})"), want.to_string(), have.to_string(), Some(d));
+                        return found(
+                            &format!(".size({d})"),
+                            want.to_string(),
+                            have.to_string(),
+                            Some(d),
+                        );
                     }
                 }
                 let gpu = t.gpu.map_or(Place::Host, Place::Cuda);
@@ -348,12 +406,21 @@ impl Guards {
                     return found(".layout", t.layout.to_string(), "another".into(), None);
                 }
                 if !t.aligned(v) {
-                    return found(".address", format!("a multiple of {}", t.align), format!("{:#x}", v.data as usize), None);
+                    return found(
+                        ".address",
+                        format!("a multiple of {}", t.align),
+                        format!("{:#x}", v.data as usize),
+                        None,
+                    );
                 }
                 None
             }
-            (InputGuard::Tensor(_), Given::Scalar(s)) => found("", "a tensor".into(), s.to_string(), None),
-            (InputGuard::Scalar(s) | InputGuard::Any(s), Given::Tensor(_)) => found("", s.to_string(), "a tensor".into(), None),
+            (InputGuard::Tensor(_), Given::Scalar(s)) => {
+                found("", "a tensor".into(), s.to_string(), None)
+            }
+            (InputGuard::Scalar(s) | InputGuard::Any(s), Given::Tensor(_)) => {
+                found("", s.to_string(), "a tensor".into(), None)
+            }
         }
     }
 }
@@ -362,7 +429,11 @@ impl Symbol {
     /// Its values, in words.
     pub fn range(&self) -> String {
         let max = self.max.map_or(String::new(), |m| m.to_string());
-        let by = if self.divisor > 1 { format!(", a multiple of {}", self.divisor) } else { String::new() };
+        let by = if self.divisor > 1 {
+            format!(", a multiple of {}", self.divisor)
+        } else {
+            String::new()
+        };
         format!("{}..={max}{by}", self.min)
     }
 }
@@ -393,8 +464,22 @@ impl fmt::Display for Guards {
                     };
                     let sizes: Vec<String> = (0..t.rank).map(size).collect();
                     let place = t.gpu.map_or(Place::Host, Place::Cuda);
-                    write!(f, "{name}: {}[{}] {}, on {place}", dtype_name(t.dtype), sizes.join(", "), t.layout)?;
-                    writeln!(f, "{}", if t.align > 1 { format!(", at a multiple of {} bytes", t.align) } else { String::new() })?;
+                    write!(
+                        f,
+                        "{name}: {}[{}] {}, on {place}",
+                        dtype_name(t.dtype),
+                        sizes.join(", "),
+                        t.layout
+                    )?;
+                    writeln!(
+                        f,
+                        "{}",
+                        if t.align > 1 {
+                            format!(", at a multiple of {} bytes", t.align)
+                        } else {
+                            String::new()
+                        }
+                    )?;
                 }
             }
         }
@@ -402,7 +487,13 @@ impl fmt::Display for Guards {
             writeln!(f, "{} = {} in {}", s.name, self.size_name(s.input, s.dim), s.range())?;
         }
         for s in &self.same {
-            writeln!(f, "{}.size({}) == {}", self.name(s.input), s.dim, self.symbols.get(s.symbol).map_or("?", |s| &s.name))?;
+            writeln!(
+                f,
+                "{}.size({}) == {}",
+                self.name(s.input),
+                s.dim,
+                self.symbols.get(s.symbol).map_or("?", |s| &s.name)
+            )?;
         }
         self.conditions.iter().try_for_each(|c| writeln!(f, "{}", c.text))
     }
@@ -412,7 +503,12 @@ impl Guards {
     /// The symbol of a size.
     fn symbol(&self, input: usize, dim: usize) -> Option<&Symbol> {
         let own = self.symbols.iter().find(|s| (s.input, s.dim) == (input, dim));
-        own.or_else(|| self.same.iter().find(|s| (s.input, s.dim) == (input, dim)).and_then(|s| self.symbols.get(s.symbol)))
+        own.or_else(|| {
+            self.same
+                .iter()
+                .find(|s| (s.input, s.dim) == (input, dim))
+                .and_then(|s| self.symbols.get(s.symbol))
+        })
     }
     /// A condition on sizes, `lhs` and `rhs` of which are numbers, symbols or [`Guards::exprs`].
     pub fn condition(&mut self, kind: crate::program::Relation, lhs: Dim, rhs: Dim, text: String) {

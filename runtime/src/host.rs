@@ -1,4 +1,5 @@
-//! A package for the host, from its bytes to a program that is called: linked, with its weights, and with what is prepared from them.
+//! A package for the host, from its bytes to a program that is called: linked, with its weights,
+//! and with what is prepared from them.
 use crate::{
     Bytes, CallError, Loaded, Package, Pool, Program, View, ViewMut,
     call::{Entry, tensor_error},
@@ -46,19 +47,32 @@ pub type Find<'a> = dyn FnMut(&Global) -> Result<Bytes, String> + 'a;
 impl Package {
     /// A weight that the package holds, in memory of its own. Err: it holds none of that name.
     pub fn weight(&self, g: &Global) -> Result<Bytes, String> {
-        let bytes = self.weights.get(&g.name).ok_or_else(|| format!("is not in the package but in '{}'", g.source))?;
+        let bytes = self
+            .weights
+            .get(&g.name)
+            .ok_or_else(|| format!("is not in the package but in '{}'", g.source))?;
         Bytes::copied(bytes).map_err(|e| e.to_string())
     }
-    /// The memory of a program's globals, in its order: what it holds itself, what was prepared, and what `find` finds.
-    pub fn globals(program: &Program, prepared: &[Bytes], find: &mut Find) -> Result<Vec<Bytes>, OpenError> {
+    /// The memory of a program's globals, in its order: what it holds itself, what was prepared,
+    /// and what `find` finds.
+    pub fn globals(
+        program: &Program,
+        prepared: &[Bytes],
+        find: &mut Find,
+    ) -> Result<Vec<Bytes>, OpenError> {
         let mut one = |g: &Global| match (&g.data, g.role) {
             (Some(data), _) => Bytes::copied(data).map_err(|e| e.to_string()),
-            (None, Role::Packed) => {
-                g.result().and_then(|n| prepared.get(n).cloned()).ok_or_else(|| "is not among what was prepared".to_string())
-            }
+            (None, Role::Packed) => g
+                .result()
+                .and_then(|n| prepared.get(n).cloned())
+                .ok_or_else(|| "is not among what was prepared".to_string()),
             (None, _) => find(g),
         };
-        program.globals.iter().map(|g| one(g).map_err(|reason| OpenError::Weight { name: g.name.clone(), reason })).collect()
+        program
+            .globals
+            .iter()
+            .map(|g| one(g).map_err(|reason| OpenError::Weight { name: g.name.clone(), reason }))
+            .collect()
     }
 }
 
@@ -79,7 +93,8 @@ pub struct Opened {
 }
 
 impl Host {
-    /// Links a package for the host, finds its weights, and runs what is computed once from them on at most `threads` threads.
+    /// Links a package for the host, finds its weights, and runs what is computed once from them on
+    /// at most `threads` threads.
     pub fn open(package: &Package, find: &mut Find, threads: usize) -> Result<Host, OpenError> {
         Ok(Opened::new(package, find, threads)?.program)
     }
@@ -98,14 +113,24 @@ impl Host {
         }
     }
     /// Runs the program on at most `threads` threads of the pool.
-    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+    pub fn call(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+    ) -> Result<(), CallError> {
         match self {
             Host::One(p) => p.call(inputs, outputs, threads),
             Host::Several(d) => d.call(inputs, outputs, threads),
         }
     }
     /// The same with the time of each launch of [`Program::parts`].
-    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+    pub fn profile(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+    ) -> Result<Profile, CallError> {
         match self {
             Host::One(p) => p.profile(inputs, outputs, threads),
             Host::Several(d) => d.profile(inputs, outputs, threads),
@@ -119,13 +144,24 @@ impl Opened {
         let start = Instant::now();
         let program = &package.program;
         runs_here(program)?;
-        let code = Arc::new(Code::link(package.objects.iter().map(|(n, o)| (n.as_str(), o.as_slice())), &symbols())?);
+        let code = Arc::new(Code::link(
+            package.objects.iter().map(|(n, o)| (n.as_str(), o.as_slice())),
+            &symbols(),
+        )?);
         let link = start.elapsed();
         Pool::configure(threads);
         let join = |p: &Program, globals: Vec<Bytes>| -> Result<Loaded, OpenError> {
             let entry = code.address(&p.entry.main)?;
-            // SAFETY: the entry's signature is the host ABI's; the code goes into the loaded program, so that it lives as long as it is called.
-            Ok(unsafe { Loaded::new(p.clone(), std::mem::transmute::<*const c_void, Entry>(entry), Box::new(code.clone()), globals)? })
+            // SAFETY: the entry's signature is the host ABI's; the code goes into the loaded
+            // program, so that it lives as long as it is called.
+            Ok(unsafe {
+                Loaded::new(
+                    p.clone(),
+                    std::mem::transmute::<*const c_void, Entry>(entry),
+                    Box::new(code.clone()),
+                    globals,
+                )?
+            })
         };
         let mut one = |p: &Program| -> Result<Loaded, OpenError> {
             let prepared = match &p.prepare {
@@ -157,9 +193,13 @@ macro_rules! lacks {
     };
 }
 
-/// Err: the program is for another architecture, or its list of features has one that this processor lacks.
+/// Err: the program is for another architecture, or its list of features has one that this
+/// processor lacks.
 fn runs_here(p: &Program) -> Result<(), OpenError> {
-    let fail = |reason: String| OpenError::Target { target: format!("{} {}", p.target.arch, p.target.cpu), reason };
+    let fail = |reason: String| OpenError::Target {
+        target: format!("{} {}", p.target.arch, p.target.cpu),
+        reason,
+    };
     if p.target.arch != std::env::consts::ARCH {
         return Err(fail(format!("this machine is {}", std::env::consts::ARCH)));
     }

@@ -1,4 +1,5 @@
-//! Tensors of other libraries as views, without a copy: slices of numbers, ndarray's arrays, DLPack's tensors.
+//! Tensors of other libraries as views, without a copy: slices of numbers, ndarray's arrays,
+//! DLPack's tensors.
 use crate::{CallError, View, ViewMut};
 
 mod sealed {
@@ -46,22 +47,36 @@ impl<'a> View<'a> {
 }
 
 impl<'a> ViewMut<'a> {
-    /// Memory for elements in row-major order. Err: another number of elements than the shape says. A program writes 0 or 1 for a `bool`.
-    pub fn of<T: Element>(shape: &'a [usize], values: &'a mut [T]) -> Result<ViewMut<'a>, CallError> {
+    /// Memory for elements in row-major order. Err: another number of elements than the shape says.
+    /// A program writes 0 or 1 for a `bool`.
+    pub fn of<T: Element>(
+        shape: &'a [usize],
+        values: &'a mut [T],
+    ) -> Result<ViewMut<'a>, CallError> {
         // SAFETY: elements have no padding, and a program writes values of the type.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values))
+        };
         ViewMut::new(T::DTYPE, shape, bytes)
     }
 }
 
 /// Whether elements of a type may be read here.
-fn fits<T: Element>(what: &'static str, dtype: &str, data: *const u8, dense: bool, place: crate::Place) -> Result<(), CallError> {
+fn fits<T: Element>(
+    what: &'static str,
+    dtype: &str,
+    data: *const u8,
+    dense: bool,
+    place: crate::Place,
+) -> Result<(), CallError> {
     crate::view::check_place(what, "", place, crate::Place::Host)?;
     let wrong = |e: String| Err(crate::call::tensor_error(what, "", e));
     match () {
         () if dtype != T::DTYPE => wrong(format!("is {dtype}, not {}", T::DTYPE)),
         () if !dense => wrong("is not in row-major order".into()),
-        () if !data.cast::<T>().is_aligned() => wrong(format!("does not lie at a multiple of {} bytes", align_of::<T>())),
+        () if !data.cast::<T>().is_aligned() => {
+            wrong(format!("does not lie at a multiple of {} bytes", align_of::<T>()))
+        }
         () => Ok(()),
     }
 }
@@ -77,12 +92,17 @@ impl<'a> View<'a> {
 }
 
 impl ViewMut<'_> {
-    /// The elements, to be written in row-major order. Err: they are of another type, or lie otherwise.
+    /// The elements, to be written in row-major order. Err: they are of another type, or lie
+    /// otherwise.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], CallError> {
         fits::<T>("output", self.dtype(), self.data, self.check_order("").is_ok(), self.place())?;
         let n = self.shape.iter().product();
         // SAFETY: as above, and borrowed mutably.
-        Ok(if n == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data.cast(), n) } })
+        Ok(if n == 0 {
+            &mut []
+        } else {
+            unsafe { std::slice::from_raw_parts_mut(self.data.cast(), n) }
+        })
     }
 }
 
@@ -94,20 +114,36 @@ mod arrays {
 
     impl<'a> View<'a> {
         /// An array of any strides.
-        pub fn of_array<S: Data<Elem: Element>, D: Dimension>(array: &'a ArrayBase<S, D>) -> View<'a> {
+        pub fn of_array<S: Data<Elem: Element>, D: Dimension>(
+            array: &'a ArrayBase<S, D>,
+        ) -> View<'a> {
             // SAFETY: an array's strides reach its own elements only.
-            unsafe { View::strided(S::Elem::DTYPE, array.shape(), array.strides(), array.as_ptr().cast()) }
+            unsafe {
+                View::strided(S::Elem::DTYPE, array.shape(), array.strides(), array.as_ptr().cast())
+            }
         }
     }
 
     impl<'a> ViewMut<'a> {
         /// An array in row-major order. Err: it has other strides.
-        pub fn of_array<S: DataMut<Elem: Element>, D: Dimension>(array: &'a mut ArrayBase<S, D>) -> Result<ViewMut<'a>, CallError> {
+        pub fn of_array<S: DataMut<Elem: Element>, D: Dimension>(
+            array: &'a mut ArrayBase<S, D>,
+        ) -> Result<ViewMut<'a>, CallError> {
             if !array.is_standard_layout() {
-                return Err(tensor_error("output", "", format!("is not in row-major order: its strides are {:?}", array.strides())));
+                return Err(tensor_error(
+                    "output",
+                    "",
+                    format!("is not in row-major order: its strides are {:?}", array.strides()),
+                ));
             }
             // SAFETY: a standard layout has no gaps, and the array stays borrowed.
-            let parts = unsafe { (std::slice::from_raw_parts(array.shape().as_ptr(), array.ndim()), array.as_mut_ptr(), array.len()) };
+            let parts = unsafe {
+                (
+                    std::slice::from_raw_parts(array.shape().as_ptr(), array.ndim()),
+                    array.as_mut_ptr(),
+                    array.len(),
+                )
+            };
             // SAFETY: as above; shape and elements are different memory.
             ViewMut::of(parts.0, unsafe { std::slice::from_raw_parts_mut(parts.1, parts.2) })
         }
@@ -157,14 +193,21 @@ mod dlpack {
             DLDeviceType::CPU | DLDeviceType::CUDAHOST => Place::Host,
             DLDeviceType::CUDA => {
                 let index = t.device.device_id;
-                Place::Cuda(usize::try_from(index).map_err(|_| refuse(format!("lies on GPU {index}, which is none")))?)
+                Place::Cuda(
+                    usize::try_from(index)
+                        .map_err(|_| refuse(format!("lies on GPU {index}, which is none")))?,
+                )
             }
             other => return Err(refuse(format!("lies on a device of DLPack's type {}", other.0))),
         };
         let dtype = dtype(t).ok_or_else(|| {
-            refuse(format!("has DLPack's type code {} with {} bits and {} lanes", t.dtype.code.0, t.dtype.bits, t.dtype.lanes))
+            refuse(format!(
+                "has DLPack's type code {} with {} bits and {} lanes",
+                t.dtype.code.0, t.dtype.bits, t.dtype.lanes
+            ))
         })?;
-        let rank = usize::try_from(t.ndim).map_err(|_| refuse(format!("has {} dimensions", t.ndim)))?;
+        let rank =
+            usize::try_from(t.ndim).map_err(|_| refuse(format!("has {} dimensions", t.ndim)))?;
         let data = match t.data.is_null() {
             true => std::ptr::NonNull::dangling().as_ptr(),
             // A GPU's address is a number here, so nothing is said about it.
@@ -181,40 +224,44 @@ mod dlpack {
         if let Some(d) = sizes.iter().position(|n| *n < 0) {
             return Err(refuse(format!("has size {} in dimension {d}", sizes[d])));
         }
-        // SAFETY: the caller's promise; sizes are not negative, and on 64-bit machines these are the same numbers.
+        // SAFETY: the caller's promise; sizes are not negative, and on 64-bit machines these are
+        // the same numbers.
         let (shape, strides) = unsafe {
-            let strides = (!t.strides.is_null()).then(|| std::slice::from_raw_parts(t.strides.cast::<isize>().cast_const(), rank));
+            let strides = (!t.strides.is_null())
+                .then(|| std::slice::from_raw_parts(t.strides.cast::<isize>().cast_const(), rank));
             (std::slice::from_raw_parts(t.shape.cast::<usize>().cast_const(), rank), strides)
         };
         Ok(Parts { place, dtype, shape, strides, data })
     }
 
     impl<'a> View<'a> {
-        /// A tensor of any strides in the memory of the host or of a GPU. Err: another device's memory, a type that kiln does not have, a negative
-        /// size.
+        /// A tensor of any strides in the memory of the host or of a GPU. Err: another device's
+        /// memory, a type that kiln does not have, a negative size.
         ///
         /// # Safety
-        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for `'a` and are not written to; a GPU's memory
-        /// as [`View::on_cuda`] says.
+        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for
+        /// `'a` and are not written to; a GPU's memory as [`View::on_cuda`] says.
         pub unsafe fn of_dlpack(t: &'a DLTensor) -> Result<View<'a>, CallError> {
             // SAFETY: the caller's promise.
             unsafe {
                 let p = parts("input", t)?;
                 Ok(match p.place {
                     Place::Host => View::at(Place::Host, p.dtype, p.shape, p.strides, p.data),
-                    Place::Cuda(card) => View::on_cuda(card, p.dtype, p.shape, p.strides, p.data as u64),
+                    Place::Cuda(card) => {
+                        View::on_cuda(card, p.dtype, p.shape, p.strides, p.data as u64)
+                    }
                 })
             }
         }
     }
 
     impl<'a> ViewMut<'a> {
-        /// A tensor in row-major order in the memory of the host or of a GPU. Err: as for [`View::of_dlpack`]; strides are checked by the call, which
-        /// can name the result.
+        /// A tensor in row-major order in the memory of the host or of a GPU. Err: as for
+        /// [`View::of_dlpack`]; strides are checked by the call, which can name the result.
         ///
         /// # Safety
-        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for `'a` and are used by nothing else; a GPU's memory
-        /// as [`ViewMut::on_cuda`] says.
+        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for
+        /// `'a` and are used by nothing else; a GPU's memory as [`ViewMut::on_cuda`] says.
         pub unsafe fn of_dlpack(t: &'a mut DLTensor) -> Result<ViewMut<'a>, CallError> {
             // SAFETY: the caller's promise.
             unsafe {

@@ -1,7 +1,9 @@
-//! What runs a compiled program. Nothing here knows MLIR, so that a program can be loaded and called without the compiler.
+//! What runs a compiled program. Nothing here knows MLIR, so that a program can be loaded and
+//! called without the compiler.
 //!
-//! [`Program`] says what was compiled, [`package`] carries it with its object code, [`cache`] keeps object code between processes,
-//! [`pool`] gives it threads, [`Buffer`] memory, [`library`] what is no loop nest, and [`profile`] the times of its kernels.
+//! [`Program`] says what was compiled, [`package`] carries it with its object code, [`cache`] keeps
+//! object code between processes, [`pool`] gives it threads, [`Buffer`] memory, [`library`] what is
+//! no loop nest, and [`profile`] the times of its kernels.
 pub mod amx;
 pub mod buffer;
 pub mod cache;

@@ -1,4 +1,5 @@
-//! What a library can compute in place of a GPU's kernel, as plain data. A program that says so has the kernel as well.
+//! What a library can compute in place of a GPU's kernel, as plain data. A program that says so has
+//! the kernel as well.
 use crate::{convolution::Convolution, gemm::Gemm};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,9 @@
 //! `.kpkg`: a program with its object code, and with its weights if asked, in one file.
 //!
-//! A zip archive of `manifest.json`, `objects/<name>.o` (of a program for a GPU, `objects/<name>.ptx`) and `weights/<name>`, all stored as they are, so that objects and weights can be
-//! mapped. Whoever can write a package decides what code runs: read only packages that you trust. Damaged ones are errors.
+//! A zip archive of `manifest.json`, `objects/<name>.o` (of a program for a GPU,
+//! `objects/<name>.ptx`) and `weights/<name>`, all stored as they are, so that objects and weights
+//! can be mapped. Whoever can write a package decides what code runs: read only packages that you
+//! trust. Damaged ones are errors.
 use crate::program::{FORMAT, Program};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -89,7 +91,8 @@ impl Package {
     }
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Package, PackageError> {
-        let file = std::fs::File::open(path).map_err(|source| PackageError::Io { path: path.into(), source })?;
+        let file = std::fs::File::open(path)
+            .map_err(|source| PackageError::Io { path: path.into(), source })?;
         Package::read(std::io::BufReader::new(file), MAX_BYTES)
     }
     /// The bytes of the file.
@@ -114,14 +117,21 @@ impl Package {
             program: self.program.clone(),
             files: files.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect(),
         };
-        let manifest = serde_json::to_vec_pretty(&manifest).map_err(|e| PackageError::Manifest(e.to_string()))?;
+        let manifest = serde_json::to_vec_pretty(&manifest)
+            .map_err(|e| PackageError::Manifest(e.to_string()))?;
         let mut zip = ZipWriter::new(to);
-        for (name, bytes) in std::iter::once((MANIFEST, &manifest)).chain(files.iter().map(|(n, b)| (n.as_str(), *b))) {
+        for (name, bytes) in std::iter::once((MANIFEST, &manifest))
+            .chain(files.iter().map(|(n, b)| (n.as_str(), *b)))
+        {
             let large = bytes.len() as u64 >= u32::MAX as u64;
             // Aligned, so that what is mapped can be used where it lies.
-            let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(large).with_alignment(64);
+            let options = SimpleFileOptions::default()
+                .compression_method(CompressionMethod::Stored)
+                .large_file(large)
+                .with_alignment(64);
             zip.start_file(name, options)?;
-            zip.write_all(bytes).map_err(|e| PackageError::Entry { entry: name.into(), reason: e.to_string() })?;
+            zip.write_all(bytes)
+                .map_err(|e| PackageError::Entry { entry: name.into(), reason: e.to_string() })?;
         }
         zip.finish()?;
         Ok(())
@@ -135,7 +145,10 @@ impl Package {
         }
         let mut zip = ZipArchive::new(from)?;
         if zip.len() != count {
-            return Err(PackageError::Manifest(format!("the archive lists {count} files, but only {} names", zip.len())));
+            return Err(PackageError::Manifest(format!(
+                "the archive lists {count} files, but only {} names",
+                zip.len()
+            )));
         }
         let mut package = Package::default();
         // The manifest first: another format may name its files differently.
@@ -151,12 +164,20 @@ impl Package {
             let (short, is_object) = match (object, name.strip_prefix("weights/")) {
                 (Some(short), _) => (short, true),
                 (None, Some(short)) => (short, false),
-                _ => return Err(PackageError::Entry { entry: name.clone(), reason: "packages have no such file".into() }),
+                _ => {
+                    return Err(PackageError::Entry {
+                        entry: name.clone(),
+                        reason: "packages have no such file".into(),
+                    });
+                }
             };
             checked(short)?;
             let bytes = entry(&mut zip, name, &mut left)?;
             if files.remove(name) != Some(bytes.len() as u64) {
-                return Err(PackageError::Entry { entry: name.clone(), reason: "the manifest does not list it with this size".into() });
+                return Err(PackageError::Entry {
+                    entry: name.clone(),
+                    reason: "the manifest does not list it with this size".into(),
+                });
             }
             let into = if is_object { &mut package.objects } else { &mut package.weights };
             into.insert(short.to_string(), bytes);
@@ -168,7 +189,8 @@ impl Package {
     }
 }
 
-/// How many files the archive's end record counts. The zip crate shows one file per name, so this is how a name that comes twice is found.
+/// How many files the archive's end record counts. The zip crate shows one file per name, so this
+/// is how a name that comes twice is found.
 fn file_count(from: &mut (impl Read + Seek)) -> std::io::Result<usize> {
     const LEN: usize = 22;
     let mut end = [0; LEN];
@@ -176,13 +198,21 @@ fn file_count(from: &mut (impl Read + Seek)) -> std::io::Result<usize> {
     from.read_exact(&mut end)?;
     from.rewind()?;
     if !end.starts_with(b"PK\x05\x06") {
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "it does not end as a package does"));
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            "it does not end as a package does",
+        ));
     }
     Ok(u16::from_le_bytes([end[10], end[11]]) as usize)
 }
 
-/// One entry's bytes. Its stated size is not trusted: reading ends at what is left of the limit, which shrinks by what was read.
-fn entry<R: Read + Seek>(zip: &mut ZipArchive<R>, name: &str, left: &mut u64) -> Result<Vec<u8>, PackageError> {
+/// One entry's bytes. Its stated size is not trusted: reading ends at what is left of the limit,
+/// which shrinks by what was read.
+fn entry<R: Read + Seek>(
+    zip: &mut ZipArchive<R>,
+    name: &str,
+    left: &mut u64,
+) -> Result<Vec<u8>, PackageError> {
     let fail = |reason: String| PackageError::Entry { entry: name.into(), reason };
     let file = zip.by_name(name)?;
     if file.compression() != CompressionMethod::Stored {
@@ -190,9 +220,11 @@ fn entry<R: Read + Seek>(zip: &mut ZipArchive<R>, name: &str, left: &mut u64) ->
     }
     let mut bytes = vec![];
     file.take(left.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
-    *left = left
-        .checked_sub(bytes.len() as u64)
-        .ok_or_else(|| PackageError::Limit(format!("it unpacks to more than allowed; entry '{name}' passes the limit")))?;
+    *left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
+        PackageError::Limit(format!(
+            "it unpacks to more than allowed; entry '{name}' passes the limit"
+        ))
+    })?;
     Ok(bytes)
 }
 
@@ -201,7 +233,9 @@ fn manifest_of(bytes: &[u8]) -> Result<Manifest, PackageError> {
     let version: Version = serde_json::from_slice(bytes).map_err(fail)?;
     if version.format != FORMAT {
         let (theirs, kiln) = (version.format, version.kiln);
-        return Err(PackageError::Manifest(format!("it has format {theirs}, written by kiln {kiln}; this kiln reads format {FORMAT}")));
+        return Err(PackageError::Manifest(format!(
+            "it has format {theirs}, written by kiln {kiln}; this kiln reads format {FORMAT}"
+        )));
     }
     serde_json::from_slice(bytes).map_err(fail)
 }
@@ -225,7 +259,10 @@ mod tests {
     fn example() -> Package {
         Package {
             program: Program { format: FORMAT, name: "mlp".into(), ..Default::default() },
-            objects: BTreeMap::from([("host".into(), vec![1, 2, 3]), ("k_0".into(), vec![9; 5000])]),
+            objects: BTreeMap::from([
+                ("host".into(), vec![1, 2, 3]),
+                ("k_0".into(), vec![9; 5000]),
+            ]),
             weights: BTreeMap::from([("model.safetensors".into(), vec![4; 100])]),
         }
     }
@@ -235,13 +272,19 @@ mod tests {
     fn archive(files: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
         let mut zip = ZipWriter::new(Cursor::new(vec![]));
         for (name, bytes) in files {
-            zip.start_file(*name, SimpleFileOptions::default().compression_method(method)).expect("a new entry");
+            zip.start_file(*name, SimpleFileOptions::default().compression_method(method))
+                .expect("a new entry");
             zip.write_all(bytes).expect("memory");
         }
         zip.finish().expect("an archive").into_inner()
     }
     fn manifest(format: u32) -> Vec<u8> {
-        let m = Manifest { format, kiln: "0".into(), program: Program::default(), files: BTreeMap::new() };
+        let m = Manifest {
+            format,
+            kiln: "0".into(),
+            program: Program::default(),
+            files: BTreeMap::new(),
+        };
         serde_json::to_vec(&m).expect("plain data")
     }
 
@@ -283,13 +326,29 @@ mod tests {
     #[test]
     fn foreign_contents() {
         let m = manifest(FORMAT);
-        for name in ["objects/../x.o", "/etc/passwd", "weights/a/b", "objects/.o", "weights/..", "other", "objects/a\\b.o"] {
+        for name in [
+            "objects/../x.o",
+            "/etc/passwd",
+            "weights/a/b",
+            "objects/.o",
+            "weights/..",
+            "other",
+            "objects/a\\b.o",
+        ] {
             let bytes = archive(&[(MANIFEST, &m), (name, b"x")], CompressionMethod::Stored);
             assert!(matches!(read(&bytes), Err(PackageError::Entry { .. })), "{name}");
         }
         let new = archive(&[(MANIFEST, &manifest(FORMAT + 1))], CompressionMethod::Stored);
-        assert!(read(&new).expect_err("another format").to_string().contains(&format!("reads format {FORMAT}")));
-        assert!(matches!(read(&archive(&[(MANIFEST, b"{")], CompressionMethod::Stored)), Err(PackageError::Manifest(_))));
+        assert!(
+            read(&new)
+                .expect_err("another format")
+                .to_string()
+                .contains(&format!("reads format {FORMAT}"))
+        );
+        assert!(matches!(
+            read(&archive(&[(MANIFEST, b"{")], CompressionMethod::Stored)),
+            Err(PackageError::Manifest(_))
+        ));
         assert!(read(&archive(&[], CompressionMethod::Stored)).is_err());
         assert!(read(&archive(&[(MANIFEST, &m)], CompressionMethod::Deflated)).is_err());
         let mut p = example();
@@ -300,8 +359,12 @@ mod tests {
     #[test]
     fn the_same_name_twice() {
         let m = manifest(FORMAT);
-        let mut bytes = archive(&[(MANIFEST, &m), ("weights/a", b"one"), ("weights/b", b"two")], CompressionMethod::Stored);
-        let at: Vec<usize> = (0..bytes.len() - 9).filter(|i| &bytes[*i..i + 9] == b"weights/b").collect();
+        let mut bytes = archive(
+            &[(MANIFEST, &m), ("weights/a", b"one"), ("weights/b", b"two")],
+            CompressionMethod::Stored,
+        );
+        let at: Vec<usize> =
+            (0..bytes.len() - 9).filter(|i| &bytes[*i..i + 9] == b"weights/b").collect();
         at.iter().for_each(|i| bytes[i + 8] = b'a');
         assert_eq!(at.len(), 2);
         assert!(read(&bytes).expect_err("an error").to_string().contains("lists 3 files"));

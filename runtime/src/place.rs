@@ -4,7 +4,8 @@ use std::fmt;
 /// The host, or a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// This machine's processors and their memory; where it says where programs run, a program for a GPU runs on the first one.
+    /// This machine's processors and their memory; where it says where programs run, a program for
+    /// a GPU runs on the first one.
     #[default]
     Host,
     /// The NVIDIA GPU of this number.
@@ -19,7 +20,9 @@ impl Place {
             "cuda" => Some(0),
             other => other.strip_prefix("cuda:").and_then(|n| n.parse().ok()),
         };
-        number.map(Place::Cuda).ok_or_else(|| format!("'{text}' is no device; there are cpu, cuda and cuda:<number>"))
+        number
+            .map(Place::Cuda)
+            .ok_or_else(|| format!("'{text}' is no device; there are cpu, cuda and cuda:<number>"))
     }
 }
 

@@ -1,5 +1,6 @@
-//! Times of single launches. Compiled code calls [`SYMBOL`] before the first launch and behind every one; the argument array's second word is the call's
-//! [`Profile`], or 0 if it has none, and then nothing happens.
+//! Times of single launches. Compiled code calls [`SYMBOL`] before the first launch and behind
+//! every one; the argument array's second word is the call's [`Profile`], or 0 if it has none, and
+//! then nothing happens.
 use crate::Pool;
 use std::{
     ffi::c_void,
@@ -20,7 +21,11 @@ pub struct Profile {
 impl Profile {
     /// For a program of that many launches.
     pub fn new(launches: usize) -> Profile {
-        Profile { last: Instant::now(), times: vec![Duration::ZERO; launches], runs: vec![1; launches] }
+        Profile {
+            last: Instant::now(),
+            times: vec![Duration::ZERO; launches],
+            runs: vec![1; launches],
+        }
     }
     /// Of launches that were timed elsewhere.
     pub(crate) fn of(times: Vec<Duration>) -> Profile {
@@ -32,7 +37,9 @@ impl Profile {
     }
     /// A part has run, whose launches these are from there on.
     pub(crate) fn add(&mut self, from: usize, part: &Profile) {
-        for ((time, runs), more) in self.times.iter_mut().zip(&mut self.runs).skip(from).zip(&part.times) {
+        for ((time, runs), more) in
+            self.times.iter_mut().zip(&mut self.runs).skip(from).zip(&part.times)
+        {
             *time += *more;
             *runs += 1;
         }
@@ -59,7 +66,8 @@ pub fn symbols() -> Vec<(&'static str, *const c_void)> {
     vec![(SYMBOL, launches_over as *const c_void)]
 }
 
-/// The threads of a team meet first, so that a launch is over on all of them. Only the first one writes, and nobody else holds the profile during a call.
+/// The threads of a team meet first, so that a launch is over on all of them. Only the first one
+/// writes, and nobody else holds the profile during a call.
 unsafe extern "C" fn launches_over(profile: *mut Profile, launches: i64, tid: i64) {
     if profile.is_null() {
         return;

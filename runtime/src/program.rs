@@ -1,4 +1,5 @@
-//! What was compiled, as plain data: what a caller passes, what it gets, and how to run the objects.
+//! What was compiled, as plain data: what a caller passes, what it gets, and how to run the
+//! objects.
 mod sizes;
 
 use crate::{control::Control, library_call::LibraryCall};
@@ -41,10 +42,12 @@ pub struct Program {
     pub entry: Entry,
     /// How it wants to be run.
     pub options: RunOptions,
-    /// What runs once when the program is loaded: its result `n` is the global with role [`Role::Packed`] and a source that ends in `#n`.
+    /// What runs once when the program is loaded: its result `n` is the global with role
+    /// [`Role::Packed`] and a source that ends in `#n`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<Box<Program>>,
-    /// What it does, if it is control flow between programs; it has no kernels and no entry of its own then.
+    /// What it does, if it is control flow between programs; it has no kernels and no entry of its
+    /// own then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Box<Control>>,
 }
@@ -117,7 +120,8 @@ pub struct Kernel {
     pub kind: String,
     /// The ops that it does, in order.
     pub ops: Vec<String>,
-    /// Where the ops of this launch stand in the source, such as `gelu (model.py:12)`, each place once; empty if that is not known.
+    /// Where the ops of this launch stand in the source, such as `gelu (model.py:12)`, each place
+    /// once; empty if that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
     /// Why it does not do more.
@@ -142,7 +146,8 @@ pub struct Launch {
     pub args: Vec<Arg>,
     /// Blocks; at least one is launched, and any number is right.
     pub grid: Dim,
-    /// How many blocks a multiprocessor has room for, of a kernel whose blocks go on with what is left: no more of them are launched. 0 for no such limit.
+    /// How many blocks a multiprocessor has room for, of a kernel whose blocks go on with what is
+    /// left: no more of them are launched. 0 for no such limit.
     #[serde(default, skip_serializing_if = "none")]
     pub resident: u32,
     /// Threads of a block.
@@ -156,7 +161,8 @@ pub struct Launch {
     /// What a library is called for in place of the kernel where the library is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<LibraryCall>,
-    /// The function in the code, of a kernel that was given as PTX; else it has the kernel's symbol. It is launched with just as many blocks as `grid` says, and with one for none.
+    /// The function in the code, of a kernel that was given as PTX; else it has the kernel's
+    /// symbol. It is launched with just as many blocks as `grid` says, and with one for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
 }
@@ -165,12 +171,14 @@ fn none(n: &u32) -> bool {
     *n == 0
 }
 
-/// A tensor for the copy engine of sm_90, which moves boxes of it to and from shared memory, in rows of 128 bytes that are swizzled.
+/// A tensor for the copy engine of sm_90, which moves boxes of it to and from shared memory, in
+/// rows of 128 bytes that are swizzled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorMap {
     /// The entry of [`Launch::args`] that is its memory.
     pub arg: usize,
-    /// The element type in MLIR's spelling: `bf16`, `f16`, `f32`, or `tf32` for f32 that is rounded to that.
+    /// The element type in MLIR's spelling: `bf16`, `f16`, `f32`, or `tf32` for f32 that is rounded
+    /// to that.
     pub dtype: String,
     /// The first element.
     pub offset: Dim,
@@ -185,7 +193,8 @@ pub struct TensorMap {
     pub window: Option<Window>,
 }
 
-/// How a window moves over images whose pixels the copy engine reads. Pairs are of height and width.
+/// How a window moves over images whose pixels the copy engine reads. Pairs are of height and
+/// width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Where the first place of the window begins: not above 0, which is the image's first pixel.
@@ -271,8 +280,20 @@ mod tests {
         let p = Program {
             format: FORMAT,
             name: "mlp".into(),
-            inputs: vec![Tensor { name: "x".into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(64)], order: vec![1, 0] }],
-            symbols: vec![Symbol { name: "s0".into(), min: 1, max: None, divisor: 8, input: 0, dim: 0 }],
+            inputs: vec![Tensor {
+                name: "x".into(),
+                dtype: "f32".into(),
+                dims: vec![Dim::Symbol(0), Dim::Known(64)],
+                order: vec![1, 0],
+            }],
+            symbols: vec![Symbol {
+                name: "s0".into(),
+                min: 1,
+                max: None,
+                divisor: 8,
+                input: 0,
+                dim: 0,
+            }],
             ..Default::default()
         };
         let text = serde_json::to_string(&p).expect("plain data");

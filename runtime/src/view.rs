@@ -46,14 +46,28 @@ impl<'a> View<'a> {
     /// Contiguous elements in row-major order.
     pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> Result<View<'a>, CallError> {
         check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
-        Ok(View { data: bytes.as_ptr(), dtype, shape, strides: None, place: Place::Host, _bytes: PhantomData })
+        Ok(View {
+            data: bytes.as_ptr(),
+            dtype,
+            shape,
+            strides: None,
+            place: Place::Host,
+            _bytes: PhantomData,
+        })
     }
     /// As [`View::new`], of bytes that are known to be as many as the shape says.
     ///
     /// # Safety
     /// They are.
     pub unsafe fn known(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> View<'a> {
-        View { data: bytes.as_ptr(), dtype, shape, strides: None, place: Place::Host, _bytes: PhantomData }
+        View {
+            data: bytes.as_ptr(),
+            dtype,
+            shape,
+            strides: None,
+            place: Place::Host,
+            _bytes: PhantomData,
+        }
     }
     /// The sizes.
     pub fn shape(&self) -> &'a [usize] {
@@ -66,17 +80,26 @@ impl<'a> View<'a> {
     pub(crate) fn strides(&self) -> Option<&'a [isize]> {
         self.strides
     }
-    /// A copy of elements in the host's memory, in row-major order. Err: they lie on a GPU, or there is no memory.
+    /// A copy of elements in the host's memory, in row-major order. Err: they lie on a GPU, or
+    /// there is no memory.
     pub fn copied(&self) -> Result<Buffer, CallError> {
         check_place("input", "", self.place, Place::Host)?;
         self.gathered(byte_size(self.dtype).unwrap_or(1), &[])
     }
-    /// Elements in the memory of GPU `card`, with strides in elements, or in row-major order without. A program on that GPU reads them where they lie.
+    /// Elements in the memory of GPU `card`, with strides in elements, or in row-major order
+    /// without. A program on that GPU reads them where they lie.
     ///
     /// # Safety
-    /// Every element that shape and strides reach from `address` lies in memory of that GPU, which stays allocated, and is not written to, until the
-    /// calls that read it are over on their streams.
-    pub unsafe fn on_cuda(card: usize, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, address: u64) -> View<'a> {
+    /// Every element that shape and strides reach from `address` lies in memory of that GPU, which
+    /// stays allocated, and is not written to, until the calls that read it are over on their
+    /// streams.
+    pub unsafe fn on_cuda(
+        card: usize,
+        dtype: &'a str,
+        shape: &'a [usize],
+        strides: Option<&'a [isize]>,
+        address: u64,
+    ) -> View<'a> {
         // SAFETY: the caller's promise.
         unsafe { View::at(Place::Cuda(card), dtype, shape, strides, address as *const u8) }
     }
@@ -84,7 +107,12 @@ impl<'a> View<'a> {
     ///
     /// # Safety
     /// Every element that shape and strides reach from `data` lies in memory that lives for `'a`.
-    pub unsafe fn strided(dtype: &'a str, shape: &'a [usize], strides: &'a [isize], data: *const u8) -> View<'a> {
+    pub unsafe fn strided(
+        dtype: &'a str,
+        shape: &'a [usize],
+        strides: &'a [isize],
+        data: *const u8,
+    ) -> View<'a> {
         // SAFETY: the caller's promise.
         unsafe { View::at(Place::Host, dtype, shape, Some(strides), data) }
     }
@@ -92,10 +120,17 @@ impl<'a> View<'a> {
     ///
     /// # Safety
     /// As for [`View::strided`].
-    pub(crate) unsafe fn at(place: Place, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, data: *const u8) -> View<'a> {
+    pub(crate) unsafe fn at(
+        place: Place,
+        dtype: &'a str,
+        shape: &'a [usize],
+        strides: Option<&'a [isize]>,
+        data: *const u8,
+    ) -> View<'a> {
         View { data, dtype, shape, strides, place, _bytes: PhantomData }
     }
-    /// Whether the elements lie without gaps and with the dimensions in this order, the outermost first; row-major if it is empty.
+    /// Whether the elements lie without gaps and with the dimensions in this order, the outermost
+    /// first; row-major if it is empty.
     pub(crate) fn lies(&self, order: &[usize]) -> bool {
         let mut want = 1isize;
         let mut fits = |n: usize, s: isize| fits(&mut want, n, s);
@@ -125,10 +160,16 @@ impl<'a> View<'a> {
                 &rows
             }
         };
-        own.len() == strides.len() && self.shape.iter().zip(own.iter().zip(strides)).all(|(n, (a, b))| *n < 2 || a == b)
+        own.len() == strides.len()
+            && self.shape.iter().zip(own.iter().zip(strides)).all(|(n, (a, b))| *n < 2 || a == b)
     }
-    /// The bytes of elements in the host's memory with the dimensions in this order, in `copy` where they do not lie so.
-    pub(crate) fn bytes<'b>(&'b self, order: &[usize], copy: &'b mut Buffer) -> Result<&'b [u8], CallError> {
+    /// The bytes of elements in the host's memory with the dimensions in this order, in `copy`
+    /// where they do not lie so.
+    pub(crate) fn bytes<'b>(
+        &'b self,
+        order: &[usize],
+        copy: &'b mut Buffer,
+    ) -> Result<&'b [u8], CallError> {
         let width = byte_size(self.dtype).unwrap_or(1);
         if !self.lies(order) {
             *copy = self.gathered(width, order)?;
@@ -138,19 +179,28 @@ impl<'a> View<'a> {
         // SAFETY: the maker of the view promised that every element is there.
         Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, count) } })
     }
-    /// A copy of the elements with the dimensions in this order, the outermost first; in row-major order if it is empty.
+    /// A copy of the elements with the dimensions in this order, the outermost first; in row-major
+    /// order if it is empty.
     pub(crate) fn gathered(&self, width: usize, order: &[usize]) -> Result<Buffer, CallError> {
         let count: usize = self.shape.iter().product();
         let mut copy = Buffer::new();
         copy.ensure(count * width)?;
         let rows = row_major(self.shape);
         let strides = self.strides.unwrap_or(&rows);
-        let order: Vec<usize> = if order.is_empty() { (0..self.shape.len()).collect() } else { order.to_vec() };
+        let order: Vec<usize> =
+            if order.is_empty() { (0..self.shape.len()).collect() } else { order.to_vec() };
         let mut index = vec![0usize; order.len()];
         for i in 0..count {
             let at: isize = index.iter().zip(&order).map(|(i, d)| *i as isize * strides[*d]).sum();
-            // SAFETY: the maker of the view promised that every element is there; `copy` holds `count` elements.
-            unsafe { std::ptr::copy_nonoverlapping(self.data.offset(at * width as isize), copy.as_mut_ptr().add(i * width), width) };
+            // SAFETY: the maker of the view promised that every element is there; `copy` holds
+            // `count` elements.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    self.data.offset(at * width as isize),
+                    copy.as_mut_ptr().add(i * width),
+                    width,
+                )
+            };
             for (i, d) in index.iter_mut().zip(&order).rev() {
                 *i += 1;
                 if *i < self.shape[*d] {
@@ -190,18 +240,29 @@ impl<'a> ViewMut<'a> {
         self.dtype
     }
     /// Contiguous elements in row-major order.
-    pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<ViewMut<'a>, CallError> {
+    pub fn new(
+        dtype: &'a str,
+        shape: &'a [usize],
+        bytes: &'a mut [u8],
+    ) -> Result<ViewMut<'a>, CallError> {
         check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("output", "", e))?;
         // SAFETY: as many bytes as the shape says, borrowed for as long as this lives.
         Ok(unsafe { ViewMut::at(Place::Host, dtype, shape, None, bytes.as_mut_ptr()) })
     }
-    /// Memory of GPU `card`, with strides in elements, or in row-major order without. A program on that GPU writes its result there; other strides than
-    /// those of row-major order are an error of the call.
+    /// Memory of GPU `card`, with strides in elements, or in row-major order without. A program on
+    /// that GPU writes its result there; other strides than those of row-major order are an error
+    /// of the call.
     ///
     /// # Safety
-    /// Every element lies in memory of that GPU, which stays allocated, and is used by nothing else, until the calls that write it are over on their
-    /// streams.
-    pub unsafe fn on_cuda(card: usize, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, address: u64) -> ViewMut<'a> {
+    /// Every element lies in memory of that GPU, which stays allocated, and is used by nothing
+    /// else, until the calls that write it are over on their streams.
+    pub unsafe fn on_cuda(
+        card: usize,
+        dtype: &'a str,
+        shape: &'a [usize],
+        strides: Option<&'a [isize]>,
+        address: u64,
+    ) -> ViewMut<'a> {
         // SAFETY: the caller's promise.
         unsafe { ViewMut::at(Place::Cuda(card), dtype, shape, strides, address as *mut u8) }
     }
@@ -209,7 +270,13 @@ impl<'a> ViewMut<'a> {
     ///
     /// # Safety
     /// Those of row-major order lie in memory of this place that lives for `'a`.
-    pub(crate) unsafe fn at(place: Place, dtype: &'a str, shape: &'a [usize], strides: Option<&'a [isize]>, data: *mut u8) -> ViewMut<'a> {
+    pub(crate) unsafe fn at(
+        place: Place,
+        dtype: &'a str,
+        shape: &'a [usize],
+        strides: Option<&'a [isize]>,
+        data: *mut u8,
+    ) -> ViewMut<'a> {
         ViewMut { data, dtype, shape, strides, place, _bytes: PhantomData }
     }
     /// Where the elements lie.
@@ -219,9 +286,11 @@ impl<'a> ViewMut<'a> {
     /// Err: the elements do not lie in row-major order.
     pub(crate) fn check_order(&self, name: &str) -> Result<(), CallError> {
         match self.strides {
-            Some(strides) if !dense(self.shape, strides) => {
-                Err(tensor_error("output", name, format!("has strides {strides:?}; results are written in row-major order")))
-            }
+            Some(strides) if !dense(self.shape, strides) => Err(tensor_error(
+                "output",
+                name,
+                format!("has strides {strides:?}; results are written in row-major order"),
+            )),
             _ => Ok(()),
         }
     }
@@ -229,15 +298,28 @@ impl<'a> ViewMut<'a> {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let count = byte_size(self.dtype).and_then(|width| product(self.shape, width)).unwrap_or(0);
         // SAFETY: made from that many bytes, borrowed mutably for as long as this lives.
-        if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data, count) } }
+        if count == 0 {
+            &mut []
+        } else {
+            unsafe { std::slice::from_raw_parts_mut(self.data, count) }
+        }
     }
 }
 
 /// Whether a tensor lies where the program can reach it.
-pub(crate) fn check_place(what: &'static str, name: &str, place: Place, runs: Place) -> Result<(), CallError> {
+pub(crate) fn check_place(
+    what: &'static str,
+    name: &str,
+    place: Place,
+    runs: Place,
+) -> Result<(), CallError> {
     match place == Place::Host || place == runs {
         true => Ok(()),
-        false => Err(tensor_error(what, name, format!("lies in the memory of {place}, the program runs on {runs}"))),
+        false => Err(tensor_error(
+            what,
+            name,
+            format!("lies in the memory of {place}, the program runs on {runs}"),
+        )),
     }
 }
 

@@ -3,14 +3,18 @@ use super::How;
 use crate::{
     Error, Model, Options,
     dialects::{ir::*, ops::Launch, rules::Level, value::Tensor},
-    lowering::{RunOptions, Target, compile::CompileError, host::kernels_of, pipeline_text_for, run_pipeline, schedules},
+    lowering::{
+        RunOptions, Target, compile::CompileError, host::kernels_of, pipeline_text_for,
+        run_pipeline, schedules,
+    },
     model::{Data, Executable},
 };
 use std::path::Path;
 
 /// Seconds that one schedule is timed for.
 const SECONDS: f64 = 0.02;
-/// Calls of a round on a GPU, of which there are more the shorter they are: what the clock itself takes is then little.
+/// Calls of a round on a GPU, of which there are more the shorter they are: what the clock itself
+/// takes is then little.
 const CALLS: (usize, usize) = (5, 20);
 /// Seconds of a short call.
 const SHORT: f64 = 5e-5;
@@ -44,14 +48,25 @@ impl Alone {
         let launch = Launch::of(self.launch).ok_or("is malformed")?;
         let types = |all: &[Value]| all.iter().map(|v| v.ty()).collect::<Vec<_>>();
         let b = Builder::at_end(c, own.body(), self.launch.loc());
-        b.function(function, &types(&launch.inputs), &types(&self.launch.results()), &mut |b, args| {
-            let mut given: Vec<(Value, Value)> = launch.inputs.iter().copied().zip(args).collect();
-            for out in &launch.outs {
-                given.push((*out, b.generic("tensor.empty", &[], &[out.ty()], &[], &mut [])?.result(0)));
-            }
-            let copy = b.clone_op(self.launch, &|v| given.iter().find(|(old, _)| *old == v).map_or(v, |(_, new)| *new))?;
-            b.ret(&copy.results()).map(drop)
-        })?;
+        b.function(
+            function,
+            &types(&launch.inputs),
+            &types(&self.launch.results()),
+            &mut |b, args| {
+                let mut given: Vec<(Value, Value)> =
+                    launch.inputs.iter().copied().zip(args).collect();
+                for out in &launch.outs {
+                    given.push((
+                        *out,
+                        b.generic("tensor.empty", &[], &[out.ty()], &[], &mut [])?.result(0),
+                    ));
+                }
+                let copy = b.clone_op(self.launch, &|v| {
+                    given.iter().find(|(old, _)| *old == v).map_or(v, |(_, new)| *new)
+                })?;
+                b.ret(&copy.results()).map(drop)
+            },
+        )?;
         b.clone_op(self.kernel, &|v| v)?;
         if let Some(schedule) = schedule {
             kernels_of(own.op()).iter().for_each(|f| schedules::set(*f, schedule));
@@ -64,12 +79,14 @@ impl Alone {
     }
     /// It with a schedule, timed.
     pub fn time(&self, schedule: Attr, options: &Options, how: &How<'_>) -> Result<Timed, Error> {
-        let module = self.module(Some(schedule), &options.function).map_err(CompileError::Module)?;
+        let module =
+            self.module(Some(schedule), &options.function).map_err(CompileError::Module)?;
         let exe = Model::of_module(&module, Path::new("")).compile(options)?;
         let inputs = (how.inputs)(exe.program())?;
         let mut outputs = exe.memory(&inputs)?;
         exe.call_data(&inputs, &mut outputs)?;
-        let results = outputs.iter().map(Data::tensor).collect::<Result<_, _>>().map_err(Error::Target)?;
+        let results =
+            outputs.iter().map(Data::tensor).collect::<Result<_, _>>().map_err(Error::Target)?;
         let mut timed = Timed { exe, inputs, outputs, time: 0.0, results };
         timed.time = timed.again()?;
         Ok(timed)
@@ -77,8 +94,10 @@ impl Alone {
     /// The schedule that the model of the machine chooses.
     pub fn default(&self, options: &Options, target: &Target) -> Result<Attr, Error> {
         let module = self.module(None, &options.function).map_err(CompileError::Module)?;
-        let text = pipeline_text_for(Level::Linalg, Level::Scheduled, target).map_err(CompileError::Module)?;
-        run_pipeline(&module, &text, &RunOptions::default(), &|_, _, _| ()).map_err(CompileError::Pass)?;
+        let text = pipeline_text_for(Level::Linalg, Level::Scheduled, target)
+            .map_err(CompileError::Module)?;
+        run_pipeline(&module, &text, &RunOptions::default(), &|_, _, _| ())
+            .map_err(CompileError::Pass)?;
         // A context keeps attributes, whatever becomes of the module.
         let found = kernels_of(module.op()).first().and_then(|f| f.attr("kiln.schedule"));
         Ok(found.ok_or_else(|| CompileError::Module("has a kernel without a schedule".into()))?)

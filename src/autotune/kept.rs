@@ -1,4 +1,5 @@
-//! The table of measured schedules that compilations share: a file, which every process reads, and which is added to under a lock.
+//! The table of measured schedules that compilations share: a file, which every process reads, and
+//! which is added to under a lock.
 use super::{How, Kernels, measurable, parts::Products, timing};
 use crate::{
     Error, Model, Options,
@@ -34,7 +35,8 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Kept {
-    /// The table of [`Options::schedules`], or with [`Options::max_autotune`] and none that of the cache folder. Err: it cannot be read, or is none.
+    /// The table of [`Options::schedules`], or with [`Options::max_autotune`] and none that of the
+    /// cache folder. Err: it cannot be read, or is none.
     pub fn of(options: &Options) -> Result<Kept, Error> {
         let own = match &options.cache {
             CachePolicy::Dir(dir) if options.max_autotune => Some(dir.join(FILE)),
@@ -86,12 +88,17 @@ impl Listed {
         std::str::from_utf8(bytes).ok()?.lines().map(line).collect::<Option<_>>().map(Listed)
     }
     fn text(&self) -> String {
-        self.0.iter().map(|(key, timed)| format!("{}{key}\n", if *timed { '+' } else { '-' })).collect()
+        self.0
+            .iter()
+            .map(|(key, timed)| format!("{}{key}\n", if *timed { '+' } else { '-' }))
+            .collect()
     }
 }
 
-/// Measures what a program's kernels lack in the table that is kept. Gives the table, and the key of the program in the cache: `base`, with the schedules of its own
-/// kernels. What hinders measuring is no error: kernels keep their default schedules, and `times` says why. Err: the model is not compiled, or it was stopped.
+/// Measures what a program's kernels lack in the table that is kept. Gives the table, and the key
+/// of the program in the cache: `base`, with the schedules of its own kernels. What hinders
+/// measuring is no error: kernels keep their default schedules, and `times` says why. Err: the
+/// model is not compiled, or it was stopped.
 pub fn measured(
     model: &Model,
     options: &Options,
@@ -102,9 +109,12 @@ pub fn measured(
 ) -> Result<(Schedules, String), Error> {
     let kept = Kept::of(options)?;
     let (mut table, place) = (kept.table.clone(), format!("kernels of {base}"));
-    let listed = store.and_then(|s| s.get(&place).ok().flatten()).and_then(|bytes| Listed::read(&bytes));
+    let listed =
+        store.and_then(|s| s.get(&place).ok().flatten()).and_then(|bytes| Listed::read(&bytes));
     let here = measurable(options, target);
-    let lacks = |l: &Listed, table: &Schedules| l.0.iter().filter(|(k, timed)| *timed && !table.has(k, target)).count();
+    let lacks = |l: &Listed, table: &Schedules| {
+        l.0.iter().filter(|(k, timed)| *timed && !table.has(k, target)).count()
+    };
     let mut say = |why: String| {
         tracing::info!(target: "kiln::autotune", "{why}");
         times.tuning.push(why);
@@ -115,7 +125,11 @@ pub fn measured(
             let products = Products::of(model, options, target)?;
             let list = |kernels: &Kernels| {
                 let products = products.keys().map(|k| (k.to_string(), true));
-                Listed(products.chain(kernels.keys().map(|(k, timed)| (k.to_string(), timed))).collect())
+                Listed(
+                    products
+                        .chain(kernels.keys().map(|(k, timed)| (k.to_string(), timed)))
+                        .collect(),
+                )
             };
             let mut kernels = Kernels::of(model, options, target, &table)?;
             if here.is_ok() && lacks(&list(&kernels), &table) > 0 {
@@ -161,14 +175,24 @@ pub fn measured(
         Err(why) => say(why),
         Ok(()) if matches!(target, Target::Cuda { .. }) => {
             for library in LibraryCall::LIBRARIES.into_iter().filter(|l| !libraries::present(l)) {
-                say(format!("no calls of {library} were tried: looked for {}", libraries::searched(library)));
+                say(format!(
+                    "no calls of {library} were tried: looked for {}",
+                    libraries::searched(library)
+                ));
             }
         }
         Ok(()) => {}
     }
     let mut sha = Sha256::new();
     sha.update(base);
-    listed.0.iter().filter_map(|(k, _)| Some((k, table.get(k, target)?))).for_each(|(k, schedule)| sha.update(format!("{k} {schedule}\n")));
-    let key = format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>());
+    listed
+        .0
+        .iter()
+        .filter_map(|(k, _)| Some((k, table.get(k, target)?)))
+        .for_each(|(k, schedule)| sha.update(format!("{k} {schedule}\n")));
+    let key = format!(
+        "program_{}",
+        sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()
+    );
     Ok((table, key))
 }

@@ -1,10 +1,14 @@
-//! Measuring schedules: each different kernel of a model alone, with the schedule of the model of the machine and with ones near it.
+//! Measuring schedules: each different kernel of a model alone, with the schedule of the model of
+//! the machine and with ones near it.
 //!
-//! A schedule is an attribute of a kernel at `linalg`, so that this takes a model to there, makes a program of each kernel, and compiles and times it with one
-//! schedule after the other: first those near the default, then those near the fastest, until none is faster or the time is over. A schedule whose results
-//! are not those of the default does not count. Operands are the same in each call, and may lie in a cache.
+//! A schedule is an attribute of a kernel at `linalg`, so that this takes a model to there, makes a
+//! program of each kernel, and compiles and times it with one schedule after the other: first those
+//! near the default, then those near the fastest, until none is faster or the time is over. A
+//! schedule whose results are not those of the default does not count. Operands are the same in
+//! each call, and may lie in a cache.
 //!
-//! `kiln tune` does so for a table of its own; a compilation with [`Options::max_autotune`] for the table that it keeps.
+//! `kiln tune` does so for a table of its own; a compilation with [`Options::max_autotune`] for the
+//! table that it keeps.
 mod alone;
 mod kept;
 pub mod parts;
@@ -92,10 +96,12 @@ pub struct How<'a> {
 pub fn measurable(options: &Options, target: &Target) -> Result<(), String> {
     match (target, options.device) {
         (Target::Host(_), Place::Host) | (Target::Cuda { .. }, Place::Cuda(_)) => Ok(()),
-        (Target::Cuda { .. }, Place::Host) => {
-            Err(format!("nothing is measured: the program is for {target}, and no GPU is named as the device"))
+        (Target::Cuda { .. }, Place::Host) => Err(format!(
+            "nothing is measured: the program is for {target}, and no GPU is named as the device"
+        )),
+        (Target::Host(_), Place::Cuda(_)) => {
+            Err(format!("nothing is measured: the program is for {target}, the device is a GPU"))
         }
-        (Target::Host(_), Place::Cuda(_)) => Err(format!("nothing is measured: the program is for {target}, the device is a GPU")),
     }
 }
 
@@ -116,7 +122,12 @@ fn once(module: Op) -> Vec<String> {
 
 impl Kernels {
     /// Takes a model to `linalg`; products in as many parts as the table says.
-    pub fn of(model: &Model, options: &Options, target: &Target, table: &Schedules) -> Result<Kernels, Error> {
+    pub fn of(
+        model: &Model,
+        options: &Options,
+        target: &Target,
+        table: &Schedules,
+    ) -> Result<Kernels, Error> {
         let context = Context::new();
         let (module, _) = model.module(&context)?;
         parts::request(&module, table, target);
@@ -128,15 +139,23 @@ impl Kernels {
             ..Default::default()
         };
         if level < Level::Linalg || !options.passes.is_empty() {
-            let text = whole_text(level, Level::Linalg.max(level), target, &options.passes).map_err(CompileError::Module)?;
+            let text = whole_text(level, Level::Linalg.max(level), target, &options.passes)
+                .map_err(CompileError::Module)?;
             run_pipeline(&module, &text, &run, &|_, _, _| ()).map_err(CompileError::from)?;
         }
         let once = once(module.op());
-        let within = |o: &Op| o.parent().and_then(|f| f.symbol()).is_some_and(|f| once.contains(&f));
-        let launches: Vec<Op> = walk(module.op()).into_iter().filter(|o| o.kind() == Some(OpKind::Launch) && !within(o)).collect();
-        let known = |v: &Value| v.ty().is_tensor() && v.ty().dims().iter().all(|d| d.known().is_some());
+        let within =
+            |o: &Op| o.parent().and_then(|f| f.symbol()).is_some_and(|f| once.contains(&f));
+        let launches: Vec<Op> = walk(module.op())
+            .into_iter()
+            .filter(|o| o.kind() == Some(OpKind::Launch) && !within(o))
+            .collect();
+        let known =
+            |v: &Value| v.ty().is_tensor() && v.ty().dims().iter().all(|d| d.known().is_some());
         let mut all: BTreeMap<String, Option<Alone>> = BTreeMap::new();
-        for func in kernels_of(module.op()).into_iter().filter(|f| f.attr("kiln.schedule").is_none()) {
+        for func in
+            kernels_of(module.op()).into_iter().filter(|f| f.attr("kiln.schedule").is_none())
+        {
             let Some(kernel) = func.parent() else { continue };
             let launch = launches.iter().copied().find(|o| {
                 let same = Launch::of(*o).is_some_and(|l| Some(l.kernel) == kernel.symbol());
@@ -153,11 +172,22 @@ impl Kernels {
         self.all.iter().map(|(k, a)| (k.as_str(), a.is_some()))
     }
 
-    /// Times those that the table does not have, while nobody else does so, and adds what is fastest to it. Err: the device fails, or it was stopped; what was measured until then is in
+    /// Times those that the table does not have, while nobody else does so, and adds what is
+    /// fastest to it. Err: the device fails, or it was stopped; what was measured until then is in
     /// the table.
-    pub fn measure(&self, options: &Options, target: &Target, how: &How<'_>, table: &mut Schedules) -> Result<Vec<Tuned>, Error> {
-        let todo: Vec<(&String, &Alone)> =
-            self.all.iter().filter_map(|(k, a)| Some((k, a.as_ref()?))).filter(|(k, _)| !table.has(k, target)).collect();
+    pub fn measure(
+        &self,
+        options: &Options,
+        target: &Target,
+        how: &How<'_>,
+        table: &mut Schedules,
+    ) -> Result<Vec<Tuned>, Error> {
+        let todo: Vec<(&String, &Alone)> = self
+            .all
+            .iter()
+            .filter_map(|(k, a)| Some((k, a.as_ref()?)))
+            .filter(|(k, _)| !table.has(k, target))
+            .collect();
         let (mut made, total) = (vec![], todo.len());
         if total == 0 {
             return Ok(made);
@@ -179,9 +209,14 @@ impl Kernels {
                     table.insert(key, &target.to_string(), tuned.after, &tuned.schedule);
                     made.push(tuned);
                 }
-                Err(e @ (Error::Cuda(_) | Error::Call(_) | Error::Compile(CompileError::Stopped(_)))) => return Err(e),
+                Err(
+                    e
+                    @ (Error::Cuda(_) | Error::Call(_) | Error::Compile(CompileError::Stopped(_))),
+                ) => return Err(e),
                 // Of others nothing follows from that.
-                Err(e) => tracing::info!(target: "kiln::autotune", "{}: not measured: {e}", alone.name()),
+                Err(e) => {
+                    tracing::info!(target: "kiln::autotune", "{}: not measured: {e}", alone.name())
+                }
             }
         }
         (how.progress)(made.len(), total, "");
@@ -190,14 +225,28 @@ impl Kernels {
 }
 
 /// Times one kernel.
-fn tune(alone: &Alone, options: &Options, target: &Target, how: &How<'_>, until: Instant) -> Result<Tuned, Error> {
+fn tune(
+    alone: &Alone,
+    options: &Options,
+    target: &Target,
+    how: &How<'_>,
+    until: Instant,
+) -> Result<Tuned, Error> {
     let (c, kernel) = (alone.launch.ctx(), alone.name());
     let mut best = alone.default(options, target)?;
     let mut fastest = alone.time(best, options, how)?;
     let want = fastest.results.clone();
     let before = fastest.time;
     tracing::info!(target: "kiln::autotune", "{kernel}: {before:.2} us, the default, {best}");
-    let mut made = Tuned { kernel, before, after: before, schedule: best.to_string(), library: None, tried: 0, refused: 0 };
+    let mut made = Tuned {
+        kernel,
+        before,
+        after: before,
+        schedule: best.to_string(),
+        library: None,
+        tried: 0,
+        refused: 0,
+    };
     let mut seen = vec![best.to_string()];
     loop {
         let from = best;
@@ -214,10 +263,12 @@ fn tune(alone: &Alone, options: &Options, target: &Target, how: &How<'_>, until:
                 Ok(mut timed) => {
                     tracing::info!(target: "kiln::autotune", "{kernel}: {:.2} us, {text}", timed.time);
                     if faster(&mut timed, &mut fastest)? {
-                        (made.after, made.schedule, best, fastest) = (timed.time, text, candidate, timed);
+                        (made.after, made.schedule, best, fastest) =
+                            (timed.time, text, candidate, timed);
                     }
                 }
-                // Not every neighbour is one that the kernel can have; a card that does not answer any more is another matter.
+                // Not every neighbour is one that the kernel can have; a card that does not answer
+                // any more is another matter.
                 Err((why, failed)) => {
                     tracing::info!(target: "kiln::autotune", "{kernel}: refused, {text}: {why}");
                     made.refused += 1;
@@ -232,7 +283,9 @@ fn tune(alone: &Alone, options: &Options, target: &Target, how: &How<'_>, until:
         }
     }
     // On top of the best schedule, since that is what runs where there is no library.
-    let calls = by_library(best, c).into_iter().filter(|(l, _)| matches!(target, Target::Cuda { .. }) && present(l));
+    let calls = by_library(best, c)
+        .into_iter()
+        .filter(|(l, _)| matches!(target, Target::Cuda { .. }) && present(l));
     for (library, candidate) in calls {
         let timed = outcome(alone.time(candidate, options, how), &want);
         match timed.and_then(|t| if t.by_library() { Ok(t) } else { Err((t.remarks(), false)) }) {
@@ -241,10 +294,13 @@ fn tune(alone: &Alone, options: &Options, target: &Target, how: &How<'_>, until:
                 tracing::info!(target: "kiln::autotune", "{}: {:.2} us, {candidate}", made.kernel, timed.time);
                 made.library = Some((library, timed.time));
                 if faster(&mut timed, &mut fastest)? {
-                    (made.after, made.schedule, fastest) = (timed.time, candidate.to_string(), timed);
+                    (made.after, made.schedule, fastest) =
+                        (timed.time, candidate.to_string(), timed);
                 }
             }
-            Err((why, _)) => tracing::info!(target: "kiln::autotune", "{}: no call of {library}: {why}", made.kernel),
+            Err((why, _)) => {
+                tracing::info!(target: "kiln::autotune", "{}: no call of {library}: {why}", made.kernel)
+            }
         }
     }
     tracing::info!(
@@ -280,9 +336,10 @@ fn faster(one: &mut Timed, other: &mut Timed) -> Result<bool, Error> {
     Ok(one.time < FASTER * other.time)
 }
 
-/// Measures the kernels of a model that the table does not have, and adds what is fastest to it. Kernels whose sizes depend on the call are left out. `progress`
-/// is told how many of how many kernels are done, and the next one's name. Err: the model is not compiled, or the device fails; what was measured until then
-/// is in the table.
+/// Measures the kernels of a model that the table does not have, and adds what is fastest to it.
+/// Kernels whose sizes depend on the call are left out. `progress` is told how many of how many
+/// kernels are done, and the next one's name. Err: the model is not compiled, or the device fails;
+/// what was measured until then is in the table.
 pub fn autotune(
     model: &Model,
     options: &Options,

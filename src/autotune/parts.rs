@@ -1,7 +1,10 @@
-//! Into how many parts the depth of a product is split, measured: that is decided before there are kernels, so that what is timed are those that come of it.
+//! Into how many parts the depth of a product is split, measured: that is decided before there are
+//! kernels, so that what is timed are those that come of it.
 //!
-//! A product's time is that of its kernels with their default schedules, one after the other; a library has the whole product, and if it is faster than all
-//! parts, the product stays whole. A table has it as a line like a kernel's, whose key is the product in words, and whose schedule is the number of parts.
+//! A product's time is that of its kernels with their default schedules, one after the other; a
+//! library has the whole product, and if it is faster than all parts, the product stays whole. A
+//! table has it as a line like a kernel's, whose key is the product in words, and whose schedule is
+//! the number of parts.
 use super::{Alone, How, Kernels, outcome};
 use crate::{
     Error, Model, Options,
@@ -42,7 +45,9 @@ pub fn request(module: &Module, table: &Schedules, target: &Target) {
     let c = module.op().ctx();
     let all: Vec<(String, Attr)> = table
         .of(target)
-        .filter_map(|(key, parts)| Some((key.strip_prefix(KEY)?.to_string(), parts.parse().ok().filter(|n| *n > 0)?)))
+        .filter_map(|(key, parts)| {
+            Some((key.strip_prefix(KEY)?.to_string(), parts.parse().ok().filter(|n| *n > 0)?))
+        })
         .map(|(product, parts)| (product, Attr::i64(c, parts)))
         .collect();
     if !all.is_empty() {
@@ -63,7 +68,8 @@ impl Products {
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         let mut all = BTreeMap::new();
         let text = if level < Level::Kernels {
-            whole_text(level, Level::Linalg, target, &options.passes).map_err(CompileError::Module)?
+            whole_text(level, Level::Linalg, target, &options.passes)
+                .map_err(CompileError::Module)?
         } else {
             String::new()
         };
@@ -74,7 +80,8 @@ impl Products {
                 stop: options.stop.clone(),
                 ..Default::default()
             };
-            run_pipeline(&module, &format!("{before})"), &run, &|_, _, _| ()).map_err(CompileError::from)?;
+            run_pipeline(&module, &format!("{before})"), &run, &|_, _, _| ())
+                .map_err(CompileError::from)?;
             let found = walk(module.op()).into_iter().filter_map(|o| Some((Splittable::of(o)?, o)));
             for (s, op) in found.filter(|(s, _)| s.tiles < FULL && s.steps >= 2 * STEPS) {
                 all.insert(format!("{KEY}{}", s.product), (s, op));
@@ -91,8 +98,15 @@ impl Products {
         self.all.iter().filter(|(k, _)| !table.has(k, target)).collect()
     }
 
-    /// Times those that the table does not have, while nobody else times anything, and adds what is fastest to it.
-    pub fn measure(&self, options: &Options, target: &Target, how: &How<'_>, table: &mut Schedules) -> Result<(), Error> {
+    /// Times those that the table does not have, while nobody else times anything, and adds what is
+    /// fastest to it.
+    pub fn measure(
+        &self,
+        options: &Options,
+        target: &Target,
+        how: &How<'_>,
+        table: &mut Schedules,
+    ) -> Result<(), Error> {
         // The other half is for the kernels.
         let until = Instant::now() + how.until.saturating_duration_since(Instant::now()) / 2;
         let todo = self.missing(table, target);
@@ -103,8 +117,11 @@ impl Products {
             }
             (how.progress)(i, todo.len(), "parts of a product");
             let mut times: Vec<(i64, f64)> = vec![];
-            let mut counts: Vec<i64> =
-                TRIED.into_iter().chain([s.parts]).filter(|n| *n == 1 || s.steps % n == 0 && s.steps / n >= STEPS).collect();
+            let mut counts: Vec<i64> = TRIED
+                .into_iter()
+                .chain([s.parts])
+                .filter(|n| *n == 1 || s.steps % n == 0 && s.steps / n >= STEPS)
+                .collect();
             counts.sort_unstable();
             counts.dedup();
             for n in counts {
@@ -131,10 +148,22 @@ impl Products {
 }
 
 /// Microseconds of a product in so many parts, and if it is whole those of a library as well.
-fn time(op: Op, s: &Splittable, parts: i64, options: &Options, target: &Target, how: &How<'_>) -> Result<Vec<(&'static str, f64)>, Error> {
+fn time(
+    op: Op,
+    s: &Splittable,
+    parts: i64,
+    options: &Options,
+    target: &Target,
+    how: &How<'_>,
+) -> Result<Vec<(&'static str, f64)>, Error> {
     let module = alone(op, s, parts).map_err(CompileError::Module)?;
     let own = options.alone();
-    let kernels = Kernels::of(&Model::of_module(&module, Path::new("")), &own, target, &Schedules::default())?;
+    let kernels = Kernels::of(
+        &Model::of_module(&module, Path::new("")),
+        &own,
+        target,
+        &Schedules::default(),
+    )?;
     let all: Vec<&Alone> = kernels.all.values().flatten().collect();
     // Another number would be that of something else.
     if (all.len() > 1) != (parts > 1) {
@@ -145,7 +174,9 @@ fn time(op: Op, s: &Splittable, parts: i64, options: &Options, target: &Target, 
         let schedule = kernel.default(&own, target)?;
         let timed = kernel.time(schedule, &own, how)?;
         sum += timed.time;
-        let calls = by_library(schedule, kernel.launch.ctx()).into_iter().filter(|(l, _)| parts == 1 && *l == CUBLASLT && present(l));
+        let calls = by_library(schedule, kernel.launch.ctx())
+            .into_iter()
+            .filter(|(l, _)| parts == 1 && *l == CUBLASLT && present(l));
         for (_, candidate) in calls {
             if let Ok(called) = outcome(kernel.time(candidate, &own, how), &timed.results)
                 && called.by_library()
@@ -168,7 +199,9 @@ fn alone(op: Op, s: &Splittable, parts: i64) -> Result<Module, String> {
     let types = |all: &[Value]| all.iter().map(|v| v.ty()).collect::<Vec<_>>();
     let b = Builder::at_end(c, own.body(), op.loc());
     b.function("main", &types(&operands), &types(&op.results()), &mut |b, args| {
-        let place = |v: Value| operands.iter().position(|o| *o == v).and_then(|i| args.get(i).copied()).unwrap_or(v);
+        let place = |v: Value| {
+            operands.iter().position(|o| *o == v).and_then(|i| args.get(i).copied()).unwrap_or(v)
+        };
         let copy = b.clone_op(op, &place)?;
         b.ret(&copy.results()).map(drop)
     })?;

@@ -1,4 +1,5 @@
-//! What every backend has to get right: functions with random arguments, static and dynamic, compared with the interpreter.
+//! What every backend has to get right: functions with random arguments, static and dynamic,
+//! compared with the interpreter.
 use crate::{
     Error,
     tensor::{Graph, Tensor, with_backend},
@@ -26,13 +27,19 @@ const CASES: &[Case] = &[
     ("broadcast", &[&[3, 1], &[1, 5]], |x| &x[0] * &x[1]),
     ("sum of rows", &[&[3, 4]], |x| x[0].sum(1, false)),
     ("sum of all", &[&[3, 4]], |x| x[0].sum(.., false)),
-    ("mean and variance", &[&[3, 8]], |x| (&x[0] - x[0].mean(1, true)) / (x[0].var(1, 1.0, true) + 1e-5).sqrt()),
+    ("mean and variance", &[&[3, 8]], |x| {
+        (&x[0] - x[0].mean(1, true)) / (x[0].var(1, 1.0, true) + 1e-5).sqrt()
+    }),
     ("softmax", &[&[3, 7]], |x| x[0].softmax(-1)),
-    ("layer norm", &[&[3, 8], &[8], &[8]], |x| x[0].layer_norm(&[8], Some(x[1].clone()), Some(x[2].clone()), 1e-5)),
+    ("layer norm", &[&[3, 8], &[8], &[8]], |x| {
+        x[0].layer_norm(&[8], Some(x[1].clone()), Some(x[2].clone()), 1e-5)
+    }),
     ("matmul", &[&[3, 4], &[4, 5]], |x| x[0].matmul(&x[1])),
     ("batched matmul", &[&[3, 2, 4], &[4, 5]], |x| x[0].matmul(&x[1])),
     ("linear", &[&[3, 4], &[5, 4], &[5]], |x| x[0].linear(&x[1], Some(x[2].clone())).relu()),
-    ("convolution", &[&[2, 3, 6, 6], &[4, 3, 3, 3]], |x| x[0].conv2d(&x[1], None, Default::default())),
+    ("convolution", &[&[2, 3, 6, 6], &[4, 3, 3, 3]], |x| {
+        x[0].conv2d(&x[1], None, Default::default())
+    }),
     ("transpose", &[&[3, 4, 2]], |x| x[0].permute([2, 0, 1]) + 0),
     ("reshape", &[&[3, 4]], |x| x[0].reshape((-1,)) * 2),
     ("slice", &[&[5, 4]], |x| x[0].slice(0, 1, 4) + 1),
@@ -45,7 +52,9 @@ const CASES: &[Case] = &[
     ("bfloat16", &[&[3, 4]], |x| x[0].to(DType::BF16) + 1),
     ("integers", &[&[3, 4]], |x| (&x[0] * 8).to(DType::I32) + 3),
     ("maximum along rows", &[&[3, 4]], |x| x[0].max_dim(1, false).0),
-    ("attention", &[&[1, 2, 5, 8], &[1, 2, 5, 8], &[1, 2, 5, 8]], |x| x[0].scaled_dot_product_attention(&x[1], &x[2], Default::default())),
+    ("attention", &[&[1, 2, 5, 8], &[1, 2, 5, 8], &[1, 2, 5, 8]], |x| {
+        x[0].scaled_dot_product_attention(&x[1], &x[2], Default::default())
+    }),
     ("empty", &[&[0, 4]], |x| &x[0] + 1),
 ];
 
@@ -59,24 +68,30 @@ fn random(shape: &[usize], seed: u64) -> Result<Tensor, Error> {
         ((z ^ (z >> 31)) >> 40) as f64 / (1u64 << 22) as f64 - 2.0
     };
     let all = (0..shape.iter().product()).map(|_: usize| next()).collect();
-    let value = value::Tensor::new(DType::F32, shape.to_vec(), Data::F(all)).map_err(Error::Backend)?;
+    let value =
+        value::Tensor::new(DType::F32, shape.to_vec(), Data::F(all)).map_err(Error::Backend)?;
     Ok(Tensor::from(&value))
 }
 
-/// Runs the suite on the backend of that name, on the host: each function compiled for its sizes, and for any. Err: there is no such backend.
+/// Runs the suite on the backend of that name, on the host: each function compiled for its sizes,
+/// and for any. Err: there is no such backend.
 pub fn conformance(backend: &str) -> Result<Vec<Outcome>, Error> {
     conformance_on(backend, "cpu")
 }
 
-/// As [`conformance`], on a device such as `cuda:0`. Err: there is no such backend, or no such device's name.
+/// As [`conformance`], on a device such as `cuda:0`. Err: there is no such backend, or no such
+/// device's name.
 pub fn conformance_on(backend: &str, device: &str) -> Result<Vec<Outcome>, Error> {
     super::find(backend)?;
     crate::runtime::Place::parse(device).map_err(Error::Setting)?;
     let run = |case: &Case| {
         let (name, shapes, f) = *case;
         let wrong = [Some(false), Some(true)].into_iter().find_map(|dynamic| {
-            let outcome = compare((backend, device), shapes, f, dynamic).unwrap_or_else(|e| Some(e.to_string()));
-            outcome.map(|why| format!("{}: {why}", if dynamic == Some(true) { "dynamic" } else { "static" }))
+            let outcome = compare((backend, device), shapes, f, dynamic)
+                .unwrap_or_else(|e| Some(e.to_string()));
+            outcome.map(|why| {
+                format!("{}: {why}", if dynamic == Some(true) { "dynamic" } else { "static" })
+            })
         });
         Outcome { name, wrong }
     };
@@ -89,9 +104,16 @@ fn compare(
     f: fn(&[Tensor]) -> Tensor,
     dynamic: Option<bool>,
 ) -> Result<Option<String>, Error> {
-    let inputs = shapes.iter().enumerate().map(|(i, s)| random(s, i as u64)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = shapes
+        .iter()
+        .enumerate()
+        .map(|(i, s)| random(s, i as u64))
+        .collect::<Result<Vec<_>, _>>()?;
     let want = with_backend("interpreter", || f(&inputs).value())??;
-    let compiled = crate::compile(move |all: Vec<Tensor>| f(&all)).backend(backend).device(device).dynamic(dynamic);
+    let compiled = crate::compile(move |all: Vec<Tensor>| f(&all))
+        .backend(backend)
+        .device(device)
+        .dynamic(dynamic);
     // Twice, since the second call has another way.
     for _ in 0..2 {
         let have = compiled.call(inputs.clone())?.value()?;

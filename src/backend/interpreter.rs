@@ -1,4 +1,5 @@
-//! The backend `interpreter`: the oracle that compiled results are compared with, rounding each op's result to its dtype.
+//! The backend `interpreter`: the oracle that compiled results are compared with, rounding each
+//! op's result to its dtype.
 use super::{Backend, GraphModule, Runnable};
 use crate::{
     Error,
@@ -30,7 +31,10 @@ impl Backend for Oracle {
         "plain loops in f64, each op's result rounded to its dtype: slow, and what everything is compared with"
     }
     fn compile(&self, graph: &GraphModule, _: &Options) -> Result<Arc<dyn Runnable>, Error> {
-        Ok(Arc::new(Interpreted { bytecode: graph.module().bytecode(), weights: graph.weights().clone() }))
+        Ok(Arc::new(Interpreted {
+            bytecode: graph.module().bytecode(),
+            weights: graph.weights().clone(),
+        }))
     }
 }
 
@@ -38,18 +42,23 @@ impl Runnable for Interpreted {
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error> {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), &self.bytecode, "graph")?;
-        let weights = |name: &str, _: &str| self.weights.get(name).ok_or_else(|| format!("has no weight @{name}"))?.read();
+        let weights = |name: &str, _: &str| {
+            self.weights.get(name).ok_or_else(|| format!("has no weight @{name}"))?.read()
+        };
         let mut interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Rounded) };
         register_in(module.op(), &mut interpreter);
         let values = inputs.iter().map(value).collect::<Result<Vec<_>, _>>()?;
-        let results = interpreter.run(module.op(), "main", &values).map_err(|e| Error::Backend(e.to_string()))?;
+        let results = interpreter
+            .run(module.op(), "main", &values)
+            .map_err(|e| Error::Backend(e.to_string()))?;
         Ok(results.iter().map(Array::of_value).collect())
     }
 }
 
 fn value(view: &View) -> Result<Tensor, Error> {
     let dtype = crate::dialects::value::DType::from_name(view.dtype());
-    let dtype = dtype.ok_or_else(|| Error::Backend(format!("'{}' is no element type", view.dtype())))?;
+    let dtype =
+        dtype.ok_or_else(|| Error::Backend(format!("'{}' is no element type", view.dtype())))?;
     let bytes = view.copied()?;
     dtype.decode(view.shape(), bytes.bytes()).map_err(Error::Backend)
 }

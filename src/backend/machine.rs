@@ -31,21 +31,26 @@ impl Runnable for Executable {
         };
         let mut made = Vec::with_capacity(shapes.len());
         for (shape, t) in shapes.into_iter().zip(&Executable::program(self).outputs) {
-            let dtype = DType::from_name(&t.dtype).ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
+            let dtype = DType::from_name(&t.dtype)
+                .ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
             let bytes = shape.iter().try_fold(dtype.byte_size(), |n, d| n.checked_mul(*d));
-            let bytes = bytes.ok_or_else(|| Error::Weight(format!("a result of sizes {shape:?} is too large")))?;
+            let bytes = bytes.ok_or_else(|| {
+                Error::Weight(format!("a result of sizes {shape:?} is too large"))
+            })?;
             made.push((dtype, shape, self.result_memory(bytes)?));
         }
         let mut outputs = vec![];
         for (dtype, shape, buffer) in &mut made {
-            let buffer = Arc::get_mut(buffer).ok_or_else(|| Error::Weight("memory of a result is somebody's".into()))?;
+            let buffer = Arc::get_mut(buffer)
+                .ok_or_else(|| Error::Weight("memory of a result is somebody's".into()))?;
             outputs.push(ViewMut::new(dtype.name(), shape, buffer.bytes_mut())?);
         }
         self.call(inputs, &mut outputs)?;
         drop(outputs);
         let array = |(dtype, shape, buffer): (DType, Vec<usize>, Arc<Buffer>)| {
             self.keep_memory(&buffer);
-            Array::new(dtype, &shape, Bytes::part_of(buffer.clone(), buffer.bytes())).map_err(Error::Weight)
+            Array::new(dtype, &shape, Bytes::part_of(buffer.clone(), buffer.bytes()))
+                .map_err(Error::Weight)
         };
         made.into_iter().map(array).collect()
     }

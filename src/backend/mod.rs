@@ -40,7 +40,9 @@ impl<'a> GraphModule<'a> {
     }
     /// The module as text.
     pub fn text(&self) -> String {
-        self.captured.module.print(PrintOptions { names_from_locations: true, ..Default::default() })
+        self.captured
+            .module
+            .print(PrintOptions { names_from_locations: true, ..Default::default() })
     }
     /// Values of the globals, by name.
     pub fn weights(&self) -> &BTreeMap<String, Weight> {
@@ -90,12 +92,14 @@ pub struct BackendInfo {
 }
 
 /// The name of the backend that captures nothing.
-const EAGER: (&str, &str) = ("eager", "captures nothing: every op runs at once, as a program of its own");
+const EAGER: (&str, &str) =
+    ("eager", "captures nothing: every op runs at once, as a program of its own");
 
 type Backends = Vec<Arc<dyn Backend>>;
 static KILN: LazyLock<Arc<dyn Backend>> = LazyLock::new(|| Arc::new(machine::Machine));
-static ALL: LazyLock<RwLock<Backends>> =
-    LazyLock::new(|| RwLock::new(vec![KILN.clone(), Arc::new(interpreter::Oracle), Arc::new(one_op::OneOp)]));
+static ALL: LazyLock<RwLock<Backends>> = LazyLock::new(|| {
+    RwLock::new(vec![KILN.clone(), Arc::new(interpreter::Oracle), Arc::new(one_op::OneOp)])
+});
 
 fn all() -> Backends {
     ALL.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -103,7 +107,8 @@ fn all() -> Backends {
 
 /// The backends: `kiln`, `eager`, `interpreter`, `cudagraphs`, and those that were registered.
 pub fn list_backends() -> Vec<BackendInfo> {
-    let info = |(name, summary): (&str, &str)| BackendInfo { name: name.into(), summary: summary.into() };
+    let info =
+        |(name, summary): (&str, &str)| BackendInfo { name: name.into(), summary: summary.into() };
     let mut found: Vec<BackendInfo> = all().iter().map(|b| info((b.name(), b.summary()))).collect();
     found.insert(1, info(EAGER));
     found
@@ -124,7 +129,8 @@ pub(crate) fn kiln() -> Arc<dyn Backend> {
     KILN.clone()
 }
 
-/// The backend of that name; none for `eager`, which captures nothing. Err: there is none of that name.
+/// The backend of that name; none for `eager`, which captures nothing. Err: there is none of that
+/// name.
 pub fn find(name: &str) -> Result<Option<Arc<dyn Backend>>, Error> {
     if name == EAGER.0 {
         return Ok(None);

@@ -28,7 +28,11 @@ impl Backend for OneOp {
         root.set_attr(EACH_OP, Attr::unit(root.ctx()));
         let model = Model::of_graph(graph.module(), graph.weights().clone());
         root.remove_attr(EACH_OP);
-        let mode = if options.device == Place::Host { cuda::Mode::Default } else { cuda::Mode::ReduceOverhead };
+        let mode = if options.device == Place::Host {
+            cuda::Mode::Default
+        } else {
+            cuda::Mode::ReduceOverhead
+        };
         Ok(Arc::new(Unfused(model.compile(&Options { mode, ..options.clone() })?)))
     }
 }

@@ -1,4 +1,5 @@
-//! `torch.cond`, `while_loop`, `scan` and `map` of an exported program: ops with regions, whose graphs stand in the nodes' arguments.
+//! `torch.cond`, `while_loop`, `scan` and `map` of an exported program: ops with regions, whose
+//! graphs stand in the nodes' arguments.
 use super::{
     CaptureError,
     aten::{Cx, Val},
@@ -10,7 +11,8 @@ use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use serde_json::Value as Json;
 
 /// The ops, without `torch.ops.`.
-const TARGETS: &[&str] = &["higher_order.cond", "higher_order.while_loop", "higher_order.scan", "higher_order.map_impl"];
+const TARGETS: &[&str] =
+    &["higher_order.cond", "higher_order.while_loop", "higher_order.scan", "higher_order.map_impl"];
 
 /// Whether a target is one of them.
 pub(super) fn is_control(target: &str) -> bool {
@@ -23,14 +25,24 @@ pub(super) fn graphs(node: &GraphNode) -> Vec<Graph> {
 }
 
 fn graph(arg: &Json) -> Result<Graph, String> {
-    let json = arg.get("as_graph").and_then(|g| g.get("graph")).ok_or("has no graph where one belongs")?;
+    let json =
+        arg.get("as_graph").and_then(|g| g.get("graph")).ok_or("has no graph where one belongs")?;
     serde_json::from_value(json.clone()).map_err(|e| e.to_string())
 }
 
 /// Emits a node; its results.
-pub(super) fn emit(cx: &mut Cx, symbols: &mut Symbols, around: &Graph, node: &GraphNode, target: &str) -> Result<Vec<Val>, CaptureError> {
-    let op_error = |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
-    let arg = |i: usize| node.inputs.get(i).map(|n| &n.arg).ok_or_else(|| op_error(format!("has no argument {i}")));
+pub(super) fn emit(
+    cx: &mut Cx,
+    symbols: &mut Symbols,
+    around: &Graph,
+    node: &GraphNode,
+    target: &str,
+) -> Result<Vec<Val>, CaptureError> {
+    let op_error =
+        |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
+    let arg = |i: usize| {
+        node.inputs.get(i).map(|n| &n.arg).ok_or_else(|| op_error(format!("has no argument {i}")))
+    };
     let sub = |i: usize| arg(i).and_then(|a| graph(a).map_err(op_error));
     let b = cx.b;
     let mut run = Regions { cx, symbols, error: None };
@@ -47,21 +59,35 @@ pub(super) fn emit(cx: &mut Cx, symbols: &mut Symbols, around: &Graph, node: &Gr
             let condition = list(&mut run, 0)?;
             let condition = run.values(&condition).map_err(op_error)?;
             let (then, otherwise, operands) = (sub(1)?, sub(2)?, list(&mut run, 3)?);
-            run.op(b, OpKind::If, &condition, &[], &[(&then, 0, vec![]), (&otherwise, 0, vec![])], &operands, &|yields| yields.to_vec())
+            run.op(
+                b,
+                OpKind::If,
+                &condition,
+                &[],
+                &[(&then, 0, vec![]), (&otherwise, 0, vec![])],
+                &operands,
+                &|yields| yields.to_vec(),
+            )
         }
         "higher_order.while_loop" => {
-            let (condition, body, carried, more) = (sub(0)?, sub(1)?, list(&mut run, 2)?, list(&mut run, 3)?);
+            let (condition, body, carried, more) =
+                (sub(0)?, sub(1)?, list(&mut run, 2)?, list(&mut run, 3)?);
             let inits = run.values(&carried).map_err(op_error)?;
             let types: Vec<Type> = inits.iter().map(|v| v.ty()).collect();
-            let bodies = [(&condition, inits.len(), types.clone()), (&body, inits.len(), types.clone())];
+            let bodies =
+                [(&condition, inits.len(), types.clone()), (&body, inits.len(), types.clone())];
             run.op(b, OpKind::While, &inits, &[], &bodies, &more, &|_| types.clone())
         }
         _ => {
             let map = target == "higher_order.map_impl";
             let f = sub(0)?;
             let carried = if map { vec![] } else { list(&mut run, 1)? };
-            let (xs, more) = (list(&mut run, if map { 1 } else { 2 })?, list(&mut run, if map { 2 } else { 3 })?);
-            let (inits, inputs) = (run.values(&carried).map_err(op_error)?, run.values(&xs).map_err(op_error)?);
+            let (xs, more) = (
+                list(&mut run, if map { 1 } else { 2 })?,
+                list(&mut run, if map { 2 } else { 3 })?,
+            );
+            let (inits, inputs) =
+                (run.values(&carried).map_err(op_error)?, run.values(&xs).map_err(op_error)?);
             let length = inputs
                 .first()
                 .and_then(|v| v.ty().dims().first().cloned())
@@ -70,16 +96,30 @@ pub(super) fn emit(cx: &mut Cx, symbols: &mut Symbols, around: &Graph, node: &Gr
                 t if t.dims.is_empty() => Err("takes tensors with a first dimension".to_string()),
                 t => Ok(Type::tensor(b.ctx, t.dtype, &t.dims[1..])),
             };
-            let rows = inputs.iter().map(row).collect::<Result<Vec<Type>, String>>().map_err(op_error)?;
+            let rows =
+                inputs.iter().map(row).collect::<Result<Vec<Type>, String>>().map_err(op_error)?;
             let types = inits.iter().map(|v| v.ty()).chain(rows).collect();
             let segments = Attr::i32s(b.ctx, &[inits.len() as i32, inputs.len() as i32]);
             let stack = |t: &Type| -> Type {
                 let dims = [std::slice::from_ref(&length), &t.dims()].concat();
                 tensor_type(*t).map_or(*t, |t| Type::tensor(b.ctx, t.dtype, &dims))
             };
-            let results = |all: &[Type]| all.iter().enumerate().map(|(i, t)| if i < inits.len() { *t } else { stack(t) }).collect();
+            let results = |all: &[Type]| {
+                all.iter()
+                    .enumerate()
+                    .map(|(i, t)| if i < inits.len() { *t } else { stack(t) })
+                    .collect()
+            };
             let operands = [inits.clone(), inputs.clone()].concat();
-            run.op(b, OpKind::Scan, &operands, &[("operandSegmentSizes", segments)], &[(&f, operands.len(), types)], &more, &results)
+            run.op(
+                b,
+                OpKind::Scan,
+                &operands,
+                &[("operandSegmentSizes", segments)],
+                &[(&f, operands.len(), types)],
+                &more,
+                &results,
+            )
         }
     };
     let made = match (made, run.error.take()) {
@@ -96,7 +136,12 @@ pub(super) fn emit(cx: &mut Cx, symbols: &mut Symbols, around: &Graph, node: &Gr
 }
 
 /// States the sizes of a value as the export does, where they are not in its type.
-fn bind(cx: &Cx, symbols: &mut Symbols, value: Value, meta: Option<&TensorMeta>) -> Result<(), String> {
+fn bind(
+    cx: &Cx,
+    symbols: &mut Symbols,
+    value: Value,
+    meta: Option<&TensorMeta>,
+) -> Result<(), String> {
     if value.ty().dims().iter().all(|d| *d != Dim::Unknown) {
         return Ok(());
     }
@@ -104,11 +149,17 @@ fn bind(cx: &Cx, symbols: &mut Symbols, value: Value, meta: Option<&TensorMeta>)
         Some(n) => Ok(Size::Static(n)),
         None => symbols.size(&cx.b, &Expr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?),
     };
-    let sizes = meta.ok_or("has a value without a type")?.sizes.iter().map(size).collect::<Result<_, String>>()?;
+    let sizes = meta
+        .ok_or("has a value without a type")?
+        .sizes
+        .iter()
+        .map(size)
+        .collect::<Result<_, String>>()?;
     cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())
 }
 
-/// A graph, how many of its inputs are arguments of its region, and their types; further inputs are tensors from outside.
+/// A graph, how many of its inputs are arguments of its region, and their types; further inputs are
+/// tensors from outside.
 type Sub<'a> = (&'a Graph, usize, Vec<Type>);
 
 struct Regions<'a, 'b> {
@@ -157,29 +208,49 @@ impl Regions<'_, '_> {
                 }
             })
             .collect();
-        let mut regions: Vec<(&[Type], &mut RegionFill)> =
-            bodies.iter().zip(&mut fills).map(|((_, _, types), f)| (&types[..], f as &mut RegionFill)).collect();
-        b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || Ok(results(&yields.borrow_mut().take().unwrap_or_default())))
+        let mut regions: Vec<(&[Type], &mut RegionFill)> = bodies
+            .iter()
+            .zip(&mut fills)
+            .map(|((_, _, types), f)| (&types[..], f as &mut RegionFill))
+            .collect();
+        b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || {
+            Ok(results(&yields.borrow_mut().take().unwrap_or_default()))
+        })
     }
 
     /// The types of what a graph gives.
-    fn body(&mut self, inner: Builder, graph: &Graph, count: usize, args: Vec<Value>, outside: &[Val]) -> Result<Vec<Type>, CaptureError> {
+    fn body(
+        &mut self,
+        inner: Builder,
+        graph: &Graph,
+        count: usize,
+        args: Vec<Value>,
+        outside: &[Val],
+    ) -> Result<Vec<Type>, CaptureError> {
         let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
         let name = |j: &Json| j["as_tensor"]["name"].as_str().map(str::to_string);
-        let (names, values, known) = (self.cx.names.clone(), self.cx.store.values(), self.symbols.values.clone());
+        let (names, values, known) =
+            (self.cx.names.clone(), self.cx.store.values(), self.symbols.values.clone());
         let b = std::mem::replace(&mut self.cx.b, inner);
         if graph.inputs.len() != count + outside.len() {
-            return Err(plain(format!("a graph of {} inputs is given {}", graph.inputs.len(), count + outside.len())));
+            return Err(plain(format!(
+                "a graph of {} inputs is given {}",
+                graph.inputs.len(),
+                count + outside.len()
+            )));
         }
         for (input, value) in graph.inputs.iter().zip(&args) {
-            let name = name(input).ok_or_else(|| plain("a graph takes what is no tensor".into()))?;
+            let name =
+                name(input).ok_or_else(|| plain("a graph takes what is no tensor".into()))?;
             bind(self.cx, self.symbols, *value, graph.tensor_values.get(&name)).map_err(plain)?;
             let alias = self.cx.store.fresh(*value);
             self.cx.names.insert(name, Val::Tensor(alias));
         }
         // Names of outer graphs may be names here as well.
         for (input, value) in graph.inputs.iter().skip(count).zip(outside) {
-            if let Some(name) = name(input).or_else(|| input["as_sym_int"]["as_name"].as_str().map(str::to_string)) {
+            if let Some(name) =
+                name(input).or_else(|| input["as_sym_int"]["as_name"].as_str().map(str::to_string))
+            {
                 self.cx.names.insert(name, value.clone());
             }
         }

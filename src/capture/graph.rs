@@ -1,4 +1,5 @@
-//! From an exported program to a module: globals, arguments with their symbols, one ATen op after the other, results.
+//! From an exported program to a module: globals, arguments with their symbols, one ATen op after
+//! the other, results.
 use super::{
     CaptureError, Captured, Output, Unsupported,
     aten::{self, Args, Cx, Outcome, Val},
@@ -15,7 +16,12 @@ use std::{
 };
 
 /// Emits a program.
-pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<String, Weight>) -> Result<Captured, CaptureError> {
+pub(super) fn emit(
+    ctx: Ctx,
+    path: &Path,
+    program: Program,
+    weights: BTreeMap<String, Weight>,
+) -> Result<Captured, CaptureError> {
     let file = path.display().to_string();
     let fail = |reason: String| CaptureError::File { file: file.clone(), reason };
     unsupported(&program)?;
@@ -29,7 +35,8 @@ pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<St
     // (name in the graph, its global) and (name in the graph, its type).
     let (mut globals, mut inputs) = (vec![], vec![]);
     for spec in &program.graph_module.signature.input_specs {
-        let (kind, spec) = tag(spec).ok_or_else(|| fail("an input specification without a kind".into()))?;
+        let (kind, spec) =
+            tag(spec).ok_or_else(|| fail("an input specification without a kind".into()))?;
         let key = match kind {
             "parameter" => "parameter_name",
             "buffer" => "buffer_name",
@@ -38,7 +45,10 @@ pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<St
                 let name = spec["arg"]["as_tensor"]["name"].as_str();
                 // Numbers and None among the inputs were specialised by the export.
                 if let Some(name) = name {
-                    let meta = graph.tensor_values.get(name).ok_or_else(|| fail(format!("input {name} has no type")))?;
+                    let meta = graph
+                        .tensor_values
+                        .get(name)
+                        .ok_or_else(|| fail(format!("input {name} has no type")))?;
                     inputs.push((name.to_string(), meta.clone()));
                 }
                 continue;
@@ -48,7 +58,9 @@ pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<St
         let (Some(arg), Some(name)) = (spec["arg"]["name"].as_str(), spec[key].as_str()) else {
             return Err(fail(format!("a {kind} without a name")));
         };
-        let weight = weights.get(name).ok_or_else(|| fail(format!("{kind} {name} is not in the archive")))?;
+        let weight = weights
+            .get(name)
+            .ok_or_else(|| fail(format!("{kind} {name} is not in the archive")))?;
         let dims: Vec<Dim> = weight.shape.iter().map(|n| Dim::Known(*n as i64)).collect();
         let ty = Type::tensor(ctx, weight.dtype, &dims);
         globals.push((arg.to_string(), name.to_string(), ty));
@@ -58,14 +70,21 @@ pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<St
                 sym_visibility: Some("private".into()),
                 is_mutable: false,
                 r#type: ty,
-                source: Some(format!("{}#{name}", path.file_name().map_or("".into(), |f| f.to_string_lossy()))),
+                source: Some(format!(
+                    "{}#{name}",
+                    path.file_name().map_or("".into(), |f| f.to_string_lossy())
+                )),
                 value: None,
             };
             top.create_with(&global, &[], &mut []).map_err(fail)?;
         }
     }
 
-    let types = inputs.iter().map(|(_, m)| input_type(ctx, m)).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+    let types = inputs
+        .iter()
+        .map(|(_, m)| input_type(ctx, m))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(fail)?;
     let mut outputs = vec![];
     let mut error = None;
     let mut result_types = vec![];
@@ -92,9 +111,17 @@ pub(super) fn emit(ctx: Ctx, path: &Path, program: Program, weights: BTreeMap<St
     layouts(ctx, func, &inputs);
     let (ok, diagnostics) = collect(ctx, || module.op().verify());
     if !ok {
-        return Err(fail(format!("the captured graph does not verify: {}", diagnostics.first().map_or(String::new(), |d| d.to_string()))));
+        return Err(fail(format!(
+            "the captured graph does not verify: {}",
+            diagnostics.first().map_or(String::new(), |d| d.to_string())
+        )));
     }
-    Ok(Captured { module, weights: used, inputs: inputs.into_iter().map(|i| i.0).collect(), outputs })
+    Ok(Captured {
+        module,
+        weights: used,
+        inputs: inputs.into_iter().map(|i| i.0).collect(),
+        outputs,
+    })
 }
 
 /// All overloads without a row, with counts and the first place of each.
@@ -160,8 +187,14 @@ fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)]) {
         let strides = m.strides.iter().map(|s| s["as_int"].as_i64()).collect::<Option<Vec<_>>>()?;
         Some(Attr::layout(ctx, &strides, m.storage_offset["as_int"].as_i64()?, 0))
     };
-    let entry = |m: &TensorMeta| layout(m).map_or(Attr::dictionary(ctx, &[]), |l| Attr::dictionary(ctx, &[("kiln.layout", l)]));
-    func.set_attr("arg_attrs", Attr::array(ctx, &inputs.iter().map(|(_, m)| entry(m)).collect::<Vec<_>>()));
+    let entry = |m: &TensorMeta| {
+        layout(m)
+            .map_or(Attr::dictionary(ctx, &[]), |l| Attr::dictionary(ctx, &[("kiln.layout", l)]))
+    };
+    func.set_attr(
+        "arg_attrs",
+        Attr::array(ctx, &inputs.iter().map(|(_, m)| entry(m)).collect::<Vec<_>>()),
+    );
 }
 
 type Body = (Vec<Value>, Vec<Output>);
@@ -176,7 +209,10 @@ fn body(
     let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
     let mut symbols = Symbols::default();
     for (name, range) in &program.range_constraints {
-        symbols.ranges.insert(name.clone(), (range.min_val.unwrap_or(0).max(0), range.max_val.filter(|m| *m < i64::MAX / 2)));
+        symbols.ranges.insert(
+            name.clone(),
+            (range.min_val.unwrap_or(0).max(0), range.max_val.filter(|m| *m < i64::MAX / 2)),
+        );
     }
     let mut cx = Cx::new(*b);
     for ((name, meta), value) in inputs.iter().zip(args) {
@@ -194,7 +230,8 @@ fn body(
     guards::emit(&mut cx, &program.guards_code).map_err(plain)?;
     for (name, global, ty) in globals {
         let node = GetGlobal { is_mutable: false, global: global.clone() };
-        let value = b.at(b.loc.named(name)).create_with(&node, &[*ty], &mut []).map_err(plain)?.result(0);
+        let value =
+            b.at(b.loc.named(name)).create_with(&node, &[*ty], &mut []).map_err(plain)?.result(0);
         cx.bind(name, value);
     }
     nodes(&mut cx, &mut symbols, &program.graph_module.graph)?;
@@ -206,7 +243,8 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
     for node in &graph.nodes {
         let target = aten::short(&node.target);
         let names = outputs(node);
-        let op_error = |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
+        let op_error =
+            |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
         cx.b.loc = location(cx.b.ctx, node, names.first().map_or(target, String::as_str));
         cx.place = place(node);
         if control::is_control(target) {
@@ -214,15 +252,28 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
             cx.names.extend(names.into_iter().zip(all));
             continue;
         }
-        let row = aten::find(target).ok_or_else(|| op_error("has no row in the ATen table".into()))?;
+        let row =
+            aten::find(target).ok_or_else(|| op_error("has no row in the ATen table".into()))?;
         let mut values = HashMap::new();
         for input in &node.inputs {
-            values.insert(input.name.as_str(), cx.argument(&input.arg).map_err(|e| op_error(format!("argument {}: {e}", input.name)))?);
+            values.insert(
+                input.name.as_str(),
+                cx.argument(&input.arg)
+                    .map_err(|e| op_error(format!("argument {}: {e}", input.name)))?,
+            );
         }
         let args = Args { values };
         let outcome = (row.build)(cx, &args).map_err(op_error)?;
-        let outcome = if layout::copies(graph, node) { cx.copied(outcome).map_err(op_error)? } else { outcome };
-        let results = if aten::is_in_place(target) { cx.write_back(&args, outcome).map_err(op_error)? } else { flatten(outcome) };
+        let outcome = if layout::copies(graph, node) {
+            cx.copied(outcome).map_err(op_error)?
+        } else {
+            outcome
+        };
+        let results = if aten::is_in_place(target) {
+            cx.write_back(&args, outcome).map_err(op_error)?
+        } else {
+            flatten(outcome)
+        };
         for (name, result) in names.iter().zip(results) {
             cx.names.insert(name.clone(), result);
         }
@@ -239,7 +290,8 @@ fn flatten(outcome: Outcome) -> Vec<Val> {
 
 /// Names of a node's results, in order; a list counts as its elements.
 pub(super) fn outputs(node: &GraphNode) -> Vec<String> {
-    let name = |j: &Json| j["name"].as_str().or_else(|| j["as_name"].as_str()).unwrap_or("").to_string();
+    let name =
+        |j: &Json| j["name"].as_str().or_else(|| j["as_name"].as_str()).unwrap_or("").to_string();
     let each = |j: &Json| match tag(j) {
         Some(("as_tensors", Json::Array(all))) => all.iter().map(name).collect(),
         Some((_, inner)) => vec![name(inner)],
@@ -252,9 +304,14 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
     let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
     let (mut values, mut kinds) = (vec![], vec![]);
     for spec in &program.graph_module.signature.output_specs {
-        let (kind, spec) = tag(spec).ok_or_else(|| plain("an output specification without a kind".into()))?;
+        let (kind, spec) =
+            tag(spec).ok_or_else(|| plain("an output specification without a kind".into()))?;
         let arg = &spec["arg"];
-        let name = arg["as_tensor"]["name"].as_str().or_else(|| arg["name"].as_str()).unwrap_or("").to_string();
+        let name = arg["as_tensor"]["name"]
+            .as_str()
+            .or_else(|| arg["name"].as_str())
+            .unwrap_or("")
+            .to_string();
         let text = |key: &str| spec[key].as_str().unwrap_or("").to_string();
         let output = match kind {
             "user_output" if arg.get("as_none").is_some() => continue,
@@ -275,7 +332,9 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
     for spec in &program.graph_module.signature.input_specs {
         let Some((kind, spec)) = tag(spec) else { continue };
         let arg = &spec["arg"];
-        let Some(name) = arg["as_tensor"]["name"].as_str().or_else(|| arg["name"].as_str()) else { continue };
+        let Some(name) = arg["as_tensor"]["name"].as_str().or_else(|| arg["name"].as_str()) else {
+            continue;
+        };
         let own = |key: &str| spec[key].as_str().unwrap_or(name).to_string();
         let output = match kind {
             "user_input" => Output::Input(name.to_string()),

@@ -1,5 +1,6 @@
-//! The export's guards, which are Python expressions over sizes of inputs (`L['x'].size()[0] % 2 == 0`), as `kiln.require`. Guards on
-//! anything else, such as on a number among the inputs, are not about what a program is called with.
+//! The export's guards, which are Python expressions over sizes of inputs (`L['x'].size()[0] % 2 ==
+//! 0`), as `kiln.require`. Guards on anything else, such as on a number among the inputs, are not
+//! about what a program is called with.
 use super::{
     aten::{Cx, Val},
     srepr::size_op,
@@ -41,7 +42,8 @@ impl Parser<'_> {
     fn comparison(&mut self) -> Option<(CompareKind, Size, Size)> {
         use CompareKind::*;
         let x = self.sum()?;
-        let kind = self.one_of(&[("==", Eq), ("!=", Ne), ("<=", Le), (">=", Ge), ("<", Lt), (">", Gt)])?;
+        let kind =
+            self.one_of(&[("==", Eq), ("!=", Ne), ("<=", Le), (">=", Ge), ("<", Lt), (">", Gt)])?;
         let y = self.sum()?;
         self.rest.trim().is_empty().then_some((kind, x, y))
     }
@@ -59,7 +61,12 @@ impl Parser<'_> {
     }
     fn product(&mut self) -> Option<Size> {
         let mut product = self.atom()?;
-        while let Some(kind) = self.one_of(&[("**", SymKind::Pow), ("*", SymKind::Mul), ("//", SymKind::Floordiv), ("%", SymKind::Mod)]) {
+        while let Some(kind) = self.one_of(&[
+            ("**", SymKind::Pow),
+            ("*", SymKind::Mul),
+            ("//", SymKind::Floordiv),
+            ("%", SymKind::Mod),
+        ]) {
             let factor = self.atom()?;
             product = self.apply(kind, product, factor)?;
         }

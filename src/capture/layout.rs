@@ -29,7 +29,9 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
 }
 
 fn static_layout(m: &TensorMeta) -> Option<(Vec<i64>, Vec<i64>)> {
-    let ints = |all: &[serde_json::Value]| all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<_>>>();
+    let ints = |all: &[serde_json::Value]| {
+        all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<_>>>()
+    };
     Some((ints(&m.sizes)?, ints(&m.strides)?))
 }
 
@@ -43,7 +45,8 @@ fn is_contiguous(sizes: &[i64], strides: &[i64]) -> bool {
     sizes.contains(&0) || sizes.iter().zip(strides).rev().all(fits)
 }
 
-/// Whether a reshape needs no copy: each run of dimensions that lie behind one another in memory is cut up by itself.
+/// Whether a reshape needs no copy: each run of dimensions that lie behind one another in memory is
+/// cut up by itself.
 fn is_view(sizes: &[i64], strides: &[i64], to: &[i64]) -> bool {
     if sizes.contains(&0) {
         return true;
@@ -51,7 +54,9 @@ fn is_view(sizes: &[i64], strides: &[i64], to: &[i64]) -> bool {
     let mut runs: Vec<(i64, i64)> = vec![];
     for (n, s) in sizes.iter().zip(strides).filter(|(n, _)| **n != 1) {
         match runs.last_mut() {
-            Some((count, stride)) if *stride == n.saturating_mul(*s) => (*count, *stride) = (count.saturating_mul(*n), *s),
+            Some((count, stride)) if *stride == n.saturating_mul(*s) => {
+                (*count, *stride) = (count.saturating_mul(*n), *s)
+            }
             _ => runs.push((*n, *s)),
         }
     }

@@ -1,4 +1,5 @@
-//! `.pt2` archives of `torch.export.save`: a zip with the graph as JSON and the weights as raw bytes, which are memory-mapped.
+//! `.pt2` archives of `torch.export.save`: a zip with the graph as JSON and the weights as raw
+//! bytes, which are memory-mapped.
 pub use super::weight::Weight;
 use super::{CaptureError, Captured, graph, schema::*};
 use kiln_dialects::ir::Ctx;
@@ -14,13 +15,16 @@ pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
     graph::emit(ctx, path, program, weights)
 }
 
-/// The bytes of the archive's graph, which say what its program computes: all but the values of weights.
+/// The bytes of the archive's graph, which say what its program computes: all but the values of
+/// weights.
 pub fn graph_bytes(path: &Path) -> Result<Vec<u8>, CaptureError> {
     let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
     let file = File::open(path).map_err(|e| fail(e.to_string()))?;
-    let mut zip = zip::ZipArchive::new(std::io::BufReader::new(file)).map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
+    let mut zip = zip::ZipArchive::new(std::io::BufReader::new(file))
+        .map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
     let json = zip.file_names().find(|n| n.ends_with("models/model.json")).map(str::to_string);
-    let json = json.ok_or_else(|| fail("has no models/model.json: is it from torch.export.save?".into()))?;
+    let json =
+        json.ok_or_else(|| fail("has no models/model.json: is it from torch.export.save?".into()))?;
     unpacked(zip.by_name(&json).map_err(|e| fail(e.to_string()))?, MAX_JSON).map_err(fail)
 }
 
@@ -37,25 +41,36 @@ fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError
     }
     // SAFETY: as for every mapped file, nobody may change it meanwhile.
     let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| fail(e.to_string()))?);
-    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(&map[..])).map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
-    let find = |zip: &zip::ZipArchive<_>, suffix: &str| zip.file_names().find(|n| n.ends_with(suffix)).map(str::to_string);
-    let json = find(&zip, "models/model.json").ok_or_else(|| fail("has no models/model.json: is it from torch.export.save?".into()))?;
+    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(&map[..]))
+        .map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
+    let find = |zip: &zip::ZipArchive<_>, suffix: &str| {
+        zip.file_names().find(|n| n.ends_with(suffix)).map(str::to_string)
+    };
+    let json = find(&zip, "models/model.json")
+        .ok_or_else(|| fail("has no models/model.json: is it from torch.export.save?".into()))?;
     let text = read(&mut zip, &json).map_err(fail)?;
-    let program: Program = serde_json::from_slice(&text).map_err(|e| fail(format!("{json}: {e}")))?;
+    let program: Program =
+        serde_json::from_slice(&text).map_err(|e| fail(format!("{json}: {e}")))?;
     if program.schema_version.major != 8 {
-        return Err(fail(format!("has schema version {}; 8 is supported (PyTorch 2.7 and later)", program.schema_version.major)));
+        return Err(fail(format!(
+            "has schema version {}; 8 is supported (PyTorch 2.7 and later)",
+            program.schema_version.major
+        )));
     }
     let mut weights = BTreeMap::new();
-    for (folder, config) in
-        [("data/weights/", "data/weights/model_weights_config.json"), ("data/constants/", "data/constants/model_constants_config.json")]
-    {
+    for (folder, config) in [
+        ("data/weights/", "data/weights/model_weights_config.json"),
+        ("data/constants/", "data/constants/model_constants_config.json"),
+    ] {
         let Some(config) = find(&zip, config) else { continue };
         let text = read(&mut zip, &config).map_err(fail)?;
-        let entries: WeightsConfig = serde_json::from_slice(&text).map_err(|e| fail(format!("{config}: {e}")))?;
+        let entries: WeightsConfig =
+            serde_json::from_slice(&text).map_err(|e| fail(format!("{config}: {e}")))?;
         let base = config.rsplit_once(folder).map_or("", |(b, _)| b).to_string();
         for (name, entry) in entries.config {
-            let weight = weight(&mut zip, &map, &format!("{base}{folder}{}", entry.path_name), &entry)
-                .map_err(|e| fail(format!("weight {name}: {e}")))?;
+            let weight =
+                weight(&mut zip, &map, &format!("{base}{folder}{}", entry.path_name), &entry)
+                    .map_err(|e| fail(format!("weight {name}: {e}")))?;
             weights.insert(name, weight);
         }
     }
@@ -63,7 +78,8 @@ fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError
 }
 
 fn read(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, name: &str) -> Result<Vec<u8>, String> {
-    unpacked(zip.by_name(name).map_err(|e| format!("{name}: {e}"))?, MAX_JSON).map_err(|e| format!("{name}: {e}"))
+    unpacked(zip.by_name(name).map_err(|e| format!("{name}: {e}"))?, MAX_JSON)
+        .map_err(|e| format!("{name}: {e}"))
 }
 
 /// The most that a graph's JSON may unpack to: a hundred times the largest that has been seen.
@@ -73,10 +89,19 @@ const MAX_JSON: u64 = 256 << 20;
 fn unpacked(entry: impl Read, limit: u64) -> Result<Vec<u8>, String> {
     let mut out = vec![];
     entry.take(limit + 1).read_to_end(&mut out).map_err(|e| e.to_string())?;
-    if out.len() as u64 > limit { Err(format!("unpacks to more than {limit} bytes")) } else { Ok(out) }
+    if out.len() as u64 > limit {
+        Err(format!("unpacks to more than {limit} bytes"))
+    } else {
+        Ok(out)
+    }
 }
 
-fn weight(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, map: &Arc<Mmap>, path: &str, entry: &WeightEntry) -> Result<Weight, String> {
+fn weight(
+    zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>,
+    map: &Arc<Mmap>,
+    path: &str,
+    entry: &WeightEntry,
+) -> Result<Weight, String> {
     if entry.use_pickle {
         return Err("is pickled, which only Python can read".into());
     }
@@ -87,11 +112,25 @@ fn weight(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, map: &Arc<Mmap>, pa
     }
     let start = file.data_start() as usize;
     let len = file.size() as usize;
-    let ints =
-        |all: &[serde_json::Value]| all.iter().map(|j| j["as_int"].as_i64()).collect::<Option<Vec<i64>>>().ok_or("has symbolic sizes");
-    let shape = ints(&meta.sizes)?.into_iter().map(|n| usize::try_from(n).map_err(|_| "has a negative size")).collect::<Result<_, _>>()?;
+    let ints = |all: &[serde_json::Value]| {
+        all.iter()
+            .map(|j| j["as_int"].as_i64())
+            .collect::<Option<Vec<i64>>>()
+            .ok_or("has symbolic sizes")
+    };
+    let shape = ints(&meta.sizes)?
+        .into_iter()
+        .map(|n| usize::try_from(n).map_err(|_| "has a negative size"))
+        .collect::<Result<_, _>>()?;
     let offset = meta.storage_offset["as_int"].as_u64().ok_or("has a symbolic offset")? as usize;
-    Weight::mapped(map, start..start.saturating_add(len), dtype(meta.dtype)?, shape, ints(&meta.strides)?, offset)
+    Weight::mapped(
+        map,
+        start..start.saturating_add(len),
+        dtype(meta.dtype)?,
+        shape,
+        ints(&meta.strides)?,
+        offset,
+    )
 }
 
 #[cfg(test)]
@@ -101,6 +140,9 @@ mod tests {
     #[test]
     fn what_unpacks_without_end_is_refused() {
         assert_eq!(unpacked(&b"graph"[..], 5), Ok(b"graph".to_vec()));
-        assert_eq!(unpacked(std::io::repeat(0), 1000), Err("unpacks to more than 1000 bytes".into()));
+        assert_eq!(
+            unpacked(std::io::repeat(0), 1000),
+            Err("unpacks to more than 1000 bytes".into())
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What of torch.export's `model.json` is read. Schema version 8; unknown fields are ignored, unknown argument kinds are an error where used.
+//! What of torch.export's `model.json` is read. Schema version 8; unknown fields are ignored,
+//! unknown argument kinds are an error where used.
 use kiln_dialects::value::DType;
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -86,7 +87,12 @@ pub fn dtype(number: i64) -> Result<DType, String> {
         6 => DType::F16,
         7 => DType::F32,
         8 => DType::F64,
-        9..=11 => return Err("complex numbers are not supported; split them into real and imaginary tensors".into()),
+        9..=11 => {
+            return Err(
+                "complex numbers are not supported; split them into real and imaginary tensors"
+                    .into(),
+            );
+        }
         12 => DType::I1,
         13 => DType::BF16,
         29 => DType::F8E4M3FN,

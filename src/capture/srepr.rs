@@ -1,4 +1,5 @@
-//! Sizes as sympy writes them (`Mul(Integer(2), Symbol('s27', positive=True))`), as size computations in the IR.
+//! Sizes as sympy writes them (`Mul(Integer(2), Symbol('s27', positive=True))`), as size
+//! computations in the IR.
 use kiln_dialects::{
     ir::{Builder, Size, Value},
     ops::{Sym, SymExpr, SymKind},
@@ -21,7 +22,11 @@ impl Expr {
     pub fn parse(text: &str) -> Result<Expr, String> {
         let mut p = Parser { rest: text, depth: 0 };
         let e = p.expr()?;
-        if p.rest.trim().is_empty() { Ok(e) } else { Err(format!("the size expression {text} goes on after its end")) }
+        if p.rest.trim().is_empty() {
+            Ok(e)
+        } else {
+            Err(format!("the size expression {text} goes on after its end"))
+        }
     }
 }
 
@@ -39,7 +44,9 @@ impl<'a> Parser<'a> {
     }
     fn word(&mut self) -> &'a str {
         let rest = self.rest.trim_start();
-        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'))
+            .unwrap_or(rest.len());
         self.rest = &rest[end..];
         &rest[..end]
     }
@@ -50,7 +57,10 @@ impl<'a> Parser<'a> {
         }
         let name = self.word();
         if !self.eat('(') {
-            return name.parse().map(Expr::Integer).map_err(|_| format!("'{name}' is no size expression"));
+            return name
+                .parse()
+                .map(Expr::Integer)
+                .map_err(|_| format!("'{name}' is no size expression"));
         }
         let mut args = vec![];
         while !self.eat(')') {
@@ -74,7 +84,9 @@ impl<'a> Parser<'a> {
         }
         self.depth -= 1;
         match (name, args.as_slice()) {
-            ("Integer", [e @ Expr::Integer(_)]) | ("Symbol", [e @ Expr::Symbol(_)]) => Ok(e.clone()),
+            ("Integer", [e @ Expr::Integer(_)]) | ("Symbol", [e @ Expr::Symbol(_)]) => {
+                Ok(e.clone())
+            }
             _ => Ok(Expr::Call(name.into(), args)),
         }
     }
@@ -100,8 +112,11 @@ impl Symbols {
                 }
                 let (min, max) = self.ranges.get(name).copied().unwrap_or((0, None));
                 let here = b.at(b.loc.named(name));
-                let op =
-                    here.create_with(&Sym { name: name.clone(), min, max, divisor: 1 }, &[kiln_dialects::ir::Type::index(b.ctx)], &mut [])?;
+                let op = here.create_with(
+                    &Sym { name: name.clone(), min, max, divisor: 1 },
+                    &[kiln_dialects::ir::Type::index(b.ctx)],
+                    &mut [],
+                )?;
                 self.values.insert(name.clone(), op.result(0));
                 Ok(Size::Dynamic(op.result(0)))
             }
@@ -114,9 +129,15 @@ impl Symbols {
                     "Max" => SymKind::Max,
                     "Mod" | "PythonMod" => SymKind::Mod,
                     "FloorDiv" | "CleanDiv" | "IntTrueDiv" => SymKind::Floordiv,
-                    other => return Err(format!("size expressions with {other} are not supported")),
+                    other => {
+                        return Err(format!("size expressions with {other} are not supported"));
+                    }
                 };
-                let mut sizes = args.iter().map(|a| self.size(b, a)).collect::<Result<Vec<_>, _>>()?.into_iter();
+                let mut sizes = args
+                    .iter()
+                    .map(|a| self.size(b, a))
+                    .collect::<Result<Vec<_>, _>>()?
+                    .into_iter();
                 let first = sizes.next().ok_or_else(|| format!("{name} of nothing"))?;
                 sizes.try_fold(first, |x, y| size_op(b, kind, x, y))
             }
@@ -135,7 +156,9 @@ pub fn size_op(b: &Builder, kind: SymKind, x: Size, y: Size) -> Result<Size, Str
         Size::Dynamic(v) => Ok(v),
     };
     let node = SymExpr { kind, lhs: value(x)?, rhs: value(y)? };
-    Ok(Size::Dynamic(b.create_with(&node, &[kiln_dialects::ir::Type::index(b.ctx)], &mut [])?.result(0)))
+    Ok(Size::Dynamic(
+        b.create_with(&node, &[kiln_dialects::ir::Type::index(b.ctx)], &mut [])?.result(0),
+    ))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! In-place ops and views as pure values. Every tensor name is a view of a storage: a chain of movements from the storage's current value.
-//! Writing to one runs the chain backwards and gives the storage a new value, which all its other views then read.
+//! In-place ops and views as pure values. Every tensor name is a view of a storage: a chain of
+//! movements from the storage's current value. Writing to one runs the chain backwards and gives
+//! the storage a new value, which all its other views then read.
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// One movement.
@@ -41,7 +42,9 @@ impl Movement {
         match self.clone() {
             Movement::Reshape(sizes) => b.add(&Reshape { input, sizes }),
             Movement::Transpose(permutation) => b.add(&Transpose { input, permutation }),
-            Movement::Slice(offsets, sizes, strides) => b.add(&Slice { input, offsets, sizes, strides }),
+            Movement::Slice(offsets, sizes, strides) => {
+                b.add(&Slice { input, offsets, sizes, strides })
+            }
             Movement::Broadcast(dims, sizes) => b.add(&BroadcastInDim { input, dims, sizes }),
         }
     }
@@ -52,7 +55,10 @@ impl Movement {
             Movement::Transpose(permutation) => {
                 let mut inverse = vec![0; permutation.len()];
                 for (i, p) in permutation.iter().enumerate() {
-                    *usize::try_from(*p).ok().and_then(|p| inverse.get_mut(p)).ok_or("has a permutation out of range")? = i as i64;
+                    *usize::try_from(*p)
+                        .ok()
+                        .and_then(|p| inverse.get_mut(p))
+                        .ok_or("has a permutation out of range")? = i as i64;
                 }
                 b.add(&Transpose { input: new, permutation: inverse })
             }
@@ -60,15 +66,35 @@ impl Movement {
                 // Positions of the box along each dimension, of the box's shape.
                 let mut indices = vec![];
                 for (axis, (offset, stride)) in offsets.iter().zip(strides).enumerate() {
-                    let along = b.add(&Iota { sizes: sizes.clone(), axis: axis as i64, dtype: Type::scalar(b.ctx, DType::I64) })?;
-                    let offset = offset.known().ok_or("writes to a slice that starts at a symbolic position")?;
-                    let scaled = b.add(&Mul { lhs: along, rhs: b.splat(DType::I64, sizes, *stride as f64)? })?;
-                    indices.push(b.add(&Add { lhs: scaled, rhs: b.splat(DType::I64, sizes, offset as f64)? })?);
+                    let along = b.add(&Iota {
+                        sizes: sizes.clone(),
+                        axis: axis as i64,
+                        dtype: Type::scalar(b.ctx, DType::I64),
+                    })?;
+                    let offset = offset
+                        .known()
+                        .ok_or("writes to a slice that starts at a symbolic position")?;
+                    let scaled = b.add(&Mul {
+                        lhs: along,
+                        rhs: b.splat(DType::I64, sizes, *stride as f64)?,
+                    })?;
+                    indices.push(b.add(&Add {
+                        lhs: scaled,
+                        rhs: b.splat(DType::I64, sizes, offset as f64)?,
+                    })?);
                 }
                 let dims = (0..offsets.len() as i64).collect();
-                b.add(&Scatter { kind: ScatterKind::Assign, input: from, updates: new, indices, dims })
+                b.add(&Scatter {
+                    kind: ScatterKind::Assign,
+                    input: from,
+                    updates: new,
+                    indices,
+                    dims,
+                })
             }
-            Movement::Broadcast(..) => Err("writes to an expanded tensor, whose elements share memory".into()),
+            Movement::Broadcast(..) => {
+                Err("writes to an expanded tensor, whose elements share memory".into())
+            }
         }
     }
 }
@@ -77,7 +103,11 @@ impl Store {
     /// A tensor of its own.
     pub fn fresh(&mut self, value: Value) -> Alias {
         self.storages.push(Storage { value, version: 0 });
-        self.views.push(View { storage: self.storages.len() - 1, chain: vec![], cached: (0, value) });
+        self.views.push(View {
+            storage: self.storages.len() - 1,
+            chain: vec![],
+            cached: (0, value),
+        });
         self.views.len() - 1
     }
     /// A view of another tensor.
@@ -102,7 +132,10 @@ impl Store {
     }
     /// Whether the tensor's memory has been written since it was made.
     pub fn written(&self, alias: Alias) -> bool {
-        self.views.get(alias).and_then(|v| self.storages.get(v.storage)).is_some_and(|s| s.version > 0)
+        self.views
+            .get(alias)
+            .and_then(|v| self.storages.get(v.storage))
+            .is_some_and(|s| s.version > 0)
     }
     /// The values of all tensors so far, to come back to behind a region that may have made others.
     pub fn values(&self) -> Vec<(usize, Value)> {
@@ -120,7 +153,8 @@ impl Store {
             before.push(at);
             at = m.apply(b, at)?;
         }
-        let value = chain.iter().zip(before).rev().try_fold(new, |v, (m, from)| m.undo(b, from, v))?;
+        let value =
+            chain.iter().zip(before).rev().try_fold(new, |v, (m, from)| m.undo(b, from, v))?;
         self.storages[storage].value = value;
         self.storages[storage].version += 1;
         self.views[alias].cached = (self.storages[storage].version, new);

@@ -1,4 +1,5 @@
-//! Values of weights where they lie: in a mapped file, or in memory. Read, written and checked here, whatever front end they come from.
+//! Values of weights where they lie: in a mapped file, or in memory. Read, written and checked
+//! here, whatever front end they come from.
 use crate::tensor::Array;
 use kiln_dialects::value::{DType, Tensor, count};
 use memmap2::Mmap;
@@ -47,19 +48,32 @@ impl Weight {
         strides: Vec<i64>,
         offset: usize,
     ) -> Result<Weight, String> {
-        let weight = Weight { dtype, shape, strides, offset, storage: Storage::File(map.clone(), bytes) };
+        let weight =
+            Weight { dtype, shape, strides, offset, storage: Storage::File(map.clone(), bytes) };
         weight.check()?;
         Ok(weight)
     }
     /// A copy of a tensor, rounded to its dtype.
     pub fn of(tensor: &Tensor) -> Weight {
         let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
-        Weight { dtype, strides: contiguous(&shape), shape, offset: 0, storage: Storage::Memory(dtype.encode(tensor).into()) }
+        Weight {
+            dtype,
+            strides: contiguous(&shape),
+            shape,
+            offset: 0,
+            storage: Storage::Memory(dtype.encode(tensor).into()),
+        }
     }
     /// The elements of a tensor, where they lie.
     pub(crate) fn of_array(array: &Arc<Array>) -> Weight {
         let (dtype, shape) = (array.dtype(), array.shape().to_vec());
-        Weight { dtype, strides: contiguous(&shape), shape, offset: 0, storage: Storage::Array(array.clone()) }
+        Weight {
+            dtype,
+            strides: contiguous(&shape),
+            shape,
+            offset: 0,
+            storage: Storage::Array(array.clone()),
+        }
     }
     /// The raw bytes of the storage.
     pub fn bytes(&self) -> &[u8] {
@@ -76,35 +90,47 @@ impl Weight {
     /// Whether all elements lie in the storage, and the storage in the file.
     fn check(&self) -> Result<(), String> {
         if self.shape.len() != self.strides.len() {
-            return Err(format!("has {} sizes, but {} strides", self.shape.len(), self.strides.len()));
+            return Err(format!(
+                "has {} sizes, but {} strides",
+                self.shape.len(),
+                self.strides.len()
+            ));
         }
         if count(&self.shape)? == 0 {
             return Ok(());
         }
         let (mut low, mut high) = (self.offset as i128, self.offset as i128);
         for (n, s) in self.shape.iter().zip(&self.strides) {
-            let reach = (*n as i128 - 1).checked_mul(i128::from(*s)).ok_or("has strides beyond any storage")?;
+            let reach = (*n as i128 - 1)
+                .checked_mul(i128::from(*s))
+                .ok_or("has strides beyond any storage")?;
             if reach < 0 { low += reach } else { high += reach }
         }
         let elements = (self.bytes().len() / self.dtype.byte_size().max(1)) as i128;
         if low < 0 || high >= elements { Err("reaches beyond its storage".into()) } else { Ok(()) }
     }
-    /// The elements in row-major order: the storage itself where it lies so, else gathered by the strides.
+    /// The elements in row-major order: the storage itself where it lies so, else gathered by the
+    /// strides.
     pub fn elements(&self) -> Result<Cow<'_, [u8]>, String> {
         let (width, n) = (self.dtype.byte_size(), count(&self.shape)?);
         let length = n.checked_mul(width).ok_or("is too large")?;
         if self.strides == contiguous(&self.shape) {
             let start = self.offset.checked_mul(width).ok_or("is too large")?;
             let whole = start.checked_add(length).and_then(|end| self.bytes().get(start..end));
-            return whole.map(Cow::Borrowed).ok_or_else(|| "a weight reaches beyond its storage".into());
+            return whole
+                .map(Cow::Borrowed)
+                .ok_or_else(|| "a weight reaches beyond its storage".into());
         }
         let mut raw = vec![];
         raw.try_reserve_exact(length).map_err(|e| e.to_string())?;
         let mut index = vec![0usize; self.shape.len()];
         for _ in 0..n {
-            let at: i64 = index.iter().zip(&self.strides).map(|(i, s)| *i as i64 * s).sum::<i64>() + self.offset as i64;
+            let at: i64 = index.iter().zip(&self.strides).map(|(i, s)| *i as i64 * s).sum::<i64>()
+                + self.offset as i64;
             let at = usize::try_from(at).ok().and_then(|a| a.checked_mul(width));
-            let element = at.and_then(|a| self.bytes().get(a..a + width)).ok_or("a weight reaches beyond its storage")?;
+            let element = at
+                .and_then(|a| self.bytes().get(a..a + width))
+                .ok_or("a weight reaches beyond its storage")?;
             raw.extend_from_slice(element);
             for (i, n) in index.iter_mut().zip(&self.shape).rev() {
                 *i += 1;
@@ -145,7 +171,8 @@ pub fn stored(d: DType) -> Dtype {
     }
 }
 
-/// All tensors of a safetensors file by name, mapped and not read. Err: a sentence without the file's name.
+/// All tensors of a safetensors file by name, mapped and not read. Err: a sentence without the
+/// file's name.
 pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     if file.metadata().is_ok_and(|m| m.is_dir()) {
@@ -156,11 +183,14 @@ pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, String> {
     let all = SafeTensors::deserialize(&map).map_err(|e| format!("is no safetensors file: {e}"))?;
     let mut out = BTreeMap::new();
     for (name, view) in all.iter() {
-        let known = dtype(view.dtype()).ok_or_else(|| format!("tensor '{name}' has dtype {:?}, which kiln does not know", view.dtype()))?;
+        let known = dtype(view.dtype()).ok_or_else(|| {
+            format!("tensor '{name}' has dtype {:?}, which kiln does not know", view.dtype())
+        })?;
         let start = (view.data().as_ptr() as usize).saturating_sub(map.as_ptr() as usize);
         let shape = view.shape().to_vec();
         let strides = contiguous(&shape);
-        let weight = Weight::mapped(&map, start..start + view.data().len(), known, shape, strides, 0);
+        let weight =
+            Weight::mapped(&map, start..start + view.data().len(), known, shape, strides, 0);
         out.insert(name.to_string(), weight.map_err(|e| format!("tensor '{name}' {e}"))?);
     }
     Ok(out)
@@ -168,10 +198,17 @@ pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, String> {
 
 /// Writes a safetensors file. Err: a sentence without the file's name.
 pub fn write(path: &Path, all: &[(String, Weight)]) -> Result<(), String> {
-    let bytes = all.iter().map(|(name, w)| w.elements().map_err(|e| format!("tensor '{name}' {e}"))).collect::<Result<Vec<_>, _>>()?;
+    let bytes = all
+        .iter()
+        .map(|(name, w)| w.elements().map_err(|e| format!("tensor '{name}' {e}")))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut views = vec![];
     for ((name, w), bytes) in all.iter().zip(&bytes) {
-        views.push((name.clone(), TensorView::new(stored(w.dtype), w.shape.clone(), bytes).map_err(|e| format!("tensor '{name}': {e}"))?));
+        views.push((
+            name.clone(),
+            TensorView::new(stored(w.dtype), w.shape.clone(), bytes)
+                .map_err(|e| format!("tensor '{name}': {e}"))?,
+        ));
     }
     // A file that takes the old one's place: weights may be mapped from the one that is written.
     let beside = path.with_extension("safetensors.part");

@@ -16,8 +16,9 @@ pub struct Bench {
     /// Seconds to measure
     #[arg(long, default_value_t = 1.0, value_name = "S")]
     seconds: f64,
-    /// Measures whenever a line with a number of seconds arrives on standard input, so that peers can take turns; prints when the first call's
-    /// results were there, on a GPU also without copying them to the host, and then one line of JSON a measurement
+    /// Measures whenever a line with a number of seconds arrives on standard input, so that peers
+    /// can take turns; prints when the first call's results were there, on a GPU also without
+    /// copying them to the host, and then one line of JSON a measurement
     #[arg(long)]
     worker: bool,
     #[command(flatten)]
@@ -26,11 +27,13 @@ pub struct Bench {
     common: Common,
 }
 
-/// Rounds of a program's kernels on a GPU between the first two copies; later ones are as many as fill the time, so that the card is not idle in between.
+/// Rounds of a program's kernels on a GPU between the first two copies; later ones are as many as
+/// fill the time, so that the card is not idle in between.
 const ROUNDS: usize = 20;
 /// Most of them.
 const MOST_ROUNDS: usize = 10_000;
-/// Calls of a round on a GPU, if they are short: as many as the peers of `benches/gpu` have in a CUDA graph between two looks at the clock.
+/// Calls of a round on a GPU, if they are short: as many as the peers of `benches/gpu` have in a
+/// CUDA graph between two looks at the clock.
 const CALLS: usize = 20;
 /// What a round takes at most, if it has several calls.
 const ROUND: f64 = 4e-4;
@@ -45,7 +48,9 @@ struct Sample {
 impl Bench {
     pub fn run(&self) -> Result<Exit, Stop> {
         let start = Instant::now();
-        let exe = load(&self.model)?.measuring(measuring()).compile_with(&self.calling.options(&self.common)?, &progress())?;
+        let exe = load(&self.model)?
+            .measuring(measuring())
+            .compile_with(&self.calling.options(&self.common)?, &progress())?;
         let inputs = match &self.inputs {
             Some(path) => data::read(path)?,
             None => data::random(exe.program())?,
@@ -71,13 +76,21 @@ impl Bench {
         };
         if !self.worker {
             let s = sample(self.seconds)?;
-            println!("median {:.1} us, least {:.1} us, {} calls", s.median.as_secs_f64() * 1e6, s.least.as_secs_f64() * 1e6, s.calls);
+            println!(
+                "median {:.1} us, least {:.1} us, {} calls",
+                s.median.as_secs_f64() * 1e6,
+                s.least.as_secs_f64() * 1e6,
+                s.calls
+            );
             return Ok(Exit::Done);
         }
         println!("{}", serde_json::json!({ "first_s": first, "on_card_s": on_card }));
         for line in std::io::stdin().lock().lines() {
             let line = line.map_err(|e| Stop::usage(e.to_string()))?;
-            let seconds = line.trim().parse().map_err(|_| Stop::usage(format!("'{line}' is no number of seconds")))?;
+            let seconds = line
+                .trim()
+                .parse()
+                .map_err(|_| Stop::usage(format!("'{line}' is no number of seconds")))?;
             let s = sample(seconds)?;
             println!(
                 "{}",

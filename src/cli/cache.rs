@@ -41,7 +41,9 @@ impl Cache {
     pub fn run(&self) -> Result<Exit, Stop> {
         let options = self.named.settings()?.for_file();
         let CachePolicy::Dir(dir) = &options.cache else {
-            return Err(Stop::usage("there is no cache: KILN_CACHE_DIR is off, or there is no home folder"));
+            return Err(Stop::usage(
+                "there is no cache: KILN_CACHE_DIR is off, or there is no home folder",
+            ));
         };
         let store = Store::open(dir).map_err(stop)?;
         match &self.action {
@@ -52,7 +54,9 @@ impl Cache {
                 println!("{} kernels, {} KiB", kernels.entries, kernels.bytes >> 10);
             }
             Action::Clear => println!("{} KiB freed", store.trim(0).map_err(stop)? >> 10),
-            Action::Export { file } => println!("{}: {} entries", file.display(), store.export(file).map_err(Error::from)?),
+            Action::Export { file } => {
+                println!("{}: {} entries", file.display(), store.export(file).map_err(Error::from)?)
+            }
             Action::Import { file } => {
                 println!("{} new entries", store.import(file).map_err(Error::from)?);
                 store.trim(options.cache_bytes).map_err(stop)?;

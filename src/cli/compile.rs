@@ -21,7 +21,8 @@ pub struct Compile {
 impl Compile {
     pub fn run(&self) -> Result<Exit, Stop> {
         let model = load(&self.model)?.measuring(measuring());
-        let (mut package, times) = model.build(&self.calling.options(&self.common)?, &progress())?;
+        let (mut package, times) =
+            model.build(&self.calling.options(&self.common)?, &progress())?;
         times.tuning.iter().for_each(|t| println!("remark: {t}"));
         if self.with_weights {
             model.hold_weights(&mut package)?;

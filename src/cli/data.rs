@@ -13,7 +13,14 @@ pub fn read(path: &Path) -> Result<Vec<Data>, Stop> {
     let mut found: Vec<(usize, Data)> = vec![];
     for (name, w) in weight::open(path).map_err(fail)? {
         let Some(n) = name.strip_prefix("input_").and_then(|n| n.parse().ok()) else { continue };
-        found.push((n, Data { bytes: w.elements().map_err(fail)?.into_owned(), dtype: w.dtype, shape: w.shape }));
+        found.push((
+            n,
+            Data {
+                bytes: w.elements().map_err(fail)?.into_owned(),
+                dtype: w.dtype,
+                shape: w.shape,
+            },
+        ));
     }
     found.sort_by_key(|(n, _)| *n);
     Ok(found.into_iter().map(|(_, d)| d).collect())

@@ -1,4 +1,5 @@
-//! `kiln bisect`, `kiln reduce`, `kiln ablate`: what is wrong, how little shows it, what each pass gains.
+//! `kiln bisect`, `kiln reduce`, `kiln ablate`: what is wrong, how little shows it, what each pass
+//! gains.
 use super::{Common, File, Stop, data};
 use crate::{
     Exit, debug,
@@ -29,7 +30,11 @@ pub struct Bisect {
 
 impl Bisect {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let found = debug::bisect(&load(&self.model)?, &self.common.options_of_many()?, inputs(&self.inputs)?.as_deref())?;
+        let found = debug::bisect(
+            &load(&self.model)?,
+            &self.common.options_of_many()?,
+            inputs(&self.inputs)?.as_deref(),
+        )?;
         print!("{found}");
         Ok(if found.wrong.is_some() { Exit::No } else { Exit::Done })
     }
@@ -42,8 +47,8 @@ pub struct Reduce {
     /// The smaller IR
     #[arg(short, long, value_name = "F.mlir")]
     output: File,
-    /// What tells whether IR still fails: a command, run by sh with the file's name behind it, that ends with 0 if it does. Without it results that are wrong are the
-    /// failure
+    /// What tells whether IR still fails: a command, run by sh with the file's name behind it, that
+    /// ends with 0 if it does. Without it results that are wrong are the failure
     #[arg(long, value_name = "COMMAND", conflicts_with = "crash")]
     command: Option<String>,
     /// The failure is that the compiler fails or crashes
@@ -72,17 +77,33 @@ impl Reduce {
                 _ => false,
             }
         };
-        let small = debug::reduce(&text, &options.function, &mut fails).map_err(|e| Stop { exit: Exit::No, message: e })?;
-        std::fs::write(&self.output, &small).map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
-        println!("{}: {} lines of {}, {asked} attempts", self.output.display(), small.lines().count(), text.lines().count());
+        let small = debug::reduce(&text, &options.function, &mut fails)
+            .map_err(|e| Stop { exit: Exit::No, message: e })?;
+        std::fs::write(&self.output, &small)
+            .map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
+        println!(
+            "{}: {} lines of {}, {asked} attempts",
+            self.output.display(),
+            small.lines().count(),
+            text.lines().count()
+        );
         Ok(Exit::Done)
     }
 
     /// Compiles in a process of its own, which may end as it likes.
     fn crashes(&self) -> bool {
-        let (Ok(kiln), package) = (std::env::current_exe(), self.output.with_extension("kpkg")) else { return false };
+        let (Ok(kiln), package) = (std::env::current_exe(), self.output.with_extension("kpkg"))
+        else {
+            return false;
+        };
         let mut command = Command::new(kiln);
-        command.arg("compile").arg(&self.output).args(self.common.arguments()).arg("--no-cache").arg("-o").arg(&package);
+        command
+            .arg("compile")
+            .arg(&self.output)
+            .args(self.common.arguments())
+            .arg("--no-cache")
+            .arg("-o")
+            .arg(&package);
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         let _ = std::fs::remove_file(package);
         // A refusal is no crash.
@@ -92,7 +113,12 @@ impl Reduce {
 
 fn of_command(command: &str, file: &Path) -> bool {
     let mut sh = Command::new("sh");
-    sh.arg("-c").arg(format!("{command} \"$1\"")).arg("sh").arg(file).stdout(Stdio::null()).stderr(Stdio::null());
+    sh.arg("-c")
+        .arg(format!("{command} \"$1\""))
+        .arg("sh")
+        .arg(file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     sh.status().is_ok_and(|s| s.success())
 }
 
@@ -112,8 +138,14 @@ pub struct Ablate {
 
 impl Ablate {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let time = Duration::try_from_secs_f64(self.seconds).map_err(|e| Stop::usage(e.to_string()))?;
-        let found = debug::ablate(&load(&self.model)?, &self.common.options_of_many()?, inputs(&self.inputs)?.as_deref(), time)?;
+        let time =
+            Duration::try_from_secs_f64(self.seconds).map_err(|e| Stop::usage(e.to_string()))?;
+        let found = debug::ablate(
+            &load(&self.model)?,
+            &self.common.options_of_many()?,
+            inputs(&self.inputs)?.as_deref(),
+            time,
+        )?;
         print!("{found}");
         Ok(Exit::Done)
     }

@@ -1,4 +1,5 @@
-//! `kiln explain`: what the program takes, what became one kernel and why the rest did not, memory, copies, what hinders a CUDA graph, and where compile time went; as `Compiled::explain` says it.
+//! `kiln explain`: what the program takes, what became one kernel and why the rest did not, memory,
+//! copies, what hinders a CUDA graph, and where compile time went; as `Compiled::explain` says it.
 use super::{Common, File, Stop, progress};
 use crate::{Exit, compile::GraphInfo, dump::svg, load};
 
@@ -25,7 +26,8 @@ impl Explain {
         }
         print!("{}: {count} kernel{}\n{info}", p.name, if count == 1 { "" } else { "s" });
         if let Some(path) = &self.svg {
-            std::fs::write(path, svg(p)).map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
+            std::fs::write(path, svg(p))
+                .map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
         }
         Ok(Exit::Done)
     }

@@ -40,7 +40,12 @@ impl Inspect {
         };
         for (what, all) in [("input", &p.inputs), ("output", &p.outputs)] {
             for t in all {
-                println!("{what} {}: {} [{}]", t.name, t.dtype, t.dims.iter().map(size).collect::<Vec<_>>().join(", "));
+                println!(
+                    "{what} {}: {} [{}]",
+                    t.name,
+                    t.dtype,
+                    t.dims.iter().map(size).collect::<Vec<_>>().join(", ")
+                );
             }
         }
         for s in &p.symbols {
@@ -55,7 +60,10 @@ impl Inspect {
         }
         let parts = p.parts();
         let launches: usize = parts.iter().map(|p| p.kernels.len()).sum();
-        println!("{launches} launches, {} globals", parts.iter().map(|p| p.globals.len()).sum::<usize>());
+        println!(
+            "{launches} launches, {} globals",
+            parts.iter().map(|p| p.globals.len()).sum::<usize>()
+        );
         for k in parts.iter().flat_map(|p| &p.kernels) {
             if let Some(call) = k.launch.as_ref().and_then(|l| l.library.as_ref()) {
                 println!("kernel {} is called from {} where that is found", k.name, call.library());
@@ -84,32 +92,49 @@ impl Doctor {
         }
         match (cuda::driver_version(), cuda::cards()) {
             (Ok(driver), Ok(cards)) => {
-                println!("NVIDIA driver: CUDA {}.{}, {} GPUs", driver / 1000, driver % 1000 / 10, cards.len());
+                println!(
+                    "NVIDIA driver: CUDA {}.{}, {} GPUs",
+                    driver / 1000,
+                    driver % 1000 / 10,
+                    cards.len()
+                );
                 for c in cards {
                     let (major, minor) = c.capability;
-                    let chip =
-                        Chip::of_capability(major, minor).map_or("older than kiln compiles for".into(), |c| format!("cuda:{}", c.name()));
+                    let chip = Chip::of_capability(major, minor)
+                        .map_or("older than kiln compiles for".into(), |c| {
+                            format!("cuda:{}", c.name())
+                        });
                     let free = match cuda::Device::cuda(c.index).and_then(|d| d.memory()) {
                         Ok((free, _)) => format!("{} MiB free", free >> 20),
                         Err(e) => format!("cannot be used: {e}"),
                     };
                     let all = c.memory >> 20;
-                    println!("cuda:{}: {}, compute capability {major}.{minor} ({chip}), {all} MiB of memory, {free}", c.index, c.name);
+                    println!(
+                        "cuda:{}: {}, compute capability {major}.{minor} ({chip}), {all} MiB of memory, {free}",
+                        c.index, c.name
+                    );
                 }
             }
             (Err(e), _) | (_, Err(e)) => println!("NVIDIA GPUs: {e}"),
         }
-        for (library, name, what) in [(CUBLASLT, "cuBLASLt", "products"), (CUDNN, "cuDNN", "convolutions")] {
+        for (library, name, what) in
+            [(CUBLASLT, "cuBLASLt", "products"), (CUDNN, "cuDNN", "convolutions")]
+        {
             match libraries::present(library) {
                 true => println!("{name}: found; max-autotune measures its {what} as well"),
-                false => println!("{name}: not found, and needed by nothing; looked for {}", libraries::searched(library)),
+                false => println!(
+                    "{name}: not found, and needed by nothing; looked for {}",
+                    libraries::searched(library)
+                ),
             }
         }
         match &options.cache {
             CachePolicy::Off => println!("cache: off"),
             CachePolicy::Dir(dir) => match Store::open(dir) {
                 Ok(store) => match store.size() {
-                    Ok((entries, bytes)) => println!("cache: {}, {entries} entries, {} KiB", dir.display(), bytes >> 10),
+                    Ok((entries, bytes)) => {
+                        println!("cache: {}, {entries} entries, {} KiB", dir.display(), bytes >> 10)
+                    }
                     Err(remark) => println!("cache: {} cannot be read: {remark}", dir.display()),
                 },
                 Err(remark) => println!("cache: {} cannot be used: {remark}", dir.display()),

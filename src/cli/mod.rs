@@ -69,7 +69,8 @@ enum Command {
 /// Options by their names in the table of `kiln options`.
 #[derive(clap::Args, Clone)]
 struct Named {
-    /// An option of `kiln options`, such as cache_dir=off; as often as wanted. Flags of their own win
+    /// An option of `kiln options`, such as cache_dir=off; as often as wanted. Flags of their own
+    /// win
     #[arg(long = "option", value_name = "NAME=VALUE", global = true)]
     all: Vec<String>,
 }
@@ -83,8 +84,13 @@ impl Named {
             settings.machine.reproducer = Some(std::env::temp_dir());
         }
         for text in &self.all {
-            let (name, value) = text.split_once('=').ok_or_else(|| Stop::usage(format!("--option {text}: that is not NAME=VALUE")))?;
-            settings.set_for_file(name, value)?.iter().for_each(|remark| eprintln!("remark: {remark}"));
+            let (name, value) = text
+                .split_once('=')
+                .ok_or_else(|| Stop::usage(format!("--option {text}: that is not NAME=VALUE")))?;
+            settings
+                .set_for_file(name, value)?
+                .iter()
+                .for_each(|remark| eprintln!("remark: {remark}"));
         }
         Ok(settings)
     }
@@ -102,13 +108,15 @@ struct Common {
     /// Where to run: cpu, cuda (the first NVIDIA GPU) or cuda:N [default: KILN_DEVICE, or cpu]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// What to compile for, such as x86_64:haswell or cuda:sm_90a [default: KILN_TARGET, or the device]
+    /// What to compile for, such as x86_64:haswell or cuda:sm_90a [default: KILN_TARGET, or the
+    /// device]
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
     /// A table of measured schedules, which `kiln tune` makes [default: KILN_AUTOTUNE_CACHE]
     #[arg(long, value_name = "FILE")]
     schedules: Option<File>,
-    /// Passes beside those of the pipeline, on a level or behind a pass, such as 'prims: cse; kiln-fuse: canonicalize' [default: KILN_PASSES]
+    /// Passes beside those of the pipeline, on a level or behind a pass, such as 'prims: cse;
+    /// kiln-fuse: canonicalize' [default: KILN_PASSES]
     #[arg(long, value_name = "PASSES")]
     passes: Option<String>,
     /// The function to compile
@@ -129,8 +137,8 @@ fn threads() -> clap::builder::RangedI64ValueParser<u16> {
 /// Options that say how much is done for speed.
 #[derive(clap::Args, Clone)]
 struct Calling {
-    /// What is done for speed: max-autotune measures schedules while compiling, and it and reduce-overhead launch kernels on a GPU as a CUDA graph [default: KILN_MODE, or
-    /// default]
+    /// What is done for speed: max-autotune measures schedules while compiling, and it and
+    /// reduce-overhead launch kernels on a GPU as a CUDA graph [default: KILN_MODE, or default]
     #[arg(long, value_name = "MODE", value_parser = clap::builder::PossibleValuesParser::new(mode_names()))]
     mode: Option<String>,
     /// Seconds that max-autotune may measure [default: KILN_AUTOTUNE_BUDGET, or 60]
@@ -212,7 +220,8 @@ impl Common {
     fn options(&self) -> Result<Options, Stop> {
         Ok(self.settings()?.for_file())
     }
-    /// For commands that compile many programs to compare them: none measures schedules, and what fails is no news.
+    /// For commands that compile many programs to compare them: none measures schedules, and what
+    /// fails is no news.
     fn options_of_many(&self) -> Result<Options, Stop> {
         Ok(Options { max_autotune: false, reproducer: None, ..self.options()? })
     }
@@ -227,8 +236,19 @@ impl Common {
             ("--passes", self.passes.as_ref().map(Into::into)),
             ("--function", Some((&self.function).into())),
         ];
-        let named = self.named.all.iter().map(String::as_str).chain(["reproducer=off"]).map(|o| ("--option", Some(o.into())));
-        flags.into_iter().chain(named).filter_map(|(name, value)| Some([name.into(), value?])).flatten().collect()
+        let named = self
+            .named
+            .all
+            .iter()
+            .map(String::as_str)
+            .chain(["reproducer=off"])
+            .map(|o| ("--option", Some(o.into())));
+        flags
+            .into_iter()
+            .chain(named)
+            .filter_map(|(name, value)| Some([name.into(), value?]))
+            .flatten()
+            .collect()
     }
 }
 
@@ -251,7 +271,9 @@ fn progress() -> impl Fn(usize, usize) + Sync {
 /// Shows how far measuring is, on a terminal only.
 fn measuring() -> impl Fn(usize, usize, &str) + Send + Sync {
     let bar = indicatif::ProgressBar::new(0);
-    if let Ok(style) = indicatif::ProgressStyle::with_template("measuring schedules {bar:40} {pos}/{len} {msg}") {
+    if let Ok(style) =
+        indicatif::ProgressStyle::with_template("measuring schedules {bar:40} {pos}/{len} {msg}")
+    {
         bar.set_style(style);
     }
     move |done, total, name| {

@@ -1,4 +1,5 @@
-//! `kiln run --profile`: a call's launches as a trace of events, which `chrome://tracing` and Perfetto show.
+//! `kiln run --profile`: a call's launches as a trace of events, which `chrome://tracing` and
+//! Perfetto show.
 use super::report::{Numbers, launches};
 use crate::{
     model::{Data, Executable},
@@ -11,11 +12,13 @@ use std::time::Duration;
 const KERNELS: u32 = 1;
 const OPS: u32 = 2;
 
-/// The trace of a call: launches end to end, each with its median time, in one row by kernel, in another by graph op. What control flow calls several times is
-/// one event of all runs, at its first place.
+/// The trace of a call: launches end to end, each with its median time, in one row by kernel, in
+/// another by graph op. What control flow calls several times is one event of all runs, at its
+/// first place.
 pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usize]) -> Value {
     let p = exe.program();
-    let place = exe.card().map_or_else(|| "host".to_string(), |c| format!("cuda:{} ({})", c.index, c.name));
+    let place =
+        exe.card().map_or_else(|| "host".to_string(), |c| format!("cuda:{} ({})", c.index, c.name));
     let named = |what: &str, tid: u32, name: &str| json!({"name": what, "ph": "M", "pid": 1, "tid": tid, "args": {"name": name}});
     let mut events = vec![
         named("process_name", 0, &format!("{} on {place}", p.name)),
@@ -24,17 +27,26 @@ pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usi
     ];
     let mut start = Duration::ZERO;
     let us = |d: Duration| d.as_secs_f64() * 1e6;
-    for (i, ((k, numbers), (time, runs))) in launches(p, inputs).into_iter().zip(times.iter().zip(runs)).enumerate() {
+    for (i, ((k, numbers), (time, runs))) in
+        launches(p, inputs).into_iter().zip(times.iter().zip(runs)).enumerate()
+    {
         if *runs == 0 {
             continue;
         }
         let event = |name: &str, tid: u32, args: Value| json!({"name": name, "cat": k.kind, "ph": "X", "pid": 1, "tid": tid, "ts": us(start), "dur": us(*time), "args": args});
         events.push(event(&k.name, KERNELS, about(i, k, &numbers, *runs)));
-        events.push(event(&k.ops.join(" "), OPS, json!({"launch": i, "kernel": k.name, "sources": k.sources})));
+        events.push(event(
+            &k.ops.join(" "),
+            OPS,
+            json!({"launch": i, "kernel": k.name, "sources": k.sources}),
+        ));
         start += *time;
     }
-    let clock =
-        if exe.card().is_some() { "the GPU's clock between launches" } else { "the host's clock, a barrier behind each launch included" };
+    let clock = if exe.card().is_some() {
+        "the GPU's clock between launches"
+    } else {
+        "the host's clock, a barrier behind each launch included"
+    };
     json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": p.name, "device": place, "times": format!("medians, {clock}")}})
 }
 

@@ -56,7 +56,9 @@ pub struct Numbers {
 impl Numbers {
     /// Of a call with these inputs.
     pub fn of(p: &Program, inputs: &[Data]) -> Numbers {
-        let value = |s: &Symbol| inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64);
+        let value = |s: &Symbol| {
+            inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64)
+        };
         let symbols: Vec<i64> = p.symbols.iter().map(value).collect();
         let exprs = p.expr_values(&symbols).unwrap_or_default();
         Numbers { symbols, exprs }
@@ -64,7 +66,14 @@ impl Numbers {
     /// Of a program that is called by another, whose symbols have the same names.
     pub fn of_part(whole: &Program, inputs: &[Data], part: &Program) -> Numbers {
         let all = Numbers::of(whole, inputs);
-        let value = |s: &Symbol| whole.symbols.iter().zip(&all.symbols).find(|(w, _)| w.name == s.name).map_or(0, |(_, n)| *n);
+        let value = |s: &Symbol| {
+            whole
+                .symbols
+                .iter()
+                .zip(&all.symbols)
+                .find(|(w, _)| w.name == s.name)
+                .map_or(0, |(_, n)| *n)
+        };
         let symbols: Vec<i64> = part.symbols.iter().map(value).collect();
         let exprs = part.expr_values(&symbols).unwrap_or_default();
         Numbers { symbols, exprs }
@@ -96,8 +105,17 @@ struct Row<'a> {
 impl RunReport<'_> {
     fn rows(&self) -> Vec<Row<'_>> {
         let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
-        for ((k, numbers), (time, runs)) in launches(self.exe.program(), self.inputs).into_iter().zip(self.launches.iter().zip(self.runs)) {
-            let row = rows.entry(&k.symbol).or_insert(Row { kernel: k, launches: 0, bytes: 0, flops: 0, time: Duration::ZERO });
+        for ((k, numbers), (time, runs)) in launches(self.exe.program(), self.inputs)
+            .into_iter()
+            .zip(self.launches.iter().zip(self.runs))
+        {
+            let row = rows.entry(&k.symbol).or_insert(Row {
+                kernel: k,
+                launches: 0,
+                bytes: 0,
+                flops: 0,
+                time: Duration::ZERO,
+            });
             row.time += *time;
             row.launches += runs;
             row.bytes += numbers.of_dim(k.bytes) * *runs as i64;
@@ -123,8 +141,17 @@ impl RunReport<'_> {
         let rows = self.rows();
         let ops: usize = p.parts().iter().flat_map(|p| &p.kernels).map(|k| k.ops.len()).sum();
         let launches: usize = self.runs.iter().sum();
-        let of = if p.control.is_some() { format!(", in {} programs that control flow calls", p.parts().len()) } else { String::new() };
-        let _ = writeln!(t, "{}: {ops} ops in {launches} launches of {} kernels{of}", p.name, rows.len());
+        let of = if p.control.is_some() {
+            format!(", in {} programs that control flow calls", p.parts().len())
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            t,
+            "{}: {ops} ops in {launches} launches of {} kernels{of}",
+            p.name,
+            rows.len()
+        );
         let _ = writeln!(
             t,
             "{:<40} {:>8} {:>4} {:>4} {:>10} {:>11} {:>10} {:>6}",
@@ -137,7 +164,11 @@ impl RunReport<'_> {
             let (bytes, flops) = (scaled(r.bytes, "B"), scaled(r.flops, "F"));
             let (kind, ops, time) = (short(&r.kernel.kind), r.kernel.ops.len(), us(r.time));
             let share = 100.0 * us(r.time) / us(whole).max(f64::MIN_POSITIVE);
-            let _ = writeln!(t, "{name:<40} {kind:>8} {:>4} {ops:>4} {bytes:>10} {flops:>11} {time:>7.1} us {share:>5.1}%", r.launches);
+            let _ = writeln!(
+                t,
+                "{name:<40} {kind:>8} {:>4} {ops:>4} {bytes:>10} {flops:>11} {time:>7.1} us {share:>5.1}%",
+                r.launches
+            );
         }
         if rows.len() > SHOWN {
             let _ = writeln!(t, "… and {} kernels that take less time", rows.len() - SHOWN);
@@ -158,16 +189,36 @@ impl RunReport<'_> {
                 ms(times.link),
                 ms(times.weights)
             ),
-            None => writeln!(t, "from the cache in {}: link {}, weights {}", ms(times.total), ms(times.link), ms(times.weights)),
+            None => writeln!(
+                t,
+                "from the cache in {}: link {}, weights {}",
+                ms(times.total),
+                ms(times.link),
+                ms(times.weights)
+            ),
         };
-        let _ = writeln!(t, "first result after {}; memory between kernels {}", ms(self.first), scaled(self.exe.arena_bytes() as i64, "B"));
+        let _ = writeln!(
+            t,
+            "first result after {}; memory between kernels {}",
+            ms(self.first),
+            scaled(self.exe.arena_bytes() as i64, "B")
+        );
         let (least, most) = (self.times[0], self.times[self.times.len() - 1]);
         let place = match self.exe.card() {
-            Some(card) if self.exe.cuda().is_some_and(|l| l.used_graphs()) => format!("kernels alone, as a CUDA graph, on {}", card.name),
+            Some(card) if self.exe.cuda().is_some_and(|l| l.used_graphs()) => {
+                format!("kernels alone, as a CUDA graph, on {}", card.name)
+            }
             Some(card) => format!("kernels alone, on {}", card.name),
             None => format!("{} threads", self.options.threads),
         };
-        let _ = writeln!(t, "median of {} calls {} ({} to {}), {place}", self.times.len(), ms(self.median()), ms(least), ms(most));
+        let _ = writeln!(
+            t,
+            "median of {} calls {} ({} to {}), {place}",
+            self.times.len(),
+            ms(self.median()),
+            ms(least),
+            ms(most)
+        );
         for remark in self.remarks() {
             let _ = writeln!(t, "remark: {remark}");
         }
@@ -179,7 +230,11 @@ impl RunReport<'_> {
         }
         if !self.checks.is_empty() {
             let agrees = self.checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));
-            let _ = writeln!(t, "{}", if agrees { "agrees with PyTorch" } else { "DOES NOT AGREE with PyTorch" });
+            let _ = writeln!(
+                t,
+                "{}",
+                if agrees { "agrees with PyTorch" } else { "DOES NOT AGREE with PyTorch" }
+            );
         }
         t
     }
@@ -200,7 +255,9 @@ impl RunReport<'_> {
             })
         });
         let check = |(i, c): &(usize, Result<Comparison, String>)| match c {
-            Ok(c) => serde_json::json!({"output": i, "ok": c.ok, "relative": c.relative, "max_abs": c.max_abs}),
+            Ok(c) => {
+                serde_json::json!({"output": i, "ok": c.ok, "relative": c.relative, "max_abs": c.max_abs})
+            }
             Err(e) => serde_json::json!({"output": i, "ok": false, "error": e}),
         };
         let all = serde_json::json!({

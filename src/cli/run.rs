@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub struct Run {
-    /// A .pt2 archive, IR (.mlir) on any level from graph to scheduled, or a compiled package (.kpkg)
+    /// A .pt2 archive, IR (.mlir) on any level from graph to scheduled, or a compiled package
+    /// (.kpkg)
     model: File,
     /// Inputs `input_0`, `input_1`, …; without it they are made up
     #[arg(long, value_name = "F.safetensors")]
@@ -27,7 +28,8 @@ pub struct Run {
     /// The report as JSON
     #[arg(long)]
     json: bool,
-    /// Writes the times of a call's launches as a trace for chrome://tracing or Perfetto, with ops and source lines
+    /// Writes the times of a call's launches as a trace for chrome://tracing or Perfetto, with ops
+    /// and source lines
     #[arg(long, value_name = "F.json")]
     profile: Option<File>,
     #[command(flatten)]
@@ -53,21 +55,37 @@ impl Run {
         times.sort_unstable();
         let (launches, runs) = profile(&exe, &inputs, &mut outputs)?;
         if let Some(path) = &self.profile {
-            let text = serde_json::to_string(&chrome(&exe, &inputs, &launches, &runs)).map_err(|e| Stop::usage(e.to_string()))?;
-            std::fs::write(path, text).map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
+            let text = serde_json::to_string(&chrome(&exe, &inputs, &launches, &runs))
+                .map_err(|e| Stop::usage(e.to_string()))?;
+            std::fs::write(path, text)
+                .map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
         }
-        let results = outputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>().map_err(Stop::usage)?;
+        let results = outputs
+            .iter()
+            .map(|d| d.tensor())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Stop::usage)?;
         let mut checks = vec![];
         if let Some(path) = &self.expect {
-            let all = tensors::read(path, |_| true).map_err(|e| Stop { exit: e.exit, message: e.message })?;
+            let all = tensors::read(path, |_| true)
+                .map_err(|e| Stop { exit: e.exit, message: e.message })?;
             let wanted = tensors::numbered(&all, "output_");
             if wanted.len() != results.len() {
-                return Err(Stop::usage(format!("{} has {} outputs, the model {}", path.display(), wanted.len(), results.len())));
+                return Err(Stop::usage(format!(
+                    "{} has {} outputs, the model {}",
+                    path.display(),
+                    wanted.len(),
+                    results.len()
+                )));
             }
-            checks = wanted.iter().map(|(i, want)| (*i, tolerance::compare(&results[*i], want))).collect();
+            checks = wanted
+                .iter()
+                .map(|(i, want)| (*i, tolerance::compare(&results[*i], want)))
+                .collect();
         }
         if let Some(path) = &self.outputs {
-            tensors::write(path, &results).map_err(|e| Stop { exit: e.exit, message: e.message })?;
+            tensors::write(path, &results)
+                .map_err(|e| Stop { exit: e.exit, message: e.message })?;
         }
         let run = report::RunReport {
             exe: &exe,
@@ -85,8 +103,13 @@ impl Run {
     }
 }
 
-/// Median time of each launch over a few calls, and how often it runs in one, which for control flow may depend on the inputs.
-fn profile(exe: &Executable, inputs: &[Data], outputs: &mut [Data]) -> Result<(Vec<Duration>, Vec<usize>), Stop> {
+/// Median time of each launch over a few calls, and how often it runs in one, which for control
+/// flow may depend on the inputs.
+fn profile(
+    exe: &Executable,
+    inputs: &[Data],
+    outputs: &mut [Data],
+) -> Result<(Vec<Duration>, Vec<usize>), Stop> {
     const CALLS: usize = 5;
     let (mut samples, mut runs) = (vec![], vec![]);
     for _ in 0..CALLS {

@@ -28,7 +28,8 @@ fn read(path: &Path) -> Result<Schedules, Stop> {
 
 impl Tune {
     pub fn run(&self) -> Result<Exit, Stop> {
-        let mut table = if self.output.exists() { read(&self.output)? } else { Schedules::default() };
+        let mut table =
+            if self.output.exists() { read(&self.output)? } else { Schedules::default() };
         for path in &self.merge {
             table.merge(&read(path)?);
         }
@@ -37,14 +38,22 @@ impl Tune {
             Some(model) => {
                 let inputs = |p: &_| data::random(p).map_err(|e| Error::Target(e.message));
                 let budget = seconds("--seconds", self.seconds)?;
-                autotune(&load(model)?, &self.common.options_of_many()?, budget, &mut table, &inputs, &measuring())
+                autotune(
+                    &load(model)?,
+                    &self.common.options_of_many()?,
+                    budget,
+                    &mut table,
+                    &inputs,
+                    &measuring(),
+                )
             }
         };
         // Also what was measured before the device failed.
         let written = std::fs::write(&self.output, table.to_string());
         written.map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
         for t in made? {
-            let library = t.library.map_or(String::new(), |(name, us)| format!("; by {name} {us:.2}"));
+            let library =
+                t.library.map_or(String::new(), |(name, us)| format!("; by {name} {us:.2}"));
             println!(
                 "{:40} {:10.2} us, was {:.2}{library}; {} tried, {} refused; {}",
                 t.kernel, t.after, t.before, t.tried, t.refused, t.schedule

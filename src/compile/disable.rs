@@ -9,9 +9,11 @@ pub struct Disabled<F, A> {
     _arguments: PhantomData<fn(A)>,
 }
 
-/// Keeps a function out of graphs. Called within a function that is compiled, it ends the graph: what has been captured is compiled and runs, this function runs op by op
-/// with its arguments as values, and what follows is captured again with its results as values. Elsewhere it just runs. It takes and gives what functions do that are
-/// [compiled](super::compile()). Compiled functions that it calls run op by op, too.
+/// Keeps a function out of graphs. Called within a function that is compiled, it ends the graph:
+/// what has been captured is compiled and runs, this function runs op by op with its arguments as
+/// values, and what follows is captured again with its results as values. Elsewhere it just runs.
+/// It takes and gives what functions do that are [compiled](super::compile()). Compiled functions
+/// that it calls run op by op, too.
 ///
 /// ```
 /// use kiln::{Tensor, tensor::TraceError};
@@ -25,13 +27,16 @@ pub fn disable<F: Function<A>, A: Arguments>(function: F) -> Disabled<F, A> {
 }
 
 impl<F: Function<A>, A: Arguments> Disabled<F, A> {
-    /// Calls the function. Err: within a function that is traced, the end of its graph, which that function has to give back, as that of a read; an op that cannot be, with its
-    /// place; the function's own.
+    /// Calls the function. Err: within a function that is traced, the end of its graph, which that
+    /// function has to give back, as that of a read; an op that cannot be, with its place; the
+    /// function's own.
     #[track_caller]
     pub fn call(&self, arguments: impl Pack<A>) -> Result<<F::Out as Returns>::Tree, TraceError> {
         let place = Location::caller();
         let arguments = arguments.pack();
-        let tree = left_out(place, &tensors(leaves(&arguments)), || self.function.invoke(arguments).into_tree())?;
+        let tree = left_out(place, &tensors(leaves(&arguments)), || {
+            self.function.invoke(arguments).into_tree()
+        })?;
         for t in tensors(leaves(&tree)) {
             t.check()?;
         }

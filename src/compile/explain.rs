@@ -1,5 +1,7 @@
 //! What became of a function: graphs, breaks, kernels, guards, times.
-use super::{Arguments, Compiled, Function, Pack, Remark, Topic, later::Later, lock, specialise::Code};
+use super::{
+    Arguments, Compiled, Function, Pack, Remark, Topic, later::Later, lock, specialise::Code,
+};
 use crate::{
     Error,
     lowering::compile::PassTime,
@@ -46,13 +48,15 @@ pub struct GraphInfo {
     pub arena: String,
     /// Bytes of weights as they come, and of what is computed from them once.
     pub weights: (u64, u64),
-    /// Arguments that are copied unless they lie as the program reads them, and what calls have copied.
+    /// Arguments that are copied unless they lie as the program reads them, and what calls have
+    /// copied.
     pub copies: Vec<String>,
     /// What hinders a CUDA graph, of a program on a GPU.
     pub cudagraphs: Vec<String>,
     /// What measuring schedules had to say.
     pub tuning: Vec<String>,
-    /// What the runs of each pass took, if it was compiled in this process; those on kernels are summed over threads.
+    /// What the runs of each pass took, if it was compiled in this process; those on kernels are
+    /// summed over threads.
     pub passes: Vec<PassTime>,
     /// Calls that it has run.
     pub calls: u64,
@@ -73,7 +77,10 @@ pub struct Break {
 
 /// Calls a function once, and says what became of it. Err: that of the call.
 #[track_caller]
-pub fn explain<F: Function<A>, A: Arguments>(function: F, arguments: impl Pack<A>) -> Result<Explanation, Error> {
+pub fn explain<F: Function<A>, A: Arguments>(
+    function: F,
+    arguments: impl Pack<A>,
+) -> Result<Explanation, Error> {
     let compiled = super::compile(function);
     compiled.call(arguments)?;
     Ok(compiled.explain())
@@ -98,22 +105,44 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         if let Some(segments) = lock(&self.state.segments).as_ref() {
             for segment in lock(&segments.made).iter() {
                 let calls = segment.calls.load(Ordering::Relaxed);
-                let mut info = GraphInfo { guards: "a segment between graph breaks".into(), calls, ..Default::default() };
+                let mut info = GraphInfo {
+                    guards: "a segment between graph breaks".into(),
+                    calls,
+                    ..Default::default()
+                };
                 info.describe(segment.prepared.program.as_deref());
                 graphs.push(info);
             }
-            breaks.extend(segments.reads().into_iter().map(|(place, why)| Break { reason: why.text().into(), place }));
+            breaks.extend(
+                segments
+                    .reads()
+                    .into_iter()
+                    .map(|(place, why)| Break { reason: why.text().into(), place }),
+            );
         }
-        let (recompiles, remarks) = lock(&self.state.remarks).iter().cloned().partition(|r| r.topic == Topic::Recompiles);
+        let (recompiles, remarks) =
+            lock(&self.state.remarks).iter().cloned().partition(|r| r.topic == Topic::Recompiles);
         let eager_calls = self.state.eager.load(Ordering::Relaxed);
-        Explanation { name: self.settings.name.clone(), graphs, breaks, recompiles, remarks, eager_calls }
+        Explanation {
+            name: self.settings.name.clone(),
+            graphs,
+            breaks,
+            recompiles,
+            remarks,
+            eager_calls,
+        }
     }
 }
 
 impl GraphInfo {
-    /// What is known of a program that need not have been called: what it takes as guards, and what would hinder a CUDA graph.
+    /// What is known of a program that need not have been called: what it takes as guards, and what
+    /// would hinder a CUDA graph.
     pub fn of(program: &Program, times: Option<&Times>) -> GraphInfo {
-        let mut info = GraphInfo { guards: taken(program), cudagraphs: blockers(program), ..GraphInfo::default() };
+        let mut info = GraphInfo {
+            guards: taken(program),
+            cudagraphs: blockers(program),
+            ..GraphInfo::default()
+        };
         info.program(program);
         if let Some(times) = times {
             info.times(times);
@@ -124,8 +153,13 @@ impl GraphInfo {
     fn describe(&mut self, made: Option<&Later>) {
         let made = match made.map(|m| m.get()) {
             None => return,
-            Some(None) => return self.missing = "is being compiled by another thread; its calls run op by op".into(),
-            Some(Some(Err(e))) => return self.missing = format!("was not compiled, and its calls run op by op: {e}"),
+            Some(None) => {
+                return self.missing =
+                    "is being compiled by another thread; its calls run op by op".into();
+            }
+            Some(Some(Err(e))) => {
+                return self.missing = format!("was not compiled, and its calls run op by op: {e}");
+            }
             Some(Some(Ok(made))) => made,
         };
         if let Some(program) = made.program() {
@@ -134,7 +168,8 @@ impl GraphInfo {
         if let Some(times) = made.times() {
             self.times(times);
         }
-        let (copies, others): (Vec<String>, Vec<String>) = made.remarks().into_iter().partition(|r| r.contains("copied"));
+        let (copies, others): (Vec<String>, Vec<String>) =
+            made.remarks().into_iter().partition(|r| r.contains("copied"));
         self.copies.extend(copies.clone());
         self.cudagraphs.extend(copies.into_iter().chain(others));
     }
@@ -145,11 +180,15 @@ impl GraphInfo {
             self.kinds.push(k.kind.clone());
             self.not_fused.extend(k.not_fused.iter().map(|why| (k.name.clone(), why.clone())));
         }
-        let bytes = |g: &Global| g.shape.iter().product::<u64>() * byte_size(&g.dtype).unwrap_or(1) as u64;
-        let sum = |p: &Program, packed: bool| p.globals.iter().filter(|g| (g.role == Role::Packed) == packed).map(bytes).sum::<u64>();
+        let bytes =
+            |g: &Global| g.shape.iter().product::<u64>() * byte_size(&g.dtype).unwrap_or(1) as u64;
+        let sum = |p: &Program, packed: bool| {
+            p.globals.iter().filter(|g| (g.role == Role::Packed) == packed).map(bytes).sum::<u64>()
+        };
         let read = |p: &Program| sum(p, false) + p.prepare.as_deref().map_or(0, |p| sum(p, false));
         let parts = program.parts();
-        self.weights = (parts.iter().map(|p| read(p)).sum(), parts.iter().map(|p| sum(p, true)).sum());
+        self.weights =
+            (parts.iter().map(|p| read(p)).sum(), parts.iter().map(|p| sum(p, true)).sum());
         for t in program.inputs.iter().filter(|t| !t.order.is_empty()) {
             self.copies.push(format!(
                 "argument '{}' is read with its dimensions in the order {:?}, the outermost first; in any other it is copied",
@@ -181,12 +220,19 @@ fn taken(p: &Program) -> String {
         let sizes: Vec<String> = t.dims.iter().map(|d| p.size_text(*d)).collect();
         format!("{}: {}[{}]", t.name, t.dtype, sizes.join(", "))
     };
-    let symbol = |s: &Symbol| format!("{} = {}.size({}) in {}", s.name, name(s.input), s.dim, s.range());
-    let all = p.inputs.iter().map(argument).chain(p.symbols.iter().map(symbol)).chain(p.conditions.iter().map(|c| c.text.clone()));
+    let symbol =
+        |s: &Symbol| format!("{} = {}.size({}) in {}", s.name, name(s.input), s.dim, s.range());
+    let all = p
+        .inputs
+        .iter()
+        .map(argument)
+        .chain(p.symbols.iter().map(symbol))
+        .chain(p.conditions.iter().map(|c| c.text.clone()));
     all.collect::<Vec<_>>().join("\n")
 }
 
-/// What hinders a CUDA graph of a program, or leaves some of a call out of it, whoever calls it. `runtime/src/cuda/call.rs` tells what calls have shown.
+/// What hinders a CUDA graph of a program, or leaves some of a call out of it, whoever calls it.
+/// `runtime/src/cuda/call.rs` tells what calls have shown.
 fn blockers(p: &Program) -> Vec<String> {
     if !p.target.is_cuda() {
         return vec![format!("the program is for {}, and CUDA graphs are for GPUs", p.target.arch)];
@@ -204,7 +250,10 @@ fn blockers(p: &Program) -> Vec<String> {
     }
     if !p.symbols.is_empty() {
         let names: Vec<&str> = p.symbols.iter().map(|s| s.name.as_str()).collect();
-        all.push(format!("calls with other values of {} have a graph of their own", names.join(", ")));
+        all.push(format!(
+            "calls with other values of {} have a graph of their own",
+            names.join(", ")
+        ));
     }
     all
 }
@@ -221,7 +270,9 @@ impl fmt::Display for GraphInfo {
         for ((name, ops), kind) in self.kernels.iter().zip(&self.kinds) {
             writeln!(f, "  kernel {name} ({kind}): {}", ops.join(", "))?;
         }
-        self.not_fused.iter().try_for_each(|(name, why)| writeln!(f, "  not fused: {name}: {why}"))?;
+        self.not_fused
+            .iter()
+            .try_for_each(|(name, why)| writeln!(f, "  not fused: {name}: {why}"))?;
         if !self.arena.is_empty() {
             writeln!(
                 f,
@@ -230,9 +281,13 @@ impl fmt::Display for GraphInfo {
             )?;
         }
         self.copies.iter().try_for_each(|c| writeln!(f, "  copy: {c}"))?;
-        self.cudagraphs.iter().try_for_each(|c| writeln!(f, "  no CUDA graph, or not all of the call: {c}"))?;
+        self.cudagraphs
+            .iter()
+            .try_for_each(|c| writeln!(f, "  no CUDA graph, or not all of the call: {c}"))?;
         self.tuning.iter().try_for_each(|t| writeln!(f, "  autotune: {t}"))?;
-        self.times.iter().try_for_each(|(name, t)| writeln!(f, "  time {name}: {:.1} ms", t.as_secs_f64() * 1e3))?;
+        self.times.iter().try_for_each(|(name, t)| {
+            writeln!(f, "  time {name}: {:.1} ms", t.as_secs_f64() * 1e3)
+        })?;
         for p in self.passes.iter().take(PASSES) {
             let runs = if p.runs == 1 { String::new() } else { format!(" in {} runs", p.runs) };
             writeln!(f, "  time of pass {}: {:.2} ms{runs}", p.pass, p.time.as_secs_f64() * 1e3)?;
@@ -245,13 +300,24 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (graphs, breaks) = (self.graphs.len(), self.breaks.len());
         let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
-        let (graphs, breaks, again) = (plural(graphs, "graph"), plural(breaks, "graph break"), plural(self.recompiles.len(), "recompile"));
+        let (graphs, breaks, again) = (
+            plural(graphs, "graph"),
+            plural(breaks, "graph break"),
+            plural(self.recompiles.len(), "recompile"),
+        );
         writeln!(f, "{}: {graphs}, {breaks}, {again}", self.name)?;
         for (i, g) in self.graphs.iter().enumerate() {
-            writeln!(f, "graph {i}: {}, {}", plural(g.kernels.len(), "kernel"), plural(g.calls as usize, "call"))?;
+            writeln!(
+                f,
+                "graph {i}: {}, {}",
+                plural(g.kernels.len(), "kernel"),
+                plural(g.calls as usize, "call")
+            )?;
             write!(f, "{g}")?;
         }
-        self.breaks.iter().try_for_each(|b| writeln!(f, "graph break at {}: {}", b.place, b.reason))?;
+        self.breaks
+            .iter()
+            .try_for_each(|b| writeln!(f, "graph break at {}: {}", b.place, b.reason))?;
         if self.eager_calls > 0 {
             writeln!(f, "{} calls ran op by op", self.eager_calls)?;
         }

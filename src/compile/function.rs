@@ -16,7 +16,8 @@ pub trait Function<A> {
     fn invoke(&self, arguments: A) -> Self::Out;
 }
 
-/// What stands for arguments in a call: the tuple, or, of a function of one argument, that argument; tensors also by reference.
+/// What stands for arguments in a call: the tuple, or, of a function of one argument, that
+/// argument; tensors also by reference.
 pub trait Pack<A> {
     /// The arguments.
     fn pack(self) -> A;
@@ -112,5 +113,9 @@ pub(super) fn into_leaves(tree: impl Tree) -> Vec<Leaf> {
 pub(super) fn rebuild<T: Tree>(leaves: Vec<Leaf>) -> Result<T, String> {
     let mut left: Leaves = leaves.into_iter();
     let tree = T::rebuild(&mut left)?;
-    if left.next().is_some() { Err("a structure has more parts than it had".into()) } else { Ok(tree) }
+    if left.next().is_some() {
+        Err("a structure has more parts than it had".into())
+    } else {
+        Ok(tree)
+    }
 }

@@ -1,7 +1,8 @@
 //! Programs that another thread makes while calls run op by op (option `asynchronous`).
 //!
-//! A function is traced where it is called. What goes to the other thread is the graph as bytes, since a context belongs to one thread. A function has one such thread,
-//! which ends when nothing is left to do.
+//! A function is traced where it is called. What goes to the other thread is the graph as bytes,
+//! since a context belongs to one thread. A function has one such thread, which ends when nothing
+//! is left to do.
 use super::Settings;
 use crate::{
     Error,
@@ -79,7 +80,12 @@ pub(crate) struct Queue {
 impl Queue {
     /// `stop` is the function's own, which ends this queue's work as well.
     pub fn new(stop: &Stop, tell: Tell) -> Arc<Queue> {
-        Arc::new(Queue { jobs: Mutex::default(), stop: stop.child(), dropped: AtomicBool::new(false), tell })
+        Arc::new(Queue {
+            jobs: Mutex::default(),
+            stop: stop.child(),
+            dropped: AtomicBool::new(false),
+            tell,
+        })
     }
     /// Ends its work, of which nothing is told.
     pub fn drop_work(&self) {
@@ -87,7 +93,13 @@ impl Queue {
         self.stop.cancel();
     }
     /// Makes a program on the queue's thread.
-    fn make(self: &Arc<Queue>, name: &str, captured: Captured, backend: Arc<dyn Backend>, options: &Options) -> Arc<Later> {
+    fn make(
+        self: &Arc<Queue>,
+        name: &str,
+        captured: Captured,
+        backend: Arc<dyn Backend>,
+        options: &Options,
+    ) -> Arc<Later> {
         let (later, name) = (Arc::new(Later::default()), name.to_string());
         let options = Options { stop: self.stop.clone(), ..options.clone() };
         let Captured { module, weights, inputs, outputs } = captured;
@@ -102,8 +114,8 @@ impl Queue {
                 backend.compile(&GraphModule::new(&name, &captured), &options)
             };
             // A backend of somebody's that panics must leave nobody waiting.
-            let outcome =
-                catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::Backend(format!("the backend panicked on {name}"))));
+            let outcome = catch_unwind(AssertUnwindSafe(work))
+                .unwrap_or_else(|_| Err(Error::Backend(format!("the backend panicked on {name}"))));
             let outcome = outcome.map_err(Arc::new);
             if let (Err(e), false) = (&outcome, queue.dropped.load(Ordering::Relaxed)) {
                 (queue.tell)(e);
@@ -119,7 +131,8 @@ impl Queue {
             return;
         }
         let queue = self.clone();
-        let begun = std::thread::Builder::new().name("kiln-compile".into()).spawn(move || queue.work());
+        let begun =
+            std::thread::Builder::new().name("kiln-compile".into()).spawn(move || queue.work());
         jobs.1 = begun.is_ok();
         drop(jobs);
         if begun.is_err() {
@@ -154,17 +167,21 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// A program that is there, or will be. Err: why there is none, where the call's thread makes it.
+    /// A program that is there, or will be. Err: why there is none, where the call's thread makes
+    /// it.
     pub fn program(&self, name: &str, captured: Captured) -> Result<Arc<Later>, Error> {
         match &self.queue {
             Some(queue) => Ok(queue.make(name, captured, self.backend.clone(), &self.options)),
-            None => Ok(Arc::new(Later::now(self.backend.compile(&GraphModule::new(name, &captured), &self.options)?))),
+            None => Ok(Arc::new(Later::now(
+                self.backend.compile(&GraphModule::new(name, &captured), &self.options)?,
+            ))),
         }
     }
 }
 
 impl Settings {
-    /// Whether another thread compiles. Where each op is a program, there is nothing to do meanwhile.
+    /// Whether another thread compiles. Where each op is a program, there is nothing to do
+    /// meanwhile.
     pub(super) fn is_asynchronous(&self) -> bool {
         self.asynchronous && !self.each_op
     }

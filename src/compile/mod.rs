@@ -1,4 +1,5 @@
-//! `compile(f)`: a function of tensors as programs that are made when a call needs them, with the guards under which they are right.
+//! `compile(f)`: a function of tensors as programs that are made when a call needs them, with the
+//! guards under which they are right.
 //!
 //! `docs/front.md` says how the parts work together.
 mod disable;
@@ -46,7 +47,8 @@ use std::{
     time::Instant,
 };
 
-/// A function that is compiled when it is called; see [`compile`]. May be called from many threads at once.
+/// A function that is compiled when it is called; see [`compile`]. May be called from many threads
+/// at once.
 pub struct Compiled<F, A> {
     function: F,
     settings: Settings,
@@ -58,8 +60,9 @@ pub struct Compiled<F, A> {
     _arguments: PhantomData<fn(A)>,
 }
 
-/// Makes a function compiled. It may take and give tensors, numbers, and tuples, lists, arrays and options of these; what else it reads, such as weights
-/// of an [`nn`](crate::nn) module, may change between calls only if it is a [`Parameter`](crate::nn::Parameter). It may give a `Result`.
+/// Makes a function compiled. It may take and give tensors, numbers, and tuples, lists, arrays and
+/// options of these; what else it reads, such as weights of an [`nn`](crate::nn) module, may change
+/// between calls only if it is a [`Parameter`](crate::nn::Parameter). It may give a `Result`.
 ///
 /// ```
 /// use kiln::Tensor;
@@ -78,7 +81,8 @@ pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
     Compiled { function, settings, backend, wrong, state: State::new(), _arguments: PhantomData }
 }
 
-/// How a function is compiled. What is wrong with a setting is the error of [`Compiled::check`], and of every call.
+/// How a function is compiled. What is wrong with a setting is the error of [`Compiled::check`],
+/// and of every call.
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     fn with(mut self, set: impl FnOnce(&mut Compiled<F, A>) -> Result<(), Error>) -> Self {
         if let Err(e) = set(&mut self) {
@@ -95,8 +99,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             Ok(())
         })
     }
-    /// Whether sizes are symbols: none (as it is if not called) for those that have changed between calls, `true` for all from the first call on, `false`
-    /// for none.
+    /// Whether sizes are symbols: none (as it is if not called) for those that have changed between
+    /// calls, `true` for all from the first call on, `false` for none.
     pub fn dynamic(mut self, dynamic: impl Into<Option<bool>>) -> Self {
         self.settings.dynamic = dynamic.into();
         self
@@ -127,7 +131,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let at = Location::caller();
         self.with(|c| {
             for (name, value) in options {
-                c.settings.set(name, value)?.into_iter().for_each(|r| c.remark(Topic::Options, at, r));
+                c.settings
+                    .set(name, value)?
+                    .into_iter()
+                    .for_each(|r| c.remark(Topic::Options, at, r));
             }
             c.backend = backend::find(&c.settings.backend)?;
             Ok(())
@@ -138,7 +145,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.settings.disable = disable;
         self
     }
-    /// Whether weights become part of the program, to be packed and folded. A weight that is changed afterwards makes a new program.
+    /// Whether weights become part of the program, to be packed and folded. A weight that is
+    /// changed afterwards makes a new program.
     pub fn freeze(mut self, freeze: bool) -> Self {
         self.settings.freeze = freeze;
         self
@@ -152,7 +160,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     pub fn check(&self) -> Result<(), Error> {
         self.wrong.as_ref().map_or(Ok(()), |e| Err(Error::Setting(e.clone())))
     }
-    /// What ends its compilations from another thread: after `stop().cancel()` calls that have no program run op by op.
+    /// What ends its compilations from another thread: after `stop().cancel()` calls that have no
+    /// program run op by op.
     pub fn stop(&self) -> Stop {
         self.settings.machine.stop.clone()
     }
@@ -173,7 +182,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     pub fn programs(&self) -> usize {
         self.state.entries.all().len()
     }
-    /// Waits until no other thread makes a program for it (option `asynchronous`). Err: why the first of them that there is none of was not made.
+    /// Waits until no other thread makes a program for it (option `asynchronous`). Err: why the
+    /// first of them that there is none of was not made.
     pub fn wait(&self) -> Result<(), Error> {
         let mut all: Vec<Arc<Later>> = vec![];
         for entry in self.state.entries.all().iter() {
@@ -215,13 +225,15 @@ type Out<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
 
 /// Calls.
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
-    /// Calls the function, with a program that is right for these arguments; one is made if there is none. Within a trace, or within another compiled
-    /// function, it becomes a part of that. Err: an op that cannot be, with its place; what compiling or running met.
+    /// Calls the function, with a program that is right for these arguments; one is made if there
+    /// is none. Within a trace, or within another compiled function, it becomes a part of that.
+    /// Err: an op that cannot be, with its place; what compiling or running met.
     #[track_caller]
     pub fn call(&self, arguments: impl Pack<A>) -> Result<Out<F, A>, Error> {
         let place = Location::caller();
         self.check()?;
-        // A program needs the leaves alone; of many tensors, handles beside these would be a third of what a call costs.
+        // A program needs the leaves alone; of many tensors, handles beside these would be a third
+        // of what a call costs.
         let all = into_leaves(arguments.pack());
         let whole = |all| rebuild::<A>(all).map_err(Error::Backend);
         if traced(&all) || self.settings.disable {
@@ -249,7 +261,13 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.state.entries.find(|e| e.guards.check(given) && e.is_current())
     }
 
-    fn run(&self, entry: &Entry, all: &[Leaf], given: &[Given], place: &'static Location<'static>) -> Result<Ran, Error> {
+    fn run(
+        &self,
+        entry: &Entry,
+        all: &[Leaf],
+        given: &[Given],
+        place: &'static Location<'static>,
+    ) -> Result<Ran, Error> {
         let graph = match &entry.code {
             Code::Segments => {
                 entry.count();
@@ -264,9 +282,16 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             Ok(Some(results)) => Ok(Ran::Results(results)),
             // Another thread is at it, or has said why there is none.
             Ok(None) => Ok(Ran::OpByOp),
-            // Sizes that the guards allow and the program does not take: op by op the answer, or the reason, is exact.
+            // Sizes that the guards allow and the program does not take: op by op the answer, or
+            // the reason, is exact.
             Err(Error::Call(e)) if !entry.guards.symbols.is_empty() && is_about_sizes(&e) => {
-                self.remark(Topic::Dynamic, place, format!("this call runs op by op, since the program does not take its sizes: {e}"));
+                self.remark(
+                    Topic::Dynamic,
+                    place,
+                    format!(
+                        "this call runs op by op, since the program does not take its sizes: {e}"
+                    ),
+                );
                 Ok(Ran::OpByOp)
             }
             Err(e) => Err(e),
@@ -286,11 +311,22 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     /// What is noted between reads of values as programs.
-    fn in_segments(&self, arguments: A, place: &'static Location<'static>) -> Result<Out<F, A>, Error> {
+    fn in_segments(
+        &self,
+        arguments: A,
+        place: &'static Location<'static>,
+    ) -> Result<Out<F, A>, Error> {
         let segments = self.segments(place);
-        let results = in_segments(segments.clone(), || Ok(leaves(&self.function.invoke(arguments).into_tree()?)))?;
-        if lock(&segments.made).len() >= segments.limit && !self.state.warned.swap(true, Ordering::Relaxed) {
-            let (n, place) = (segments.limit, segments.reads().into_iter().next().map_or(String::new(), |(place, _)| place));
+        let results = in_segments(segments.clone(), || {
+            Ok(leaves(&self.function.invoke(arguments).into_tree()?))
+        })?;
+        if lock(&segments.made).len() >= segments.limit
+            && !self.state.warned.swap(true, Ordering::Relaxed)
+        {
+            let (n, place) = (
+                segments.limit,
+                segments.reads().into_iter().next().map_or(String::new(), |(place, _)| place),
+            );
             let message = format!(
                 "{n} programs have been made between reads of values, which is the limit (8 times cache_size_limit); further ones run op by op. \
                  Their sizes are numbers: read values outside of the function if these change"
@@ -323,9 +359,16 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 
     /// Makes a program for a call; none if there may be no more.
-    fn make(&self, all: &[Leaf], given: &[Given], place: &'static Location<'static>) -> Result<Option<Arc<Entry>>, Error> {
+    fn make(
+        &self,
+        all: &[Leaf],
+        given: &[Given],
+        place: &'static Location<'static>,
+    ) -> Result<Option<Arc<Entry>>, Error> {
         let fits = |e: &Entry| e.guards.check(given) && e.is_current();
-        self.state.entries.find_or_make(fits, |history, before| self.made(all, given, place, history, before))
+        self.state
+            .entries
+            .find_or_make(fits, |history, before| self.made(all, given, place, history, before))
     }
 
     /// The entries that stay, and a new one.
@@ -353,14 +396,19 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             self.remark(Topic::Recompiles, place, why);
         }
         history.learn(all);
-        for (s, places) in before.iter().filter(|e| e.refused().is_some()).map(|e| (&e.guards.symbols, &e.guards.same)) {
+        for (s, places) in before
+            .iter()
+            .filter(|e| e.refused().is_some())
+            .map(|e| (&e.guards.symbols, &e.guards.same))
+        {
             s.iter()
                 .map(|s| (s.input, s.dim))
                 .chain(places.iter().map(|p| (p.input, p.dim)))
                 .for_each(|(leaf, dim)| history.pin(leaf, dim));
         }
         let mut plan = history.plan(all, self.settings.dynamic);
-        // On the host code for multiples would be the same (docs/front.md). A program for all sizes has to find room behind one for multiples.
+        // On the host code for multiples would be the same (docs/front.md). A program for all sizes
+        // has to find room behind one for multiples.
         if self.settings.machine.device != Place::Host
             && self.settings.dynamic.is_none()
             && kept.len() + 2 <= self.settings.cache_size_limit
@@ -380,7 +428,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             remark: &|topic, message| self.remark(topic, place, message),
         };
         let made = match settings.each_op && !settings.fullgraph {
-            true => Ok((Entry::in_segments(plan.guards(names.clone(), true, &[]), start.elapsed()), vec![])),
+            true => Ok((
+                Entry::in_segments(plan.guards(names.clone(), true, &[]), start.elapsed()),
+                vec![],
+            )),
             false => maker.make(&plan),
         };
         let entry = match made {
@@ -418,5 +469,11 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 
 /// Whether a program has refused what it was given, which is no failure of the machine.
 fn is_about_sizes(e: &CallError) -> bool {
-    matches!(e, CallError::Tensor { .. } | CallError::Range { .. } | CallError::Condition { .. } | CallError::Size(_))
+    matches!(
+        e,
+        CallError::Tensor { .. }
+            | CallError::Range { .. }
+            | CallError::Condition { .. }
+            | CallError::Size(_)
+    )
 }

@@ -1,10 +1,14 @@
 //! Which sizes of a call's arguments are numbers of the program and which are symbols.
 //!
-//! As in torch.compile: first all are numbers; a dimension that has had a second size gets a symbol, that dimension only; 0 and 1 stay numbers; sizes
-//! that are equal in this call share a symbol, which is a guard. A dimension whose symbol the function contradicts is a number for good.
+//! As in torch.compile: first all are numbers; a dimension that has had a second size gets a
+//! symbol, that dimension only; 0 and 1 stay numbers; sizes that are equal in this call share a
+//! symbol, which is a guard. A dimension whose symbol the function contradicts is a number for
+//! good.
 //!
-//! For a GPU, where rows of an argument get an open length and all lengths so far were multiples of 16, the symbol says so: such rows are read 16 bytes at a time, and
-//! tensor cores multiply them. The first call with another length makes programs for all lengths from then on, behind those for multiples, which stay.
+//! For a GPU, where rows of an argument get an open length and all lengths so far were multiples of
+//! 16, the symbol says so: such rows are read 16 bytes at a time, and tensor cores multiply them.
+//! The first call with another length makes programs for all lengths from then on, behind those for
+//! multiples, which stay.
 use super::tree::Leaf;
 use crate::{
     Error,
@@ -16,7 +20,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// What a symbol is a multiple of where all sizes so far were: of the elements that have several bytes, 16 bytes at least.
+/// What a symbol is a multiple of where all sizes so far were: of the elements that have several
+/// bytes, 16 bytes at least.
 pub(super) const DIVISOR: i64 = 16;
 
 /// What is known of one dimension from earlier calls.
@@ -27,7 +32,8 @@ struct DimHistory {
     changed: bool,
     /// A symbol was contradicted.
     pinned: bool,
-    /// It has had a size, one that has no program of its own anyway, that is no multiple of [`DIVISOR`].
+    /// It has had a size, one that has no program of its own anyway, that is no multiple of
+    /// [`DIVISOR`].
     odd: bool,
     /// A program was made for multiples.
     stated: bool,
@@ -48,7 +54,8 @@ struct NumberHistory {
 pub(super) struct History {
     leaves: Vec<Vec<DimHistory>>,
     numbers: Vec<NumberHistory>,
-    /// A size was no multiple where a program had been made for these: programs are for all sizes from then on.
+    /// A size was no multiple where a program had been made for these: programs are for all sizes
+    /// from then on.
     general: bool,
 }
 
@@ -146,7 +153,9 @@ impl History {
         for (i, leaf) in leaves.iter().enumerate() {
             let planned = match (leaf, array(leaf)) {
                 (_, Some(a)) => {
-                    let dims = (0..a.shape().len()).map(|d| self.dim(&mut plan, a, i, d, dynamic)).collect();
+                    let dims = (0..a.shape().len())
+                        .map(|d| self.dim(&mut plan, a, i, d, dynamic))
+                        .collect();
                     PlanLeaf::Tensor(a.clone(), dims)
                 }
                 (Leaf::Scalar(s), None) => PlanLeaf::Scalar(*s),
@@ -156,7 +165,8 @@ impl History {
             };
             plan.leaves.push(planned);
         }
-        // Behind the sizes of tensors, which may be equal to one of these by chance, and share no symbol with it.
+        // Behind the sizes of tensors, which may be equal to one of these by chance, and share no
+        // symbol with it.
         for i in 0..plan.leaves.len() {
             let at = plan.symbols.len();
             let pinned = self.numbers.get(i).is_some_and(|n| n.pinned);
@@ -164,19 +174,34 @@ impl History {
                 && let (false, Ok(n @ 2..)) = (pinned, usize::try_from(*n))
             {
                 *symbol = Some(at);
-                plan.symbols.push((Symbol { name: format!("s{at}"), min: 2, max: None, divisor: 1, input: i, dim: 0 }, n));
+                plan.symbols.push((
+                    Symbol {
+                        name: format!("s{at}"),
+                        min: 2,
+                        max: None,
+                        divisor: 1,
+                        input: i,
+                        dim: 0,
+                    },
+                    n,
+                ));
             }
         }
         plan
     }
-    /// States in a plan which symbols are multiples of [`DIVISOR`], where all sizes so far were, nobody has said which there may be, and the distance between rows of an
-    /// argument depends on it.
+    /// States in a plan which symbols are multiples of [`DIVISOR`], where all sizes so far were,
+    /// nobody has said which there may be, and the distance between rows of an argument depends on
+    /// it.
     pub fn state_divisors(&mut self, plan: &mut Plan) {
         for s in 0..plan.symbols.len() {
             let places = plan.places(s);
-            let mut known = places.iter().map(|(leaf, dim)| self.leaves.get(*leaf).and_then(|l| l.get(*dim)));
+            let mut known =
+                places.iter().map(|(leaf, dim)| self.leaves.get(*leaf).and_then(|l| l.get(*dim)));
             let even = known.all(|d| d.is_some_and(|d| d.changed && !d.odd)) && !self.general;
-            if !even || !places.iter().all(|p| !plan.is_marked(*p)) || !places.iter().any(|p| plan.spaces_rows(*p)) {
+            if !even
+                || !places.iter().all(|p| !plan.is_marked(*p))
+                || !places.iter().any(|p| plan.spaces_rows(*p))
+            {
                 continue;
             }
             plan.symbols[s].0.divisor = DIVISOR;
@@ -195,7 +220,14 @@ impl History {
             _ => PlanLeaf::Scalar(value),
         }
     }
-    fn dim(&self, plan: &mut Plan, array: &Array, leaf: usize, dim: usize, dynamic: Option<bool>) -> PlanDim {
+    fn dim(
+        &self,
+        plan: &mut Plan,
+        array: &Array,
+        leaf: usize,
+        dim: usize,
+        dynamic: Option<bool>,
+    ) -> PlanDim {
         let n = array.shape()[dim];
         let known = self.leaves.get(leaf).and_then(|l| l.get(dim)).copied().unwrap_or_default();
         let mark = array.mark(dim);
@@ -236,7 +268,9 @@ impl Plan {
                 }
                 PlanLeaf::Scalar(_) => continue,
             };
-            dims.iter_mut().filter(|d| **d == PlanDim::Symbol(symbol)).for_each(|d| *d = PlanDim::Static(n));
+            dims.iter_mut()
+                .filter(|d| **d == PlanDim::Symbol(symbol))
+                .for_each(|d| *d = PlanDim::Static(n));
         }
         plan
     }
@@ -252,7 +286,12 @@ impl Plan {
                 }
                 PlanLeaf::Scalar(_) => continue,
             };
-            all.extend(dims.iter().enumerate().filter(|(_, d)| **d == PlanDim::Symbol(symbol)).map(|(d, _)| (i, d)));
+            all.extend(
+                dims.iter()
+                    .enumerate()
+                    .filter(|(_, d)| **d == PlanDim::Symbol(symbol))
+                    .map(|(d, _)| (i, d)),
+            );
         }
         all
     }
@@ -260,10 +299,12 @@ impl Plan {
     fn is_marked(&self, (leaf, dim): (usize, usize)) -> bool {
         matches!(self.leaves.get(leaf), Some(PlanLeaf::Tensor(array, _)) if array.mark(dim).is_some())
     }
-    /// Whether it takes the size of this dimension to know that rows of the leaf begin at multiples of [`DIVISOR`]: none is in front, or those behind it say so.
+    /// Whether it takes the size of this dimension to know that rows of the leaf begin at multiples
+    /// of [`DIVISOR`]: none is in front, or those behind it say so.
     fn spaces_rows(&self, (leaf, dim): (usize, usize)) -> bool {
         let Some(PlanLeaf::Tensor(_, dims)) = self.leaves.get(leaf) else { return false };
-        let behind = dims.iter().skip(dim + 1).map(|d| if let PlanDim::Static(n) = d { *n } else { 1 });
+        let behind =
+            dims.iter().skip(dim + 1).map(|d| if let PlanDim::Static(n) = d { *n } else { 1 });
         dim > 0 && !behind.fold(1, usize::wrapping_mul).is_multiple_of(DIVISOR as usize)
     }
     /// The numbers of the symbols that stand somewhere.
@@ -274,13 +315,16 @@ impl Plan {
     pub fn is_number(&self, leaf: usize) -> bool {
         matches!(self.leaves.get(leaf), Some(PlanLeaf::Number(..)))
     }
-    /// The guards that follow from it. Where `open`, any sizes and numbers will do. Of numbers, those are sizes that are in `sized`.
+    /// The guards that follow from it. Where `open`, any sizes and numbers will do. Of numbers,
+    /// those are sizes that are in `sized`.
     pub fn guards(&self, names: Vec<String>, open: bool, sized: &[usize]) -> Guards {
         let mut guards = Guards { names, ..Default::default() };
         for leaf in &self.leaves {
             let (array, dims) = match leaf {
                 // In segments the function is called with it each time.
-                PlanLeaf::Scalar(s @ (Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_))) if open => {
+                PlanLeaf::Scalar(s @ (Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_)))
+                    if open =>
+                {
                     guards.inputs.push(InputGuard::Any(*s));
                     continue;
                 }
@@ -296,8 +340,17 @@ impl Plan {
             };
             let (first, rank) = (guards.sizes.len(), dims.len());
             let dtype = dtype_word(array.dtype().name());
-            guards.inputs.push(InputGuard::Tensor(TensorGuard { dtype, rank, first, gpu: None, layout: Layout::Rows, align: 1 }));
-            let size = |d: &PlanDim| if let (PlanDim::Static(n), false) = (d, open) { *n as i64 } else { OPEN };
+            guards.inputs.push(InputGuard::Tensor(TensorGuard {
+                dtype,
+                rank,
+                first,
+                gpu: None,
+                layout: Layout::Rows,
+                align: 1,
+            }));
+            let size = |d: &PlanDim| {
+                if let (PlanDim::Static(n), false) = (d, open) { *n as i64 } else { OPEN }
+            };
             guards.sizes.extend(dims.iter().map(size));
         }
         if open {
@@ -311,7 +364,11 @@ impl Plan {
             }
             let symbol = guards.symbols.len();
             guards.symbols.push(Symbol { input, dim, ..self.symbols[s].0.clone() });
-            guards.same.extend(places.into_iter().skip(1).map(|(input, dim)| Same { input, dim, symbol }));
+            guards.same.extend(places.into_iter().skip(1).map(|(input, dim)| Same {
+                input,
+                dim,
+                symbol,
+            }));
         }
         guards
     }

@@ -9,10 +9,17 @@ use std::sync::Arc;
 
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// Why there is no program for a call; none if there was none at all.
-    pub(super) fn recompiled(&self, entries: &[Arc<Entry>], all: &[Leaf], given: &[Given]) -> Option<String> {
+    pub(super) fn recompiled(
+        &self,
+        entries: &[Arc<Entry>],
+        all: &[Leaf],
+        given: &[Given],
+    ) -> Option<String> {
         let last = entries.last()?;
         if let Some(e) = last.refused() {
-            return Some(format!("compiled again with sizes as numbers, since with symbols there is no program: {e}"));
+            return Some(format!(
+                "compiled again with sizes as numbers, since with symbols there is no program: {e}"
+            ));
         }
         let Some(m) = last.guards.mismatch(given) else {
             let weight = last.stale().unwrap_or("a weight");
@@ -22,7 +29,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         };
         let remedy = match (m.input.and_then(|i| last.guards.inputs.get(i)), m.dim) {
             (Some(InputGuard::Tensor(_)), Some(d)) if self.settings.dynamic == Some(false) => {
-                format!("sizes are numbers, since dynamic is false; without that dimension {d} becomes a symbol")
+                format!(
+                    "sizes are numbers, since dynamic is false; without that dimension {d} becomes a symbol"
+                )
             }
             (Some(InputGuard::Tensor(_)), Some(d)) if m.want.contains("a multiple of") => {
                 format!(
@@ -30,7 +39,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 )
             }
             (Some(InputGuard::Tensor(_)), Some(d)) => {
-                format!("mark_dynamic on dimension {d} makes one program for all sizes at the first call")
+                format!(
+                    "mark_dynamic on dimension {d} makes one program for all sizes at the first call"
+                )
             }
             (Some(InputGuard::Scalar(value)), _) => match m.input.and_then(|i| all.get(i)) {
                 Some(Leaf::Number(_)) => self.of_number(last, m.input.unwrap_or_default(), value),
@@ -57,7 +68,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let n = entries.len();
         let found = entries.last().and_then(|e| e.guards.mismatch(given));
         let leaf = found.as_ref().and_then(|m| m.input).and_then(|i| all.get(i));
-        let remedy = if let Some(Leaf::Scalar(_)) = leaf { PLAIN } else { "pass it in another way" };
+        let remedy =
+            if let Some(Leaf::Scalar(_)) = leaf { PLAIN } else { "pass it in another way" };
         let why = found.map_or("guards fail".into(), |m| m.to_string());
         format!(
             "{n} programs have been made, which is the limit; calls that none is right for run op by op from now on. What changes: {why}; \
@@ -67,8 +79,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 }
 
 /// Of plain numbers among the arguments.
-const PLAIN: &str =
-    "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";
+const PLAIN: &str = "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";
 
 /// The error of what ends the graph of a function that has to be one.
 pub(super) fn whole(mut read: OpError) -> Error {

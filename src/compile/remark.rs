@@ -1,4 +1,5 @@
-//! What a compiled function has to say: why it compiled again, ended a graph, gave up a symbol. Kept with the function, and told to `tracing`.
+//! What a compiled function has to say: why it compiled again, ended a graph, gave up a symbol.
+//! Kept with the function, and told to `tracing`.
 use crate::runtime::guards::Guards;
 use std::{fmt, panic::Location};
 

@@ -1,5 +1,5 @@
-//! Options of a compiled function and of a compiled file: one table, from which come the API, the environment variables, `--option` of the command line, and the lists
-//! that people read.
+//! Options of a compiled function and of a compiled file: one table, from which come the API, the
+//! environment variables, `--option` of the command line, and the lists that people read.
 mod rows;
 
 use crate::{
@@ -87,7 +87,8 @@ fn row(name: &str) -> Result<&'static Row, Error> {
     })
 }
 
-/// The defaults, with what the environment says. What is wrong there is not kept: somebody may mend it.
+/// The defaults, with what the environment says. What is wrong there is not kept: somebody may mend
+/// it.
 static DEFAULTS: OnceLock<Settings> = OnceLock::new();
 
 impl Settings {
@@ -108,7 +109,8 @@ impl Settings {
             machine: Options::default(),
         }
     }
-    /// The defaults, with what the environment said when a process asked first. Err: a variable whose value is none.
+    /// The defaults, with what the environment said when a process asked first. Err: a variable
+    /// whose value is none.
     pub fn new() -> Result<Settings, Error> {
         let mut settings = match DEFAULTS.get() {
             Some(known) => known.clone(),
@@ -128,10 +130,13 @@ impl Settings {
     /// The defaults, with what variables say; an empty one is as good as none.
     fn of_variables(read: &dyn Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
         let mut settings = Settings::plain();
-        settings.machine.cache = cache::default_dir(None).map_or(CachePolicy::Off, CachePolicy::Dir);
+        settings.machine.cache =
+            cache::default_dir(None).map_or(CachePolicy::Off, CachePolicy::Dir);
         for row in ROWS {
             let Some(value) = read(row.variable).filter(|v| !v.is_empty()) else { continue };
-            let value = value.to_str().ok_or_else(|| Error::Setting(format!("{} is not UTF-8", row.variable)))?;
+            let value = value
+                .to_str()
+                .ok_or_else(|| Error::Setting(format!("{} is not UTF-8", row.variable)))?;
             for remark in settings.apply(row, row.variable, value)? {
                 tracing::info!(target: "kiln::options", "{remark}");
             }
@@ -147,15 +152,19 @@ impl Settings {
             Err(want) => Err(Error::Setting(format!("{what} is '{value}'{want}"))),
         }
     }
-    /// Sets an option by name. Gives remarks if that changes nothing. Err: there is no such option, or it has no such value.
+    /// Sets an option by name. Gives remarks if that changes nothing. Err: there is no such option,
+    /// or it has no such value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<Vec<String>, Error> {
         self.apply(row(name)?, &format!("option {name}"), value)
     }
-    /// As [`Settings::set`], for a file: an option that counts for compiled functions alone is told as a remark.
+    /// As [`Settings::set`], for a file: an option that counts for compiled functions alone is told
+    /// as a remark.
     pub fn set_for_file(&mut self, name: &str, value: &str) -> Result<Vec<String>, Error> {
         let mut remarks = self.set(name, value)?;
         if row(name)?.of == Of::Functions {
-            remarks = vec![format!("option {name}={value} changes nothing: it is for compiled functions, and this is a file")];
+            remarks = vec![format!(
+                "option {name}={value} changes nothing: it is for compiled functions, and this is a file"
+            )];
         }
         Ok(remarks)
     }
@@ -187,8 +196,9 @@ impl Settings {
         }
         None
     }
-    /// What a file is compiled with. On the host a program is one parallel region already: who asks for nothing but graphs is told when it is linked that there are none,
-    /// and max-autotune goes without.
+    /// What a file is compiled with. On the host a program is one parallel region already: who asks
+    /// for nothing but graphs is told when it is linked that there are none, and max-autotune goes
+    /// without.
     pub fn for_file(self) -> Options {
         let mut options = self.machine;
         if (options.max_autotune || self.mode == "max-autotune") && options.device == Place::Host {

@@ -1,4 +1,5 @@
-//! From a call to a program: trace with a plan, state guards, compile; with fewer symbols where the function contradicts them.
+//! From a call to a program: trace with a plan, state guards, compile; with fewer symbols where the
+//! function contradicts them.
 use super::{
     later::{Later, Making},
     plan::{Plan, PlanDim, PlanLeaf},
@@ -26,7 +27,10 @@ use crate::{
         guards::{Given, InputGuard, Scalar},
         program::{Dim, Expr},
     },
-    tensor::{self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor, TraceError, has_effects, pick, record},
+    tensor::{
+        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor,
+        TraceError, has_effects, pick, record,
+    },
 };
 use std::{
     collections::HashMap,
@@ -44,7 +48,8 @@ pub(super) struct Entry {
     /// Weights that are part of the program, and how often they had been changed.
     frozen: Vec<(Arc<Stored>, u64)>,
     pub code: Code,
-    /// Numbers that calls may change and that are part of the program all the same, by their leaves, with reasons.
+    /// Numbers that calls may change and that are part of the program all the same, by their
+    /// leaves, with reasons.
     pub taken: Vec<(usize, String)>,
     /// Calls that it has run.
     pub calls: AtomicU64,
@@ -93,52 +98,79 @@ impl From<Error> for Failed {
 
 impl Entry {
     pub fn in_segments(guards: Guards, took: Duration) -> Entry {
-        Entry { guards, frozen: vec![], code: Code::Segments, taken: vec![], calls: AtomicU64::new(0), took }
+        Entry {
+            guards,
+            frozen: vec![],
+            code: Code::Segments,
+            taken: vec![],
+            calls: AtomicU64::new(0),
+            took,
+        }
     }
     /// Whether the weights in the program are those of now, and there is a program or may be one.
     pub fn is_current(&self) -> bool {
         self.frozen.iter().all(|(w, version)| w.version() == *version) && self.refused().is_none()
     }
-    /// Why another thread could not make a program with these symbols; with numbers in their places there may be one.
+    /// Why another thread could not make a program with these symbols; with numbers in their places
+    /// there may be one.
     pub fn refused(&self) -> Option<&Error> {
         let Code::Graph(Graphed { program: Some(program), .. }) = &self.code else { return None };
         match program.get() {
-            Some(Err(e)) if !self.guards.symbols.is_empty() && !matches!(**e, Error::Compile(CompileError::Stopped(_))) => Some(&**e),
+            Some(Err(e))
+                if !self.guards.symbols.is_empty()
+                    && !matches!(**e, Error::Compile(CompileError::Stopped(_))) =>
+            {
+                Some(&**e)
+            }
             _ => None,
         }
     }
     /// The name of a weight that has been changed.
     pub fn stale(&self) -> Option<&str> {
-        self.frozen.iter().find(|(w, version)| w.version() != *version).map(|(w, _)| w.name.as_str())
+        self.frozen
+            .iter()
+            .find(|(w, version)| w.version() != *version)
+            .map(|(w, _)| w.name.as_str())
     }
 }
 
 impl Graphed {
-    /// The leaves of the results for arguments that meet the guards, and as these see them; none if another thread still makes the program, or could not make it.
+    /// The leaves of the results for arguments that meet the guards, and as these see them; none if
+    /// another thread still makes the program, or could not make it.
     pub fn run(&self, leaves: &[Leaf], given: &[Given]) -> Result<Option<Vec<Leaf>>, Error> {
         let program = match self.program.as_ref().map(|p| p.ready()) {
             None => None,
             Some(None) => return Ok(None),
             Some(ready) => ready,
         };
-        let lifted = self.lifted.iter().map(|input| lifted(input, leaves)).collect::<Result<Vec<Arc<Array>>, _>>()?;
-        let results: Vec<Arc<Array>> = match program {
-            None => vec![],
-            Some(program) => {
-                let mut views = Vec::with_capacity(given.len() + lifted.len());
-                views.extend(given.iter().filter_map(|g| if let Given::Tensor(view) = g { Some(*view) } else { None }));
-                views.extend(lifted.iter().map(|a| a.as_view()));
-                program.run(&views)?.into_iter().map(Arc::new).collect()
-            }
-        };
+        let lifted = self
+            .lifted
+            .iter()
+            .map(|input| lifted(input, leaves))
+            .collect::<Result<Vec<Arc<Array>>, _>>()?;
+        let results: Vec<Arc<Array>> =
+            match program {
+                None => vec![],
+                Some(program) => {
+                    let mut views = Vec::with_capacity(given.len() + lifted.len());
+                    views.extend(given.iter().filter_map(|g| {
+                        if let Given::Tensor(view) = g { Some(*view) } else { None }
+                    }));
+                    views.extend(lifted.iter().map(|a| a.as_view()));
+                    program.run(&views)?.into_iter().map(Arc::new).collect()
+                }
+            };
         let input = |n| leaves.iter().filter_map(super::plan::array).chain(&lifted).nth(n).cloned();
         let leaf = |r: &ResultLeaf| match r {
             ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
-            ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, input).map_err(Error::Backend)?.into())),
+            ResultLeaf::Tensor(slot) => {
+                Ok(Leaf::Tensor(pick(slot, &results, input).map_err(Error::Backend)?.into()))
+            }
             ResultLeaf::Number(slot) => {
                 let array: Tensor = pick(slot, &results, input).map_err(Error::Backend)?.into();
                 let float = array.dtype()?.is_float();
-                let value = if float { Scalar::Float(array.item()?) } else { Scalar::Int(array.item()?) };
+                let value =
+                    if float { Scalar::Float(array.item()?) } else { Scalar::Int(array.item()?) };
                 Ok(Leaf::Number(tensor::Scalar::plain(value)))
             }
         };
@@ -154,14 +186,20 @@ fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
         _ => Scalar::Count(0),
     };
     let made = match input {
-        Lifted::Weight(w) => return w.array().ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name))),
+        Lifted::Weight(w) => {
+            return w
+                .array()
+                .ok_or_else(|| Error::Weight(format!("weight {} has no value", w.name)));
+        }
         Lifted::Number(leaf) => match value(leaf) {
             Scalar::Float(x) => Array::of(&[], &[x]),
             Scalar::Int(n) => Array::of(&[], &[n]),
             other => Err(format!("{other} is no number")),
         },
         Lifted::Size(leaf) => match value(leaf) {
-            Scalar::Int(n) => usize::try_from(n).map_err(|e| e.to_string()).and_then(|n| Array::of_bytes(DType::I8, &[0, n], &[])),
+            Scalar::Int(n) => usize::try_from(n)
+                .map_err(|e| e.to_string())
+                .and_then(|n| Array::of_bytes(DType::I8, &[0, n], &[])),
             other => Err(format!("{other} is no size")),
         },
     };
@@ -196,23 +234,31 @@ impl Maker<'_> {
         let mut pinned = vec![];
         let mut plan = plan.clone();
         loop {
-            let tried = self.trace(&plan).and_then(|trial| match contradicted(&trial.recorded.session, &plan) {
-                Some(found) => Ok(Err(found)),
-                None => self.finish(&plan, trial, start).map(Ok),
+            let tried = self.trace(&plan).and_then(|trial| {
+                match contradicted(&trial.recorded.session, &plan) {
+                    Some(found) => Ok(Err(found)),
+                    None => self.finish(&plan, trial, start).map(Ok),
+                }
             });
             let used = plan.used();
             match tried {
                 Ok(Ok(entry)) => return Ok((entry, pinned)),
-                // Another answer to the function's own question has a program of its own, in which the size is a symbol again.
+                // Another answer to the function's own question has a program of its own, in which
+                // the size is a symbol again.
                 Ok(Err((symbol, _, true))) => plan = plan.without(symbol),
                 Ok(Err((symbol, why, false))) => self.pin(&mut plan, symbol, &why, &mut pinned),
                 // Time that is over is not the symbols' fault.
-                Err(Failed::Error(e)) if !used.is_empty() && !matches!(e, Error::Compile(CompileError::Stopped(_))) => {
+                Err(Failed::Error(e))
+                    if !used.is_empty()
+                        && !matches!(e, Error::Compile(CompileError::Stopped(_))) =>
+                {
                     let symbol = self.culprit(&plan, &used);
                     let why = e.to_string();
                     match symbol {
                         Some(symbol) => self.pin(&mut plan, symbol, &why, &mut pinned),
-                        None => used.iter().for_each(|s| self.pin(&mut plan, *s, &why, &mut pinned)),
+                        None => {
+                            used.iter().for_each(|s| self.pin(&mut plan, *s, &why, &mut pinned))
+                        }
                     }
                 }
                 Err(e) => return Err(e),
@@ -222,8 +268,10 @@ impl Maker<'_> {
 
     /// The one symbol without which the function can be traced, if there is one.
     fn culprit(&self, plan: &Plan, used: &[usize]) -> Option<usize> {
-        let mut alone =
-            used.iter().copied().filter(|s| self.trace(&plan.without(*s)).is_ok_and(|t| contradicted(&t.recorded.session, plan).is_none()));
+        let mut alone = used.iter().copied().filter(|s| {
+            self.trace(&plan.without(*s))
+                .is_ok_and(|t| contradicted(&t.recorded.session, plan).is_none())
+        });
         if used.len() > 1 { alone.next() } else { used.first().copied() }
     }
 
@@ -231,12 +279,22 @@ impl Maker<'_> {
         let places = plan.places(symbol);
         let name = |l: usize| self.names.get(l).map_or("?", String::as_str);
         let one = |(l, d): &(usize, usize)| {
-            if plan.is_number(*l) { format!("{} as a size", name(*l)) } else { format!("{}.size({d})", name(*l)) }
+            if plan.is_number(*l) {
+                format!("{} as a size", name(*l))
+            } else {
+                format!("{}.size({d})", name(*l))
+            }
         };
         let all: Vec<String> = places.iter().map(one).collect();
         let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
         let first = why.lines().next().unwrap_or(why);
-        (self.remark)(Topic::Dynamic, format!("{} stays the number {n}, since the function needs it to be one: {first}", all.join(", ")));
+        (self.remark)(
+            Topic::Dynamic,
+            format!(
+                "{} stays the number {n}, since the function needs it to be one: {first}",
+                all.join(", ")
+            ),
+        );
         pinned.extend(places);
         *plan = plan.without(symbol);
     }
@@ -250,15 +308,19 @@ impl Maker<'_> {
             Some((i, NumberArgument { name: plain(name), symbol, input: None }))
         };
         let numbers = plan.leaves.iter().zip(self.names).enumerate().filter_map(number).collect();
-        let session = Session { hints, numbers, freeze: self.settings.freeze, ..Default::default() };
+        let session =
+            Session { hints, numbers, freeze: self.settings.freeze, ..Default::default() };
         let mut shape = vec![];
         let recorded = record(context.ctx(), self.place, session, |graph| {
             let leaves = inputs(graph, plan, self.names);
-            // What a function expects of a number need not hold of a symbol; without symbols it is the caller who learns of a panic.
+            // What a function expects of a number need not hold of a symbol; without symbols it is
+            // the caller who learns of a panic.
             let results = match plan.used().is_empty() {
                 true => (self.function)(leaves)?,
                 false => catch_unwind(AssertUnwindSafe(|| (self.function)(leaves)))
-                    .unwrap_or_else(|_| Err(TraceError::User("the function panics where a size is a symbol".into())))?,
+                    .unwrap_or_else(|_| {
+                        Err(TraceError::User("the function panics where a size is a symbol".into()))
+                    })?,
             };
             let mut tensors = vec![];
             for leaf in results {
@@ -268,7 +330,9 @@ impl Maker<'_> {
                         tensors.push(t);
                     }
                     Leaf::Scalar(s) => shape.push(Some(ResultLeaf::Scalar(s))),
-                    Leaf::Number(s) if s.is_plain() => shape.push(Some(ResultLeaf::Scalar(s.peek()))),
+                    Leaf::Number(s) if s.is_plain() => {
+                        shape.push(Some(ResultLeaf::Scalar(s.peek())))
+                    }
                     Leaf::Number(s) => {
                         shape.push(Some(ResultLeaf::Number(Slot::Result(0))));
                         tensors.push(s.tensor());
@@ -284,7 +348,8 @@ impl Maker<'_> {
         let mut slots = recorded.slots.iter().cloned();
         let mut results = vec![];
         for leaf in shape {
-            let mut slot = || slots.next().ok_or_else(|| Error::Backend("the trace has lost a result".into()));
+            let mut slot =
+                || slots.next().ok_or_else(|| Error::Backend("the trace has lost a result".into()));
             results.push(match leaf {
                 Some(ResultLeaf::Number(_)) => ResultLeaf::Number(slot()?),
                 Some(known) => known,
@@ -297,24 +362,54 @@ impl Maker<'_> {
     fn finish(&self, plan: &Plan, trial: Trial, start: Instant) -> Result<Entry, Failed> {
         // What is named first is dropped last.
         let Trial { _context, recorded: Recorded { captured, slots, session }, results } = trial;
-        let sized: Vec<usize> = session.lifted.iter().filter_map(|l| if let Lifted::Size(leaf) = l { Some(*leaf) } else { None }).collect();
+        let sized: Vec<usize> = session
+            .lifted
+            .iter()
+            .filter_map(|l| if let Lifted::Size(leaf) = l { Some(*leaf) } else { None })
+            .collect();
         let mut guards = plan.guards(self.names.to_vec(), false, &sized);
         for (leaf, why) in &session.taken {
-            let (Some(PlanLeaf::Number(value, _)), Some(guard)) = (plan.leaves.get(*leaf), guards.inputs.get_mut(*leaf)) else { continue };
+            let (Some(PlanLeaf::Number(value, _)), Some(guard)) =
+                (plan.leaves.get(*leaf), guards.inputs.get_mut(*leaf))
+            else {
+                continue;
+            };
             *guard = InputGuard::Scalar(*value);
             let name = self.names.get(*leaf).map_or("?", String::as_str);
             (self.remark)(
                 Topic::Dynamic,
-                format!("{name} is the number {value} in this program, since {why}; other values have programs of their own"),
+                format!(
+                    "{name} is the number {value} in this program, since {why}; other values have programs of their own"
+                ),
             );
         }
-        state(&mut guards, &session).map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
-        let text = if self.settings.keep_graphs { GraphModule::new(self.name, &captured).text() } else { String::new() };
+        state(&mut guards, &session)
+            .map_err(|e| Error::Backend(format!("a size of the function {e}")))?;
+        let text = if self.settings.keep_graphs {
+            GraphModule::new(self.name, &captured).text()
+        } else {
+            String::new()
+        };
         let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
-        let program = if computed || has_effects(captured.module.op()) { Some(self.making.program(self.name, captured)?) } else { None };
-        let frozen = session.weights.iter().filter_map(|(w, version, _)| version.map(|v| (w.clone(), v))).collect();
+        let program = if computed || has_effects(captured.module.op()) {
+            Some(self.making.program(self.name, captured)?)
+        } else {
+            None
+        };
+        let frozen = session
+            .weights
+            .iter()
+            .filter_map(|(w, version, _)| version.map(|v| (w.clone(), v)))
+            .collect();
         let code = Code::Graph(Graphed { program, lifted: session.lifted, results, text });
-        Ok(Entry { guards, frozen, code, taken: session.taken, calls: AtomicU64::new(0), took: start.elapsed() })
+        Ok(Entry {
+            guards,
+            frozen,
+            code,
+            taken: session.taken,
+            calls: AtomicU64::new(0),
+            took: start.elapsed(),
+        })
     }
 }
 
@@ -330,7 +425,8 @@ fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
         .symbols
         .iter()
         .enumerate()
-        // One that stands nowhere is no size of the program; that of a number is made where it is used as one.
+        // One that stands nowhere is no size of the program; that of a number is made where it is
+        // used as one.
         .map(|(i, (s, _))| {
             plan.places(i)
                 .first()
@@ -344,7 +440,9 @@ fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
         PlanLeaf::Tensor(array, dims) => {
             let size = |d: &PlanDim| match d {
                 PlanDim::Static(n) => (*n).into(),
-                PlanDim::Symbol(i) => symbols.get(*i).copied().flatten().unwrap_or_else(|| 0.into()),
+                PlanDim::Symbol(i) => {
+                    symbols.get(*i).copied().flatten().unwrap_or_else(|| 0.into())
+                }
             };
             let dims: Vec<crate::tensor::Dim> = dims.iter().map(size).collect();
             Leaf::Tensor(graph.input(&plain(name), array.dtype(), dims))
@@ -386,7 +484,12 @@ fn state(guards: &mut Guards, session: &Session) -> Result<(), String> {
             CompareKind::Gt => ">",
             CompareKind::Ge => ">=",
         };
-        guards.condition(relation(a.kind), lhs, rhs, format!("{} {sign} {} ({})", a.lhs, a.rhs, a.text));
+        guards.condition(
+            relation(a.kind),
+            lhs,
+            rhs,
+            format!("{} {sign} {} ({})", a.lhs, a.rhs, a.text),
+        );
     }
     guards.exprs = sizes.exprs;
     Ok(())
@@ -406,7 +509,11 @@ impl MakeSize for Sizes {
     }
     fn leaf(&mut self, a: &Atom, whole: &SymDim) -> Result<Dim, String> {
         let Atom::Sym(name) = a else { return Err(format!("depends on data ({whole})")) };
-        self.names.iter().position(|n| n == name).map(Dim::Symbol).ok_or_else(|| format!("has the symbol {name}, which no argument has"))
+        self.names
+            .iter()
+            .position(|n| n == name)
+            .map(Dim::Symbol)
+            .ok_or_else(|| format!("has the symbol {name}, which no argument has"))
     }
     fn apply(&mut self, kind: SymKind, lhs: Dim, rhs: Dim) -> Result<Dim, String> {
         self.exprs.push(Expr { kind: expr_kind(kind), lhs, rhs });

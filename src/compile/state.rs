@@ -1,4 +1,5 @@
-//! What a function has learned from calls, shared by all of these and by the thread that compiles for it.
+//! What a function has learned from calls, shared by all of these and by the thread that compiles
+//! for it.
 use super::{Remark, Settings, Topic, later::Queue, plan::History, remark, specialise::Entry};
 use crate::{
     Error,
@@ -70,24 +71,39 @@ impl State {
         if self.stopped.swap(true, Ordering::Relaxed) {
             return;
         }
-        let message = format!("{why}; calls that have no program run op by op from now on. reset() begins anew");
+        let message = format!(
+            "{why}; calls that have no program run op by op from now on. reset() begins anew"
+        );
         self.remark(Remark { topic: Topic::CacheLimit, function: function.into(), message, place });
     }
     /// Where another thread makes programs.
-    pub fn queue(self: &Arc<State>, settings: &Settings, place: &Location<'_>) -> Option<Arc<Queue>> {
+    pub fn queue(
+        self: &Arc<State>,
+        settings: &Settings,
+        place: &Location<'_>,
+    ) -> Option<Arc<Queue>> {
         if !settings.is_asynchronous() {
             return None;
         }
         let make = || {
             // The thread may be at work when nobody has the function any more.
-            let (state, function, place) = (Arc::downgrade(self), settings.name.clone(), remark::place(place));
+            let (state, function, place) =
+                (Arc::downgrade(self), settings.name.clone(), remark::place(place));
             let tell = move |e: &Error| {
                 let Some(state) = state.upgrade() else { return };
                 match e {
-                    Error::Compile(CompileError::Stopped(why)) => state.stop(&function, *why, place.clone()),
+                    Error::Compile(CompileError::Stopped(why)) => {
+                        state.stop(&function, *why, place.clone())
+                    }
                     e => {
-                        let message = format!("a program was not made, and its calls run op by op: {e}");
-                        state.remark(Remark { topic: Topic::Asynchronous, function: function.clone(), message, place: place.clone() });
+                        let message =
+                            format!("a program was not made, and its calls run op by op: {e}");
+                        state.remark(Remark {
+                            topic: Topic::Asynchronous,
+                            function: function.clone(),
+                            message,
+                            place: place.clone(),
+                        });
                     }
                 }
             };

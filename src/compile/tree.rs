@@ -1,4 +1,5 @@
-//! What functions take and give: tensors, numbers, and structures of them, as a list of leaves from which they can be made again.
+//! What functions take and give: tensors, numbers, and structures of them, as a list of leaves from
+//! which they can be made again.
 use crate::{
     runtime::guards::Scalar,
     tensor::{self, Tensor, TraceError},
@@ -20,7 +21,8 @@ pub type Leaves = std::vec::IntoIter<Leaf>;
 
 /// A structure of tensors and numbers.
 pub trait Tree: Sized {
-    /// Its parts, in order. How many elements a list has, and whether an option is there, are parts of their own.
+    /// Its parts, in order. How many elements a list has, and whether an option is there, are parts
+    /// of their own.
     fn leaves(&self, out: &mut Vec<Leaf>);
     /// The same of one that is given up for them, so that no handle is copied.
     fn into_leaves(self, out: &mut Vec<Leaf>) {

@@ -40,9 +40,15 @@ pub struct Ablation {
     pub rows: Vec<Row>,
 }
 
-/// Compiles a model with all passes and then without each optional one, and times calls for about `time` each. Calls of all programs take turns, so that what else
-/// the machine does falls on each alike. Inputs are made up where none are given.
-pub fn ablate(model: &Model, options: &Options, inputs: Option<&[Data]>, time: Duration) -> Result<Ablation, Error> {
+/// Compiles a model with all passes and then without each optional one, and times calls for about
+/// `time` each. Calls of all programs take turns, so that what else the machine does falls on each
+/// alike. Inputs are made up where none are given.
+pub fn ablate(
+    model: &Model,
+    options: &Options,
+    inputs: Option<&[Data]>,
+    time: Duration,
+) -> Result<Ablation, Error> {
     // The first compilation of a process also registers passes and starts threads.
     model.compile(&Options { cache: CachePolicy::Off, dump: None, ..options.clone() })?;
     let all = std::iter::once(None).chain(optional(options)?.into_iter().map(Some));
@@ -66,7 +72,8 @@ pub fn ablate(model: &Model, options: &Options, inputs: Option<&[Data]>, time: D
     while calls[0].len() < 3 || start.elapsed() < whole {
         for ((_, exe, _), calls) in made.iter().zip(&mut calls) {
             if let Ok(exe) = exe {
-                // A program without a refused call is one row of the table; the refusal shows when it is asked for its median.
+                // A program without a refused call is one row of the table; the refusal shows when
+                // it is asked for its median.
                 calls.extend(exe.measure(&inputs, &mut outputs, 1, 1)?);
             }
         }
@@ -74,7 +81,9 @@ pub fn ablate(model: &Model, options: &Options, inputs: Option<&[Data]>, time: D
     let mut rows = vec![];
     for ((without, exe, compile), mut calls) in made.into_iter().zip(calls) {
         calls.sort_unstable();
-        let measured = exe.map(|exe| figures(&exe, &inputs, compile, calls.get(calls.len() / 2).copied().unwrap_or_default()));
+        let measured = exe.map(|exe| {
+            figures(&exe, &inputs, compile, calls.get(calls.len() / 2).copied().unwrap_or_default())
+        });
         rows.push(Row { without, measured });
     }
     Ok(Ablation { rows })
@@ -82,7 +91,9 @@ pub fn ablate(model: &Model, options: &Options, inputs: Option<&[Data]>, time: D
 
 fn figures(exe: &Executable, inputs: &[Data], compile: Duration, call: Duration) -> Measured {
     let p = exe.program();
-    let size = |s: &crate::runtime::program::Symbol| inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64);
+    let size = |s: &crate::runtime::program::Symbol| {
+        inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64)
+    };
     let symbols: Vec<i64> = p.symbols.iter().map(size).collect();
     let exprs = p.expr_values(&symbols).unwrap_or_default();
     let bytes = p.kernels.iter().filter_map(|k| k.bytes?.value(&symbols, &exprs).ok()).sum();
@@ -99,7 +110,8 @@ impl fmt::Display for Ablation {
             "{:<24} {:>8} {:>8} {:>12} {:>11} {:>11} {:>7}",
             "without", "launches", "kernels", "bytes", "compile ms", "call us", "times"
         )?;
-        let whole = self.rows.first().and_then(|r| r.measured.as_ref().ok()).map(|m| m.call.as_secs_f64());
+        let whole =
+            self.rows.first().and_then(|r| r.measured.as_ref().ok()).map(|m| m.call.as_secs_f64());
         for r in &self.rows {
             let name = r.without.as_deref().unwrap_or("(nothing)");
             match &r.measured {
@@ -115,7 +127,9 @@ impl fmt::Display for Ablation {
                         call * 1e6
                     )?;
                 }
-                Err(e) => writeln!(f, "{name:<24} does not compile: {}", e.lines().next().unwrap_or(e))?,
+                Err(e) => {
+                    writeln!(f, "{name:<24} does not compile: {}", e.lines().next().unwrap_or(e))?
+                }
             }
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! Wrong results: the first pass behind which they are wrong, then the kernel, then the op.
 //!
-//! Down to `kernels` the interpreter runs the IR behind every pass. What is wrong only as machine code is looked for by leaving out each optional pass in turn, and by
-//! running each kernel alone on what it gets in the whole program.
+//! Down to `kernels` the interpreter runs the IR behind every pass. What is wrong only as machine
+//! code is looked for by leaving out each optional pass in turn, and by running each kernel alone
+//! on what it gets in the whole program.
 use super::{Weights, first_wrong, interpreted, optional};
 use crate::{
     Error, Model, Options,
@@ -48,23 +49,33 @@ struct Search<'a> {
     rounded: Vec<Tensor>,
 }
 
-/// Looks for what makes a model's results wrong, by law 5 of the design: compiled results may be twice as far from the exact ones as those with a rounding at each op,
-/// plus the dtype's tolerance. Inputs are made up where none are given. Err: the model does not compile, or the interpreter cannot run it.
-pub fn bisect(model: &Model, options: &Options, inputs: Option<&[Data]>) -> Result<Bisection, Error> {
+/// Looks for what makes a model's results wrong, by law 5 of the design: compiled results may be
+/// twice as far from the exact ones as those with a rounding at each op, plus the dtype's
+/// tolerance. Inputs are made up where none are given. Err: the model does not compile, or the
+/// interpreter cannot run it.
+pub fn bisect(
+    model: &Model,
+    options: &Options,
+    inputs: Option<&[Data]>,
+) -> Result<Bisection, Error> {
     let options = Options { cache: CachePolicy::Off, dump: None, ..options.clone() };
     let exe = model.compile(&options)?;
     let inputs = match inputs {
         Some(inputs) => inputs.to_vec(),
         None => made_up(exe.program()).map_err(Error::Backend)?,
     };
-    let inputs = inputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect::<Result<Vec<_>, _>>()?;
+    let inputs =
+        inputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect::<Result<Vec<_>, _>>()?;
     let found = exe.call_values(&inputs.iter().collect::<Vec<_>>())?;
     let (context, none) = (Context::new(), Package::default());
     let (module, _) = model.module(&context)?;
     let weights = Weights::of(model, &none, &module);
-    let run = |mode| interpreted(&module, &options.function, &inputs, mode, &|n, s| weights.read(n, s));
+    let run =
+        |mode| interpreted(&module, &options.function, &inputs, mode, &|n, s| weights.read(n, s));
     let (exact, rounded) = (run(Mode::Exact)?, run(Mode::Rounded)?);
-    let Some(wrong) = first_wrong(&found, &rounded, &exact) else { return Ok(Bisection::default()) };
+    let Some(wrong) = first_wrong(&found, &rounded, &exact) else {
+        return Ok(Bisection::default());
+    };
     let search = Search { model, options, inputs, weights, exact, rounded };
     let mut out = Bisection { wrong: Some(wrong), ..Default::default() };
     out.pass = search.above_kernels(&module, &mut out.notes)?;
@@ -82,31 +93,54 @@ impl Search<'_> {
 
     /// Runs the passes down to `kernels` on a module of its own. Err: a pass failed.
     fn lowered(&self, module: &Module, watch: &dyn Fn(Moment, &str, Op)) -> Result<(), Error> {
-        let target = self.options.target.as_deref().map_or_else(Target::host, Target::parse).map_err(Error::Target)?;
+        let target = self
+            .options
+            .target
+            .as_deref()
+            .map_or_else(Target::host, Target::parse)
+            .map_err(Error::Target)?;
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         module.op().set_attr("kiln.level", Attr::string(module.op().ctx(), level.name()));
-        let text = whole_text(level, Level::Kernels.max(level), &target, &self.options.passes).map_err(Error::Backend)?;
-        let run =
-            RunOptions { disable: self.options.disable.clone(), print_after: Selection::All, skip_verifier: true, ..Default::default() };
+        let text = whole_text(level, Level::Kernels.max(level), &target, &self.options.passes)
+            .map_err(Error::Backend)?;
+        let run = RunOptions {
+            disable: self.options.disable.clone(),
+            print_after: Selection::All,
+            skip_verifier: true,
+            ..Default::default()
+        };
         let ran = run_pipeline(module, &text, &run, watch);
         ran.map(drop).map_err(|e| Error::Compile(e.into()))
     }
 
     /// The first pass behind which the interpreter has wrong results.
-    fn above_kernels(&self, module: &Module, notes: &mut Vec<String>) -> Result<Option<(String, bool, String)>, Error> {
+    fn above_kernels(
+        &self,
+        module: &Module,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<(String, bool, String)>, Error> {
         let own = module.duplicate();
         let (found, refused) = (RefCell::new(None), RefCell::new(None));
         self.lowered(&own, &|moment, flag, _| {
             if moment != Moment::After || found.borrow().is_some() {
                 return;
             }
-            match interpreted(&own, &self.options.function, &self.inputs, Mode::Exact, &|n, s| self.weights.read(n, s)) {
+            match interpreted(&own, &self.options.function, &self.inputs, Mode::Exact, &|n, s| {
+                self.weights.read(n, s)
+            }) {
                 Ok(results) => {
                     let wrong = self.wrong(&results);
-                    *found.borrow_mut() =
-                        wrong.map(|why| (flag.to_string(), is_optional(flag), format!("the interpreter's results behind it: {why}")));
+                    *found.borrow_mut() = wrong.map(|why| {
+                        (
+                            flag.to_string(),
+                            is_optional(flag),
+                            format!("the interpreter's results behind it: {why}"),
+                        )
+                    });
                 }
-                Err(e) => drop(refused.borrow_mut().get_or_insert(format!("the interpreter does not run the IR behind {flag}: {e}"))),
+                Err(e) => drop(refused.borrow_mut().get_or_insert(format!(
+                    "the interpreter does not run the IR behind {flag}: {e}"
+                ))),
             }
         })?;
         notes.extend(refused.into_inner());
@@ -114,17 +148,27 @@ impl Search<'_> {
     }
 
     /// The first optional pass without which the compiled program is right.
-    fn without_each(&self, notes: &mut Vec<String>) -> Result<Option<(String, bool, String)>, Error> {
+    fn without_each(
+        &self,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<(String, bool, String)>, Error> {
         let inputs: Vec<&Tensor> = self.inputs.iter().collect();
         for flag in optional(&self.options)? {
             let mut options = self.options.clone();
             options.disable.push(flag.clone());
             match self.model.compile(&options).and_then(|exe| exe.call_values(&inputs)) {
                 Ok(found) if self.wrong(&found).is_none() => {
-                    return Ok(Some((flag, true, "without it the compiled program is right".into())));
+                    return Ok(Some((
+                        flag,
+                        true,
+                        "without it the compiled program is right".into(),
+                    )));
                 }
                 Ok(_) => {}
-                Err(e) => notes.push(format!("without {flag} nothing compiles: {}", e.to_string().lines().next().unwrap_or_default())),
+                Err(e) => notes.push(format!(
+                    "without {flag} nothing compiles: {}",
+                    e.to_string().lines().next().unwrap_or_default()
+                )),
             }
         }
         Ok(None)
@@ -135,7 +179,8 @@ impl Search<'_> {
         let own = module.duplicate();
         self.lowered(&own, &|_, _, _| ())?;
         let Some(func) = own.find(&self.options.function) else { return Ok(()) };
-        let launches: Vec<(Op, Launch)> = walk(func).into_iter().filter_map(|op| Some((op, Launch::of(op)?))).collect();
+        let launches: Vec<(Op, Launch)> =
+            walk(func).into_iter().filter_map(|op| Some((op, Launch::of(op)?))).collect();
         let mut wanted: Vec<Value> = vec![];
         for v in launches.iter().flat_map(|(_, l)| &l.inputs) {
             if !wanted.contains(v) {
@@ -143,17 +188,24 @@ impl Search<'_> {
             }
         }
         let symbols = symbols(func, &self.inputs);
-        let text = |(module, only): (Module, Vec<String>)| (module.print(PrintOptions { debug_info: true, ..Default::default() }), only);
-        let alone = |(op, l): &(Op, Launch)| own.find(&l.kernel).map(|k| alone::program(&own, *op, l, k).map(text));
+        let text = |(module, only): (Module, Vec<String>)| {
+            (module.print(PrintOptions { debug_info: true, ..Default::default() }), only)
+        };
+        let alone = |(op, l): &(Op, Launch)| {
+            own.find(&l.kernel).map(|k| alone::program(&own, *op, l, k).map(text))
+        };
         let alone: Vec<_> = launches.iter().map(alone).collect();
         returning(func, &wanted);
-        let values = match interpreted(&own, &self.options.function, &self.inputs, Mode::Rounded, &|n, s| self.weights.read(n, s)) {
-            Ok(values) => values,
-            Err(e) => {
-                out.notes.push(format!("the interpreter does not run the kernels: {e}"));
-                return Ok(());
-            }
-        };
+        let values =
+            match interpreted(&own, &self.options.function, &self.inputs, Mode::Rounded, &|n, s| {
+                self.weights.read(n, s)
+            }) {
+                Ok(values) => values,
+                Err(e) => {
+                    out.notes.push(format!("the interpreter does not run the kernels: {e}"));
+                    return Ok(());
+                }
+            };
         let known: HashMap<Value, &Tensor> = wanted.iter().copied().zip(&values).collect();
         for ((_, launch), alone) in launches.iter().zip(alone) {
             let (text, only) = match alone {
@@ -164,7 +216,8 @@ impl Search<'_> {
                 }
                 None => continue,
             };
-            let mut inputs: Vec<Tensor> = launch.inputs.iter().filter_map(|v| known.get(v).map(|t| (*t).clone())).collect();
+            let mut inputs: Vec<Tensor> =
+                launch.inputs.iter().filter_map(|v| known.get(v).map(|t| (*t).clone())).collect();
             for name in &only {
                 let n = symbols.get(name).copied().unwrap_or(1);
                 inputs.push(Tensor::ints(DType::I8, vec![n], vec![0; n]).map_err(Error::Backend)?);
@@ -187,22 +240,34 @@ impl Search<'_> {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "kernel")?;
         let none = |name: &str, _: &str| Err(format!("has no weight @{name}"));
-        let (exact, rounded) =
-            (interpreted(&module, "main", inputs, Mode::Exact, &none)?, interpreted(&module, "main", inputs, Mode::Rounded, &none)?);
+        let (exact, rounded) = (
+            interpreted(&module, "main", inputs, Mode::Exact, &none)?,
+            interpreted(&module, "main", inputs, Mode::Rounded, &none)?,
+        );
         let options = Options { function: "main".into(), ..self.options.clone() };
         let exe = Model::of_module(&module, Path::new("")).compile(&options)?;
         Ok(first_wrong(&exe.call_values(&inputs.iter().collect::<Vec<_>>())?, &rounded, &exact))
     }
 
     /// The first op of a kernel whose result is wrong when the kernel ends with it.
-    fn op(&self, text: &str, kernel: &str, inputs: &[Tensor], notes: &mut Vec<String>) -> Result<Option<(String, String)>, Error> {
+    fn op(
+        &self,
+        text: &str,
+        kernel: &str,
+        inputs: &[Tensor],
+        notes: &mut Vec<String>,
+    ) -> Result<Option<(String, String)>, Error> {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "kernel")?;
-        let found = module.find(kernel).and_then(|k| walk(k).into_iter().find(|o| o.is("func.func")));
+        let found =
+            module.find(kernel).and_then(|k| walk(k).into_iter().find(|o| o.is("func.func")));
         let Some(block) = found.and_then(|f| f.regions().first()?.first()) else { return Ok(None) };
-        let open = |v: &Value| v.ty().is_index() || v.ty().dims().iter().any(|d| d.known().is_none());
+        let open =
+            |v: &Value| v.ty().is_index() || v.ty().dims().iter().any(|d| d.known().is_none());
         if block.args().iter().any(open) {
-            notes.push(format!("the ops of {kernel} are not looked at one by one, since its sizes are open"));
+            notes.push(format!(
+                "the ops of {kernel} are not looked at one by one, since its sizes are open"
+            ));
             return Ok(None);
         }
         for op in block.ops() {
@@ -228,7 +293,12 @@ impl Search<'_> {
             made.map_err(Error::Backend)?;
             let text = part.print(PrintOptions::default());
             match self.run_alone(&text, &inputs[..types.len().min(inputs.len())]) {
-                Ok(Some(why)) => return Ok(Some((format!("{} at {}", op.name(), op.loc().chain().join(" <- ")), why))),
+                Ok(Some(why)) => {
+                    return Ok(Some((
+                        format!("{} at {}", op.name(), op.loc().chain().join(" <- ")),
+                        why,
+                    )));
+                }
                 Ok(None) => {}
                 Err(e) => notes.push(format!("{} is not run alone: {e}", op.name())),
             }
@@ -245,7 +315,9 @@ fn is_optional(flag: &str) -> bool {
 fn symbols(func: Op, inputs: &[Tensor]) -> HashMap<String, usize> {
     let mut all = HashMap::new();
     for bound in walk(func).into_iter().filter_map(BindShape::of) {
-        let Some(input) = bound.value.block_arg().and_then(|(_, i)| inputs.get(i)) else { continue };
+        let Some(input) = bound.value.block_arg().and_then(|(_, i)| inputs.get(i)) else {
+            continue;
+        };
         for (size, n) in bound.sizes.iter().zip(input.shape()) {
             if let Size::Dynamic(v) = size
                 && let Some(s) = v.def().and_then(Sym::of)
@@ -275,8 +347,15 @@ impl fmt::Display for Bisection {
         let Some(wrong) = &self.wrong else { return writeln!(f, "the results are right") };
         writeln!(f, "the compiled program is wrong: {wrong}")?;
         match &self.pass {
-            Some((flag, optional, how)) => writeln!(f, "pass {flag} ({}): {how}", if *optional { "optional" } else { "required" })?,
-            None => writeln!(f, "no pass above the kernels makes it wrong, and without none of the optional ones it is right")?,
+            Some((flag, optional, how)) => writeln!(
+                f,
+                "pass {flag} ({}): {how}",
+                if *optional { "optional" } else { "required" }
+            )?,
+            None => writeln!(
+                f,
+                "no pass above the kernels makes it wrong, and without none of the optional ones it is right"
+            )?,
         }
         match &self.kernel {
             Some((name, why)) => writeln!(f, "kernel {name} is wrong by itself: {why}")?,

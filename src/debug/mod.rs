@@ -1,5 +1,5 @@
-//! What people ask of a compilation that is wrong or slow: which pass, kernel or op it is ([`bisect()`]), how little shows it ([`reduce()`]), what each pass gains
-//! ([`ablate()`]).
+//! What people ask of a compilation that is wrong or slow: which pass, kernel or op it is
+//! ([`bisect()`]), how little shows it ([`reduce()`]), what each pass gains ([`ablate()`]).
 mod ablate;
 mod bisect;
 mod reduce;
@@ -36,13 +36,18 @@ impl<'a> Weights<'a> {
         for op in walk(module.op()) {
             let Some(g) = Global::of(op) else { continue };
             let Ok(t) = tensor_type(g.r#type) else { continue };
-            let shape = t.dims.iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok()).unwrap_or(0)).collect();
+            let shape = t
+                .dims
+                .iter()
+                .map(|d| d.known().and_then(|n| usize::try_from(n).ok()).unwrap_or(0))
+                .collect();
             types.insert(g.sym_name, (t.dtype, shape));
         }
         Weights { finder: RefCell::new(model.finder(none)), types }
     }
     fn read(&self, name: &str, source: &str) -> Result<Tensor, String> {
-        let (dtype, shape) = self.types.get(name).ok_or_else(|| format!("has no weight @{name}"))?;
+        let (dtype, shape) =
+            self.types.get(name).ok_or_else(|| format!("has no weight @{name}"))?;
         let global = program::Global {
             name: name.into(),
             dtype: dtype.name().into(),
@@ -73,10 +78,14 @@ fn first_wrong(found: &[Tensor], rounded: &[Tensor], exact: &[Tensor]) -> Option
         return Some(format!("there are {} results, not {}", found.len(), exact.len()));
     }
     let all = found.iter().zip(rounded).zip(exact).enumerate();
-    all.filter_map(|(i, ((f, r), e))| tolerance::law(f, r, e).err().map(|why| format!("result {i} {why}"))).next()
+    all.filter_map(|(i, ((f, r), e))| {
+        tolerance::law(f, r, e).err().map(|why| format!("result {i} {why}"))
+    })
+    .next()
 }
 
-/// Flags of the passes of a target's pipeline that may be left out, in the order in which they run first, one's own among them.
+/// Flags of the passes of a target's pipeline that may be left out, in the order in which they run
+/// first, one's own among them.
 fn optional(options: &Options) -> Result<Vec<String>, Error> {
     let target = match &options.target {
         Some(text) => Target::parse(text).map_err(Error::Target)?,

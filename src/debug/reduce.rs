@@ -1,4 +1,5 @@
-//! From a graph that fails to a small one that fails in the same way: fewer results, fewer ops, smaller sizes, as long as it does.
+//! From a graph that fails to a small one that fails in the same way: fewer results, fewer ops,
+//! smaller sizes, as long as it does.
 use super::{first_wrong, interpreted};
 use crate::{
     Model, Options,
@@ -13,9 +14,15 @@ use crate::{
 use regex::Regex;
 use std::{collections::BTreeSet, path::Path};
 
-/// Makes IR on level `graph` or `prims` smaller as long as `fails` says so of its text: each round leaves out results, returns what ops read instead of what they give, makes
-/// results of ops arguments, and makes sizes smaller, until a round finds nothing more. Globals become arguments first. Err: the text is no IR, or does not fail as it is.
-pub fn reduce(text: &str, function: &str, fails: &mut dyn FnMut(&str) -> bool) -> Result<String, String> {
+/// Makes IR on level `graph` or `prims` smaller as long as `fails` says so of its text: each round
+/// leaves out results, returns what ops read instead of what they give, makes results of ops
+/// arguments, and makes sizes smaller, until a round finds nothing more. Globals become arguments
+/// first. Err: the text is no IR, or does not fail as it is.
+pub fn reduce(
+    text: &str,
+    function: &str,
+    fails: &mut dyn FnMut(&str) -> bool,
+) -> Result<String, String> {
     let mut best = clean(text, function, &|_, _| Ok(()))?;
     if !fails(&best) {
         best = text.to_string();
@@ -42,10 +49,12 @@ pub fn reduce(text: &str, function: &str, fails: &mut dyn FnMut(&str) -> bool) -
 /// A change of a function.
 type Edit<'a> = dyn Fn(&Module, Op) -> Result<(), String> + 'a;
 
-/// The text after a change, without what nothing reads any more. Err: there is no function, or it is no IR any more.
+/// The text after a change, without what nothing reads any more. Err: there is no function, or it
+/// is no IR any more.
 fn clean(text: &str, function: &str, edit: &Edit) -> Result<String, String> {
     let context = Context::new();
-    let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir").map_err(|e| e.to_string())?;
+    let (module, _) =
+        Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir").map_err(|e| e.to_string())?;
     let func = module.find(function).ok_or_else(|| format!("there is no function @{function}"))?;
     edit(&module, func)?;
     let (ok, _) = collect(context.ctx(), || module.op().verify());
@@ -73,7 +82,10 @@ fn body(func: Op) -> Result<(Block, Op), String> {
 fn retype(func: Op) -> Result<(), String> {
     let (block, end) = body(func)?;
     let types = |values: Vec<Value>| values.iter().map(|v| v.ty()).collect::<Vec<Type>>();
-    func.set_attr("function_type", Attr::ty(Type::function(func.ctx(), &types(block.args()), &types(end.operands()))));
+    func.set_attr(
+        "function_type",
+        Attr::ty(Type::function(func.ctx(), &types(block.args()), &types(end.operands()))),
+    );
     // Layouts are of arguments and results that may have moved.
     func.remove_attr("arg_attrs");
     func.remove_attr("res_attrs");
@@ -93,7 +105,11 @@ fn unused(func: Op) {
     loop {
         let idle = |op: &Op| match BindShape::of(*op) {
             Some(fact) => fact.value.uses().len() == 1 && fact.value.def().is_some(),
-            None => op.kind().is_some() && op.result_count() > 0 && op.results().iter().all(|v| v.uses().is_empty()),
+            None => {
+                op.kind().is_some()
+                    && op.result_count() > 0
+                    && op.results().iter().all(|v| v.uses().is_empty())
+            }
         };
         let Some(op) = block.ops().into_iter().rev().find(idle) else { return };
         op.erase();
@@ -104,7 +120,8 @@ fn unused(func: Op) {
 fn globals(func: Op) -> Result<(), String> {
     let (block, _) = body(func)?;
     for op in block.ops().into_iter().filter(|o| o.is("kiln.get_global")) {
-        let arg = Builder::at_end(func.ctx(), block, op.loc()).argument(op.result(0).ty(), op.loc());
+        let arg =
+            Builder::at_end(func.ctx(), block, op.loc()).argument(op.result(0).ty(), op.loc());
         op.result(0).replace_uses(arg);
         op.erase();
     }
@@ -112,7 +129,12 @@ fn globals(func: Op) -> Result<(), String> {
 }
 
 /// Takes a change if what comes out fails. Whether it did.
-fn take(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool, edit: &Edit) -> bool {
+fn take(
+    best: &mut String,
+    function: &str,
+    fails: &mut dyn FnMut(&str) -> bool,
+    edit: &Edit,
+) -> bool {
     match clean(best, function, edit) {
         Ok(next) if next != *best && fails(&next) => {
             *best = next;
@@ -124,9 +146,12 @@ fn take(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool, 
 
 /// One result instead of all, else all but one.
 fn results(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
-    let count = counted(best, function, |func| body(func).map_or(0, |(_, end)| end.operand_count()));
+    let count =
+        counted(best, function, |func| body(func).map_or(0, |(_, end)| end.operand_count()));
     for i in 0..count {
-        if count > 1 && take(best, function, fails, &|_, func| returning(func, &[body(func)?.1.operand(i)])) {
+        if count > 1
+            && take(best, function, fails, &|_, func| returning(func, &[body(func)?.1.operand(i)]))
+        {
             return;
         }
     }
@@ -134,8 +159,13 @@ fn results(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> boo
     while i < counted(best, function, |func| body(func).map_or(0, |(_, end)| end.operand_count())) {
         let less = |_: &Module, func: Op| {
             let all = body(func)?.1.operands();
-            let kept: Vec<Value> = all.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, v)| *v).collect();
-            if kept.is_empty() { Err("a function gives something".into()) } else { returning(func, &kept) }
+            let kept: Vec<Value> =
+                all.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, v)| *v).collect();
+            if kept.is_empty() {
+                Err("a function gives something".into())
+            } else {
+                returning(func, &kept)
+            }
         };
         if !take(best, function, fails, &less) {
             i += 1;
@@ -145,7 +175,9 @@ fn results(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> boo
 
 fn counted(text: &str, function: &str, count: impl Fn(Op) -> usize) -> usize {
     let context = Context::new();
-    let Ok((module, _)) = Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir") else { return 0 };
+    let Ok((module, _)) = Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir") else {
+        return 0;
+    };
     module.find(function).map_or(0, count)
 }
 
@@ -153,16 +185,27 @@ fn op_count(best: &str, function: &str) -> usize {
     counted(best, function, |func| body(func).map_or(0, |(block, _)| block.ops().len()))
 }
 
-/// From the end: return what an op reads instead of what it gives. From the middle outwards: an op's result as an argument, or as one of its operands of the same type.
+/// From the end: return what an op reads instead of what it gives. From the middle outwards: an
+/// op's result as an argument, or as one of its operands of the same type.
 fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
     loop {
         let shorter = |i: usize| {
             move |_: &Module, func: Op| {
                 let (_, end) = body(func)?;
-                let last = end.operands().iter().rev().find_map(|v| v.def()).ok_or("results are arguments")?;
-                let read: Vec<Value> = last.operands().into_iter().filter(|v| v.ty().is_tensor() && v.def().is_some()).collect();
+                let last = end
+                    .operands()
+                    .iter()
+                    .rev()
+                    .find_map(|v| v.def())
+                    .ok_or("results are arguments")?;
+                let read: Vec<Value> = last
+                    .operands()
+                    .into_iter()
+                    .filter(|v| v.ty().is_tensor() && v.def().is_some())
+                    .collect();
                 let value = *read.get(i).ok_or("it reads no more")?;
-                let mut kept: Vec<Value> = end.operands().into_iter().filter(|v| v.def() != Some(last)).collect();
+                let mut kept: Vec<Value> =
+                    end.operands().into_iter().filter(|v| v.def() != Some(last)).collect();
                 kept.push(value);
                 returning(func, &kept)
             }
@@ -185,7 +228,9 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
             let v = op.result(0);
             // A fact about the value has to stand behind the sizes, where it does.
             let arg = Builder::at_end(func.ctx(), block, op.loc()).argument(v.ty(), op.loc());
-            if v.ty().dims().iter().any(|d| d.known().is_none()) && !v.uses().iter().any(|(o, _)| BindShape::of(*o).is_some()) {
+            if v.ty().dims().iter().any(|d| d.known().is_none())
+                && !v.uses().iter().any(|(o, _)| BindShape::of(*o).is_some())
+            {
                 return Err("its sizes are stated nowhere".into());
             }
             v.replace_uses(arg);
@@ -195,8 +240,15 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
         let through = |_: &Module, func: Op| {
             let (block, _) = body(func)?;
             let op = *block.ops().get(i).ok_or("there is no such op")?;
-            let v = (op.result_count() == 1).then(|| op.result(0)).filter(|v| v.ty().is_tensor()).ok_or("it gives no tensor")?;
-            let same = op.operands().into_iter().find(|o| o.ty() == v.ty()).ok_or("it reads nothing of its type")?;
+            let v = (op.result_count() == 1)
+                .then(|| op.result(0))
+                .filter(|v| v.ty().is_tensor())
+                .ok_or("it gives no tensor")?;
+            let same = op
+                .operands()
+                .into_iter()
+                .find(|o| o.ty() == v.ty())
+                .ok_or("it reads nothing of its type")?;
             v.replace_uses(same);
             op.erase();
             retype(func)
@@ -207,7 +259,8 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
         at -= 1;
     }
     // Arguments that nothing reads.
-    let args = |text: &str| counted(text, function, |func| body(func).map_or(0, |(b, _)| b.args().len()));
+    let args =
+        |text: &str| counted(text, function, |func| body(func).map_or(0, |(b, _)| b.args().len()));
     for i in (0..args(best)).rev() {
         let without = |_: &Module, func: Op| {
             let (block, _) = body(func)?;
@@ -227,12 +280,15 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
 /// Each number that is a size becomes a smaller one, wherever it stands.
 fn sizes(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
     let Ok(size) = Regex::new(r"[<x](\d+)x") else { return };
-    let all: BTreeSet<i64> = size.captures_iter(best).filter_map(|c| c[1].parse().ok()).filter(|n| *n > 2).collect();
+    let all: BTreeSet<i64> =
+        size.captures_iter(best).filter_map(|c| c[1].parse().ok()).filter(|n| *n > 2).collect();
     for n in all.into_iter().rev() {
         let mut now = n;
         while let Some(next) = [2, now / 8, now / 2, now - 1].into_iter().find(|next| {
             *next >= 1 && *next < now && {
-                let Ok(word) = Regex::new(&format!(r"(^|[^\w.%#@]|x|<){now}($|[^\w.]|x)")) else { return false };
+                let Ok(word) = Regex::new(&format!(r"(^|[^\w.%#@]|x|<){now}($|[^\w.]|x)")) else {
+                    return false;
+                };
                 // Twice, since neighbours share what stands between them.
                 let mut text = best.clone();
                 for _ in 0..2 {
@@ -246,7 +302,12 @@ fn sizes(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool)
     }
 }
 
-fn take_text(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool, text: &str) -> bool {
+fn take_text(
+    best: &mut String,
+    function: &str,
+    fails: &mut dyn FnMut(&str) -> bool,
+    text: &str,
+) -> bool {
     match clean(text, function, &|_, _| Ok(())) {
         Ok(next) if next != *best && fails(&next) => {
             *best = next;
@@ -256,19 +317,30 @@ fn take_text(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> b
     }
 }
 
-/// Whether a graph without globals is wrong when it is compiled, with made-up inputs. What the compiler or the interpreter refuses is not wrong.
+/// Whether a graph without globals is wrong when it is compiled, with made-up inputs. What the
+/// compiler or the interpreter refuses is not wrong.
 pub fn mismatch(text: &str, options: &Options) -> bool {
     let context = Context::new();
-    let Ok((module, _)) = Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir") else { return false };
+    let Ok((module, _)) = Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir") else {
+        return false;
+    };
     if walk(module.op()).iter().any(|o| Global::of(*o).is_some()) {
         return false;
     }
     let options = Options { cache: CachePolicy::Off, dump: None, ..options.clone() };
     let Ok(exe) = Model::of_module(&module, Path::new("")).compile(&options) else { return false };
-    let Some(inputs) = made_up(exe.program()).ok().and_then(|all| all.iter().map(|d| d.tensor().ok()).collect::<Option<Vec<_>>>()) else {
+    let Some(inputs) = made_up(exe.program())
+        .ok()
+        .and_then(|all| all.iter().map(|d| d.tensor().ok()).collect::<Option<Vec<_>>>())
+    else {
         return false;
     };
     let Ok(found) = exe.call_values(&inputs.iter().collect::<Vec<_>>()) else { return false };
-    let run = |mode| interpreted(&module, &options.function, &inputs, mode, &|name, _| Err(format!("has no weight @{name}"))).ok();
+    let run = |mode| {
+        interpreted(&module, &options.function, &inputs, mode, &|name, _| {
+            Err(format!("has no weight @{name}"))
+        })
+        .ok()
+    };
     matches!((run(Mode::Rounded), run(Mode::Exact)), (Some(rounded), Some(exact)) if first_wrong(&found, &rounded, &exact).is_some())
 }

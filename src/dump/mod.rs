@@ -1,7 +1,9 @@
-//! `KILN_DUMP=dir`: a folder for each compilation with the IR after every pass, each kernel as a program that `kiln bench` times, and a page to look at all of it.
+//! `KILN_DUMP=dir`: a folder for each compilation with the IR after every pass, each kernel as a
+//! program that `kiln bench` times, and a page to look at all of it.
 //!
-//! Below the folder: `graph/`, `host/` and `kernels/<kernel>/` with `run-N/NN-<flag>.mlir`, `kernels/<kernel>.mlir`, `program.json`, `timings.json`, and `index.html`, which
-//! needs nothing else.
+//! Below the folder: `graph/`, `host/` and `kernels/<kernel>/` with `run-N/NN-<flag>.mlir`,
+//! `kernels/<kernel>.mlir`, `program.json`, `timings.json`, and `index.html`, which needs nothing
+//! else.
 mod graph;
 
 pub use graph::svg;
@@ -27,7 +29,8 @@ use std::{
 /// A new folder for a compilation, inside of `dir`.
 pub fn begin(dir: &Path, name: &str) -> io::Result<PathBuf> {
     std::fs::create_dir_all(dir)?;
-    let name = alone::file_name(Path::new(name).file_stem().and_then(|s| s.to_str()).unwrap_or("program"));
+    let name =
+        alone::file_name(Path::new(name).file_stem().and_then(|s| s.to_str()).unwrap_or("program"));
     for n in 0u64.. {
         let folder = dir.join(format!("{name}-{n}"));
         match std::fs::create_dir(&folder) {
@@ -39,8 +42,14 @@ pub fn begin(dir: &Path, name: &str) -> io::Result<PathBuf> {
     Err(io::Error::other("there is no free name"))
 }
 
-/// Writes what is known after a compilation: times of kernels, too, if the program can be called here.
-pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Option<&Executable>) -> io::Result<()> {
+/// Writes what is known after a compilation: times of kernels, too, if the program can be called
+/// here.
+pub fn finish(
+    folder: &Path,
+    program: &Program,
+    report: &CompileReport,
+    exe: Option<&Executable>,
+) -> io::Result<()> {
     let seen = exe.and_then(measured).unwrap_or_default();
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
     let parts = program.parts();
@@ -48,7 +57,10 @@ pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Opt
         let sizes = seen.sizes(p);
         p.kernels.iter().map(move |k| (*p, k, sizes.clone()))
     });
-    let kernels: Vec<Value> = launches.enumerate().map(|(i, (p, k, sizes))| kernel(folder, p, k, &sizes, seen.times.get(i))).collect();
+    let kernels: Vec<Value> = launches
+        .enumerate()
+        .map(|(i, (p, k, sizes))| kernel(folder, p, k, &sizes, seen.times.get(i)))
+        .collect();
     let took: Vec<Value> = [
         ("passes on the graph", report.graph),
         ("kernels, on the clock", report.kernels),
@@ -58,8 +70,13 @@ pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Opt
     ]
     .map(|(name, t)| json!({"name": name, "ms": ms(t)}))
     .to_vec();
-    let timings: Vec<Value> = report.passes.iter().map(|p| json!({"pass": p.pass, "runs": p.runs, "ms": ms(p.time)})).collect();
-    let summary = json!({"name": program.name, "parts": took, "passes": timings, "kernels": kernels});
+    let timings: Vec<Value> = report
+        .passes
+        .iter()
+        .map(|p| json!({"pass": p.pass, "runs": p.runs, "ms": ms(p.time)}))
+        .collect();
+    let summary =
+        json!({"name": program.name, "parts": took, "passes": timings, "kernels": kernels});
     std::fs::write(folder.join("timings.json"), serde_json::to_string_pretty(&summary)?)?;
     std::fs::write(folder.join("program.json"), serde_json::to_string_pretty(program)?)?;
     let mut texts = Texts::default();
@@ -74,7 +91,13 @@ pub fn finish(folder: &Path, program: &Program, report: &CompileReport, exe: Opt
     std::fs::write(folder.join("index.html"), include_str!("index.html").replace("/*DATA*/", &data))
 }
 
-fn kernel(folder: &Path, p: &Program, k: &Kernel, (symbols, exprs): &Sizes, time: Option<&Duration>) -> Value {
+fn kernel(
+    folder: &Path,
+    p: &Program,
+    k: &Kernel,
+    (symbols, exprs): &Sizes,
+    time: Option<&Duration>,
+) -> Value {
     let file = folder.join("kernels").join(format!("{}.mlir", alone::file_name(&k.name)));
     // A number where calls were made, else what it depends on.
     let value = |d: Dim| d.value(symbols, exprs).map_or_else(|_| p.size_text(d), |n| n.to_string());
@@ -88,7 +111,8 @@ fn kernel(folder: &Path, p: &Program, k: &Kernel, (symbols, exprs): &Sizes, time
 /// Values of a program's symbols and expressions; none without calls.
 type Sizes = (Vec<i64>, Vec<i64>);
 
-/// Calls with made-up inputs: the least time of each launch, all runs of it together, and the values of symbols.
+/// Calls with made-up inputs: the least time of each launch, all runs of it together, and the
+/// values of symbols.
 #[derive(Default)]
 struct Seen {
     times: Vec<Duration>,
@@ -96,9 +120,11 @@ struct Seen {
 }
 
 impl Seen {
-    /// The sizes of a program, or of one that control flow calls, whose symbols have the same names.
+    /// The sizes of a program, or of one that control flow calls, whose symbols have the same
+    /// names.
     fn sizes(&self, p: &Program) -> Sizes {
-        let symbols: Option<Vec<i64>> = p.symbols.iter().map(|s| self.symbols.get(&s.name).copied()).collect();
+        let symbols: Option<Vec<i64>> =
+            p.symbols.iter().map(|s| self.symbols.get(&s.name).copied()).collect();
         let symbols = symbols.unwrap_or_default();
         let exprs = p.expr_values(&symbols).unwrap_or_default();
         (symbols, exprs)
@@ -111,11 +137,16 @@ fn measured(exe: &Executable) -> Option<Seen> {
     let mut least: Vec<Duration> = vec![];
     for _ in 0..5 {
         let times = exe.profile(&inputs, &mut outputs).ok()?.times().to_vec();
-        least = if least.is_empty() { times } else { least.iter().zip(&times).map(|(a, b)| *a.min(b)).collect() };
+        least = if least.is_empty() {
+            times
+        } else {
+            least.iter().zip(&times).map(|(a, b)| *a.min(b)).collect()
+        };
     }
     let p = exe.program();
     let size = |s: &Symbol| inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map(|n| *n as i64);
-    let symbols = p.symbols.iter().map(|s| Some((s.name.clone(), size(s)?))).collect::<Option<_>>()?;
+    let symbols =
+        p.symbols.iter().map(|s| Some((s.name.clone(), size(s)?))).collect::<Option<_>>()?;
     Some(Seen { times: least, symbols })
 }
 
@@ -137,15 +168,30 @@ impl Texts {
 
 /// All passes that have written IR, part by part.
 fn passes(folder: &Path, texts: &mut Texts) -> io::Result<Vec<Value>> {
-    let mut parts = vec![("graph".to_string(), folder.join("graph")), ("schedule".into(), folder.join("schedule"))];
-    parts.extend(sorted(&folder.join("kernels"))?.into_iter().filter(|p| p.is_dir()).map(|p| (format!("kernel {}", name(&p)), p)));
+    let mut parts = vec![
+        ("graph".to_string(), folder.join("graph")),
+        ("schedule".into(), folder.join("schedule")),
+    ];
+    parts.extend(
+        sorted(&folder.join("kernels"))?
+            .into_iter()
+            .filter(|p| p.is_dir())
+            .map(|p| (format!("kernel {}", name(&p)), p)),
+    );
     parts.push(("host function".into(), folder.join("host")));
     // Places are in the files; here they would make every line differ.
-    let places = Regex::new(r#" loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)|(?m)^#loc\d* = .*\n?"#).map_err(io::Error::other)?;
+    let places = Regex::new(r#" loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)|(?m)^#loc\d* = .*\n?"#)
+        .map_err(io::Error::other)?;
     let mut out = vec![];
     for (part, folder) in parts {
         let mut before = None;
-        for file in sorted(&folder)?.iter().filter(|p| p.is_dir()).map(|p| sorted(p)).collect::<Result<Vec<_>, _>>()?.concat() {
+        for file in sorted(&folder)?
+            .iter()
+            .filter(|p| p.is_dir())
+            .map(|p| sorted(p))
+            .collect::<Result<Vec<_>, _>>()?
+            .concat()
+        {
             let text = std::fs::read_to_string(&file)?;
             let after = texts.add(places.replace_all(&text, "").trim_end().to_string());
             let stem = name(&file);

@@ -23,15 +23,24 @@ pub fn linker(options: &Options) -> cuda::Linker {
 
 impl Engine {
     /// Links a package's code and finds its weights, in `folder`.
-    pub fn link(sources: &Sources, options: &Options, linker: &cuda::Linker, times: &mut Times) -> Result<Engine, Error> {
+    pub fn link(
+        sources: &Sources,
+        options: &Options,
+        linker: &cuda::Linker,
+        times: &mut Times,
+    ) -> Result<Engine, Error> {
         let package = sources.package;
         match package.program.target.is_cuda() {
             true => Engine::on_gpu(sources, options, linker, times),
-            false if options.mode != cuda::Mode::Default => {
-                Err(Error::Target(format!("CUDA graphs are for GPUs; the program is for {}", package.program.target.arch)))
-            }
+            false if options.mode != cuda::Mode::Default => Err(Error::Target(format!(
+                "CUDA graphs are for GPUs; the program is for {}",
+                package.program.target.arch
+            ))),
             false if options.device == Place::Host => Engine::on_host(sources, options, times),
-            false => Err(Error::Target(format!("the program is for {}, not for a GPU", package.program.target.arch))),
+            false => Err(Error::Target(format!(
+                "the program is for {}, not for a GPU",
+                package.program.target.arch
+            ))),
         }
     }
 
@@ -43,7 +52,12 @@ impl Engine {
         Ok(Engine::Host(opened.program))
     }
 
-    fn on_gpu(sources: &Sources, options: &Options, linker: &cuda::Linker, times: &mut Times) -> Result<Engine, Error> {
+    fn on_gpu(
+        sources: &Sources,
+        options: &Options,
+        linker: &cuda::Linker,
+        times: &mut Times,
+    ) -> Result<Engine, Error> {
         let package = sources.package;
         let linking = Instant::now();
         // Copies of large tensors of the host are shared out.
@@ -51,8 +65,10 @@ impl Engine {
         let (device, code) = linker.all(&package.objects, options.workers)?;
         times.link = linking.elapsed();
         let (finding, mut finder) = (Instant::now(), sources.finder());
-        let settings = cuda::Settings { mode: options.mode, blocking: options.blocking, nvtx: options.nvtx };
-        let loaded = cuda::Loaded::join(device, &package.program, &code, &mut |g| finder.find(g), settings)?;
+        let settings =
+            cuda::Settings { mode: options.mode, blocking: options.blocking, nvtx: options.nvtx };
+        let loaded =
+            cuda::Loaded::join(device, &package.program, &code, &mut |g| finder.find(g), settings)?;
         times.weights = finding.elapsed();
         Ok(Engine::Cuda(Box::new(loaded)))
     }
@@ -71,7 +87,8 @@ impl Engine {
             Engine::Cuda(l) => l.arena_bytes(),
         }
     }
-    /// The sizes of the results, and their bytes, of one program on the host about which no call decides.
+    /// The sizes of the results, and their bytes, of one program on the host about which no call
+    /// decides.
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
         if let Engine::Host(Host::One(l)) = self { l.fixed_outputs() } else { None }
     }
@@ -80,20 +97,31 @@ impl Engine {
         if let Engine::Cuda(l) = self { Some(l) } else { None }
     }
     /// The time of each launch.
-    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+    pub fn profile(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+    ) -> Result<Profile, CallError> {
         match self {
             Engine::Host(l) => l.profile(inputs, outputs, threads),
             Engine::Cuda(l) => l.profile(inputs, outputs),
         }
     }
     /// Runs the program.
-    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+    pub fn call(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+    ) -> Result<(), CallError> {
         match self {
             Engine::Host(l) => l.call(inputs, outputs, threads),
             Engine::Cuda(l) => l.call(inputs, outputs),
         }
     }
-    /// Runs the program so many times; how long each took. On a GPU its kernels alone, `calls` times in each round, of which it is the mean.
+    /// Runs the program so many times; how long each took. On a GPU its kernels alone, `calls`
+    /// times in each round, of which it is the mean.
     pub fn measure(
         &self,
         inputs: &[View],

@@ -67,7 +67,9 @@ impl From<OpenError> for Error {
         match e {
             OpenError::Link(e) => Error::Link(e),
             OpenError::Call(e) => Error::Call(e),
-            OpenError::Weight { name, reason } => Error::Weight(format!("weight @{name}: {reason}")),
+            OpenError::Weight { name, reason } => {
+                Error::Weight(format!("weight @{name}: {reason}"))
+            }
             e @ OpenError::Target { .. } => Error::Target(e.to_string()),
         }
     }
@@ -90,7 +92,9 @@ impl Error {
         match self {
             Error::Capture(CaptureError::Unsupported(_)) => Exit::Unsupported,
             Error::Compile(CompileError::Unsupported(_)) => Exit::Unsupported,
-            Error::Compile(e) if e.to_string().contains("has no compiled form yet") => Exit::Unsupported,
+            Error::Compile(e) if e.to_string().contains("has no compiled form yet") => {
+                Exit::Unsupported
+            }
             Error::Asynchronous(e) => e.exit(),
             Error::Compile(_) | Error::Link(_) => Exit::Failed,
             Error::Call(CallError::Memory(_) | CallError::Cuda(_)) | Error::Cuda(_) => Exit::Device,

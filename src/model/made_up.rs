@@ -24,19 +24,26 @@ impl Numbers {
     }
 }
 
-/// Made-up inputs: floats in [-1, 1), integers 0 or 1 so that they are in range as positions, symbols in the middle of a small range.
+/// Made-up inputs: floats in [-1, 1), integers 0 or 1 so that they are in range as positions,
+/// symbols in the middle of a small range.
 pub fn made_up(program: &Program) -> Result<Vec<Data>, String> {
     let middle = |min: i64, max: Option<i64>, divisor: i64| {
         let near = min.max(8).min(max.unwrap_or(i64::MAX));
         (near / divisor.max(1)).max(1) * divisor.max(1)
     };
-    let symbols: Vec<i64> = program.symbols.iter().map(|s| middle(s.min, s.max, s.divisor)).collect();
+    let symbols: Vec<i64> =
+        program.symbols.iter().map(|s| middle(s.min, s.max, s.divisor)).collect();
     let exprs = program.expr_values(&symbols).map_err(|e| e.to_string())?;
     let mut numbers = Numbers(0);
     let mut one = |t: &Spec| -> Result<Data, String> {
-        let size = |d: &Dim| d.value(&symbols, &exprs).map_err(|e| e.to_string()).map(|n| usize::try_from(n).unwrap_or(0));
+        let size = |d: &Dim| {
+            d.value(&symbols, &exprs)
+                .map_err(|e| e.to_string())
+                .map(|n| usize::try_from(n).unwrap_or(0))
+        };
         let shape = t.dims.iter().map(size).collect::<Result<Vec<_>, _>>()?;
-        let dtype = DType::from_name(&t.dtype).ok_or_else(|| format!("'{}' is no element type", t.dtype))?;
+        let dtype = DType::from_name(&t.dtype)
+            .ok_or_else(|| format!("'{}' is no element type", t.dtype))?;
         let count: usize = shape.iter().product();
         let tensor = if dtype.is_float() {
             let values = (0..count).map(|_| dtype.round(numbers.unit() * 2.0 - 1.0)).collect();

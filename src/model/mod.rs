@@ -30,7 +30,10 @@ use crate::{
         host::llvm::version,
     },
     passes::pass::level_of,
-    runtime::{self, Buffer, CallError, Package, Program, Remark, Store, View, ViewMut, cuda, profile::Profile, program::Tensor as Spec},
+    runtime::{
+        self, Buffer, CallError, Package, Program, Remark, Store, View, ViewMut, cuda,
+        profile::Profile, program::Tensor as Spec,
+    },
 };
 use engine::Engine;
 use sha2::{Digest, Sha256};
@@ -60,12 +63,16 @@ enum Kind {
     Package(Box<Package>),
 }
 
-/// Finds out what a file is: an archive of torch.export.save, a compiled package, or IR as text or kiln's bytecode.
+/// Finds out what a file is: an archive of torch.export.save, a compiled package, or IR as text or
+/// kiln's bytecode.
 pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
     let path = path.into();
-    let io = |e: std::io::Error| Error::File { file: path.display().to_string(), reason: e.to_string() };
+    let io =
+        |e: std::io::Error| Error::File { file: path.display().to_string(), reason: e.to_string() };
     let mut start = [0u8; 4];
-    let read = std::fs::File::open(&path).and_then(|mut f| std::io::Read::read(&mut f, &mut start)).map_err(io)?;
+    let read = std::fs::File::open(&path)
+        .and_then(|mut f| std::io::Read::read(&mut f, &mut start))
+        .map_err(io)?;
     let kind = if path.extension().is_some_and(|e| e == "kpkg") {
         Kind::Package(Box::new(Package::load(&path)?))
     } else if &start[..read] == pt2::MAGIC {
@@ -112,7 +119,12 @@ pub struct Executable {
 impl Model {
     /// IR in memory; weights are looked for in `folder`.
     pub fn of_module(module: &Module, folder: &Path) -> Model {
-        Model { path: folder.join("module.mlir"), kind: Kind::Ir(module.bytecode()), held: BTreeMap::new(), measuring: None }
+        Model {
+            path: folder.join("module.mlir"),
+            kind: Kind::Ir(module.bytecode()),
+            held: BTreeMap::new(),
+            measuring: None,
+        }
     }
     /// IR in memory with the values of its globals.
     pub fn of_graph(module: &Module, weights: BTreeMap<String, Weight>) -> Model {
@@ -132,18 +144,28 @@ impl Model {
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
         match &self.kind {
             Kind::Archive => Ok((pt2::import(context.ctx(), &self.path)?.module, vec![])),
-            Kind::Ir(source) => Ok(Module::parse(context.ctx(), source, &self.path.display().to_string())?),
-            Kind::Package(_) => Err(Error::File { file: self.path.display().to_string(), reason: "is compiled already".into() }),
+            Kind::Ir(source) => {
+                Ok(Module::parse(context.ctx(), source, &self.path.display().to_string())?)
+            }
+            Kind::Package(_) => Err(Error::File {
+                file: self.path.display().to_string(),
+                reason: "is compiled already".into(),
+            }),
         }
     }
 
-    /// Compiles `main` for this machine, or takes it from the cache, links it and finds its weights.
+    /// Compiles `main` for this machine, or takes it from the cache, links it and finds its
+    /// weights.
     pub fn compile(&self, options: &Options) -> Result<Executable, Error> {
         self.compile_with(options, &|_, _| ())
     }
 
     /// As [`Model::compile`]; `progress` is told how many of how many kernels are done.
-    pub fn compile_with(&self, options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Executable, Error> {
+    pub fn compile_with(
+        &self,
+        options: &Options,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Executable, Error> {
         let start = Instant::now();
         let linker = engine::linker(options);
         let (package, times) = self.build_for(options, progress, Some(&linker))?;
@@ -156,7 +178,11 @@ impl Model {
     }
 
     /// The compiled program, or what the cache has of it. It need not be for this machine.
-    pub fn build(&self, options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<(Package, Times), Error> {
+    pub fn build(
+        &self,
+        options: &Options,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<(Package, Times), Error> {
         self.build_for(options, progress, None)
     }
 
@@ -175,7 +201,13 @@ impl Model {
                 tell::code(p);
                 Package::clone(p)
             }
-            _ => self.package(options, target(options)?, store.as_ref(), (progress, linker), &mut times)?,
+            _ => self.package(
+                options,
+                target(options)?,
+                store.as_ref(),
+                (progress, linker),
+                &mut times,
+            )?,
         };
         Ok((package, times))
     }
@@ -186,8 +218,13 @@ impl Model {
         let mut finder = self.finder(package);
         let programs = [Some(&package.program), package.program.prepare.as_deref()];
         for g in programs.into_iter().flatten().flat_map(|p| &p.globals) {
-            if g.data.is_none() && g.role != runtime::program::Role::Packed && !weights.contains_key(&g.name) {
-                let bytes = finder.find(g).map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name)))?;
+            if g.data.is_none()
+                && g.role != runtime::program::Role::Packed
+                && !weights.contains_key(&g.name)
+            {
+                let bytes = finder
+                    .find(g)
+                    .map_err(|e| Error::Weight(format!("weight @{}: {e}", g.name)))?;
                 weights.insert(g.name.clone(), bytes.bytes().to_vec());
             }
         }
@@ -196,7 +233,12 @@ impl Model {
     }
     /// What finds the weights of a package that was made of this model.
     pub fn finder<'a>(&'a self, package: &'a Package) -> Finder<'a> {
-        weights::Sources { package, folder: self.path.parent().unwrap_or(Path::new("")), held: &self.held }.finder()
+        weights::Sources {
+            package,
+            folder: self.path.parent().unwrap_or(Path::new("")),
+            held: &self.held,
+        }
+        .finder()
     }
 
     fn package(
@@ -219,22 +261,27 @@ impl Model {
         // Measuring has a budget of its own.
         times.measuring = start.elapsed();
         let start = Instant::now();
-        let stop = options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
+        let stop =
+            options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
         // A dump needs the way down, too.
         match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
             // What cannot be read is compiled again.
-            Some((s, Ok(Some(bytes)))) => match Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
-                Ok(package) => {
-                    tracing::info!(target: "kiln::cache", program = package.program.name, %key, "hit");
-                    tell::program(&package.program);
-                    tell::code(&package);
-                    times.capture = start.elapsed();
-                    return Ok(package);
+            Some((s, Ok(Some(bytes)))) => {
+                match Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
+                    Ok(package) => {
+                        tracing::info!(target: "kiln::cache", program = package.program.name, %key, "hit");
+                        tell::program(&package.program);
+                        tell::code(&package);
+                        times.capture = start.elapsed();
+                        return Ok(package);
+                    }
+                    Err(e) => times.remarks.push(Remark::unreadable(&s.path(&key), e)),
                 }
-                Err(e) => times.remarks.push(Remark::unreadable(&s.path(&key), e)),
-            },
+            }
             Some((_, Err(remark))) => times.remarks.push(remark),
-            Some((_, Ok(None))) => tracing::info!(target: "kiln::cache", program = %self.path.display(), %key, "miss"),
+            Some((_, Ok(None))) => {
+                tracing::info!(target: "kiln::cache", program = %self.path.display(), %key, "miss")
+            }
             None => {}
         }
         let context = Context::new();
@@ -245,11 +292,18 @@ impl Model {
         stop.check().map_err(CompileError::from)?;
         times.dump = match &options.dump {
             None => None,
-            Some(dir) => Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?),
+            Some(dir) => {
+                Some(dump::begin(dir, &self.path.to_string_lossy()).map_err(|e| io_error(dir, e))?)
+            }
         };
         autotune::parts::request(&module, &schedules, &target);
         let reproducer = times.dump.as_deref().or(options.reproducer.as_deref());
-        let debug = Debug { disable: &options.disable, own: &options.passes, dump: times.dump.as_deref(), reproducer };
+        let debug = Debug {
+            disable: &options.disable,
+            own: &options.passes,
+            dump: times.dump.as_deref(),
+            reproducer,
+        };
         let linker = linker.filter(|_| target.chip().is_some());
         let how = CompileOptions {
             target,
@@ -265,28 +319,45 @@ impl Model {
         };
         let mut made = compile(&module, &options.function, &how).map_err(Error::of_compilation)?;
         made.report.diagnostics.splice(..0, diagnostics);
-        let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights: Default::default() };
+        let package = Package {
+            program: made.program,
+            objects: made.objects.into_iter().collect(),
+            weights: Default::default(),
+        };
         let kept = store.zip(package.to_bytes().ok()).map(|(store, bytes)| store.put(&key, &bytes));
         made.report.remarks.extend(kept.and_then(Result::err));
         made.report.remarks.extend(store.and_then(|s| s.trim(options.cache_bytes).err()));
         tell::program(&package.program);
         if let Some(dump) = &times.dump {
-            dump::finish(dump, &package.program, &made.report, None).map_err(|e| io_error(dump, e))?;
+            dump::finish(dump, &package.program, &made.report, None)
+                .map_err(|e| io_error(dump, e))?;
         }
         times.compile = Some(made.report);
         Ok(package)
     }
 
     /// What the compiled program depends on.
-    fn key(&self, options: &Options, target: &Target, schedules: &Schedules) -> Result<String, Error> {
+    fn key(
+        &self,
+        options: &Options,
+        target: &Target,
+        schedules: &Schedules,
+    ) -> Result<String, Error> {
         let mut sha = Sha256::new();
         let graph = match &self.kind {
             Kind::Archive => pt2::graph_bytes(&self.path)?,
             Kind::Ir(source) => source.clone(),
             Kind::Package(_) => vec![],
         };
-        let name = self.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        for part in [&graph[..], name.as_bytes(), options.function.as_bytes(), target.to_string().as_bytes(), version().as_bytes()] {
+        let name =
+            self.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        for part in [
+            &graph[..],
+            name.as_bytes(),
+            options.function.as_bytes(),
+            target.to_string().as_bytes(),
+            version().as_bytes(),
+        ] {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }
@@ -294,7 +365,10 @@ impl Model {
         sha.update(schedules.to_string());
         sha.update(env!("CARGO_PKG_VERSION"));
         sha.update(BUILD);
-        Ok(format!("program_{}", sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()))
+        Ok(format!(
+            "program_{}",
+            sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect::<String>()
+        ))
     }
 }
 
@@ -304,11 +378,15 @@ fn lowered_for(module: &Module, target: &Target) -> Result<(), Error> {
     let said = level.zip(module.op().attr("kiln.target").and_then(Attr::as_string));
     let Some((level, said)) = said.filter(|(_, said)| !said.is_empty()) else { return Ok(()) };
     // A processor's features do not show on these levels.
-    let own = if said.starts_with("cuda:") { Target::parse(&said).map(|t| t.chip()) } else { Ok(None) };
+    let own =
+        if said.starts_with("cuda:") { Target::parse(&said).map(|t| t.chip()) } else { Ok(None) };
     if own.as_ref() == Ok(&target.chip()) {
         return Ok(());
     }
-    Err(Error::Target(format!("the module is for {said} from level {} on, not for {target}; --target {said} takes it", level.name())))
+    Err(Error::Target(format!(
+        "the module is for {said} from level {} on, not for {target}; --target {said} takes it",
+        level.name()
+    )))
 }
 
 fn io_error(path: &Path, e: std::io::Error) -> Error {
@@ -327,21 +405,35 @@ pub(crate) fn target(options: &Options) -> Result<Target, Error> {
             let device = cuda::Device::cuda(index)?;
             let (card, (major, minor)) = (device.card(), device.card().capability);
             let chip = Chip::of_capability(major, minor);
-            chip.map(|chip| Target::Cuda { chip, relaxed: Relaxed::default() })
-                .ok_or_else(|| Error::Target(format!("{} has compute capability {major}.{minor}; 8.0 is the least", card.name)))
+            chip.map(|chip| Target::Cuda { chip, relaxed: Relaxed::default() }).ok_or_else(|| {
+                Error::Target(format!(
+                    "{} has compute capability {major}.{minor}; 8.0 is the least",
+                    card.name
+                ))
+            })
         }
     };
     found.map(|t| match t {
-        Target::Cuda { chip, relaxed } => {
-            Target::Cuda { chip, relaxed: relaxed | Relaxed { tf32: options.tf32, fast_math: options.fast_math } }
-        }
+        Target::Cuda { chip, relaxed } => Target::Cuda {
+            chip,
+            relaxed: relaxed | Relaxed { tf32: options.tf32, fast_math: options.fast_math },
+        },
         host => host,
     })
 }
 
-fn views<'a>(inputs: &'a [Data], outputs: &'a mut [Data]) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {
-    let read = inputs.iter().map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes)).collect::<Result<_, _>>()?;
-    let written = outputs.iter_mut().map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes)).collect::<Result<_, _>>()?;
+fn views<'a>(
+    inputs: &'a [Data],
+    outputs: &'a mut [Data],
+) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {
+    let read = inputs
+        .iter()
+        .map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes))
+        .collect::<Result<_, _>>()?;
+    let written = outputs
+        .iter_mut()
+        .map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes))
+        .collect::<Result<_, _>>()?;
     Ok((read, written))
 }
 
@@ -361,7 +453,13 @@ impl Executable {
         let sources = weights::Sources { package: &package, folder, held };
         let engine = Engine::link(&sources, options, linker, &mut times)?;
         times.total = start.elapsed();
-        Ok(Executable { engine, package, threads: options.threads, times, results: options.reuse.then(Mutex::default) })
+        Ok(Executable {
+            engine,
+            package,
+            threads: options.threads,
+            times,
+            results: options.reuse.then(Mutex::default),
+        })
     }
     /// What was compiled.
     pub fn program(&self) -> &Program {
@@ -387,11 +485,14 @@ impl Executable {
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
         self.engine.fixed_outputs()
     }
-    /// Memory for a result of a call: what an earlier result had that nobody holds, where that is kept, else new.
+    /// Memory for a result of a call: what an earlier result had that nobody holds, where that is
+    /// kept, else new.
     pub(crate) fn result_memory(&self, bytes: usize) -> Result<Arc<Buffer>, CallError> {
         if let Some(kept) = &self.results {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(i) = kept.iter_mut().position(|b| b.len() == bytes && Arc::get_mut(b).is_some()) {
+            if let Some(i) =
+                kept.iter_mut().position(|b| b.len() == bytes && Arc::get_mut(b).is_some())
+            {
                 return Ok(kept.swap_remove(i));
             }
         }
@@ -406,16 +507,24 @@ impl Executable {
             }
         }
     }
-    /// Memory for the results of these inputs, full of bytes that no result has, so that what is not written shows.
+    /// Memory for the results of these inputs, full of bytes that no result has, so that what is
+    /// not written shows.
     pub fn memory(&self, inputs: &[Data]) -> Result<Vec<Data>, Error> {
-        let shapes = self.output_shapes(&inputs.iter().map(|d| d.shape.as_slice()).collect::<Vec<_>>())?;
+        let shapes =
+            self.output_shapes(&inputs.iter().map(|d| d.shape.as_slice()).collect::<Vec<_>>())?;
         let make = |(shape, t): (Vec<usize>, &Spec)| {
-            let dtype = DType::from_name(&t.dtype).ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
-            Ok(Data { bytes: vec![0xa5; shape.iter().product::<usize>() * dtype.byte_size()], dtype, shape })
+            let dtype = DType::from_name(&t.dtype)
+                .ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
+            Ok(Data {
+                bytes: vec![0xa5; shape.iter().product::<usize>() * dtype.byte_size()],
+                dtype,
+                shape,
+            })
         };
         shapes.into_iter().zip(&self.program().outputs).map(make).collect()
     }
-    /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], a barrier behind it included.
+    /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], a barrier
+    /// behind it included.
     pub fn profile(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Profile, CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.engine.profile(&inputs, &mut outputs, self.threads)
@@ -425,9 +534,16 @@ impl Executable {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.call(&inputs, &mut outputs)
     }
-    /// As [`Executable::call_data`], so many times; says how long each took: on a GPU its kernels alone by its own clock, `calls` times in each round, of which it is the
-    /// mean; else all of it.
-    pub fn measure(&self, inputs: &[Data], outputs: &mut [Data], rounds: usize, calls: usize) -> Result<Vec<Duration>, CallError> {
+    /// As [`Executable::call_data`], so many times; says how long each took: on a GPU its kernels
+    /// alone by its own clock, `calls` times in each round, of which it is the mean; else all of
+    /// it.
+    pub fn measure(
+        &self,
+        inputs: &[Data],
+        outputs: &mut [Data],
+        rounds: usize,
+        calls: usize,
+    ) -> Result<Vec<Duration>, CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.engine.measure(&inputs, &mut outputs, self.threads, (rounds, calls))
     }
@@ -446,7 +562,8 @@ impl Executable {
         self.call_data(&inputs, &mut outputs)?;
         outputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect()
     }
-    /// The inputs that a call copies first, since they do not lie as the program reads them; [`Options::orders`] says how they do.
+    /// The inputs that a call copies first, since they do not lie as the program reads them;
+    /// [`Options::orders`] says how they do.
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
         self.program().copied(inputs)
     }

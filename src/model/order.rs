@@ -6,30 +6,50 @@ use crate::dialects::{
 use std::collections::BTreeMap;
 
 /// Writes the orders onto the function's arguments; `kiln-argument-order` reads them.
-pub fn request(module: &Module, function: &str, orders: &BTreeMap<usize, Vec<usize>>) -> Result<(), String> {
+pub fn request(
+    module: &Module,
+    function: &str,
+    orders: &BTreeMap<usize, Vec<usize>>,
+) -> Result<(), String> {
     if orders.is_empty() {
         return Ok(());
     }
-    let found =
-        blocks(module.op()).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func") && o.symbol().as_deref() == Some(function));
+    let found = blocks(module.op())
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .find(|o| o.is("func.func") && o.symbol().as_deref() == Some(function));
     let func = found.ok_or_else(|| format!("there is no function @{function}"))?;
     let args = func.regions().first().and_then(|r| r.first()).map(|b| b.args()).unwrap_or_default();
     let (c, empty) = (func.ctx(), Attr::dictionary(func.ctx(), &[]));
-    let mut attrs = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_else(|| vec![empty; args.len()]);
+    let mut attrs =
+        func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_else(|| vec![empty; args.len()]);
     for (i, order) in orders {
-        let arg = args.get(*i).ok_or_else(|| format!("there is no argument {i}; @{function} has {}", args.len()))?;
+        let arg = args
+            .get(*i)
+            .ok_or_else(|| format!("there is no argument {i}; @{function} has {}", args.len()))?;
         let dims = tensor_type(arg.ty())?.dims;
         if order.len() != dims.len() || (0..dims.len()).any(|d| !order.contains(&d)) {
-            return Err(format!("argument {i} has {} dimensions; {order:?} is no order of them", dims.len()));
+            return Err(format!(
+                "argument {i} has {} dimensions; {order:?} is no order of them",
+                dims.len()
+            ));
         }
         let (mut strides, mut next) = (vec![0; dims.len()], Some(1i64));
         for d in order.iter().rev() {
-            strides[*d] =
-                next.ok_or_else(|| format!("argument {i}: of the sizes in memory only the outermost may be open, not {:?}", dims))?;
+            strides[*d] = next.ok_or_else(|| {
+                format!(
+                    "argument {i}: of the sizes in memory only the outermost may be open, not {:?}",
+                    dims
+                )
+            })?;
             next = next.and_then(|n| n.checked_mul(dims[*d].known()?));
         }
         let kept = attrs[*i].entries().unwrap_or_default();
-        let mut entries: Vec<(&str, Attr)> = kept.iter().filter(|(n, _)| n != "kiln.layout").map(|(n, a)| (n.as_str(), *a)).collect();
+        let mut entries: Vec<(&str, Attr)> = kept
+            .iter()
+            .filter(|(n, _)| n != "kiln.layout")
+            .map(|(n, a)| (n.as_str(), *a))
+            .collect();
         entries.push(("kiln.layout", Attr::layout(c, &strides, 0, 0)));
         attrs[*i] = Attr::dictionary(c, &entries);
     }

@@ -1,25 +1,32 @@
-//! What `KILN_LOG` hears of a program, whether it was compiled now or comes from the cache or a package.
+//! What `KILN_LOG` hears of a program, whether it was compiled now or comes from the cache or a
+//! package.
 use crate::runtime::{Package, Program};
 
-/// What became of the ops: channels `fusion` and `schedule`. Programs that control flow calls come one after the other.
+/// What became of the ops: channels `fusion` and `schedule`. Programs that control flow calls come
+/// one after the other.
 pub fn program(whole: &Program) {
     let name = whole.name.as_str();
     for p in whole.parts() {
         for k in &p.kernels {
             tracing::info!(target: "kiln::fusion", program = name, "{}: {}", k.name, k.ops.join(" "));
             k.not_fused.iter().for_each(|why| tracing::info!(target: "kiln::fusion", program = name, "{} not fused: {why}", k.name));
-            let grid = k.launch.as_ref().map_or(String::new(), |l| format!(", {} blocks of {} threads", p.size_text(l.grid), l.threads));
+            let grid = k.launch.as_ref().map_or(String::new(), |l| {
+                format!(", {} blocks of {} threads", p.size_text(l.grid), l.threads)
+            });
             tracing::info!(target: "kiln::schedule", program = name, "{}: {}{grid}", k.name, k.kind);
         }
     }
 }
 
-/// Code that was made before: channel `output_code`. PTX is text; of machine code there is only its size, since its llvm dialect is not kept.
+/// Code that was made before: channel `output_code`. PTX is text; of machine code there is only its
+/// size, since its llvm dialect is not kept.
 pub fn code(package: &Package) {
     let p = &package.program;
     for (name, bytes) in &package.objects {
         match p.target.is_cuda() {
-            true => tracing::info!(target: "kiln::output_code", program = p.name, object = %name, "\n{}", String::from_utf8_lossy(bytes)),
+            true => {
+                tracing::info!(target: "kiln::output_code", program = p.name, object = %name, "\n{}", String::from_utf8_lossy(bytes))
+            }
             false => tracing::info!(
                 target: "kiln::output_code", program = p.name, object = %name,
                 "{} bytes of machine code, compiled before; cache_dir=off shows the llvm dialect that it is made of", bytes.len()

@@ -1,4 +1,5 @@
-//! The memory of a program's globals: mapped where it lies in the file as the program reads it, copied where not.
+//! The memory of a program's globals: mapped where it lies in the file as the program reads it,
+//! copied where not.
 use crate::{
     capture::{
         pt2,
@@ -40,7 +41,8 @@ impl<'a> Sources<'a> {
 }
 
 impl Finder<'_> {
-    /// The bytes of a weight, where they lie if they can be read there. Err: where it is missing, or what differs.
+    /// The bytes of a weight, where they lie if they can be read there. Err: where it is missing,
+    /// or what differs.
     pub fn find(&mut self, g: &Global) -> Result<Bytes, String> {
         global(g, &self.sources, &mut self.files)
     }
@@ -72,7 +74,9 @@ fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, Str
 fn elements(g: &Global, weight: &Weight) -> Result<Bytes, String> {
     same(g, weight.dtype.name(), &weight.shape)?;
     match weight.elements()? {
-        Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => Ok(Bytes::part_of(Arc::new(weight.clone()), bytes)),
+        Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => {
+            Ok(Bytes::part_of(Arc::new(weight.clone()), bytes))
+        }
         bytes => Bytes::copied(&bytes).map_err(|e| e.to_string()),
     }
 }

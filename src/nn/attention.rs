@@ -18,8 +18,16 @@ impl Attention {
     /// Of `size` numbers in `heads` equal parts.
     pub fn new(scope: &Scope, size: usize, heads: usize) -> Attention {
         Attention {
-            in_weight: scope.parameter("in_proj_weight", &[size.saturating_mul(3), size], bound(size)),
-            in_bias: scope.parameter("in_proj_bias", &[size.saturating_mul(3)], Init::Constant(0.0)),
+            in_weight: scope.parameter(
+                "in_proj_weight",
+                &[size.saturating_mul(3), size],
+                bound(size),
+            ),
+            in_bias: scope.parameter(
+                "in_proj_bias",
+                &[size.saturating_mul(3)],
+                Init::Constant(0.0),
+            ),
             out: Linear::new(&scope.child("out_proj"), size, size),
             heads,
             causal: false,
@@ -38,7 +46,9 @@ impl Module for Attention {
         let _frame = g.frame(Location::caller());
         let (batch, length) = (x.size(0), x.size(1));
         let all = x.linear(self.in_weight.on(&g), Some(self.in_bias.on(&g)));
-        let [q, k, v] = all.chunk(-1).map(|t| t.reshape([batch, length, self.heads.into(), (-1i64).into()]).transpose(1, 2));
+        let [q, k, v] = all
+            .chunk(-1)
+            .map(|t| t.reshape([batch, length, self.heads.into(), (-1i64).into()]).transpose(1, 2));
         let options = tensor::Attention { causal: self.causal, ..Default::default() };
         let r = q.scaled_dot_product_attention(k, v, options).transpose(1, 2).flatten(2, 3);
         self.out.forward(&r)

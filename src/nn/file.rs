@@ -52,16 +52,22 @@ fn summary(missing: &[String], unexpected: &[String], misshapen: &[String]) -> S
 
 fn distinct(parameters: &[&Parameter]) -> Result<(), WeightsError> {
     let mut seen = BTreeSet::new();
-    let twice: Vec<String> = parameters.iter().map(|p| p.name()).filter(|n| !seen.insert(*n)).map(str::to_string).collect();
+    let twice: Vec<String> = parameters
+        .iter()
+        .map(|p| p.name())
+        .filter(|n| !seen.insert(*n))
+        .map(str::to_string)
+        .collect();
     if twice.is_empty() { Ok(()) } else { Err(WeightsError::Names(twice)) }
 }
 
-/// Gives weights the values that a safetensors file has under their names; the file is mapped. Err: everything that does not fit, at once; nothing
-/// is changed then.
+/// Gives weights the values that a safetensors file has under their names; the file is mapped. Err:
+/// everything that does not fit, at once; nothing is changed then.
 pub fn load(parameters: &[&Parameter], path: &Path) -> Result<(), WeightsError> {
     distinct(parameters)?;
     let file = path.display().to_string();
-    let mut all: BTreeMap<_, _> = weight::open(path).map_err(|reason| WeightsError::File { file: file.clone(), reason })?;
+    let mut all: BTreeMap<_, _> =
+        weight::open(path).map_err(|reason| WeightsError::File { file: file.clone(), reason })?;
     let (mut missing, mut misshapen, mut found) = (vec![], vec![], vec![]);
     for p in parameters {
         match all.remove(p.name()) {
@@ -78,16 +84,20 @@ pub fn load(parameters: &[&Parameter], path: &Path) -> Result<(), WeightsError> 
     }
     let name = path.file_name().map_or(file, |f| f.to_string_lossy().into_owned());
     for (p, w) in found {
-        p.store(w, Some(format!("{name}#{}", p.name()))).map_err(|reason| WeightsError::File { file: name.clone(), reason })?;
+        p.store(w, Some(format!("{name}#{}", p.name())))
+            .map_err(|reason| WeightsError::File { file: name.clone(), reason })?;
     }
     Ok(())
 }
 
-/// Writes weights to a safetensors file, under their names. Err: two weights of one name, or a file that cannot be written.
+/// Writes weights to a safetensors file, under their names. Err: two weights of one name, or a file
+/// that cannot be written.
 pub fn save(parameters: &[&Parameter], path: &Path) -> Result<(), WeightsError> {
     distinct(parameters)?;
     let fail = |reason: String| WeightsError::File { file: path.display().to_string(), reason };
-    let value = |p: &&Parameter| p.value().map(|v| (p.name().to_string(), v)).map_err(|e| fail(format!("{} {e}", p.name())));
+    let value = |p: &&Parameter| {
+        p.value().map(|v| (p.name().to_string(), v)).map_err(|e| fail(format!("{} {e}", p.name())))
+    };
     let all = parameters.iter().map(value).collect::<Result<Vec<_>, _>>()?;
     weight::write(path, &all).map_err(fail)
 }

@@ -11,7 +11,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// From `inputs` to `outputs` numbers, with a bias; starts as PyTorch's, uniform in 1 / sqrt(inputs).
+    /// From `inputs` to `outputs` numbers, with a bias; starts as PyTorch's, uniform in 1 /
+    /// sqrt(inputs).
     pub fn new(scope: &Scope, inputs: usize, outputs: usize) -> Linear {
         let bias = scope.parameter("bias", &[outputs], bound(inputs));
         Linear { bias: Some(bias), ..Linear::without_bias(scope, inputs, outputs) }

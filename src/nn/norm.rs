@@ -31,7 +31,12 @@ impl Module for LayerNorm {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Tensor {
         let _frame = x.graph().frame(Location::caller());
-        x.layer_norm(&self.shape, Some(self.weight.on(&x.graph())), Some(self.bias.on(&x.graph())), self.epsilon)
+        x.layer_norm(
+            &self.shape,
+            Some(self.weight.on(&x.graph())),
+            Some(self.bias.on(&x.graph())),
+            self.epsilon,
+        )
     }
     fn parameters(&self) -> Vec<&Parameter> {
         vec![&self.weight, &self.bias]
@@ -50,7 +55,11 @@ pub struct RmsNorm {
 impl RmsNorm {
     /// Over dimensions of these sizes.
     pub fn new(scope: &Scope, shape: &[usize]) -> RmsNorm {
-        RmsNorm { shape: sizes(shape), weight: scope.parameter("weight", shape, Init::Constant(1.0)), epsilon: None }
+        RmsNorm {
+            shape: sizes(shape),
+            weight: scope.parameter("weight", shape, Init::Constant(1.0)),
+            epsilon: None,
+        }
     }
 }
 
@@ -87,7 +96,11 @@ impl BatchNorm {
             bias: each("bias", 0.0),
             mean: each("running_mean", 0.0),
             variance: each("running_var", 1.0),
-            batches: scope.clone().with_dtype(DType::I64).parameter("num_batches_tracked", &[], Init::Constant(0.0)),
+            batches: scope.clone().with_dtype(DType::I64).parameter(
+                "num_batches_tracked",
+                &[],
+                Init::Constant(0.0),
+            ),
             epsilon: 1e-5,
         }
     }
@@ -98,7 +111,13 @@ impl Module for BatchNorm {
     fn forward(&self, x: &Tensor) -> Tensor {
         let _frame = x.graph().frame(Location::caller());
         let on = |p: &Parameter| p.on(&x.graph());
-        x.batch_norm(on(&self.mean), on(&self.variance), Some(on(&self.weight)), Some(on(&self.bias)), self.epsilon)
+        x.batch_norm(
+            on(&self.mean),
+            on(&self.variance),
+            Some(on(&self.weight)),
+            Some(on(&self.bias)),
+            self.epsilon,
+        )
     }
     fn parameters(&self) -> Vec<&Parameter> {
         vec![&self.weight, &self.bias, &self.mean, &self.variance, &self.batches]

@@ -48,7 +48,8 @@ impl Scope {
     }
 }
 
-/// What a weight is before it is loaded or set. Random numbers depend on the name alone, so that every run has the same.
+/// What a weight is before it is loaded or set. Random numbers depend on the name alone, so that
+/// every run has the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// One number everywhere.
@@ -102,7 +103,13 @@ impl Stored {
 impl Parameter {
     /// A weight of that full name.
     pub fn new(name: String, dtype: DType, shape: &[usize], init: Init) -> Parameter {
-        let stored = Stored { name, dtype, shape: shape.to_vec(), value: RwLock::new(None), version: AtomicU64::new(0) };
+        let stored = Stored {
+            name,
+            dtype,
+            shape: shape.to_vec(),
+            value: RwLock::new(None),
+            version: AtomicU64::new(0),
+        };
         Parameter { init, stored: Arc::new(stored) }
     }
     /// The full name.
@@ -145,16 +152,23 @@ impl Parameter {
         if weight.dtype == self.dtype() && weight.shape == self.shape() {
             return Ok(());
         }
-        Err(format!("{} is {}{:?}, but {} is expected", self.name(), weight.dtype, weight.shape, self.type_name()))
+        Err(format!(
+            "{} is {}{:?}, but {} is expected",
+            self.name(),
+            weight.dtype,
+            weight.shape,
+            self.type_name()
+        ))
     }
     pub(super) fn store(&self, weight: Weight, source: Option<String>) -> Result<(), String> {
         let array = Arc::new(Array::of_weight(&weight)?);
-        *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) = Some(Value { array, weight, source });
+        *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) =
+            Some(Value { array, weight, source });
         self.stored.version.fetch_add(1, Ordering::Release);
         Ok(())
     }
-    /// The weight in a graph. One that comes from a file is frozen; in a function that is [compiled](crate::compile()) any other is read anew by
-    /// every call.
+    /// The weight in a graph. One that comes from a file is frozen; in a function that is
+    /// [compiled](crate::compile()) any other is read anew by every call.
     #[track_caller]
     pub fn on(&self, graph: &Graph) -> Tensor {
         let _frame = graph.frame(Location::caller());
@@ -177,9 +191,12 @@ impl Parameter {
             Init::Constant(x) => vec![x; n],
             Init::Uniform(b) => (0..n).map(|_| (2.0 * random.unit() - 1.0) * b).collect(),
             // Box and Muller, 1958.
-            Init::Normal => {
-                (0..n).map(|_| (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()).collect()
-            }
+            Init::Normal => (0..n)
+                .map(|_| {
+                    (-2.0 * (1.0 - random.unit()).ln()).sqrt()
+                        * (std::f64::consts::TAU * random.unit()).cos()
+                })
+                .collect(),
         };
         let data = if self.dtype().is_float() {
             Data::F(numbers.into_iter().map(|x| self.dtype().round(x)).collect())
@@ -196,7 +213,11 @@ struct Random(u64);
 impl Random {
     /// Seeded by a name (Fowler, Noll and Vo's hash, 64 bits).
     fn of(name: &str) -> Random {
-        Random(name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)))
+        Random(
+            name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+                (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+            }),
+        )
     }
     /// Uniform in [0, 1).
     fn unit(&mut self) -> f64 {

@@ -23,7 +23,10 @@ impl Sequential {
     }
     /// A further layer, made under its own scope. Its ops have the place of this call.
     #[track_caller]
-    pub fn layer<M: Module + Send + Sync + 'static>(mut self, make: impl FnOnce(&Scope) -> M) -> Sequential {
+    pub fn layer<M: Module + Send + Sync + 'static>(
+        mut self,
+        make: impl FnOnce(&Scope) -> M,
+    ) -> Sequential {
         let made = make(&self.scope.child(self.layers.len()));
         self.layers.push((Location::caller(), Layer::Module(Box::new(made))));
         self
@@ -38,8 +41,12 @@ impl Sequential {
 
 impl std::fmt::Debug for Sequential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<String> = self.parameters().iter().map(|p| format!("{}: {}", p.name(), p.type_name())).collect();
-        f.debug_struct("Sequential").field("layers", &self.layers.len()).field("parameters", &names).finish()
+        let names: Vec<String> =
+            self.parameters().iter().map(|p| format!("{}: {}", p.name(), p.type_name())).collect();
+        f.debug_struct("Sequential")
+            .field("layers", &self.layers.len())
+            .field("parameters", &names)
+            .finish()
     }
 }
 

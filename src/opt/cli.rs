@@ -4,17 +4,21 @@ use super::{
     passes::{self, PassUse},
 };
 use crate::{Exit, lowering::table, passes::names};
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ContextKind, error::ErrorKind};
+use clap::{
+    ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ContextKind,
+    error::ErrorKind,
+};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Reads MLIR, runs passes on it, prints it or runs it: mlir-opt's habits on kiln's levels.
 ///
-/// Passes run in the order of their flags: `--kiln-simplify --kiln-decompose="keep=softmax" --cse`. Upstream's passes have flags too,
-/// which --list-passes prints.
+/// Passes run in the order of their flags: `--kiln-simplify --kiln-decompose="keep=softmax" --cse`.
+/// Upstream's passes have flags too, which --list-passes prints.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "kiln-opt", version, disable_help_subcommand = true)]
 pub struct Cli {
-    /// Text, bytecode that kiln wrote, or an archive of torch.export.save (.pt2); stdin if - or left out
+    /// Text, bytecode that kiln wrote, or an archive of torch.export.save (.pt2); stdin if - or
+    /// left out
     pub input: Option<PathBuf>,
     /// Where the output goes instead of stdout
     #[arg(short = 'o', value_name = "FILE")]
@@ -27,9 +31,15 @@ pub struct Cli {
     #[arg(long, value_name = "LEVEL", requires = "to", help_heading = "What runs")]
     pub from: Option<String>,
     /// The level to go to
-    #[arg(long, value_name = "LEVEL", conflicts_with = "pass_pipeline", help_heading = "What runs")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        conflicts_with = "pass_pipeline",
+        help_heading = "What runs"
+    )]
     pub to: Option<String>,
-    /// What to compile for, kept in kiln.target: host, or cuda:sm_80, cuda:sm_86, cuda:sm_89, cuda:sm_90a
+    /// What to compile for, kept in kiln.target: host, or cuda:sm_80, cuda:sm_86, cuda:sm_89,
+    /// cuda:sm_90a
     #[arg(long, value_name = "TARGET", help_heading = "What runs")]
     pub target: Option<String>,
     /// Take the pipeline from a reproducer
@@ -88,7 +98,8 @@ pub struct Cli {
     /// Print the IR to stderr after every pass
     #[arg(long, help_heading = "Output")]
     pub mlir_print_ir_after_all: bool,
-    /// Print IR to a tree of files in this folder instead of stderr; after every pass unless told otherwise
+    /// Print IR to a tree of files in this folder instead of stderr; after every pass unless told
+    /// otherwise
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub mlir_print_ir_tree_dir: Option<PathBuf>,
     /// Print times to stderr
@@ -105,10 +116,22 @@ pub struct Cli {
     #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
     pub outputs: Option<PathBuf>,
     /// The function
-    #[arg(long, value_name = "NAME", default_value = "main", requires = "execute", help_heading = "Execution")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "main",
+        requires = "execute",
+        help_heading = "Execution"
+    )]
     pub function: String,
     /// How the interpreter rounds
-    #[arg(long, value_name = "MODE", default_value = "rounded", requires = "execute", help_heading = "Execution")]
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "rounded",
+        requires = "execute",
+        help_heading = "Execution"
+    )]
     pub mode: Rounding,
     /// Values of globals, instead of the files that the module names
     #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
@@ -164,22 +187,33 @@ pub enum Shell {
 
 /// The command with a flag for every pass.
 pub fn command() -> Command {
-    let own = Cli::command().after_help(format!("Exit codes:\n{}", Exit::table().trim_end())).max_term_width(120);
+    let own = Cli::command()
+        .after_help(format!("Exit codes:\n{}", Exit::table().trim_end()))
+        .max_term_width(120);
     passes::add_flags(own)
 }
 
-/// Reads the command line. The error is what to print, with the exit code; `--help` is such an "error" of exit code 0.
+/// Reads the command line. The error is what to print, with the exit code; `--help` is such an
+/// "error" of exit code 0.
 pub fn parse(args: Vec<OsString>) -> Result<Cli, OptError> {
     let command = command();
     let args: Vec<OsString> = args.into_iter().map(|a| two_hyphens(a, &command)).collect();
     let matches = command.try_get_matches_from(args).map_err(explain)?;
     let passes = passes::in_order(&matches);
     let mut cli = of(&matches)?;
-    let others = [("--pass-pipeline", cli.pass_pipeline.is_some()), ("--to", cli.to.is_some()), ("--run-reproducer", cli.run_reproducer)];
+    let others = [
+        ("--pass-pipeline", cli.pass_pipeline.is_some()),
+        ("--to", cli.to.is_some()),
+        ("--run-reproducer", cli.run_reproducer),
+    ];
     if let (Some(first), Some((other, _))) = (passes.first(), others.iter().find(|o| o.1)) {
-        return Err(OptError::usage(format!("{other} and --{} both say what runs; give one of them", first.flag)));
+        return Err(OptError::usage(format!(
+            "{other} and --{} both say what runs; give one of them",
+            first.flag
+        )));
     }
-    let named = cli.disable_pass.iter().chain(&cli.mlir_print_ir_before).chain(&cli.mlir_print_ir_after);
+    let named =
+        cli.disable_pass.iter().chain(&cli.mlir_print_ir_before).chain(&cli.mlir_print_ir_after);
     named.filter(|f| !f.is_empty()).try_for_each(|f| passes::known(f))?;
     cli.passes = passes;
     Ok(cli)
@@ -192,9 +226,15 @@ fn of(matches: &ArgMatches) -> Result<Cli, OptError> {
 /// `-canonicalize` is `--canonicalize`, as in mlir-opt.
 fn two_hyphens(arg: OsString, command: &Command) -> OsString {
     let Some(text) = arg.to_str() else { return arg };
-    let Some(rest) = text.strip_prefix('-').filter(|r| r.len() > 1 && !r.starts_with('-')) else { return arg };
+    let Some(rest) = text.strip_prefix('-').filter(|r| r.len() > 1 && !r.starts_with('-')) else {
+        return arg;
+    };
     let name = rest.split('=').next().unwrap_or(rest);
-    if command.get_arguments().any(|a| a.get_long() == Some(name)) { format!("-{text}").into() } else { arg }
+    if command.get_arguments().any(|a| a.get_long() == Some(name)) {
+        format!("-{text}").into()
+    } else {
+        arg
+    }
 }
 
 /// clap's error, with the nearest name over options and passes where an option is unknown.
@@ -209,7 +249,9 @@ fn explain(e: clap::Error) -> OptError {
         let own = command.get_arguments().filter_map(|a| a.get_long());
         let near = names::nearest(name, own.chain(table::passes().iter().map(|p| p.flag)));
         let hint = near.map_or(String::new(), |n| format!("; did you mean '--{n}'?"));
-        return OptError::usage(format!("there is no option or pass '{arg}'{hint} (--help prints the options, --list-passes the passes)"));
+        return OptError::usage(format!(
+            "there is no option or pass '{arg}'{hint} (--help prints the options, --list-passes the passes)"
+        ));
     }
     OptError { exit, message: e.to_string().trim_end().to_string() }
 }

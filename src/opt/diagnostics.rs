@@ -13,7 +13,8 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The text behind as many empty lines as come before it, so that diagnostics name lines of the whole input.
+    /// The text behind as many empty lines as come before it, so that diagnostics name lines of the
+    /// whole input.
     pub fn padded(&self) -> Vec<u8> {
         [vec![b'\n'; self.lines_before], self.text.as_bytes().to_vec()].concat()
     }
@@ -62,7 +63,8 @@ fn designator() -> Option<&'static Regex> {
     PATTERN.get_or_init(|| Regex::new(text).ok()).as_ref()
 }
 
-/// The expectations in a part's comments. `@above` and `@below` skip lines that hold expectations themselves.
+/// The expectations in a part's comments. `@above` and `@below` skip lines that hold expectations
+/// themselves.
 pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
     let Some(designator) = designator() else { return Ok(vec![]) };
     let lines: Vec<&str> = part.text.lines().collect();
@@ -75,10 +77,16 @@ pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
         let line = match group(4) {
             "" => Some(at),
             "unknown" => None,
-            "above" => Some((0..i).rev().find(|j| !holds(*j)).map_or(0, |j| part.lines_before + j + 1)),
-            "below" => Some((i + 1..lines.len()).find(|j| !holds(*j)).map_or(0, |j| part.lines_before + j + 1)),
+            "above" => {
+                Some((0..i).rev().find(|j| !holds(*j)).map_or(0, |j| part.lines_before + j + 1))
+            }
+            "below" => Some(
+                (i + 1..lines.len()).find(|j| !holds(*j)).map_or(0, |j| part.lines_before + j + 1),
+            ),
             offset => {
-                let offset: i64 = offset.parse().map_err(|_| OptError::usage(format!("line {at}: @{offset} is no offset of lines")))?;
+                let offset: i64 = offset.parse().map_err(|_| {
+                    OptError::usage(format!("line {at}: @{offset} is no offset of lines"))
+                })?;
                 Some(usize::try_from(at as i64 + offset).unwrap_or(0))
             }
         };
@@ -89,7 +97,11 @@ pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
             _ => Severity::Warning,
         };
         let text = group(5).to_string();
-        let wanted = if group(2).is_empty() { Wanted::Text(text.clone()) } else { Wanted::Pattern(pattern(&text, at)?) };
+        let wanted = if group(2).is_empty() {
+            Wanted::Text(text.clone())
+        } else {
+            Wanted::Pattern(pattern(&text, at)?)
+        };
         all.push(Expectation { severity, line, stands_at: at, wanted, text, met: false });
     }
     Ok(all)
@@ -99,8 +111,9 @@ pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
 fn pattern(text: &str, at: usize) -> Result<Regex, OptError> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("{{") {
-        let (inside, behind) =
-            after.split_once("}}").ok_or_else(|| OptError::usage(format!("line {at}: a regular expression without its }}}}")))?;
+        let (inside, behind) = after.split_once("}}").ok_or_else(|| {
+            OptError::usage(format!("line {at}: a regular expression without its }}}}"))
+        })?;
         out += &format!("{}({inside})", regex::escape(before));
         rest = behind;
     }
@@ -118,7 +131,8 @@ impl Expectation {
     }
 }
 
-/// What is wrong: diagnostics that nobody expects, then expectations that nothing meets. Notes count as diagnostics of their own.
+/// What is wrong: diagnostics that nobody expects, then expectations that nothing meets. Notes
+/// count as diagnostics of their own.
 pub fn compare(file: &str, mut expected: Vec<Expectation>, reported: &[Diagnostic]) -> Vec<String> {
     let mut wrong = vec![];
     for d in reported.iter().flat_map(|d| std::iter::once(d).chain(&d.notes)) {
@@ -127,7 +141,11 @@ pub fn compare(file: &str, mut expected: Vec<Expectation>, reported: &[Diagnosti
             Some(e) => e.met = true,
             None => {
                 let place = line.map_or("unknown location".into(), |l| format!("{file}:{l}"));
-                wrong.push(format!("{place}: error: unexpected {}: {}", d.severity.keyword(), d.message));
+                wrong.push(format!(
+                    "{place}: error: unexpected {}: {}",
+                    d.severity.keyword(),
+                    d.message
+                ));
             }
         }
     }
@@ -138,7 +156,10 @@ pub fn compare(file: &str, mut expected: Vec<Expectation>, reported: &[Diagnosti
             None => " at an unknown location".into(),
         };
         let (keyword, text) = (e.severity.keyword(), &e.text);
-        wrong.push(format!("{file}:{}: error: expected {keyword} \"{text}\"{place} was not produced", e.stands_at));
+        wrong.push(format!(
+            "{file}:{}: error: expected {keyword} \"{text}\"{place} was not produced",
+            e.stands_at
+        ));
     }
     wrong
 }
@@ -158,13 +179,19 @@ mod tests {
     #[test]
     fn designators_point_to_lines() {
         let text = "op\n// expected-error@above {{x}}\n// expected-note @above {{y}}\n// expected-warning@below {{z}}\nop\nop // expected-remark {{w}}\n// expected-error @-1 {{v}}\n// expected-error@unknown {{u}}\n";
-        let lines: Vec<_> = expectations(&parts(text, false)[0]).expect("good comments").iter().map(|e| e.line).collect();
+        let lines: Vec<_> = expectations(&parts(text, false)[0])
+            .expect("good comments")
+            .iter()
+            .map(|e| e.line)
+            .collect();
         assert_eq!(lines, [Some(1), Some(1), Some(5), Some(6), Some(6), None]);
     }
 
     #[test]
     fn patterns_mix_text_and_regular_expressions() {
-        assert!(pattern("size {{[0-9]+}} (odd)", 1).expect("a pattern").is_match("has size 17 (odd)"));
+        assert!(
+            pattern("size {{[0-9]+}} (odd)", 1).expect("a pattern").is_match("has size 17 (odd)")
+        );
         assert!(!pattern("size {{[0-9]+}}", 1).expect("a pattern").is_match("size x"));
         assert!(pattern("{{", 1).is_err() && pattern("{{(}}", 1).is_err());
     }

@@ -1,4 +1,5 @@
-//! `--execute`: a function on tensors from files, down to `kernels` by the interpreter, below it as machine code.
+//! `--execute`: a function on tensors from files, down to `kernels` by the interpreter, below it as
+//! machine code.
 use super::{
     OptError,
     cli::{Cli, Rounding},
@@ -26,14 +27,19 @@ use std::{
 /// How many elements of a result are printed.
 const SHOWN: usize = 8;
 
-/// Runs the function that the command line names; the text says what came out. `folder` is where the module's files lie.
+/// Runs the function that the command line names; the text says what came out. `folder` is where
+/// the module's files lie.
 pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), OptError> {
     let given = match &cli.inputs {
         Some(path) => tensors::read(path, |_| true)?,
         None => Tensors::new(),
     };
-    let weights =
-        Weights { of_command: cli.weights.clone(), folder: folder.into(), files: RefCell::default(), archives: RefCell::default() };
+    let weights = Weights {
+        of_command: cli.weights.clone(),
+        folder: folder.into(),
+        files: RefCell::default(),
+        archives: RefCell::default(),
+    };
     let globals = |name: &str, source: &str| weights.find(name, source);
     let mode = match cli.mode {
         Rounding::Exact => Mode::Exact,
@@ -43,7 +49,9 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
         native(cli, module, folder, &inputs(&given))?
     } else {
         let interpreter = Interpreter { globals: &globals, ..Interpreter::new(mode) };
-        interpreter.run(module.op(), &cli.function, &inputs(&given)).map_err(|e| refuse(module, &cli.function, e))?
+        interpreter
+            .run(module.op(), &cli.function, &inputs(&given))
+            .map_err(|e| refuse(module, &cli.function, e))?
     };
     let mut text = String::new();
     for (i, t) in results.iter().enumerate() {
@@ -62,14 +70,21 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
 }
 
 /// The rest of the pipeline, machine code, one call.
-fn native(cli: &Cli, module: &Module, folder: &Path, inputs: &[Tensor]) -> Result<Vec<Tensor>, OptError> {
+fn native(
+    cli: &Cli,
+    module: &Module,
+    folder: &Path,
+    inputs: &[Tensor],
+) -> Result<Vec<Tensor>, OptError> {
     let fail = |e: crate::Error| OptError { exit: e.exit(), message: format!("error: {e}") };
-    let options = crate::Options { function: cli.function.clone(), target: None, ..Default::default() };
+    let options =
+        crate::Options { function: cli.function.clone(), target: None, ..Default::default() };
     let exe = crate::Model::of_module(module, folder).compile(&options).map_err(fail)?;
     exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(fail)
 }
 
-/// `input_0`, `input_1`, … if there are such; else everything that is no output, in natural order of names.
+/// `input_0`, `input_1`, … if there are such; else everything that is no output, in natural order
+/// of names.
 fn inputs(given: &Tensors) -> Vec<Tensor> {
     let numbered = tensors::numbered(given, "input_");
     if !numbered.is_empty() {
@@ -84,12 +99,19 @@ fn inputs(given: &Tensors) -> Vec<Tensor> {
 fn refuse(module: &Module, function: &str, e: RunError) -> OptError {
     let mut message = e.to_string();
     if message.contains("has no function @") {
-        let all = blocks(module.op()).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func")).filter_map(|o| o.symbol());
+        let all = blocks(module.op())
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.is("func.func"))
+            .filter_map(|o| o.symbol());
         let names: Vec<String> = all.collect();
         message += &crate::passes::names::hint(function, names.iter().map(String::as_str));
         message += &format!(" (functions: {}; --function picks one)", names.join(", "));
     }
-    OptError { exit: if e.unsupported { Exit::Unsupported } else { Exit::Usage }, message: format!("error: {message}") }
+    OptError {
+        exit: if e.unsupported { Exit::Unsupported } else { Exit::Usage },
+        message: format!("error: {message}"),
+    }
 }
 
 /// Values of globals: from `--weights`, or from the files that the module names, each read once.
@@ -110,10 +132,13 @@ impl Weights {
         }
         let mut files = self.files.borrow_mut();
         if !files.contains_key(&path) {
-            let all = tensors::read(&path, |_| true).map_err(|e| format!("reads @{global}: {e}"))?;
+            let all =
+                tensors::read(&path, |_| true).map_err(|e| format!("reads @{global}: {e}"))?;
             files.insert(path.clone(), all);
         }
-        let Some(all) = files.get(&path) else { return Err(format!("reads @{global} from nowhere")) };
+        let Some(all) = files.get(&path) else {
+            return Err(format!("reads @{global} from nowhere"));
+        };
         all.get(name).cloned().ok_or_else(|| {
             let hint = crate::passes::names::hint(name, all.keys().map(String::as_str));
             format!("reads @{global}: {} has no tensor '{name}'{hint}", path.display())
@@ -145,11 +170,16 @@ fn first_elements(t: &Tensor) -> String {
 fn check(results: &[Tensor], given: &Tensors) -> Result<(bool, String), OptError> {
     let wanted = tensors::numbered(given, "output_");
     if wanted.is_empty() {
-        return Err(OptError::usage("--check needs tensors output_0, output_1, … in the inputs' file"));
+        return Err(OptError::usage(
+            "--check needs tensors output_0, output_1, … in the inputs' file",
+        ));
     }
     let (mut ok, mut text) = (true, String::new());
     for (i, want) in &wanted {
-        let compared = results.get(*i).ok_or_else(|| "is no result of the function".to_string()).and_then(|r| tolerance::compare(r, want));
+        let compared = results
+            .get(*i)
+            .ok_or_else(|| "is no result of the function".to_string())
+            .and_then(|r| tolerance::compare(r, want));
         ok &= compared.as_ref().is_ok_and(|c| c.ok);
         let line = compared.map_or_else(|e| format!("MISMATCH: {e}"), |c| c.to_string());
         let _ = writeln!(text, "check output_{i}: {line}");

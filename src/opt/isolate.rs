@@ -1,4 +1,5 @@
-//! MLIR can abort on hostile text, so a child process touches it. A page of shared memory tells the parent how far the child came.
+//! MLIR can abort on hostile text, so a child process touches it. A page of shared memory tells the
+//! parent how far the child came.
 use super::{Cli, OptError, console::Console};
 use crate::{Exit, lowering::reproducer::reproducer_line};
 use std::{
@@ -24,7 +25,8 @@ pub enum Stage {
     Executing,
 }
 
-const STAGES: [Stage; 5] = [Stage::Reading, Stage::Pipeline, Stage::Pass, Stage::Printing, Stage::Executing];
+const STAGES: [Stage; 5] =
+    [Stage::Reading, Stage::Pipeline, Stage::Pass, Stage::Printing, Stage::Executing];
 const TEXT: usize = 1 << 16;
 
 #[repr(C)]
@@ -69,8 +71,19 @@ impl Board {
         let (size, access) = (size_of::<Page>(), libc::PROT_READ | libc::PROT_WRITE);
         // SAFETY: a fresh mapping, zeroed, never unmapped; all-zero is a valid Page.
         unsafe {
-            let p = libc::mmap(std::ptr::null_mut(), size, access, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0);
-            if p == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(Board(&*p.cast::<Page>())) }
+            let p = libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                access,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            if p == libc::MAP_FAILED {
+                Err(Error::last_os_error())
+            } else {
+                Ok(Board(&*p.cast::<Page>()))
+            }
         }
     }
     /// Notes what begins; the detail is a pass's flag.
@@ -115,7 +128,8 @@ pub struct End {
 
 /// Forks. To be called while the process has one thread.
 pub fn fork() -> Result<Side> {
-    // SAFETY: plain system calls on descriptors that belong to this function; the process has one thread.
+    // SAFETY: plain system calls on descriptors that belong to this function; the process has one
+    // thread.
     unsafe {
         let fd = libc::memfd_create(c"kiln-opt".as_ptr(), libc::MFD_CLOEXEC);
         if fd < 0 {
@@ -162,28 +176,49 @@ impl Child {
 }
 
 /// The exit of the whole: the child's own, or what its crash means.
-pub fn verdict(end: End, board: &Board, cli: &Cli, name: &str, source: &[u8], console: &Console) -> std::result::Result<Exit, OptError> {
+pub fn verdict(
+    end: End,
+    board: &Board,
+    cli: &Cli,
+    name: &str,
+    source: &[u8],
+    console: &Console,
+) -> std::result::Result<Exit, OptError> {
     if libc::WIFEXITED(end.status) {
         // What passes such as print-op-stats wrote themselves.
         console.err(end.noise.as_bytes());
         return Ok(Exit::from_code(libc::WEXITSTATUS(end.status) as u8).unwrap_or(Exit::Failed));
     }
     let signal = signal_name(libc::WTERMSIG(end.status));
-    let memory = |l: &str| ["memory allocation of", "bad_alloc", "out of memory"].iter().any(|m| l.contains(m));
-    let said = end.noise.lines().find(|l| memory(l) || l.contains("LLVM ERROR") || l.contains("overflowed its stack"));
-    let exit = if said.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL { Exit::Device } else { Exit::Failed };
+    let memory = |l: &str| {
+        ["memory allocation of", "bad_alloc", "out of memory"].iter().any(|m| l.contains(m))
+    };
+    let said = end
+        .noise
+        .lines()
+        .find(|l| memory(l) || l.contains("LLVM ERROR") || l.contains("overflowed its stack"));
+    let exit = if said.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL {
+        Exit::Device
+    } else {
+        Exit::Failed
+    };
     let said = said.map_or(String::new(), |l| format!(": {}", l.trim()));
     let pass = board.0.pass.get();
     Err(match board.stage() {
-        Stage::Reading => OptError::usage(format!("MLIR crashed ({signal}{said}) while parsing {name}; this input is not supported")),
-        Stage::Pipeline => OptError::usage(format!("MLIR crashed ({signal}{said}) while reading the pipeline; it is not supported")),
+        Stage::Reading => OptError::usage(format!(
+            "MLIR crashed ({signal}{said}) while parsing {name}; this input is not supported"
+        )),
+        Stage::Pipeline => OptError::usage(format!(
+            "MLIR crashed ({signal}{said}) while reading the pipeline; it is not supported"
+        )),
         stage => {
             let during = match stage {
                 Stage::Printing => "while printing".to_string(),
                 Stage::Executing => "while running the program".to_string(),
                 _ => format!("in {pass}"),
             };
-            let hint = reproducer(board, cli, source).map_or_else(|e| format!("no reproducer: {e}"), |p| reproducer_line(&p));
+            let hint = reproducer(board, cli, source)
+                .map_or_else(|e| format!("no reproducer: {e}"), |p| reproducer_line(&p));
             OptError { exit, message: format!("{name}: crashed ({signal}{said}) {during}\n{hint}") }
         }
     })
@@ -191,9 +226,12 @@ pub fn verdict(end: End, board: &Board, cli: &Cli, name: &str, source: &[u8], co
 
 /// The input as it was and the pipeline.
 fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<PathBuf, String> {
-    let text = std::str::from_utf8(source).map_err(|_| "the input is bytecode; run kiln-opt on it again".to_string())?;
+    let text = std::str::from_utf8(source)
+        .map_err(|_| "the input is bytecode; run kiln-opt on it again".to_string())?;
     let parts = super::diagnostics::parts(text, cli.split_input_file);
-    let part = parts.get(board.0.part.load(Ordering::Acquire) as usize).ok_or("no such part of the input")?;
+    let part = parts
+        .get(board.0.part.load(Ordering::Acquire) as usize)
+        .ok_or("no such part of the input")?;
     let path = cli.reproducer.clone().unwrap_or_else(reproducer_path);
     let text = crate::lowering::manager::reproducer_of_text(part.text, &board.0.pipeline.get());
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -28,7 +28,9 @@ use std::{path::Path, time::Instant};
 
 /// The names of targets.
 fn targets() -> Vec<String> {
-    std::iter::once("host".to_string()).chain(Chip::ALL.iter().map(|c| format!("cuda:{}", c.name()))).collect()
+    std::iter::once("host".to_string())
+        .chain(Chip::ALL.iter().map(|c| format!("cuda:{}", c.name())))
+        .collect()
 }
 
 /// The GPU that a target's name says; none for processors.
@@ -53,7 +55,8 @@ pub struct Job<'a> {
 enum Stop {
     /// Something is wrong beside diagnostics.
     Error(OptError),
-    /// Diagnostics that `--verify-diagnostics` may expect, the exit code otherwise, and what else to say.
+    /// Diagnostics that `--verify-diagnostics` may expect, the exit code otherwise, and what else
+    /// to say.
     Reported(Vec<Diagnostic>, Exit, String),
 }
 
@@ -69,21 +72,37 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
     let targets = targets();
     if let Some(t) = cli.target.as_ref().filter(|t| !targets.contains(t)) {
         let hint = names::hint(t, targets.iter().map(String::as_str));
-        return Err(OptError::usage(format!("there is no target '{t}'{hint} (targets: {})", targets.join(", "))));
+        return Err(OptError::usage(format!(
+            "there is no target '{t}'{hint} (targets: {})",
+            targets.join(", ")
+        )));
     }
-    for row in table::passes().iter().filter(|p| p.required && cli.disable_pass.iter().any(|d| d == p.flag)) {
-        console.err(format!("warning: {} is required; without it later passes may fail\n", row.flag).as_bytes());
+    for row in table::passes()
+        .iter()
+        .filter(|p| p.required && cli.disable_pass.iter().any(|d| d == p.flag))
+    {
+        console.err(
+            format!("warning: {} is required; without it later passes may fail\n", row.flag)
+                .as_bytes(),
+        );
     }
-    let text = std::str::from_utf8(job.source).ok().filter(|_| !job.source.starts_with(crate::dialects::ir::BYTECODE_MAGIC));
+    let text = std::str::from_utf8(job.source)
+        .ok()
+        .filter(|_| !job.source.starts_with(crate::dialects::ir::BYTECODE_MAGIC));
     let parts = match text {
         Some(text) => diagnostics::parts(text, cli.split_input_file),
         None if cli.split_input_file || cli.verify_diagnostics || cli.run_reproducer => {
-            return Err(OptError::usage(format!("{}: is not text, which these options need", job.name)));
+            return Err(OptError::usage(format!(
+                "{}: is not text, which these options need",
+                job.name
+            )));
         }
         None => vec![],
     };
     if cli.emit_bytecode && (parts.len() > 1 || (cli.output.is_none() && console.is_terminal())) {
-        return Err(OptError::usage("--emit-bytecode writes one module, and not to a terminal (-o FILE)"));
+        return Err(OptError::usage(
+            "--emit-bytecode writes one module, and not to a terminal (-o FILE)",
+        ));
     }
     let (mut outputs, mut times, mut exit) = (vec![], Times::default(), Exit::Done);
     let whole = [Part { text: "", lines_before: 0 }];
@@ -91,7 +110,11 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
         job.board.part(i);
         let bytes = if text.is_some() { part.padded() } else { job.source.to_vec() };
         let done = one(job, console, &bytes, &mut outputs, &mut times);
-        let ended = if cli.verify_diagnostics { verify(job, console, part, done)? } else { tell(job, console, done)? };
+        let ended = if cli.verify_diagnostics {
+            verify(job, console, part, done)?
+        } else {
+            tell(job, console, done)?
+        };
         exit = if exit == Exit::Done { ended } else { exit };
     }
     if let Some(form) = cli.mlir_timing {
@@ -111,7 +134,11 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
 }
 
 /// Prints what a part reported.
-fn tell(job: &Job<'_>, console: &Console, done: Result<(Exit, Vec<Diagnostic>), Stop>) -> Result<Exit, OptError> {
+fn tell(
+    job: &Job<'_>,
+    console: &Console,
+    done: Result<(Exit, Vec<Diagnostic>), Stop>,
+) -> Result<Exit, OptError> {
     let (all, exit, more) = match done {
         Ok((exit, all)) => (all, exit, String::new()),
         Err(Stop::Reported(all, exit, more)) => (all, exit, more),
@@ -126,7 +153,12 @@ fn tell(job: &Job<'_>, console: &Console, done: Result<(Exit, Vec<Diagnostic>), 
 }
 
 /// Compares what a part reported with its comments.
-fn verify(job: &Job<'_>, console: &Console, part: &Part<'_>, done: Result<(Exit, Vec<Diagnostic>), Stop>) -> Result<Exit, OptError> {
+fn verify(
+    job: &Job<'_>,
+    console: &Console,
+    part: &Part<'_>,
+    done: Result<(Exit, Vec<Diagnostic>), Stop>,
+) -> Result<Exit, OptError> {
     let reported = match done {
         Ok((_, all)) | Err(Stop::Reported(all, ..)) => all,
         Err(Stop::Error(e)) => return Err(e),
@@ -152,8 +184,12 @@ fn one(
     if cli.run_reproducer {
         let text = std::str::from_utf8(source).unwrap_or("");
         let found = split_reproducer(text);
-        let (module, pipeline) =
-            found.ok_or_else(|| OptError::usage(format!("{}: holds no pipeline; a reproducer ends in {{-# … #-}}", job.name)))?;
+        let (module, pipeline) = found.ok_or_else(|| {
+            OptError::usage(format!(
+                "{}: holds no pipeline; a reproducer ends in {{-# … #-}}",
+                job.name
+            ))
+        })?;
         (ir, stored) = (module.as_bytes(), Some(pipeline));
     }
     let context = Context::new();
@@ -189,9 +225,15 @@ fn one(
 /// Text, kiln's bytecode, or an archive of torch.export.save.
 fn read(job: &Job<'_>, ctx: Ctx, source: &[u8]) -> Result<(Module, Vec<Diagnostic>), Stop> {
     if source.starts_with(pt2::MAGIC) {
-        let path = job.cli.input.as_deref().ok_or_else(|| OptError::usage("an archive is read from a file, not from standard input"))?;
+        let path = job.cli.input.as_deref().ok_or_else(|| {
+            OptError::usage("an archive is read from a file, not from standard input")
+        })?;
         let captured = pt2::import(ctx, path).map_err(|e| {
-            let exit = if matches!(e, CaptureError::Unsupported(_)) { Exit::Unsupported } else { Exit::Usage };
+            let exit = if matches!(e, CaptureError::Unsupported(_)) {
+                Exit::Unsupported
+            } else {
+                Exit::Usage
+            };
             OptError { exit, message: format!("error: {e}") }
         })?;
         return Ok((captured.module, vec![]));
@@ -211,7 +253,12 @@ fn printed(cli: &Cli, module: &Module) -> Vec<u8> {
 }
 
 /// The pipeline that the command line or the reproducer asks for; none if there is nothing to run.
-fn pipeline(cli: &Cli, ctx: Ctx, module: &Module, stored: Option<String>) -> Result<Option<String>, OptError> {
+fn pipeline(
+    cli: &Cli,
+    ctx: Ctx,
+    module: &Module,
+    stored: Option<String>,
+) -> Result<Option<String>, OptError> {
     if stored.is_some() {
         return Ok(stored);
     }
@@ -226,10 +273,18 @@ fn pipeline(cli: &Cli, ctx: Ctx, module: &Module, stored: Option<String>) -> Res
             (None, has) => has.unwrap_or(Level::Graph),
         };
         if let Some(has) = has.filter(|h| *h != from) {
-            return Err(OptError::usage(format!("--from={} is given, but the module is on level {}", from.name(), has.name())));
+            return Err(OptError::usage(format!(
+                "--from={} is given, but the module is on level {}",
+                from.name(),
+                has.name()
+            )));
         }
         module.op().set_attr("kiln.level", Attr::string(ctx, from.name()));
-        let target = cli.target.clone().or_else(|| module.op().attr("kiln.target").and_then(Attr::as_string)).unwrap_or_default();
+        let target = cli
+            .target
+            .clone()
+            .or_else(|| module.op().attr("kiln.target").and_then(Attr::as_string))
+            .unwrap_or_default();
         return lowering::pipeline_text(from, to, chip(&target)).map(Some).map_err(OptError::usage);
     }
     if cli.passes.is_empty() {
@@ -242,16 +297,26 @@ fn level(name: &str) -> Result<Level, OptError> {
     let names = || LEVELS.iter().map(|l| l.name());
     Level::from_name(name).ok_or_else(|| {
         let hint = names::hint(name, names());
-        OptError::usage(format!("there is no level '{name}'{hint} (levels: {}; --list-levels)", names().collect::<Vec<_>>().join(", ")))
+        OptError::usage(format!(
+            "there is no level '{name}'{hint} (levels: {}; --list-levels)",
+            names().collect::<Vec<_>>().join(", ")
+        ))
     })
 }
 
 /// Runs a pipeline; returns warnings and remarks.
-fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, times: &mut Times) -> Result<Vec<Diagnostic>, Stop> {
+fn passes_on(
+    job: &Job<'_>,
+    console: &Console,
+    module: &Module,
+    pipeline: &str,
+    times: &mut Times,
+) -> Result<Vec<Diagnostic>, Stop> {
     let cli = job.cli;
     job.board.pipeline(pipeline);
     if cli.dump_pass_pipeline {
-        let manager = manager::parse(module.op().ctx(), pipeline).map_err(|e| OptError::usage(e.to_string()))?;
+        let manager = manager::parse(module.op().ctx(), pipeline)
+            .map_err(|e| OptError::usage(e.to_string()))?;
         console.err(format!("{}\n", manager.text()).as_bytes());
     }
     let (print_before, print_after) = report::selections(cli);
@@ -259,7 +324,8 @@ fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, 
         bisect_limit: cli.bisect_limit,
         disable: cli.disable_pass.clone(),
         dump: cli.dump_dir.clone(),
-        reproducer: (!cli.verify_diagnostics).then(|| cli.reproducer.clone().unwrap_or_else(reproducer_path)),
+        reproducer: (!cli.verify_diagnostics)
+            .then(|| cli.reproducer.clone().unwrap_or_else(reproducer_path)),
         print_before,
         print_after,
         skip_verifier: !cli.verify_each,
@@ -275,7 +341,9 @@ fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, 
         Moment::After => printer.print("After", flag, op),
     };
     let report = run_pipeline(module, pipeline, &options, &watch).map_err(|e| match e {
-        PassError::Pipeline(_) | PassError::Io { .. } | PassError::Stopped(_) => Stop::Error(OptError::usage(e.to_string())),
+        PassError::Pipeline(_) | PassError::Io { .. } | PassError::Stopped(_) => {
+            Stop::Error(OptError::usage(e.to_string()))
+        }
         PassError::Failed { pass, diagnostics, reproducer } => {
             let path = reproducer.map_or(String::new(), |p| reproducer_line(&p) + "\n");
             Stop::Reported(diagnostics, Exit::Failed, format!("error: {pass} failed\n{path}"))
@@ -285,7 +353,9 @@ fn passes_on(job: &Job<'_>, console: &Console, module: &Module, pipeline: &str, 
     if cli.bisect_limit.is_some() {
         for (i, run) in report.passes.iter().enumerate() {
             let word = if run.skipped { "skipped" } else { "ran" };
-            console.err(format!("bisect: {word} {} {} on {}\n", i + 1, run.pass, run.anchor).as_bytes());
+            console.err(
+                format!("bisect: {word} {} {} on {}\n", i + 1, run.pass, run.anchor).as_bytes(),
+            );
         }
     }
     if let Some(dump) = &report.dump {

@@ -1,7 +1,8 @@
 //! `kiln-opt`, as a library: mlir-opt's habits on kiln's levels.
 //!
-//! `main` reads the input, then forks: the child, whose standard error goes to memory, touches MLIR; the parent waits and turns a crash into
-//! one error. Everything that is printed is printed here and in `console`.
+//! `main` reads the input, then forks: the child, whose standard error goes to memory, touches
+//! MLIR; the parent waits and turns a crash into one error. Everything that is printed is printed
+//! here and in `console`.
 mod cli;
 mod console;
 mod diagnostics;
@@ -50,7 +51,8 @@ const MAX_INPUT: u64 = 1 << 30;
 /// MLIR's parser, printer and passes recurse; pages that are not used cost nothing.
 const STACK: usize = 256 << 20;
 
-/// Runs kiln-opt on a command line that starts with the program's name. With isolation it returns in two processes.
+/// Runs kiln-opt on a command line that starts with the program's name. With isolation it returns
+/// in two processes.
 pub fn main(args: Vec<OsString>) -> Exit {
     let mut console = Console::standard();
     run(args, &mut console).unwrap_or_else(|e| {
@@ -80,14 +82,21 @@ fn run(args: Vec<OsString>, console: &mut Console) -> Result<Exit, OptError> {
             work(&cli, &name, &source, board, console)
         }
         Side::Parent(child) => {
-            let end = child.wait().map_err(|e| OptError::machine("cannot wait for a process", e))?;
+            let end =
+                child.wait().map_err(|e| OptError::machine("cannot wait for a process", e))?;
             isolate::verdict(end, &board, &cli, &name, &source, console)
         }
     }
 }
 
 /// All of the work on one input, on a stack of its own.
-fn work(cli: &Cli, name: &str, source: &[u8], board: Board, console: &mut Console) -> Result<Exit, OptError> {
+fn work(
+    cli: &Cli,
+    name: &str,
+    source: &[u8],
+    board: Board,
+    console: &mut Console,
+) -> Result<Exit, OptError> {
     board.enter(Stage::Reading, "");
     crate::logs::init_from_env().map_err(|e| OptError::usage(e.to_string()))?;
     std::thread::scope(|scope| {
@@ -95,7 +104,8 @@ fn work(cli: &Cli, name: &str, source: &[u8], board: Board, console: &mut Consol
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, job);
         let thread = thread.map_err(|e| OptError::machine("cannot start a thread", e))?;
         thread.join().unwrap_or_else(|p| {
-            let message = format!("kiln-opt itself failed: {}", crate::dialects::ffi::panic_text(p));
+            let message =
+                format!("kiln-opt itself failed: {}", crate::dialects::ffi::panic_text(p));
             Err(OptError { exit: Exit::Failed, message })
         })
     })
@@ -133,7 +143,8 @@ fn read(input: Option<&Path>) -> Result<(String, Vec<u8>), OptError> {
     let stdin = input.is_none_or(|p| p == Path::new("-"));
     let (name, done) = match input {
         Some(path) if !stdin => {
-            let read = std::fs::File::open(path).and_then(|f| f.take(MAX_INPUT + 1).read_to_end(&mut source));
+            let read = std::fs::File::open(path)
+                .and_then(|f| f.take(MAX_INPUT + 1).read_to_end(&mut source));
             (path.display().to_string(), read)
         }
         _ => ("<stdin>".to_string(), std::io::stdin().take(MAX_INPUT + 1).read_to_end(&mut source)),

@@ -1,4 +1,5 @@
-//! One flag per pass, kiln's and upstream's, in the order of the command line; and the list of them.
+//! One flag per pass, kiln's and upstream's, in the order of the command line; and the list of
+//! them.
 use super::OptError;
 use crate::{
     dialects::{
@@ -24,7 +25,11 @@ pub struct PassUse {
 
 impl PassUse {
     fn text(&self) -> String {
-        if self.options.trim().is_empty() { self.flag.clone() } else { format!("{}{{{}}}", self.flag, self.options) }
+        if self.options.trim().is_empty() {
+            self.flag.clone()
+        } else {
+            format!("{}{{{}}}", self.flag, self.options)
+        }
     }
 }
 
@@ -32,15 +37,20 @@ impl PassUse {
 pub fn add_flags(mut command: Command) -> Command {
     let flag = |name: &'static str| {
         let arg = Arg::new(name).long(name).value_name("OPTIONS").action(ArgAction::Append);
-        arg.num_args(0..=1).require_equals(true).default_missing_value("").help_heading("Passes of kiln, with their options as name=value")
+        arg.num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("")
+            .help_heading("Passes of kiln, with their options as name=value")
     };
-    let own: Vec<String> = command.get_arguments().filter_map(|a| a.get_long()).map(String::from).collect();
+    let own: Vec<String> =
+        command.get_arguments().filter_map(|a| a.get_long()).map(String::from).collect();
     for row in all_passes() {
         command = command.arg(flag(row.flag).help(summary(row)));
     }
     // An option of kiln-opt wins over a pass of the same name, which --pass-pipeline still reaches.
     let free = |name: &str| !own.iter().any(|o| o == name) && table::find(name).is_none();
-    command.args(UPSTREAM_PASSES.iter().filter(|p| free(p.0)).map(|p| flag(p.0).help(p.1).hide(true)))
+    command
+        .args(UPSTREAM_PASSES.iter().filter(|p| free(p.0)).map(|p| flag(p.0).help(p.1).hide(true)))
 }
 
 fn summary(row: &PassRow) -> String {
@@ -57,11 +67,19 @@ pub fn in_order(matches: &ArgMatches) -> Vec<PassUse> {
     let mut all: Vec<(usize, PassUse)> = vec![];
     for flag in flags {
         // Options of kiln-opt that share a pass's name are not of this type, hence `try_`.
-        if !matches!(matches.try_contains_id(flag), Ok(true)) || matches.value_source(flag) != Some(ValueSource::CommandLine) {
+        if !matches!(matches.try_contains_id(flag), Ok(true))
+            || matches.value_source(flag) != Some(ValueSource::CommandLine)
+        {
             continue;
         }
-        let (Some(at), Ok(Some(values))) = (matches.indices_of(flag), matches.try_get_many::<String>(flag)) else { continue };
-        all.extend(at.zip(values).map(|(i, v)| (i, PassUse { flag: flag.into(), options: v.clone() })));
+        let (Some(at), Ok(Some(values))) =
+            (matches.indices_of(flag), matches.try_get_many::<String>(flag))
+        else {
+            continue;
+        };
+        all.extend(
+            at.zip(values).map(|(i, v)| (i, PassUse { flag: flag.into(), options: v.clone() })),
+        );
     }
     all.sort_by_key(|(i, _)| *i);
     all.into_iter().map(|(_, p)| p).collect()
@@ -73,10 +91,14 @@ pub fn known(flag: &str) -> Result<(), OptError> {
     if all().any(|f| f == flag) || is_registered(flag) {
         return Ok(());
     }
-    Err(OptError::usage(format!("there is no pass '{flag}'{} (--list-passes prints all)", names::hint(flag, all()))))
+    Err(OptError::usage(format!(
+        "there is no pass '{flag}'{} (--list-passes prints all)",
+        names::hint(flag, all())
+    )))
 }
 
-/// The textual pipeline of passes given as flags; those that do not run on modules are nested, neighbours in one nest.
+/// The textual pipeline of passes given as flags; those that do not run on modules are nested,
+/// neighbours in one nest.
 pub fn pipeline(ctx: Ctx, passes: &[PassUse]) -> Result<String, OptError> {
     register_all().map_err(OptError::usage)?;
     let mut nests: Vec<(Option<String>, Vec<String>)> = vec![];
@@ -96,7 +118,8 @@ pub fn pipeline(ctx: Ctx, passes: &[PassUse]) -> Result<String, OptError> {
 
 fn levels(row: &PassRow) -> String {
     let names = |l: &[Level]| l.iter().map(|l| l.name()).collect::<Vec<_>>().join(" ");
-    let on = if row.levels == LEVELS { "any level".into() } else { format!("on {}", names(row.levels)) };
+    let on =
+        if row.levels == LEVELS { "any level".into() } else { format!("on {}", names(row.levels)) };
     row.lowers_to.map_or(on.clone(), |to| format!("{on}, to {}", to.name()))
 }
 
@@ -105,7 +128,14 @@ pub fn list() -> String {
     let mut s = String::from("Passes of kiln\n");
     for row in all_passes() {
         let required = if row.required { ", required" } else { "" };
-        let _ = writeln!(s, "  --{}\n      {}\n      {}; {}{required}", row.flag, row.summary, levels(row), row.numerics.name());
+        let _ = writeln!(
+            s,
+            "  --{}\n      {}\n      {}; {}{required}",
+            row.flag,
+            row.summary,
+            levels(row),
+            row.numerics.name()
+        );
         for o in (row.options)() {
             let _ = writeln!(s, "      {}={}: {}", o.name, o.default, o.help);
         }

@@ -1,4 +1,5 @@
-//! What kiln-opt says beside its output: diagnostics with the line they are about, IR around passes, times.
+//! What kiln-opt says beside its output: diagnostics with the line they are about, IR around
+//! passes, times.
 use super::{
     OptError,
     cli::{Cli, Timing},
@@ -14,9 +15,18 @@ use std::{cell::RefCell, fmt::Write, path::PathBuf};
 pub fn diagnostic(d: &Diagnostic, file: &str, source: &[u8]) -> String {
     let mut text = format!("{d}\n");
     let Some((name, line, col)) = &d.place else { return text };
-    let found = (name == file).then(|| source.split(|b| *b == b'\n').nth((*line as usize).saturating_sub(1))).flatten();
-    if let Some(shown) = found.and_then(|l| std::str::from_utf8(l).ok()).filter(|l| !l.trim().is_empty() && l.len() < 400) {
-        let before: String = shown.chars().take((*col as usize).saturating_sub(1)).map(|c| if c == '\t' { c } else { ' ' }).collect();
+    let found = (name == file)
+        .then(|| source.split(|b| *b == b'\n').nth((*line as usize).saturating_sub(1)))
+        .flatten();
+    if let Some(shown) = found
+        .and_then(|l| std::str::from_utf8(l).ok())
+        .filter(|l| !l.trim().is_empty() && l.len() < 400)
+    {
+        let before: String = shown
+            .chars()
+            .take((*col as usize).saturating_sub(1))
+            .map(|c| if c == '\t' { c } else { ' ' })
+            .collect();
         let _ = writeln!(text, "{shown}\n{before}^");
     }
     text
@@ -24,7 +34,12 @@ pub fn diagnostic(d: &Diagnostic, file: &str, source: &[u8]) -> String {
 
 /// How the command line wants IR printed.
 pub fn print_options(cli: &Cli) -> PrintOptions {
-    PrintOptions { debug_info: cli.mlir_print_debuginfo, generic: cli.mlir_print_op_generic, names_from_locations: true, alone: false }
+    PrintOptions {
+        debug_info: cli.mlir_print_debuginfo,
+        generic: cli.mlir_print_op_generic,
+        names_from_locations: true,
+        alone: false,
+    }
 }
 
 /// The passes around which IR is printed: before, after.
@@ -36,7 +51,9 @@ pub fn selections(cli: &Cli) -> (Selection, Selection) {
     };
     let before = of(cli.mlir_print_ir_before_all, &cli.mlir_print_ir_before);
     let after = of(cli.mlir_print_ir_after_all, &cli.mlir_print_ir_after);
-    let tree_alone = cli.mlir_print_ir_tree_dir.is_some() && before == Selection::None && after == Selection::None;
+    let tree_alone = cli.mlir_print_ir_tree_dir.is_some()
+        && before == Selection::None
+        && after == Selection::None;
     (before, if tree_alone { Selection::All } else { after })
 }
 
@@ -62,12 +79,22 @@ impl<'a> IrPrinter<'a> {
     pub fn print(&self, when: &str, flag: &str, op: Op) {
         let ir = op.print(print_options(self.cli));
         let symbol = op.symbol().map_or(String::new(), |s| format!(": @{s}"));
-        let title = format!("// -----// IR Dump {when} {flag} ('{}' operation{symbol}) //----- //", op.name());
+        let title = format!(
+            "// -----// IR Dump {when} {flag} ('{}' operation{symbol}) //----- //",
+            op.name()
+        );
         let text = format!("{title}\n{}\n\n", ir.trim_end());
-        let Some(root) = &self.cli.mlir_print_ir_tree_dir else { return self.console.err(text.as_bytes()) };
+        let Some(root) = &self.cli.mlir_print_ir_tree_dir else {
+            return self.console.err(text.as_bytes());
+        };
         let folder = root.join(folders(op));
-        let path = folder.join(format!("{:02}-{}-{flag}.mlir", *self.entered.borrow(), when.to_lowercase()));
-        if let Err(e) = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text)) {
+        let path = folder.join(format!(
+            "{:02}-{}-{flag}.mlir",
+            *self.entered.borrow(),
+            when.to_lowercase()
+        ));
+        if let Err(e) = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text))
+        {
             self.trouble.borrow_mut().get_or_insert(OptError::file(&path, e));
         }
     }
@@ -82,7 +109,11 @@ fn folders(op: Op) -> PathBuf {
     let (mut parts, mut at) = (vec![], Some(op));
     while let Some(o) = at {
         let name = o.symbol().map_or(o.name(), |s| format!("{}_{s}", o.name()));
-        parts.push(name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>());
+        parts.push(
+            name.chars()
+                .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+                .collect::<String>(),
+        );
         at = o.parent();
     }
     parts.into_iter().rev().collect()
@@ -116,7 +147,9 @@ impl Times {
             return serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
         }
         let rows = Report { passes: self.passes.clone(), seconds: self.run, ..Default::default() };
-        let line = |seconds: f64, what: &str| format!("{:>10.3}  {:>6}  {:>6}  {what}\n", seconds * 1e3, "", "");
+        let line = |seconds: f64, what: &str| {
+            format!("{:>10.3}  {:>6}  {:>6}  {what}\n", seconds * 1e3, "", "")
+        };
         format!("{}{}{}", rows.table(), line(self.parse, "reading"), line(self.output, "output"))
     }
 }

@@ -11,12 +11,17 @@ pub type Tensors = BTreeMap<String, Tensor>;
 /// Reads those tensors of a file that `wanted` names.
 pub fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Tensors, OptError> {
     let bytes = std::fs::read(path).map_err(|e| OptError::file(path, e))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|e| OptError::file(path, format!("is no safetensors file: {e}")))?;
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|e| OptError::file(path, format!("is no safetensors file: {e}")))?;
     let mut all = Tensors::new();
     for (name, view) in file.iter().filter(|(name, _)| wanted(name)) {
         let fail = |e: String| OptError::file(path, format!("tensor '{name}' {e}"));
-        let dtype = dtype(view.dtype()).ok_or_else(|| fail(format!("has dtype {:?}, which kiln does not know", view.dtype())))?;
-        let tensor = dtype.decode(view.shape(), view.data()).map_err(|e| fail(format!("is damaged: {e}")))?;
+        let dtype = dtype(view.dtype()).ok_or_else(|| {
+            fail(format!("has dtype {:?}, which kiln does not know", view.dtype()))
+        })?;
+        let tensor = dtype
+            .decode(view.shape(), view.data())
+            .map_err(|e| fail(format!("is damaged: {e}")))?;
         all.insert(name.to_string(), tensor);
     }
     Ok(all)
@@ -36,7 +41,8 @@ pub fn write(path: &Path, results: &[Tensor]) -> Result<(), OptError> {
 /// Those named `prefix0`, `prefix1`, … in order of the number.
 pub fn numbered<'a>(all: &'a Tensors, prefix: &str) -> Vec<(usize, &'a Tensor)> {
     let number = |name: &str| name.strip_prefix(prefix).and_then(|n| n.parse::<usize>().ok());
-    let mut found: Vec<_> = all.iter().filter_map(|(name, t)| number(name).map(|n| (n, t))).collect();
+    let mut found: Vec<_> =
+        all.iter().filter_map(|(name, t)| number(name).map(|n| (n, t))).collect();
     found.sort_by_key(|(n, _)| *n);
     found
 }

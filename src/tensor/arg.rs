@@ -3,7 +3,8 @@ use super::{Dim, Scalar, Tensor, graph::Place};
 use crate::capture::aten::Val;
 use kiln_dialects::{ir::Size, value::DType};
 
-/// A tensor, or a number, which takes part in type promotion as Python's do: it raises the category (truth value, integer, float) but not the width.
+/// A tensor, or a number, which takes part in type promotion as Python's do: it raises the category
+/// (truth value, integer, float) but not the width.
 #[derive(Clone, Debug)]
 pub enum Operand {
     /// A tensor.
@@ -94,9 +95,15 @@ impl Arg {
     /// The same with other tensors, which are taken in order.
     pub(super) fn with_tensors(self, next: &mut impl Iterator<Item = Tensor>) -> Arg {
         match self {
-            Arg::Operand(Operand::Tensor(t)) => Arg::Operand(Operand::Tensor(next.next().unwrap_or(t))),
-            Arg::Operand(Operand::Number(s)) => Arg::Operand(Operand::Number(next.next().map_or_else(|| s.clone(), |t| s.with(t)))),
-            Arg::Tensors(all) => Arg::Tensors(all.into_iter().map(|t| next.next().unwrap_or(t)).collect()),
+            Arg::Operand(Operand::Tensor(t)) => {
+                Arg::Operand(Operand::Tensor(next.next().unwrap_or(t)))
+            }
+            Arg::Operand(Operand::Number(s)) => {
+                Arg::Operand(Operand::Number(next.next().map_or_else(|| s.clone(), |t| s.with(t))))
+            }
+            Arg::Tensors(all) => {
+                Arg::Tensors(all.into_iter().map(|t| next.next().unwrap_or(t)).collect())
+            }
             other => other,
         }
     }

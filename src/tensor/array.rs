@@ -7,7 +7,8 @@ use crate::{
 use kiln_dialects::value::{self, DType, count};
 use std::{ops::RangeInclusive, sync::Mutex};
 
-/// Elements of a tensor in the host's memory, in row-major order; an `i1` is a byte. Nothing changes them.
+/// Elements of a tensor in the host's memory, in row-major order; an `i1` is a byte. Nothing
+/// changes them.
 pub struct Array {
     dtype: DType,
     shape: Vec<usize>,
@@ -58,9 +59,12 @@ impl Array {
     }
     /// A copy of numbers. Err: as for [`Array::of_bytes`].
     pub fn of<T: Element>(shape: &[usize], values: &[T]) -> Result<Array, String> {
-        let dtype = DType::from_name(T::DTYPE).ok_or_else(|| format!("{} is no element type", T::DTYPE))?;
+        let dtype =
+            DType::from_name(T::DTYPE).ok_or_else(|| format!("{} is no element type", T::DTYPE))?;
         // SAFETY: elements have no padding, and every byte of theirs may be read.
-        let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
+        };
         Array::of_bytes(dtype, shape, bytes)
     }
     /// A copy of a value, rounded to its dtype.
@@ -69,7 +73,8 @@ impl Array {
         let bytes = Bytes::part_of(held.clone(), &held);
         Array { dtype: t.dtype(), shape: t.shape().to_vec(), bytes, marks: Mutex::default() }
     }
-    /// A weight's elements, where they lie if they are row-major there. Err: a weight that is not what it says.
+    /// A weight's elements, where they lie if they are row-major there. Err: a weight that is not
+    /// what it says.
     pub fn of_weight(w: &Weight) -> Result<Array, String> {
         let bytes = match w.elements()? {
             std::borrow::Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => {
@@ -120,26 +125,31 @@ impl Array {
         }
         let bytes = self.bytes.bytes();
         let n = bytes.len() / size_of::<T>();
-        // SAFETY: the dtype is T's, whose values have every bit pattern; a bool's byte is 0 or 1 wherever it was written.
+        // SAFETY: the dtype is T's, whose values have every bit pattern; a bool's byte is 0 or 1
+        // wherever it was written.
         Ok((0..n).map(|i| unsafe { bytes.as_ptr().cast::<T>().add(i).read_unaligned() }).collect())
     }
 }
 
-/// Says that other calls have other sizes of this dimension, in this range, so that a function is compiled for all of them at once. Sizes below 2 get
-/// programs of their own all the same. Err: a dimension that the tensor does not have, a size outside of the range, a traced tensor.
+/// Says that other calls have other sizes of this dimension, in this range, so that a function is
+/// compiled for all of them at once. Sizes below 2 get programs of their own all the same. Err: a
+/// dimension that the tensor does not have, a size outside of the range, a traced tensor.
 pub fn mark_dynamic(t: &Tensor, dim: i64, range: RangeInclusive<i64>) -> Result<(), TraceError> {
     let max = Some(*range.end()).filter(|m| *m < i64::MAX);
     let array = t.array()?;
     let at = position(&array, dim)?;
     let n = array.shape[at] as i64;
     if !range.contains(&n) {
-        return Err(TraceError::User(format!("dimension {dim} has size {n}, which is not in {range:?}").into()));
+        return Err(TraceError::User(
+            format!("dimension {dim} has size {n}, which is not in {range:?}").into(),
+        ));
     }
     array.add_mark(at, Mark::Dynamic(*range.start(), max));
     Ok(())
 }
 
-/// Says that a function is to be compiled for each size of this dimension. Err: a dimension that the tensor does not have, a traced tensor.
+/// Says that a function is to be compiled for each size of this dimension. Err: a dimension that
+/// the tensor does not have, a traced tensor.
 pub fn mark_static(t: &Tensor, dim: i64) -> Result<(), TraceError> {
     let array = t.array()?;
     let at = position(&array, dim)?;
@@ -150,7 +160,8 @@ pub fn mark_static(t: &Tensor, dim: i64) -> Result<(), TraceError> {
 /// A dimension that may count from the end.
 fn position(array: &Array, dim: i64) -> Result<usize, TraceError> {
     let rank = array.shape.len();
-    let at = usize::try_from(if dim < 0 { dim + rank as i64 } else { dim }).ok().filter(|d| *d < rank);
+    let at =
+        usize::try_from(if dim < 0 { dim + rank as i64 } else { dim }).ok().filter(|d| *d < rank);
     at.ok_or_else(|| TraceError::User(format!("dimension {dim} is outside of rank {rank}").into()))
 }
 

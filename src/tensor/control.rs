@@ -1,7 +1,9 @@
-//! Control flow in the graph: one of two functions, a function again and again, a function for each slice.
+//! Control flow in the graph: one of two functions, a function again and again, a function for each
+//! slice.
 //!
-//! In a trace each function is called once, and its ops become a region of one op; elsewhere, and in a function that reads values, the same functions are called as
-//! often as they have to be. They may use tensors from outside.
+//! In a trace each function is called once, and its ops become a region of one op; elsewhere, and
+//! in a function that reads values, the same functions are called as often as they have to be. They
+//! may use tensors from outside.
 use super::{
     Graph, Scalar, Tensor, TraceError, emit,
     region::{Body, RegionOp, Spec, show},
@@ -42,7 +44,8 @@ impl Parts {
         }
         parts
     }
-    /// The same with numbers as tensors, which may differ from step to step and from branch to branch.
+    /// The same with numbers as tensors, which may differ from step to step and from branch to
+    /// branch.
     #[track_caller]
     fn with_numbers<T: Tree>(x: &T) -> Parts {
         let (mut leaves, mut parts) = (vec![], Parts { tensors: vec![], places: vec![] });
@@ -84,10 +87,14 @@ impl Parts {
             (Part::Fixed(Leaf::Number(a)), Part::Fixed(Leaf::Number(b))) => a == b,
             _ => false,
         };
-        if self.places.len() == other.places.len() && self.places.iter().zip(&other.places).all(same) {
+        if self.places.len() == other.places.len()
+            && self.places.iter().zip(&other.places).all(same)
+        {
             Ok(())
         } else {
-            Err(user("gives numbers, or lengths of lists, that differ: in a graph only tensors can"))
+            Err(user(
+                "gives numbers, or lengths of lists, that differ: in a graph only tensors can",
+            ))
         }
     }
 }
@@ -97,8 +104,9 @@ pub(super) fn tracing(tensors: &[&[Tensor]]) -> Option<Graph> {
     Some(emit::graph_of(&tensors.concat())).filter(|g| !g.is_eager())
 }
 
-/// `then(operands)` where `condition`, a truth value without dimensions, holds, else `otherwise(operands)`: `torch.cond`. In a trace both are traced, and have to give
-/// tensors of the same dtypes and sizes, and the same numbers. Err: they do not, or what a function gave up for.
+/// `then(operands)` where `condition`, a truth value without dimensions, holds, else
+/// `otherwise(operands)`: `torch.cond`. In a trace both are traced, and have to give tensors of the
+/// same dtypes and sizes, and the same numbers. Err: they do not, or what a function gave up for.
 #[track_caller]
 pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
     condition: impl Into<Tensor>,
@@ -109,14 +117,22 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
     let (place, condition) = (Location::caller(), condition.into());
     let given = Parts::of(&operands);
     let Some(graph) = tracing(&[std::slice::from_ref(&condition), &given.tensors]) else {
-        return if condition.item::<bool>()? { then(operands).into_tree() } else { otherwise(operands).into_tree() };
+        return if condition.item::<bool>()? {
+            then(operands).into_tree()
+        } else {
+            otherwise(operands).into_tree()
+        };
     };
     let (value, spec) = graph.taken(&condition)?;
     if spec != (DType::I1, vec![]) {
-        let reason = format!("has a condition of {}, which is no truth value without dimensions", show(&spec));
+        let reason = format!(
+            "has a condition of {}, which is no truth value without dimensions",
+            show(&spec)
+        );
         return Err(graph.refuse(place, "cond", reason, &[condition]).error());
     }
-    let (mut first, mut second) = (Some((then, given.rebuild(given.tensors.clone())?)), Some((otherwise, operands)));
+    let (mut first, mut second) =
+        (Some((then, given.rebuild(given.tensors.clone())?)), Some((otherwise, operands)));
     let gives: RefCell<Option<Parts>> = RefCell::default();
     let keep = |p: Parts| {
         let tensors = p.tensors.clone();
@@ -135,16 +151,25 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
         let (f, x) = second.take().ok_or_else(twice)?;
         keep(Parts::of_result(f(x))?)
     };
-    let bodies = vec![Body { args: vec![], gives: None, run: &mut one }, Body { args: vec![], gives: None, run: &mut other }];
+    let bodies = vec![
+        Body { args: vec![], gives: None, run: &mut one },
+        Body { args: vec![], gives: None, run: &mut other },
+    ];
     let op = RegionOp { kind: OpKind::If, operands: vec![value], attrs: vec![], bodies };
-    let made = graph.region_op(place, "cond", op, &|all| Ok(all.first().cloned().unwrap_or_default()))?;
+    let made =
+        graph.region_op(place, "cond", op, &|all| Ok(all.first().cloned().unwrap_or_default()))?;
     gives.into_inner().ok_or_else(|| user("has traced nothing"))?.rebuild(made)
 }
 
-/// `body` of the values, from `init` on, for as long as `condition` of them, a truth value without dimensions, holds: `torch.while_loop`. Dtypes and sizes stay as they
-/// are. Err: they do not, or what a function gave up for.
+/// `body` of the values, from `init` on, for as long as `condition` of them, a truth value without
+/// dimensions, holds: `torch.while_loop`. Dtypes and sizes stay as they are. Err: they do not, or
+/// what a function gave up for.
 #[track_caller]
-pub fn while_loop<C: Tree, B: Returns<Tree = C>>(condition: impl Fn(C) -> Tensor, body: impl Fn(C) -> B, init: C) -> Result<C, TraceError> {
+pub fn while_loop<C: Tree, B: Returns<Tree = C>>(
+    condition: impl Fn(C) -> Tensor,
+    body: impl Fn(C) -> B,
+    init: C,
+) -> Result<C, TraceError> {
     let (place, given) = (Location::caller(), Parts::with_numbers(&init));
     let Some(graph) = tracing(&[&given.tensors]) else {
         let mut state = init;
@@ -156,8 +181,13 @@ pub fn while_loop<C: Tree, B: Returns<Tree = C>>(condition: impl Fn(C) -> Tensor
             state = body(state).into_tree()?;
         }
     };
-    let (values, specs): (Vec<_>, Vec<_>) =
-        given.tensors.iter().map(|t| graph.taken(t)).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let (values, specs): (Vec<_>, Vec<_>) = given
+        .tensors
+        .iter()
+        .map(|t| graph.taken(t))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .unzip();
     let mut test = |x: Vec<Tensor>| Ok(vec![condition(given.rebuild(x)?)]);
     let mut step = |x: Vec<Tensor>| {
         let next = Parts::of_result(body(given.rebuild(x)?))?;
@@ -172,10 +202,16 @@ pub fn while_loop<C: Tree, B: Returns<Tree = C>>(condition: impl Fn(C) -> Tensor
     given.rebuild(made)
 }
 
-/// `(c, y[i]) = f(c, x[i])` for each slice along the first dimension of all tensors in `xs`, from `c = init` on: the last `c`, and the `y` stacked along a new first
-/// dimension. Dtypes and sizes of `c` stay as they are. Err: they do not, the first dimensions of `xs` differ, or what the function gave up for.
+/// `(c, y[i]) = f(c, x[i])` for each slice along the first dimension of all tensors in `xs`, from
+/// `c = init` on: the last `c`, and the `y` stacked along a new first dimension. Dtypes and sizes
+/// of `c` stay as they are. Err: they do not, the first dimensions of `xs` differ, or what the
+/// function gave up for.
 #[track_caller]
-pub fn scan<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(f: impl Fn(C, X) -> R, init: C, xs: X) -> Result<(C, Y), TraceError> {
+pub fn scan<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
+    f: impl Fn(C, X) -> R,
+    init: C,
+    xs: X,
+) -> Result<(C, Y), TraceError> {
     scanned(Location::caller(), "scan", f, init, xs, false)
 }
 
@@ -189,10 +225,12 @@ pub fn scan_reverse<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     scanned(Location::caller(), "scan_reverse", f, init, xs, true)
 }
 
-/// `f` of each slice along the first dimension of all tensors in `xs`, stacked along a new first dimension. Err: as for [`scan`].
+/// `f` of each slice along the first dimension of all tensors in `xs`, stacked along a new first
+/// dimension. Err: as for [`scan`].
 #[track_caller]
 pub fn map<X: Tree, R: Returns>(f: impl Fn(X) -> R, xs: X) -> Result<R::Tree, TraceError> {
-    let one = |(): (), x: X| -> Result<((), R::Tree), TraceError> { f(x).into_tree().map(|y| ((), y)) };
+    let one =
+        |(): (), x: X| -> Result<((), R::Tree), TraceError> { f(x).into_tree().map(|y| ((), y)) };
     scanned(Location::caller(), "map", one, (), xs, false).map(|(_, y)| y)
 }
 
@@ -205,7 +243,9 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     reverse: bool,
 ) -> Result<(C, Y), TraceError> {
     let (carried, given) = (Parts::with_numbers(&init), Parts::of(&xs));
-    let Some(graph) = tracing(&[&carried.tensors, &given.tensors]) else { return at_once(f, init, &given, reverse) };
+    let Some(graph) = tracing(&[&carried.tensors, &given.tensors]) else {
+        return at_once(f, init, &given, reverse);
+    };
     let refuse = |reason: &str| Err(graph.refuse(place, op, reason.into(), &given.tensors).error());
     let taken = |all: &[Tensor]| -> Result<(Vec<_>, Vec<Spec>), TraceError> {
         Ok(all.iter().map(|t| graph.taken(t)).collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
@@ -226,23 +266,39 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
         let (c, y) = (Parts::with_numbers(&c), Parts::of(&y));
         carried.same(&c)?;
         if y.places.iter().any(|p| matches!(p, Part::Fixed(Leaf::Number(s)) if s.is_computed())) {
-            return Err(user("gives a number for each slice, of which there is no stack; its tensor has one"));
+            return Err(user(
+                "gives a number for each slice, of which there is no stack; its tensor has one",
+            ));
         }
         let all = [c.tensors, y.tensors.clone()].concat();
         stacked = Some(y);
         Ok(all)
     };
-    let body = Body { args: states.iter().cloned().chain(rows).collect(), gives: Some(states.clone()), run: &mut step };
+    let body = Body {
+        args: states.iter().cloned().chain(rows).collect(),
+        gives: Some(states.clone()),
+        run: &mut step,
+    };
     let ctx = graph.state().map_err(TraceError::Module)?.cx.b.ctx;
-    let mut attrs = vec![("operandSegmentSizes", Attr::i32s(ctx, &[inits.len() as i32, inputs.len() as i32]))];
+    let mut attrs =
+        vec![("operandSegmentSizes", Attr::i32s(ctx, &[inits.len() as i32, inputs.len() as i32]))];
     if reverse {
         attrs.push(("reverse", Attr::unit(ctx)));
     }
-    let what = RegionOp { kind: OpKind::Scan, operands: [inits, inputs].concat(), attrs, bodies: vec![body] };
+    let what = RegionOp {
+        kind: OpKind::Scan,
+        operands: [inits, inputs].concat(),
+        attrs,
+        bodies: vec![body],
+    };
     let results = |all: &[Vec<Spec>]| {
         let given = all.first().ok_or("has traced nothing")?;
         let stack = |(dtype, dims): &Spec| (*dtype, [std::slice::from_ref(&length), dims].concat());
-        Ok(given.iter().enumerate().map(|(i, s)| if i < n { s.clone() } else { stack(s) }).collect())
+        Ok(given
+            .iter()
+            .enumerate()
+            .map(|(i, s)| if i < n { s.clone() } else { stack(s) })
+            .collect())
     };
     let mut made = graph.region_op(place, op, what, &results)?;
     let last = made.split_off(n);
@@ -259,23 +315,30 @@ fn at_once<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
 ) -> Result<(C, Y), TraceError> {
     let length = |t: &Tensor| t.dims().map(|d| d.first().and_then(|d| d.known()));
     let lengths = given.tensors.iter().map(length).collect::<Result<Vec<_>, _>>()?;
-    let Some(n) = lengths.first().copied().flatten() else { return Err(user("scan takes tensors with a first dimension")) };
+    let Some(n) = lengths.first().copied().flatten() else {
+        return Err(user("scan takes tensors with a first dimension"));
+    };
     if lengths.iter().any(|l| *l != Some(n)) {
         return Err(user("scan takes tensors of one first dimension"));
     }
     let (mut state, mut rows): (C, Vec<Parts>) = (init, vec![]);
     for step in 0..n {
         let i = if reverse { n - 1 - step } else { step };
-        let (c, y) = f(state, given.rebuild(given.tensors.iter().map(|t| t.select(0, i)))?).into_tree()?;
+        let (c, y) =
+            f(state, given.rebuild(given.tensors.iter().map(|t| t.select(0, i)))?).into_tree()?;
         state = c;
         rows.push(Parts::of(&y));
     }
     if reverse {
         rows.reverse();
     }
-    let Some(first) = rows.first() else { return Err(user("a scan over no slices has results of known sizes in a graph only")) };
+    let Some(first) = rows.first() else {
+        return Err(user("a scan over no slices has results of known sizes in a graph only"));
+    };
     rows.iter().try_for_each(|r| first.same(r))?;
-    let stack = |k: usize| Graph::current().stack(&rows.iter().map(|r| r.tensors[k].clone()).collect::<Vec<_>>(), 0);
+    let stack = |k: usize| {
+        Graph::current().stack(&rows.iter().map(|r| r.tensors[k].clone()).collect::<Vec<_>>(), 0)
+    };
     let stacked: Vec<Tensor> = (0..first.tensors.len()).map(stack).collect();
     Ok((state, first.rebuild(stacked)?))
 }

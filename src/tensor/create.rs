@@ -7,32 +7,51 @@ impl Graph {
     /// Zeros.
     #[track_caller]
     pub fn zeros(&self, shape: impl Shape, dtype: DType) -> Tensor {
-        let [r] =
-            self.exactly(Location::caller(), "zeros", "aten.zeros.default", vec![("size", shape.dims().into()), ("dtype", dtype.into())]);
+        let [r] = self.exactly(
+            Location::caller(),
+            "zeros",
+            "aten.zeros.default",
+            vec![("size", shape.dims().into()), ("dtype", dtype.into())],
+        );
         r
     }
     /// Ones.
     #[track_caller]
     pub fn ones(&self, shape: impl Shape, dtype: DType) -> Tensor {
-        let [r] =
-            self.exactly(Location::caller(), "ones", "aten.ones.default", vec![("size", shape.dims().into()), ("dtype", dtype.into())]);
+        let [r] = self.exactly(
+            Location::caller(),
+            "ones",
+            "aten.ones.default",
+            vec![("size", shape.dims().into()), ("dtype", dtype.into())],
+        );
         r
     }
     /// One number everywhere.
     #[track_caller]
     pub fn full(&self, shape: impl Shape, value: impl Into<Operand>, dtype: DType) -> Tensor {
-        let args = vec![("size", shape.dims().into()), ("fill_value", Arg::Operand(value.into())), ("dtype", dtype.into())];
+        let args = vec![
+            ("size", shape.dims().into()),
+            ("fill_value", Arg::Operand(value.into())),
+            ("dtype", dtype.into()),
+        ];
         let [r] = self.exactly(Location::caller(), "full", "aten.full.default", args);
         r
     }
-    /// `start`, `start + step`, … below `end` (above it for a negative step). Integers give i64, floats f32. Error: step 0.
+    /// `start`, `start + step`, … below `end` (above it for a negative step). Integers give i64,
+    /// floats f32. Error: step 0.
     #[track_caller]
-    pub fn arange(&self, start: impl Into<Operand>, end: impl Into<Operand>, step: impl Into<Operand>) -> Tensor {
+    pub fn arange(
+        &self,
+        start: impl Into<Operand>,
+        end: impl Into<Operand>,
+        step: impl Into<Operand>,
+    ) -> Tensor {
         let (place, step) = (Location::caller(), step.into());
         if matches!(step, Operand::Float(0.0)) {
             return self.refuse(place, "arange", "wants a step that is not 0".into(), &[]);
         }
-        let mut args = vec![("end", Arg::Operand(number(end.into()))), ("step", Arg::Operand(step))];
+        let mut args =
+            vec![("end", Arg::Operand(number(end.into()))), ("step", Arg::Operand(step))];
         // Without a start the count of a symbolic end is the end itself.
         match number(start.into()) {
             Operand::Int(0) => {}
@@ -51,7 +70,8 @@ impl Graph {
     /// Ones on the diagonal of an n by m matrix.
     #[track_caller]
     pub fn eye(&self, n: impl Into<Dim>, m: impl Into<Dim>, dtype: DType) -> Tensor {
-        let args = vec![("n", Arg::from(n.into())), ("m", Arg::from(m.into())), ("dtype", dtype.into())];
+        let args =
+            vec![("n", Arg::from(n.into())), ("m", Arg::from(m.into())), ("dtype", dtype.into())];
         let [r] = self.exactly(Location::caller(), "eye", "aten.eye.m", args);
         r
     }
@@ -71,7 +91,11 @@ impl Tensor {
     /// One number, in this tensor's shape and dtype.
     #[track_caller]
     pub fn full_like(&self, value: impl Into<Operand>) -> Tensor {
-        self.call("full_like", "aten.full_like.default", [("fill_value", Arg::Operand(value.into()))])
+        self.call(
+            "full_like",
+            "aten.full_like.default",
+            [("fill_value", Arg::Operand(value.into()))],
+        )
     }
     /// Zeros in this tensor's shape and dtype.
     #[track_caller]

@@ -1,4 +1,5 @@
-//! Ops of one's own: a name, a rule of types, and what computes it: a function of the host, PTX, or a function of tensors that stands for it.
+//! Ops of one's own: a name, a rule of types, and what computes it: a function of the host, PTX, or
+//! a function of tensors that stands for it.
 use super::{
     Array, Dim, Graph, Ptx, Tensor, TraceError,
     control::tracing,
@@ -49,7 +50,8 @@ struct Custom {
 
 static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::default);
 
-/// Begins an op of that name, such as `mine::norm`. It needs a body, or a rule of types and a function of the host or PTX.
+/// Begins an op of that name, such as `mine::norm`. It needs a body, or a rule of types and a
+/// function of the host or PTX.
 ///
 /// ```
 /// use kiln::Tensor;
@@ -67,40 +69,64 @@ static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn custom_op(name: &str) -> CustomBuilder {
-    CustomBuilder { name: name.into(), shape: None, host: None, body: None, ptx: None, effect: false }
+    CustomBuilder {
+        name: name.into(),
+        shape: None,
+        host: None,
+        body: None,
+        ptx: None,
+        effect: false,
+    }
 }
 
 impl CustomBuilder {
-    /// Dtypes and sizes of the results, from those of the inputs; sizes may be symbols. Err: why the op cannot be.
-    pub fn shape(mut self, rule: impl Fn(&[TensorType]) -> Result<Vec<TensorType>, String> + Send + Sync + 'static) -> Self {
+    /// Dtypes and sizes of the results, from those of the inputs; sizes may be symbols. Err: why
+    /// the op cannot be.
+    pub fn shape(
+        mut self,
+        rule: impl Fn(&[TensorType]) -> Result<Vec<TensorType>, String> + Send + Sync + 'static,
+    ) -> Self {
         self.shape = Some(Arc::new(rule));
         self
     }
-    /// What computes it: it reads the inputs and writes all of the results, in row-major order. It may run on many threads at once.
-    pub fn host(mut self, f: impl Fn(&[View], &mut [ViewMut]) -> Result<(), String> + Send + Sync + 'static) -> Self {
+    /// What computes it: it reads the inputs and writes all of the results, in row-major order. It
+    /// may run on many threads at once.
+    pub fn host(
+        mut self,
+        f: impl Fn(&[View], &mut [ViewMut]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
         self.host = Some(Arc::new(f));
         self
     }
-    /// Ops that stand for it in graphs, where they become part of kernels; then the function of the host, if there is one, is for ops that run at once.
-    pub fn body(mut self, f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>, TraceError> + Send + Sync + 'static) -> Self {
+    /// Ops that stand for it in graphs, where they become part of kernels; then the function of the
+    /// host, if there is one, is for ops that run at once.
+    pub fn body(
+        mut self,
+        f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>, TraceError> + Send + Sync + 'static,
+    ) -> Self {
         self.body = Some(Arc::new(f));
         self
     }
-    /// What computes it on GPUs: one launch among those of the program. Elsewhere it is the body, or else the function of the host; without either, a program for a processor is refused.
+    /// What computes it on GPUs: one launch among those of the program. Elsewhere it is the body,
+    /// or else the function of the host; without either, a program for a processor is refused.
     pub fn ptx(mut self, kernel: Ptx) -> Self {
         self.ptx = Some(kernel);
         self
     }
-    /// Whether it does more than to compute its results: then it runs in order, and also if nobody reads them. False if this is not called.
+    /// Whether it does more than to compute its results: then it runs in order, and also if nobody
+    /// reads them. False if this is not called.
     pub fn effect(mut self, effect: bool) -> Self {
         self.effect = effect;
         self
     }
     /// Makes it known in this process. Err: there is one of that name, or a part is missing.
     pub fn register(self) -> Result<CustomOp, TraceError> {
-        let wrong = |e: &str| Err(TraceError::User(format!("custom op '{}' {e}", self.name).into()));
+        let wrong =
+            |e: &str| Err(TraceError::User(format!("custom op '{}' {e}", self.name).into()));
         match (&self.shape, &self.host, &self.ptx) {
-            (Some(_), None, None) => return wrong("has a rule of types and no function of the host"),
+            (Some(_), None, None) => {
+                return wrong("has a rule of types and no function of the host");
+            }
             (None, Some(_), _) => return wrong("has a function of the host and no rule of types"),
             (None, None, Some(_)) => return wrong("has PTX and no rule of types"),
             _ => {}
@@ -118,10 +144,19 @@ impl CustomBuilder {
             return wrong(&e);
         }
         let (host, effect) = (self.host, self.effect);
-        let op = CustomOp(Arc::new(Custom { name: self.name, shape: self.shape, host, body: self.body, ptx: self.ptx, effect }));
+        let op = CustomOp(Arc::new(Custom {
+            name: self.name,
+            shape: self.shape,
+            host,
+            body: self.body,
+            ptx: self.ptx,
+            effect,
+        }));
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
         if all.contains_key(&op.0.name) {
-            return Err(TraceError::User(format!("there is already a custom op '{}'", op.0.name).into()));
+            return Err(TraceError::User(
+                format!("there is already a custom op '{}'", op.0.name).into(),
+            ));
         }
         if let Some(host) = &op.0.host {
             custom::register(&op.0.name, host.clone()).map_err(|e| TraceError::User(e.into()))?;
@@ -141,16 +176,34 @@ impl CustomOp {
         match traced {
             None if custom.host.is_some() => self.at_once(inputs, place),
             None if body => self.by_body(inputs, place),
-            None => Err(self.refuse(&Graph::current(), place, "has PTX alone, and ops that run at once are the host's".into(), inputs)),
+            None => Err(self.refuse(
+                &Graph::current(),
+                place,
+                "has PTX alone, and ops that run at once are the host's".into(),
+                inputs,
+            )),
             Some(graph) => match &custom.ptx {
                 Some(ptx) => {
                     let (from, to) = self.types(&graph, place, inputs)?;
-                    let mut otherwise = || if body { self.by_body(inputs, place) } else { self.by_host(&graph, place, inputs) };
+                    let mut otherwise = || {
+                        if body {
+                            self.by_body(inputs, place)
+                        } else {
+                            self.by_host(&graph, place, inputs)
+                        }
+                    };
                     let otherwise: &mut dyn FnMut() -> _ = &mut otherwise;
                     let any = body || custom.host.is_some();
-                    ptx.trace((&graph, place, &custom.name), inputs, (&from, to), any.then_some(otherwise))
+                    ptx.trace(
+                        (&graph, place, &custom.name),
+                        inputs,
+                        (&from, to),
+                        any.then_some(otherwise),
+                    )
                 }
-                None if body && !custom.effect || custom.host.is_none() => self.by_body(inputs, place),
+                None if body && !custom.effect || custom.host.is_none() => {
+                    self.by_body(inputs, place)
+                }
                 None => self.by_host(&graph, place, inputs),
             },
         }
@@ -159,7 +212,9 @@ impl CustomOp {
     #[track_caller]
     pub fn one(&self, inputs: &[Tensor]) -> Tensor {
         let place = Location::caller();
-        let failed = |e: String| Graph::current().refuse(place, "custom_op", format!("'{}': {e}", self.0.name), inputs);
+        let failed = |e: String| {
+            Graph::current().refuse(place, "custom_op", format!("'{}': {e}", self.0.name), inputs)
+        };
         match self.call(inputs) {
             Ok(all) => all.into_iter().next().unwrap_or_else(|| failed("has no result".into())),
             Err(e) => failed(e.to_string()),
@@ -171,24 +226,44 @@ impl CustomOp {
     }
 
     fn rule(&self) -> Result<&Shape, TraceError> {
-        self.0.shape.as_deref().ok_or_else(|| TraceError::Module("a custom op without a rule of types".into()))
+        self.0
+            .shape
+            .as_deref()
+            .ok_or_else(|| TraceError::Module("a custom op without a rule of types".into()))
     }
 
     /// The types of inputs, and of results by the rule.
-    fn types(&self, graph: &Graph, place: Place, inputs: &[Tensor]) -> Result<(Vec<TensorType>, Vec<TensorType>), TraceError> {
-        let from = inputs.iter().map(|t| Ok((t.dtype()?, t.dims()?))).collect::<Result<Vec<_>, TraceError>>()?;
-        let to = (self.rule()?)(&from).map_err(|reason| self.refuse(graph, place, reason, inputs))?;
+    fn types(
+        &self,
+        graph: &Graph,
+        place: Place,
+        inputs: &[Tensor],
+    ) -> Result<(Vec<TensorType>, Vec<TensorType>), TraceError> {
+        let from = inputs
+            .iter()
+            .map(|t| Ok((t.dtype()?, t.dims()?)))
+            .collect::<Result<Vec<_>, TraceError>>()?;
+        let to =
+            (self.rule()?)(&from).map_err(|reason| self.refuse(graph, place, reason, inputs))?;
         Ok((from, to))
     }
 
     /// The op in a graph that calls the function of the host.
-    fn by_host(&self, graph: &Graph, place: Place, inputs: &[Tensor]) -> Result<Vec<Tensor>, TraceError> {
+    fn by_host(
+        &self,
+        graph: &Graph,
+        place: Place,
+        inputs: &[Tensor],
+    ) -> Result<Vec<Tensor>, TraceError> {
         let mut values = vec![];
         for t in inputs {
             values.push(graph.taken(t)?.0);
         }
         let (_, to) = self.types(graph, place, inputs)?;
-        let specs: Vec<Spec> = to.into_iter().map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect())).collect();
+        let specs: Vec<Spec> = to
+            .into_iter()
+            .map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect()))
+            .collect();
         let ctx = graph.state().map_err(TraceError::Module)?.cx.b.ctx;
         let mut attrs = vec![("callee", Attr::string(ctx, &self.0.name))];
         if self.0.effect {
@@ -198,36 +273,63 @@ impl CustomOp {
         graph.region_op(place, "custom_op", op, &|_| Ok(specs.clone()))
     }
 
-    fn by_body(&self, inputs: &[Tensor], place: &'static Location<'static>) -> Result<Vec<Tensor>, TraceError> {
+    fn by_body(
+        &self,
+        inputs: &[Tensor],
+        place: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>, TraceError> {
         let _frame = Graph::current().frame(place);
-        self.0.body.as_ref().map_or_else(|| Err(TraceError::Module("a custom op without a body".into())), |f| f(inputs))
+        self.0.body.as_ref().map_or_else(
+            || Err(TraceError::Module("a custom op without a body".into())),
+            |f| f(inputs),
+        )
     }
 
-    fn at_once(&self, inputs: &[Tensor], place: &'static Location<'static>) -> Result<Vec<Tensor>, TraceError> {
+    fn at_once(
+        &self,
+        inputs: &[Tensor],
+        place: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>, TraceError> {
         let (shape, host) = (self.rule()?, self.0.host.as_ref());
-        let host = host.ok_or_else(|| TraceError::Module("a custom op without a function of the host".into()))?;
+        let host = host.ok_or_else(|| {
+            TraceError::Module("a custom op without a function of the host".into())
+        })?;
         let arrays = inputs.iter().map(Tensor::array).collect::<Result<Vec<_>, _>>()?;
         let run = || -> Result<Vec<Array>, String> {
-            let types: Vec<TensorType> = arrays.iter().map(|a| (a.dtype(), a.shape().iter().map(|n| Dim::from(*n)).collect())).collect();
+            let types: Vec<TensorType> = arrays
+                .iter()
+                .map(|a| (a.dtype(), a.shape().iter().map(|n| Dim::from(*n)).collect()))
+                .collect();
             let mut made = vec![];
             for (dtype, dims) in shape(&types)? {
-                let sizes = dims.iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok())).collect::<Option<Vec<usize>>>();
+                let sizes = dims
+                    .iter()
+                    .map(|d| d.known().and_then(|n| usize::try_from(n).ok()))
+                    .collect::<Option<Vec<usize>>>();
                 let sizes = sizes.ok_or("gives sizes that are no numbers")?;
-                let bytes = sizes.iter().try_fold(dtype.byte_size(), |n, d| n.checked_mul(*d)).ok_or("gives sizes that are too large")?;
+                let bytes = sizes
+                    .iter()
+                    .try_fold(dtype.byte_size(), |n, d| n.checked_mul(*d))
+                    .ok_or("gives sizes that are too large")?;
                 made.push((dtype, sizes, Buffer::zeroed(bytes).map_err(|e| e.to_string())?));
             }
             let text = |e: CallError| e.to_string();
-            let views = arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>().map_err(text)?;
+            let views =
+                arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>().map_err(text)?;
             let mut outs = vec![];
             for (dtype, sizes, buffer) in &mut made {
                 outs.push(ViewMut::new(dtype.name(), sizes, buffer.bytes_mut()).map_err(text)?);
             }
             host(&views, &mut outs)?;
             drop(outs);
-            made.into_iter().map(|(dtype, sizes, buffer)| Array::new(dtype, &sizes, Bytes::owned(buffer))).collect()
+            made.into_iter()
+                .map(|(dtype, sizes, buffer)| Array::new(dtype, &sizes, Bytes::owned(buffer)))
+                .collect()
         };
         let graph = Graph::current();
-        let made = run().map_err(|e| graph.refuse(place, "custom_op", format!("'{}' {e}", self.0.name), inputs).error())?;
+        let made = run().map_err(|e| {
+            graph.refuse(place, "custom_op", format!("'{}' {e}", self.0.name), inputs).error()
+        })?;
         Ok(made.into_iter().map(Tensor::from).collect())
     }
 }
@@ -237,9 +339,12 @@ pub(crate) fn register_in(module: Op, interpreter: &mut Interpreter) {
     for call in walk(module).into_iter().filter_map(ops::CustomCall::of) {
         let found = ALL.read().unwrap_or_else(PoisonError::into_inner).get(&call.callee).cloned();
         let Some(op) = found else { continue };
-        let run = move |inputs: &[Rc<value::Tensor>], _: Option<Attr>| -> Result<Vec<value::Tensor>, String> {
+        let run = move |inputs: &[Rc<value::Tensor>],
+                        _: Option<Attr>|
+              -> Result<Vec<value::Tensor>, String> {
             let inputs: Vec<Tensor> = inputs.iter().map(|t| Tensor::from(&**t)).collect();
-            let made = super::graph::at_once(|| op.at_once(&inputs, Location::caller())).map_err(|e| e.to_string())?;
+            let made = super::graph::at_once(|| op.at_once(&inputs, Location::caller()))
+                .map_err(|e| e.to_string())?;
             made.iter().map(|t| t.value().map_err(|e| e.to_string())).collect()
         };
         interpreter.custom_calls.insert(call.callee, Box::new(run));

@@ -10,12 +10,14 @@ use std::{
     panic::Location,
 };
 
-/// A size: a number, or an expression over the symbols of [`Graph::dim`]. Computing with sizes never panics; one that has no value (an overflow,
-/// a division by 0) is an error of the op that uses it. `/` rounds down, `%` has the divisor's sign, as in Python.
+/// A size: a number, or an expression over the symbols of [`Graph::dim`]. Computing with sizes
+/// never panics; one that has no value (an overflow, a division by 0) is an error of the op that
+/// uses it. `/` rounds down, `%` has the divisor's sign, as in Python.
 ///
-/// In a [`trace`](crate::trace), two sizes are equal if they are the same for every value of the symbols, as far as their expressions show it, and
-/// ordered as far as the ranges of the symbols show it. In a function that is [compiled](crate::compile()) for a call, a comparison has the answer that
-/// it has for this call; the answer becomes a guard.
+/// In a [`trace`](crate::trace), two sizes are equal if they are the same for every value of the
+/// symbols, as far as their expressions show it, and ordered as far as the ranges of the symbols
+/// show it. In a function that is [compiled](crate::compile()) for a call, a comparison has the
+/// answer that it has for this call; the answer becomes a guard.
 #[derive(Clone, Copy)]
 pub struct Dim(pub(super) Kind);
 
@@ -45,8 +47,8 @@ impl Dim {
     pub fn known(self) -> Option<i64> {
         if let Kind::Known(n) = self.0 { Some(n) } else { None }
     }
-    /// The number; of a symbolic size in a function that is compiled for a call, the one that it is in this call, which becomes a guard. `None` where no
-    /// call is known.
+    /// The number; of a symbolic size in a function that is compiled for a call, the one that it is
+    /// in this call, which becomes a guard. `None` where no call is known.
     pub fn specialised(self) -> Option<i64> {
         let Kind::Open(open) = self.0 else { return self.known() };
         let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
@@ -64,7 +66,9 @@ impl Dim {
     pub fn expression(self) -> sym::Dim {
         match self.0 {
             Kind::Known(n) => sym::Dim::Known(n),
-            Kind::Open(o) => Graph::by_id(o.graph).map_or(sym::Dim::Unknown, |g| g.expression(o.index)),
+            Kind::Open(o) => {
+                Graph::by_id(o.graph).map_or(sym::Dim::Unknown, |g| g.expression(o.index))
+            }
             Kind::NoValue | Kind::Poison => sym::Dim::Unknown,
         }
     }
@@ -82,15 +86,19 @@ impl Dim {
         match (self.0, other.0) {
             (Kind::Poison, _) | (_, Kind::Poison) => Dim::POISON,
             (Kind::NoValue, _) | (_, Kind::NoValue) => Dim::NO_VALUE,
-            (Kind::Known(x), Kind::Known(y)) => sym::evaluate(kind, x, y).map_or(Dim::NO_VALUE, Dim::from),
-            (Kind::Open(o), _) | (_, Kind::Open(o)) => Graph::by_id(o.graph).map_or(Dim::NO_VALUE, |g| g.compute(kind, self, other, place)),
+            (Kind::Known(x), Kind::Known(y)) => {
+                sym::evaluate(kind, x, y).map_or(Dim::NO_VALUE, Dim::from)
+            }
+            (Kind::Open(o), _) | (_, Kind::Open(o)) => {
+                Graph::by_id(o.graph).map_or(Dim::NO_VALUE, |g| g.compute(kind, self, other, place))
+            }
         }
     }
 }
 
 impl Dim {
-    /// Whether a comparison holds; false where that is not known. In a function that is compiled for a call it is what holds for this call, and becomes
-    /// a guard.
+    /// Whether a comparison holds; false where that is not known. In a function that is compiled
+    /// for a call it is what holds for this call, and becomes a guard.
     fn holds(self, kind: CompareKind, other: Dim) -> bool {
         let decided = || {
             let graph = match (self.0, other.0) {
@@ -105,8 +113,11 @@ impl Dim {
             }
             let difference = x.sub(&y);
             let mut state = graph.state().ok()?;
-            let (low, high) = difference.known().map_or_else(|| state.facts.bounds(&difference), |n| (Some(n), Some(n)));
-            // What holds, or not, at both ends of what the difference may be, or at none, is the same in between.
+            let (low, high) = difference
+                .known()
+                .map_or_else(|| state.facts.bounds(&difference), |n| (Some(n), Some(n)));
+            // What holds, or not, at both ends of what the difference may be, or at none, is the
+            // same in between.
             let always = match kind {
                 CompareKind::Eq | CompareKind::Ne => match (low, high) {
                     (Some(0), Some(0)) => Some(true),
@@ -223,7 +234,8 @@ macro_rules! arithmetic {
 }
 arithmetic!(Add add Add false, Sub sub Add true, Mul mul Mul false, Div div Floordiv false, Rem rem Mod false);
 
-/// Sizes of a tensor: an array, a slice or a `Vec` of numbers or of [`Dim`]s, or a tuple of both, such as `(batch, 64)`; `()` has no dimensions.
+/// Sizes of a tensor: an array, a slice or a `Vec` of numbers or of [`Dim`]s, or a tuple of both,
+/// such as `(batch, 64)`; `()` has no dimensions.
 pub trait Shape {
     /// The sizes, outermost first.
     fn dims(self) -> Vec<Dim>;

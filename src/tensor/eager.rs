@@ -1,4 +1,5 @@
-//! Ops that run at once: each is a program of one op, made for the dtypes and sizes of its operands and kept.
+//! Ops that run at once: each is a program of one op, made for the dtypes and sizes of its operands
+//! and kept.
 use super::{
     Array, Graph, Tensor, TraceError,
     arg::Arg,
@@ -43,14 +44,18 @@ impl Prepared {
     }
     /// The function's results. Err: what the program met.
     pub fn run(&self, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, String> {
-        let program = self.program.as_ref().map(|p| p.ready().ok_or("has no program yet")).transpose()?;
+        let program =
+            self.program.as_ref().map(|p| p.ready().ok_or("has no program yet")).transpose()?;
         let computed = computed(program.map(|p| &**p), inputs).map_err(|e| e.to_string())?;
         self.slots.iter().map(|slot| pick(slot, &computed, |i| inputs.get(i).cloned())).collect()
     }
 }
 
 /// What a program computes; nothing without one.
-fn computed(program: Option<&dyn Runnable>, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, crate::Error> {
+fn computed(
+    program: Option<&dyn Runnable>,
+    inputs: &[Arc<Array>],
+) -> Result<Vec<Arc<Array>>, crate::Error> {
     let Some(program) = program else { return Ok(vec![]) };
     let views: Vec<_> = inputs.iter().map(|a| a.as_view()).collect();
     Ok(program.run(&views)?.into_iter().map(Arc::new).collect())
@@ -71,7 +76,14 @@ fn options() -> Result<Options, String> {
         return Ok(known.clone());
     }
     let read = Options::from_env()?;
-    let plain = Options { device: model::Place::Host, target: None, mode: Mode::Default, max_autotune: false, time_budget: None, ..read };
+    let plain = Options {
+        device: model::Place::Host,
+        target: None,
+        mode: Mode::Default,
+        max_autotune: false,
+        time_budget: None,
+        ..read
+    };
     Ok(OPTIONS.get_or_init(|| plain).clone())
 }
 
@@ -85,7 +97,8 @@ pub(crate) fn reset() {
     lock(&NUMBERS).clear();
 }
 
-/// Runs something whose ops run at once on a backend of that name, such as `interpreter`; without this it is `kiln`. Err: there is no such backend.
+/// Runs something whose ops run at once on a backend of that name, such as `interpreter`; without
+/// this it is `kiln`. Err: there is no such backend.
 pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate::Error> {
     struct Restore(Option<Arc<dyn Backend>>);
     impl Drop for Restore {
@@ -99,7 +112,12 @@ pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate:
 }
 
 /// The results of a row whose tensors have elements. Err: a reason.
-pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
+pub(super) fn row(
+    place: Place,
+    op: &'static str,
+    target: &'static str,
+    args: Vec<(&'static str, Arg)>,
+) -> Result<Vec<Tensor>, String> {
     if let Some(open) = changing(target, &args) {
         let key = key::of("", target, &open);
         match with_programs(place, op, target, open) {
@@ -111,13 +129,18 @@ pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Ve
     with_programs(place, op, target, args)
 }
 
-/// The plain numbers that ops have had, by their keys; from a certain count on they are inputs. None: of this op they cannot be.
+/// The plain numbers that ops have had, by their keys; from a certain count on they are inputs.
+/// None: of this op they cannot be.
 static NUMBERS: LazyLock<Mutex<IndexMap<Key, Option<Vec<Key>>>>> = LazyLock::new(Mutex::default);
 /// How many of them have programs of their own.
 const DIFFERENT: usize = 4;
 
-/// The same arguments with plain numbers as inputs, where the op has had so many that a program for each would be many programs.
-fn changing(target: &'static str, args: &[(&'static str, Arg)]) -> Option<Vec<(&'static str, Arg)>> {
+/// The same arguments with plain numbers as inputs, where the op has had so many that a program for
+/// each would be many programs.
+fn changing(
+    target: &'static str,
+    args: &[(&'static str, Arg)],
+) -> Option<Vec<(&'static str, Arg)>> {
     if !args.iter().any(|(_, a)| a.is_plain_number()) {
         return None;
     }
@@ -138,9 +161,17 @@ fn changing(target: &'static str, args: &[(&'static str, Arg)]) -> Option<Vec<(&
     Some(open)
 }
 
-fn with_programs(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
+fn with_programs(
+    place: Place,
+    op: &'static str,
+    target: &'static str,
+    args: Vec<(&'static str, Arg)>,
+) -> Result<Vec<Tensor>, String> {
     let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
-    let arrays = operands.iter().map(|t| t.array().map_err(|e| e.to_string())).collect::<Result<Vec<_>, _>>()?;
+    let arrays = operands
+        .iter()
+        .map(|t| t.array().map_err(|e| e.to_string()))
+        .collect::<Result<Vec<_>, _>>()?;
     let backend = match BACKEND.with_borrow(Option::clone) {
         Some(backend) => backend,
         None => backend::kiln(),
@@ -163,7 +194,11 @@ fn with_programs(place: Place, op: &'static str, target: &'static str, args: Vec
 }
 
 /// What a result is.
-pub(crate) fn pick(slot: &Slot, results: &[Arc<Array>], input: impl FnOnce(usize) -> Option<Arc<Array>>) -> Result<Arc<Array>, String> {
+pub(crate) fn pick(
+    slot: &Slot,
+    results: &[Arc<Array>],
+    input: impl FnOnce(usize) -> Option<Arc<Array>>,
+) -> Result<Arc<Array>, String> {
     let found = match slot {
         Slot::Result(i) => results.get(*i).cloned(),
         Slot::Input(i) => input(*i),
@@ -191,9 +226,14 @@ fn make(
     let making = Making { backend, options: options()?, queue: None };
     let context = Context::new();
     let recorded = record(context.ctx(), place, Session::default(), |graph: &Graph| {
-        let inputs: Vec<Tensor> = arrays.iter().enumerate().map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape())).collect();
+        let inputs: Vec<Tensor> = arrays
+            .iter()
+            .enumerate()
+            .map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape()))
+            .collect();
         let mut next = inputs.into_iter();
-        let args = args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
+        let args =
+            args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(place, op, target, args))
     });
     Prepared::new(op, recorded.map_err(reason)?, &making).map_err(|e| e.to_string())

@@ -27,7 +27,8 @@ macro_rules! binary {
 }
 
 unary! {
-    /// e^x. Integers and truth values count as f32 here and in all functions that have no integer results.
+    /// e^x. Integers and truth values count as f32 here and in all functions that have no integer
+    /// results.
     exp "aten.exp.default",
     /// 2^x.
     exp2 "aten.exp2.default",
@@ -132,7 +133,8 @@ binary! {
     minimum "aten.minimum.default" "other",
     /// The quotient, rounded down.
     floor_divide "aten.floor_divide.default" "other",
-    /// The remainder with the sign of the dividend (Rust's `%` on numbers; the operator `%` on tensors is Python's).
+    /// The remainder with the sign of the dividend (Rust's `%` on numbers; the operator `%` on
+    /// tensors is Python's).
     fmod "aten.fmod.Tensor" "other",
     /// The angle of the point (other, self).
     atan2 "aten.atan2.default" "other",
@@ -146,11 +148,15 @@ impl Tensor {
         let integers = self.dtype().is_ok_and(|d| !d.is_float());
         let exponent = match exponent {
             // Whether it is negative has to be known.
-            Operand::Number(s) if integers && !s.is_float() => s.known(Location::caller(), "the exponent of integers is"),
+            Operand::Number(s) if integers && !s.is_float() => {
+                s.known(Location::caller(), "the exponent of integers is")
+            }
             other => other,
         };
         match exponent {
-            Operand::Int(n) if n < 0 && integers => self.refuse("pow", format!("of integers has the exponent {n}, which is negative")),
+            Operand::Int(n) if n < 0 && integers => {
+                self.refuse("pow", format!("of integers has the exponent {n}, which is negative"))
+            }
             _ => self.call("pow", "aten.pow.Tensor_Tensor", [("exponent", Arg::Operand(exponent))]),
         }
     }
@@ -177,7 +183,11 @@ impl Tensor {
     /// min(max(x, min), max), with promotion.
     #[track_caller]
     pub fn clamp(&self, min: impl Into<Operand>, max: impl Into<Operand>) -> Tensor {
-        self.call("clamp", "aten.clamp.default", [("min", Arg::Operand(min.into())), ("max", Arg::Operand(max.into()))])
+        self.call(
+            "clamp",
+            "aten.clamp.default",
+            [("min", Arg::Operand(min.into())), ("max", Arg::Operand(max.into()))],
+        )
     }
     /// max(x, min).
     #[track_caller]
@@ -192,21 +202,30 @@ impl Tensor {
     /// `torch.where(self, on_true, on_false)`: this tensor is the condition.
     #[track_caller]
     pub fn where_(&self, on_true: impl Into<Operand>, on_false: impl Into<Operand>) -> Tensor {
-        let args = vec![("condition", Arg::tensor(self)), ("self", Arg::Operand(on_true.into())), ("other", Arg::Operand(on_false.into()))];
+        let args = vec![
+            ("condition", Arg::tensor(self)),
+            ("self", Arg::Operand(on_true.into())),
+            ("other", Arg::Operand(on_false.into())),
+        ];
         let [r] = super::emit::exactly(Location::caller(), "where", "aten.where.self", args);
         r
     }
     /// `value`, in this tensor's dtype, where `mask` is true.
     #[track_caller]
     pub fn masked_fill(&self, mask: impl Into<Tensor>, value: impl Into<Operand>) -> Tensor {
-        self.call("masked_fill", "aten.masked_fill.Scalar", [("mask", Arg::tensor(mask)), ("value", Arg::Operand(value.into()))])
+        self.call(
+            "masked_fill",
+            "aten.masked_fill.Scalar",
+            [("mask", Arg::tensor(mask)), ("value", Arg::Operand(value.into()))],
+        )
     }
     /// The values in another dtype.
     #[track_caller]
     pub fn to(&self, dtype: DType) -> Tensor {
         self.call("to", "aten.to.dtype", [("dtype", dtype.into())])
     }
-    /// The tensor itself: programs are traced for inference. Error: a probability outside of 0 to 1.
+    /// The tensor itself: programs are traced for inference. Error: a probability outside of 0 to
+    /// 1.
     #[track_caller]
     pub fn dropout(&self, p: f64) -> Tensor {
         if !(0.0..=1.0).contains(&p) {

@@ -1,5 +1,7 @@
 //! The one way in which ops get into a graph, or run at once: an ATen row, by name.
-use super::{Operand, Tensor, arg::Arg, eager, graph, graph::Graph, graph::Place, handle::Repr, state::Named};
+use super::{
+    Operand, Tensor, arg::Arg, eager, graph, graph::Graph, graph::Place, handle::Repr, state::Named,
+};
 use crate::capture::{
     aten::{self, Args, Outcome, Val},
     storage::Alias,
@@ -8,7 +10,12 @@ use kiln_dialects::ir::Size;
 use std::panic::Location;
 
 /// A row with that many results, where its operands are.
-pub(super) fn exactly<const R: usize>(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> [Tensor; R] {
+pub(super) fn exactly<const R: usize>(
+    place: Place,
+    op: &'static str,
+    target: &'static str,
+    args: Vec<(&'static str, Arg)>,
+) -> [Tensor; R] {
     if let Some(made) = graph::replay(None, target, &args) {
         return made;
     }
@@ -16,13 +23,21 @@ pub(super) fn exactly<const R: usize>(place: Place, op: &'static str, target: &'
 }
 
 /// A row with any number of results, where its operands are.
-pub(super) fn row(place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Vec<Tensor> {
+pub(super) fn row(
+    place: Place,
+    op: &'static str,
+    target: &'static str,
+    args: Vec<(&'static str, Arg)>,
+) -> Vec<Tensor> {
     graph_of(&operands(&args)).row(place, op, target, args)
 }
 
 /// The graph of the first operand that is traced, else the thread's.
 pub(super) fn graph_of(operands: &[Tensor]) -> Graph {
-    operands.iter().find(|t| t.is_traced() || matches!(t.0, Repr::Node(_))).map_or_else(Graph::current, Tensor::graph)
+    operands
+        .iter()
+        .find(|t| t.is_traced() || matches!(t.0, Repr::Node(_)))
+        .map_or_else(Graph::current, Tensor::graph)
 }
 
 impl Graph {
@@ -38,39 +53,71 @@ impl Graph {
         let all = self.row(place, op, target, args);
         let (n, first) = (all.len(), all.iter().find(|t| t.is_poisoned()).cloned());
         all.try_into().unwrap_or_else(|_| {
-            let poisoned = first.unwrap_or_else(|| self.refuse(place, op, format!("gives {n} results where {R} are taken"), &operands));
+            let poisoned = first.unwrap_or_else(|| {
+                self.refuse(place, op, format!("gives {n} results where {R} are taken"), &operands)
+            });
             std::array::from_fn(|_| poisoned.clone())
         })
     }
     /// A row with any number of results; one that is poisoned if it cannot be.
-    pub(super) fn row(&self, place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Vec<Tensor> {
+    pub(super) fn row(
+        &self,
+        place: Place,
+        op: &'static str,
+        target: &'static str,
+        args: Vec<(&'static str, Arg)>,
+    ) -> Vec<Tensor> {
         let operands = operands(&args);
         if operands.iter().any(Tensor::is_poisoned) {
             return vec![self.refuse(place, op, String::new(), &operands)];
         }
         let args = match args.iter().any(|(_, a)| a.is_number()) {
             false => args,
-            // A row that has to know a number says so; then it is one of the program's, if it can be at all.
+            // A row that has to know a number says so; then it is one of the program's, if it can
+            // be at all.
             true => match self.attempt(place, op, target, args.clone()) {
                 Ok(made) => return made,
-                Err(reason) if args.iter().any(|(_, a)| a.is_open_number()) => return vec![self.refuse(place, op, reason, &operands)],
-                Err(_) => args.into_iter().map(|(name, a)| (name, a.known(place, &format!("'{op}' has to know it,")))).collect(),
+                Err(reason) if args.iter().any(|(_, a)| a.is_open_number()) => {
+                    return vec![self.refuse(place, op, reason, &operands)];
+                }
+                Err(_) => args
+                    .into_iter()
+                    .map(|(name, a)| (name, a.known(place, &format!("'{op}' has to know it,"))))
+                    .collect(),
             },
         };
-        self.attempt(place, op, target, args).unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)])
+        self.attempt(place, op, target, args)
+            .unwrap_or_else(|reason| vec![self.refuse(place, op, reason, &operands)])
     }
-    fn attempt(&self, place: Place, op: &'static str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Tensor>, String> {
+    fn attempt(
+        &self,
+        place: Place,
+        op: &'static str,
+        target: &'static str,
+        args: Vec<(&'static str, Arg)>,
+    ) -> Result<Vec<Tensor>, String> {
         if let Some(mut lazy) = self.lazy() {
             return lazy.row(self.id(), self.place(place), op, target, args);
         }
         match self.is_eager() {
             true => eager::row(self.place(place), op, target, args),
-            false => Ok(self.emit(place, op, target, args)?.into_iter().map(|alias| self.handle(Some(alias))).collect()),
+            false => Ok(self
+                .emit(place, op, target, args)?
+                .into_iter()
+                .map(|alias| self.handle(Some(alias)))
+                .collect()),
         }
     }
 
-    fn emit(&self, place: Place, op: &str, target: &'static str, args: Vec<(&'static str, Arg)>) -> Result<Vec<Alias>, String> {
-        let row = aten::find(target).ok_or_else(|| format!("{target} has no row in the ATen table"))?;
+    fn emit(
+        &self,
+        place: Place,
+        op: &str,
+        target: &'static str,
+        args: Vec<(&'static str, Arg)>,
+    ) -> Result<Vec<Alias>, String> {
+        let row =
+            aten::find(target).ok_or_else(|| format!("{target} has no row in the ATen table"))?;
         let mut values = std::collections::HashMap::new();
         for (name, arg) in args {
             values.insert(name, self.value(arg)?);
@@ -97,7 +144,9 @@ impl Graph {
 
     fn value(&self, arg: Arg) -> Result<Val, String> {
         let tensor = |t: &Tensor| match &t.0 {
-            Repr::Node(node) if node.graph == self.id() => node.alias.map(Val::Tensor).ok_or_else(|| "takes a poisoned tensor".to_string()),
+            Repr::Node(node) if node.graph == self.id() => {
+                node.alias.map(Val::Tensor).ok_or_else(|| "takes a poisoned tensor".to_string())
+            }
             Repr::Node(_) => Err("takes a tensor of another trace".to_string()),
             Repr::Array(array) => self.state()?.array(array).map(Val::Tensor),
             Repr::Lazy(_) => {
@@ -113,12 +162,16 @@ impl Graph {
             Arg::Operand(Operand::Float(x)) => Val::Float(x),
             Arg::Operand(Operand::Bool(b)) => Val::Bool(b),
             // A plain one in a graph is a part of it.
-            Arg::Operand(Operand::Number(s)) if s.is_plain() => return self.value(Arg::Operand(s.known(Location::caller(), ""))),
+            Arg::Operand(Operand::Number(s)) if s.is_plain() => {
+                return self.value(Arg::Operand(s.known(Location::caller(), "")));
+            }
             Arg::Operand(Operand::Number(s)) => match tensor(&s.tensor())? {
                 Val::Tensor(alias) => Val::Number(alias, s.dtype()),
                 other => other,
             },
-            Arg::Operand(Operand::Size(d)) => self.raw_sizes(&[d])?.first().map_or(Val::None, |s| Val::Int(*s)),
+            Arg::Operand(Operand::Size(d)) => {
+                self.raw_sizes(&[d])?.first().map_or(Val::None, |s| Val::Int(*s))
+            }
             Arg::Tensors(all) => Val::List(all.iter().map(tensor).collect::<Result<_, _>>()?),
             Arg::Sizes(all) => Val::List(self.raw_sizes(&all)?.into_iter().map(Val::Int).collect()),
         })

@@ -20,8 +20,20 @@ pub struct OpError {
 }
 
 impl OpError {
-    pub(super) fn new(place: &Location<'_>, op: &str, reason: String, operands: Vec<String>) -> OpError {
-        OpError { file: place.file().into(), line: place.line(), column: place.column(), op: op.into(), reason, operands }
+    pub(super) fn new(
+        place: &Location<'_>,
+        op: &str,
+        reason: String,
+        operands: Vec<String>,
+    ) -> OpError {
+        OpError {
+            file: place.file().into(),
+            line: place.line(),
+            column: place.column(),
+            op: op.into(),
+            reason,
+            operands,
+        }
     }
 }
 

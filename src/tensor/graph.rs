@@ -79,9 +79,15 @@ pub(crate) fn at_once<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Runs something op by op that no graph takes in, nor compiled functions that it calls: a graph that is traced ends in front of it, and what has been noted is computed first. `tensors`
-/// are what it is called with. Err: the end of a graph, the error of one of these tensors, or that of the body.
-pub(crate) fn left_out<R>(place: Place, tensors: &[Tensor], body: impl FnOnce() -> Result<R, TraceError>) -> Result<R, TraceError> {
+/// Runs something op by op that no graph takes in, nor compiled functions that it calls: a graph
+/// that is traced ends in front of it, and what has been noted is computed first. `tensors` are
+/// what it is called with. Err: the end of a graph, the error of one of these tensors, or that of
+/// the body.
+pub(crate) fn left_out<R>(
+    place: Place,
+    tensors: &[Tensor],
+    body: impl FnOnce() -> Result<R, TraceError>,
+) -> Result<R, TraceError> {
     if let Some(t) = tensors.iter().find(|t| t.is_poisoned()) {
         return Err(t.error());
     }
@@ -110,9 +116,12 @@ pub(crate) fn is_left_out() -> bool {
     LEFT_OUT.get() > 0
 }
 
-/// Runs something whose ops are noted, and run in segments that end where a value is read; what is not
-/// read runs when it is over.
-pub(crate) fn in_segments<R>(segments: Arc<Segments>, body: impl FnOnce() -> Result<R, TraceError>) -> Result<R, TraceError> {
+/// Runs something whose ops are noted, and run in segments that end where a value is read; what is
+/// not read runs when it is over.
+pub(crate) fn in_segments<R>(
+    segments: Arc<Segments>,
+    body: impl FnOnce() -> Result<R, TraceError>,
+) -> Result<R, TraceError> {
     let graph = Graph::make(None, Some(RefCell::new(Lazy::new(segments))));
     let _tracing = graph.enter();
     let result = body()?;
@@ -120,9 +129,13 @@ pub(crate) fn in_segments<R>(segments: Arc<Segments>, body: impl FnOnce() -> Res
     Ok(result)
 }
 
-/// The results of an op whose function has noted it at this point before; `first` stands before `args` as argument `self`. None: it has not, or this thread
-/// runs no such function.
-pub(super) fn replay<const R: usize>(first: Option<&Tensor>, target: &str, args: &[(&'static str, Arg)]) -> Option<[Tensor; R]> {
+/// The results of an op whose function has noted it at this point before; `first` stands before
+/// `args` as argument `self`. None: it has not, or this thread runs no such function.
+pub(super) fn replay<const R: usize>(
+    first: Option<&Tensor>,
+    target: &str,
+    args: &[(&'static str, Arg)],
+) -> Option<[Tensor; R]> {
     TRACED.with_borrow(|all| {
         let graph = all.last()?;
         graph.0.lazy.as_ref()?.try_borrow_mut().ok()?.replay(graph.0.id, first, target, args)
@@ -135,18 +148,31 @@ impl Graph {
         let read = read.map(|(at, why)| (self.place(at), why));
         self.0.lazy.as_ref().map_or(Ok(()), |lazy| lazy.borrow_mut().flush(read))
     }
-    /// Ends the graph at a place: what has been noted runs. Err: it is traced, so that its function has to run in segments.
+    /// Ends the graph at a place: what has been noted runs. Err: it is traced, so that its function
+    /// has to run in segments.
     fn end(&self, place: Place, why: Why, operands: &[Tensor]) -> Result<(), TraceError> {
         if self.0.lazy.is_some() {
             return self.flush(Some((place, why)));
         }
         match self.is_eager() {
             true => Ok(()),
-            false => Err(self.ended(place, why, why.text().into(), operands.iter().map(Tensor::type_name).collect())),
+            false => Err(self.ended(
+                place,
+                why,
+                why.text().into(),
+                operands.iter().map(Tensor::type_name).collect(),
+            )),
         }
     }
-    /// The error of a trace that ends at a place. In a function that is compiled it is what ends the graph.
-    pub(super) fn ended(&self, place: Place, why: Why, reason: String, operands: Vec<String>) -> TraceError {
+    /// The error of a trace that ends at a place. In a function that is compiled it is what ends
+    /// the graph.
+    pub(super) fn ended(
+        &self,
+        place: Place,
+        why: Why,
+        reason: String,
+        operands: Vec<String>,
+    ) -> TraceError {
         let error = OpError::new(self.place(place), why.op(), reason, operands);
         if let Ok(mut state) = self.state()
             && let Some(session) = &mut state.session
@@ -160,7 +186,12 @@ impl Graph {
     }
     fn make(state: Option<RefCell<State>>, lazy: Option<RefCell<Lazy>>) -> Graph {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Graph(Rc::new(Inner { id: NEXT.fetch_add(1, Ordering::Relaxed), state, lazy, frames: RefCell::default() }))
+        Graph(Rc::new(Inner {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            state,
+            lazy,
+            frames: RefCell::default(),
+        }))
     }
     pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> Graph {
         Graph::make(Some(RefCell::new(State::new(b, top, session))), None)
@@ -186,14 +217,19 @@ impl Graph {
     }
     /// What is traced. Err: ops run at once here.
     pub(super) fn state(&self) -> Result<RefMut<'_, State>, String> {
-        self.0.state.as_ref().map(RefCell::borrow_mut).ok_or_else(|| "is for graphs that are traced; here ops run at once".to_string())
+        self.0
+            .state
+            .as_ref()
+            .map(RefCell::borrow_mut)
+            .ok_or_else(|| "is for graphs that are traced; here ops run at once".to_string())
     }
     /// The place of the innermost frame, else the given one.
     pub(super) fn place(&self, place: Place) -> Place {
         self.0.frames.borrow().last().copied().unwrap_or(place)
     }
 
-    /// A symbolic size that is bound when the program is called. One name is one size. Errors: a range without sizes, a name with another range.
+    /// A symbolic size that is bound when the program is called. One name is one size. Errors: a
+    /// range without sizes, a name with another range.
     #[track_caller]
     pub fn dim(&self, name: &str, range: RangeInclusive<i64>) -> Dim {
         self.dim_by(name, range, 1)
@@ -205,7 +241,8 @@ impl Graph {
         let made = self.state().and_then(|mut state| {
             state.cx.b.loc = state.loc(self.place(place)).named(name);
             let max = Some(*range.end()).filter(|m| *m < i64::MAX);
-            let value = state.symbol(Sym { name: name.into(), min: *range.start(), max, divisor })?;
+            let value =
+                state.symbol(Sym { name: name.into(), min: *range.start(), max, divisor })?;
             Ok(self.open(&mut state, value))
         });
         made.unwrap_or_else(|e| {
@@ -213,7 +250,8 @@ impl Graph {
             Dim::POISON
         })
     }
-    /// An input of the program. Inputs are in the order of these calls. Errors: a name that is taken, a negative size.
+    /// An input of the program. Inputs are in the order of these calls. Errors: a name that is
+    /// taken, a negative size.
     #[track_caller]
     pub fn input(&self, name: &str, dtype: DType, shape: impl Shape) -> Tensor {
         let place = Location::caller();
@@ -224,22 +262,30 @@ impl Graph {
         });
         self.made(place, "input", made)
     }
-    /// A weight that the caller may change between calls of the program, such as those of a framework. Errors: a name that is taken by a weight
-    /// of another type.
+    /// A weight that the caller may change between calls of the program, such as those of a
+    /// framework. Errors: a name that is taken by a weight of another type.
     #[track_caller]
     pub fn parameter(&self, name: &str, value: &Weight) -> Tensor {
         self.weight(name, value, format!("#{name}"), false)
     }
-    /// A weight that never changes, so that it may be packed and folded. Errors: as [`Graph::parameter`].
+    /// A weight that never changes, so that it may be packed and folded. Errors: as
+    /// [`Graph::parameter`].
     #[track_caller]
     pub fn frozen(&self, name: &str, value: &Weight) -> Tensor {
         self.weight(name, value, format!("#{name}"), true)
     }
     #[track_caller]
-    pub(crate) fn weight(&self, name: &str, value: &Weight, source: String, frozen: bool) -> Tensor {
+    pub(crate) fn weight(
+        &self,
+        name: &str,
+        value: &Weight,
+        source: String,
+        frozen: bool,
+    ) -> Tensor {
         let place = Location::caller();
         if self.is_eager() {
-            return Array::of_weight(value).map_or_else(|e| self.refuse(place, "parameter", e, &[]), Tensor::from);
+            return Array::of_weight(value)
+                .map_or_else(|e| self.refuse(place, "parameter", e, &[]), Tensor::from);
         }
         let made = self.state().and_then(|mut state| {
             state.cx.b.loc = state.loc(self.place(place)).named(name);
@@ -247,14 +293,26 @@ impl Graph {
         });
         self.made(place, "parameter", made)
     }
-    /// A module's weight: an input of its own in a function that is compiled, where it may change between calls, else a global.
+    /// A module's weight: an input of its own in a function that is compiled, where it may change
+    /// between calls, else a global.
     #[track_caller]
-    pub(crate) fn parameter_of(&self, stored: &Arc<Stored>, version: u64, value: &Weight, source: String, frozen: bool) -> Tensor {
+    pub(crate) fn parameter_of(
+        &self,
+        stored: &Arc<Stored>,
+        version: u64,
+        value: &Weight,
+        source: String,
+        frozen: bool,
+    ) -> Tensor {
         let place = Location::caller();
         let made = self.state().and_then(|mut state| {
             state.cx.b.loc = state.loc(self.place(place)).named(&stored.name);
-            let Some(session) = &mut state.session else { return state.global(&stored.name, value.clone(), source, frozen) };
-            if let Some((_, _, alias)) = session.weights.iter().find(|(w, _, _)| Arc::ptr_eq(w, stored)) {
+            let Some(session) = &mut state.session else {
+                return state.global(&stored.name, value.clone(), source, frozen);
+            };
+            if let Some((_, _, alias)) =
+                session.weights.iter().find(|(w, _, _)| Arc::ptr_eq(w, stored))
+            {
                 return Ok(*alias);
             }
             let frozen = frozen || session.freeze;
@@ -294,8 +352,9 @@ impl Graph {
     pub(crate) fn failed(&self, op: &str, reason: String) -> Tensor {
         self.refuse(Location::caller(), op, reason, &[])
     }
-    /// While the result lives, ops have this place, unless a frame is there already. For functions that are called by a user and are made of
-    /// several ops: `let _frame = graph.frame(Location::caller());` in a function with `#[track_caller]`.
+    /// While the result lives, ops have this place, unless a frame is there already. For functions
+    /// that are called by a user and are made of several ops: `let _frame =
+    /// graph.frame(Location::caller());` in a function with `#[track_caller]`.
     pub fn frame(&self, place: &'static Location<'static>) -> Frame {
         self.inner_frame(self.place(place))
     }
@@ -316,7 +375,13 @@ impl Graph {
         Tensor(Repr::Node(Arc::new(Node { graph: self.0.id, alias })))
     }
     /// Records an error and gives a poisoned tensor.
-    pub(super) fn refuse(&self, place: Place, op: &str, reason: String, operands: &[Tensor]) -> Tensor {
+    pub(super) fn refuse(
+        &self,
+        place: Place,
+        op: &str,
+        reason: String,
+        operands: &[Tensor],
+    ) -> Tensor {
         // What is wrong with a poisoned tensor follows from what poisoned it.
         let first = operands.iter().find_map(Tensor::failure);
         let poisoned = operands.iter().any(Tensor::is_poisoned);
@@ -360,22 +425,30 @@ impl Graph {
             Err(_) => Dim::NO_VALUE,
         }
     }
-    /// Sizes as ops take them. Err: a reason, which is empty for what follows from an error that is recorded.
+    /// Sizes as ops take them. Err: a reason, which is empty for what follows from an error that is
+    /// recorded.
     pub(super) fn raw_sizes(&self, all: &[Dim]) -> Result<Vec<Size>, String> {
         let raw = |d: &Dim| match d.0 {
             Kind::Known(n) => Ok(Size::Static(n)),
             Kind::Open(o) if o.graph == self.0.id => {
                 let value = self.state()?.expressions.get(o.index).map(|(_, value)| *value);
-                value.map(Size::Dynamic).ok_or_else(|| "takes a size that the graph does not have".to_string())
+                value
+                    .map(Size::Dynamic)
+                    .ok_or_else(|| "takes a size that the graph does not have".to_string())
             }
             Kind::Open(_) => Err("takes a size of another graph".to_string()),
-            Kind::NoValue => Err("takes a size that has no value: an overflow or a division by 0".to_string()),
+            Kind::NoValue => {
+                Err("takes a size that has no value: an overflow or a division by 0".to_string())
+            }
             Kind::Poison => Err(String::new()),
         };
         all.iter().map(raw).collect()
     }
     pub(super) fn expression(&self, index: usize) -> sym::Dim {
-        self.state().ok().and_then(|s| s.expressions.get(index).map(|(d, _)| d.clone())).unwrap_or(sym::Dim::Unknown)
+        self.state()
+            .ok()
+            .and_then(|s| s.expressions.get(index).map(|(d, _)| d.clone()))
+            .unwrap_or(sym::Dim::Unknown)
     }
     pub(super) fn type_of(&self, alias: Alias) -> Option<(DType, Vec<sym::Dim>)> {
         let mut state = self.state().ok()?;
@@ -403,7 +476,10 @@ impl Graph {
         let Ok(mut state) = self.state() else { return };
         let Some(op) = state.cx.get(alias).ok().and_then(Value::def) else { return };
         let name = state.unique(name, Named::Result);
-        let loc = op.loc().place().map_or_else(|| state.loc(place), |(file, line, col)| Loc::file(op.ctx(), &file, line, col));
+        let loc = op.loc().place().map_or_else(
+            || state.loc(place),
+            |(file, line, col)| Loc::file(op.ctx(), &file, line, col),
+        );
         op.set_loc(loc.named(&name));
         state.name_of.insert(alias, name);
     }
@@ -422,7 +498,9 @@ impl Graph {
         let alias = match &t.0 {
             Repr::Node(node) if node.graph == self.0.id => node.alias.ok_or("has no value"),
             Repr::Node(_) => Err("belongs to another trace"),
-            Repr::Array(array) => Ok(self.state().and_then(|mut s| s.array(array)).map_err(module)?),
+            Repr::Array(array) => {
+                Ok(self.state().and_then(|mut s| s.array(array)).map_err(module)?)
+            }
             Repr::Lazy(_) => {
                 let array = t.array()?;
                 Ok(self.state().and_then(|mut s| s.array(&array)).map_err(module)?)
@@ -438,7 +516,10 @@ impl Graph {
         };
         let mut state = self.state().map_err(module)?;
         let value = state.cx.get(alias).map_err(module)?;
-        Ok((value, state.name_of.get(&alias).cloned().unwrap_or_else(|| format!("output_{number}"))))
+        Ok((
+            value,
+            state.name_of.get(&alias).cloned().unwrap_or_else(|| format!("output_{number}")),
+        ))
     }
     pub(super) fn parts(&self) -> Result<Parts, TraceError> {
         self.state().map(|mut s| s.parts()).map_err(TraceError::Module)

@@ -7,8 +7,9 @@ use kiln_dialects::{
 };
 use std::{panic::Location, sync::Arc};
 
-/// A tensor: elements, or a value of the program that is being traced; see the [module's](super) documentation. A cheap handle, which any thread may
-/// have; one of a trace is of use only to that trace.
+/// A tensor: elements, or a value of the program that is being traced; see the [module's](super)
+/// documentation. A cheap handle, which any thread may have; one of a trace is of use only to that
+/// trace.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Repr);
 
@@ -58,7 +59,9 @@ impl Tensor {
     pub fn graph(&self) -> Graph {
         match &self.0 {
             Repr::Node(node) => Graph::by_id(node.graph).unwrap_or_else(Graph::current),
-            Repr::Lazy(node) if node.value.get().is_none() => Graph::by_id(node.graph).unwrap_or_else(Graph::current),
+            Repr::Lazy(node) if node.value.get().is_none() => {
+                Graph::by_id(node.graph).unwrap_or_else(Graph::current)
+            }
             _ => Graph::current(),
         }
     }
@@ -101,9 +104,13 @@ impl Tensor {
             Repr::Failed(e) => TraceError::Ops(vec![OpError::clone(e)]),
             Repr::Node(node) => match Graph::by_id(node.graph) {
                 Some(graph) => graph.failure(),
-                None => TraceError::Module("a tensor of a trace that is over, or of another thread's".into()),
+                None => TraceError::Module(
+                    "a tensor of a trace that is over, or of another thread's".into(),
+                ),
             },
-            Repr::Lazy(_) => TraceError::Module("a tensor of a function that is over, which nobody read".into()),
+            Repr::Lazy(_) => {
+                TraceError::Module("a tensor of a function that is over, which nobody read".into())
+            }
             Repr::Array(_) => TraceError::Module("a tensor with elements has no error".into()),
         }
     }
@@ -127,7 +134,8 @@ impl Tensor {
     pub fn rank(&self) -> Result<usize, TraceError> {
         self.type_of().map(|(_, dims)| dims.len()).ok_or_else(|| self.error())
     }
-    /// One of its sizes; negative dimensions count from the end. A dimension that it does not have is an error of the trace.
+    /// One of its sizes; negative dimensions count from the end. A dimension that it does not have
+    /// is an error of the trace.
     #[track_caller]
     pub fn size(&self, dim: i64) -> Dim {
         let Some((_, dims)) = self.type_of() else { return Dim::POISON };
@@ -145,8 +153,8 @@ impl Tensor {
     pub fn check(&self) -> Result<Tensor, TraceError> {
         if self.is_poisoned() { Err(self.error()) } else { Ok(self.clone()) }
     }
-    /// Gives it a name, which becomes its SSA name and, for a result, the name of the output; a number is added to a name that is taken.
-    /// An input keeps its own.
+    /// Gives it a name, which becomes its SSA name and, for a result, the name of the output; a
+    /// number is added to a name that is taken. An input keeps its own.
     #[track_caller]
     pub fn named(self, name: &str) -> Tensor {
         if let Some((graph, alias)) = self.traced() {
@@ -157,7 +165,12 @@ impl Tensor {
 
     /// An ATen row on this tensor, as argument `self`, and others.
     #[track_caller]
-    pub(super) fn call<const N: usize>(&self, op: &'static str, target: &'static str, args: [(&'static str, Arg); N]) -> Tensor {
+    pub(super) fn call<const N: usize>(
+        &self,
+        op: &'static str,
+        target: &'static str,
+        args: [(&'static str, Arg); N],
+    ) -> Tensor {
         let [r] = self.call_many(op, target, args);
         r
     }

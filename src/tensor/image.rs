@@ -43,12 +43,22 @@ impl<const N: usize> Pool<N> {
 impl Tensor {
     /// The convolution of [N, C, L] with a weight [M, C / groups, K] and a bias `[M]`.
     #[track_caller]
-    pub fn conv1d(&self, weight: impl Into<Tensor>, bias: Option<Tensor>, options: Convolution<1>) -> Tensor {
+    pub fn conv1d(
+        &self,
+        weight: impl Into<Tensor>,
+        bias: Option<Tensor>,
+        options: Convolution<1>,
+    ) -> Tensor {
         self.convolution("conv1d", "aten.conv1d.default", weight, bias, options)
     }
     /// The convolution of [N, C, H, W] with a weight [M, C / groups, K, L] and a bias `[M]`.
     #[track_caller]
-    pub fn conv2d(&self, weight: impl Into<Tensor>, bias: Option<Tensor>, options: Convolution<2>) -> Tensor {
+    pub fn conv2d(
+        &self,
+        weight: impl Into<Tensor>,
+        bias: Option<Tensor>,
+        options: Convolution<2>,
+    ) -> Tensor {
         self.convolution("conv2d", "aten.conv2d.default", weight, bias, options)
     }
     #[track_caller]
@@ -96,9 +106,14 @@ impl Tensor {
     /// The means of windows that are chosen so that the result has these sizes.
     #[track_caller]
     pub fn adaptive_avg_pool2d(&self, sizes: [i64; 2]) -> Tensor {
-        self.call("adaptive_avg_pool2d", "aten.adaptive_avg_pool2d.default", [("output_size", sizes.as_slice().into())])
+        self.call(
+            "adaptive_avg_pool2d",
+            "aten.adaptive_avg_pool2d.default",
+            [("output_size", sizes.as_slice().into())],
+        )
     }
-    /// Resized to these spatial sizes, each element from the nearest one. Error: a number of sizes that is not that of spatial dimensions.
+    /// Resized to these spatial sizes, each element from the nearest one. Error: a number of sizes
+    /// that is not that of spatial dimensions.
     #[track_caller]
     pub fn interpolate_nearest(&self, sizes: impl Shape) -> Tensor {
         let args = vec![("output_size", sizes.dims().into())];

@@ -8,24 +8,38 @@ impl Tensor {
     pub fn gather(&self, dim: i64, index: impl Into<Tensor>) -> Tensor {
         let index = index.into();
         match (self.rank(), index.rank()) {
-            (Ok(a), Ok(b)) if a != b => self.refuse("gather", format!("has an index of rank {b} for a tensor of rank {a}")),
-            _ => self.call("gather", "aten.gather.default", [("dim", dim.into()), ("index", index.into())]),
+            (Ok(a), Ok(b)) if a != b => {
+                self.refuse("gather", format!("has an index of rank {b} for a tensor of rank {a}"))
+            }
+            _ => self.call(
+                "gather",
+                "aten.gather.default",
+                [("dim", dim.into()), ("index", index.into())],
+            ),
         }
     }
-    /// Slices along a dimension at the positions of a vector. Error: an index of more than one dimension.
+    /// Slices along a dimension at the positions of a vector. Error: an index of more than one
+    /// dimension.
     #[track_caller]
     pub fn index_select(&self, dim: i64, index: impl Into<Tensor>) -> Tensor {
         let index = index.into();
         match index.rank() {
-            Ok(n) if n > 1 => self.refuse("index_select", format!("wants an index of one dimension, has {n}")),
-            _ => self.call("index_select", "aten.index_select.default", [("dim", dim.into()), ("index", index.into())]),
+            Ok(n) if n > 1 => {
+                self.refuse("index_select", format!("wants an index of one dimension, has {n}"))
+            }
+            _ => self.call(
+                "index_select",
+                "aten.index_select.default",
+                [("dim", dim.into()), ("index", index.into())],
+            ),
         }
     }
     /// Rows of this table [V, D] at positions.
     #[track_caller]
     pub fn embedding(&self, indices: impl Into<Tensor>) -> Tensor {
         let args = vec![("weight", Arg::tensor(self)), ("indices", Arg::tensor(indices))];
-        let [r] = super::emit::exactly(Location::caller(), "embedding", "aten.embedding.default", args);
+        let [r] =
+            super::emit::exactly(Location::caller(), "embedding", "aten.embedding.default", args);
         r
     }
 }

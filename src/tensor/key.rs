@@ -1,4 +1,5 @@
-//! What makes two ops the same op on the same types, as a number: what is kept for ops that run at once or are noted is found by it.
+//! What makes two ops the same op on the same types, as a number: what is kept for ops that run at
+//! once or are noted is found by it.
 use super::{Operand, Tensor, arg::Arg, handle::Repr};
 use crate::capture::aten::Val;
 use kiln_dialects::ir::Size;
@@ -109,7 +110,9 @@ fn value(v: &Val, h: &mut Keys) {
             all.iter().for_each(|v| value(v, h));
         }
         // Of a graph; there is none here.
-        Val::Tensor(_) | Val::Number(..) | Val::Int(Size::Dynamic(_)) | Val::Condition(..) => format!("{v:?}").hash(h),
+        Val::Tensor(_) | Val::Number(..) | Val::Int(Size::Dynamic(_)) | Val::Condition(..) => {
+            format!("{v:?}").hash(h)
+        }
         Val::None => {}
     }
 }
@@ -124,7 +127,9 @@ mod tests {
 
     #[test]
     fn keys_differ_where_ops_do() {
-        let t = |shape: &[usize]| Arg::tensor(Tensor::of(shape, &vec![0.0f32; shape.iter().product()]).expect("a tensor"));
+        let t = |shape: &[usize]| {
+            Arg::tensor(Tensor::of(shape, &vec![0.0f32; shape.iter().product()]).expect("a tensor"))
+        };
         let ints = |all: &[i64]| Arg::from(all);
         let all = [
             key(&[("self", t(&[2, 3]))]),

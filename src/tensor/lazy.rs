@@ -1,8 +1,11 @@
-//! Functions that read values: ops are noted, and run as one program when a value is read, or when the function ends.
+//! Functions that read values: ops are noted, and run as one program when a value is read, or when
+//! the function ends.
 //!
-//! What has been noted since the last read is a segment. Its ops with the types of their operands, how they hang together, and which of its tensors
-//! somebody still holds are its key; a program is made for a key once, so that a function whose way depends on values runs the programs of that way, and
-//! one that alternates between two ways compiles neither again. The sizes of segments are numbers.
+//! What has been noted since the last read is a segment. Its ops with the types of their operands,
+//! how they hang together, and which of its tensors somebody still holds are its key; a program is
+//! made for a key once, so that a function whose way depends on values runs the programs of that
+//! way, and one that alternates between two ways compiles neither again. The sizes of segments are
+//! numbers.
 use super::{
     Array, Graph, OpError, Repr, Session, Slot, Tensor, TraceError, Why,
     arg::Arg,
@@ -65,7 +68,8 @@ pub(super) struct Lazy {
     free: Free,
 }
 
-/// Nodes that nobody holds any more, for new ones: of a long function, making and freeing them was most of what its ops cost. A thread keeps some between calls.
+/// Nodes that nobody holds any more, for new ones: of a long function, making and freeing them was
+/// most of what its ops cost. A thread keeps some between calls.
 struct Free(Vec<Arc<LazyNode>>);
 
 /// How many a thread keeps.
@@ -79,7 +83,14 @@ impl Free {
         Free(FREE_NODES.take())
     }
     /// A node without a value.
-    fn node(&mut self, known: &Arc<Known>, graph: u64, segment: u32, at: u32, slot: u32) -> Arc<LazyNode> {
+    fn node(
+        &mut self,
+        known: &Arc<Known>,
+        graph: u64,
+        segment: u32,
+        at: u32,
+        slot: u32,
+    ) -> Arc<LazyNode> {
         if let Some(mut node) = self.0.pop()
             && let Some(n) = Arc::get_mut(&mut node)
         {
@@ -89,12 +100,23 @@ impl Free {
             }
             return node;
         }
-        Arc::new(LazyNode { graph, segment, at, slot, known: known.clone(), value: OnceLock::new() })
+        Arc::new(LazyNode {
+            graph,
+            segment,
+            at,
+            slot,
+            known: known.clone(),
+            value: OnceLock::new(),
+        })
     }
-    /// Takes those that nobody else holds. They come back in the order in which they were made, so that a call which does the same finds them with their types.
+    /// Takes those that nobody else holds. They come back in the order in which they were made, so
+    /// that a call which does the same finds them with their types.
     fn take(&mut self, nodes: Vec<Arc<LazyNode>>) {
         let room = FREE.saturating_sub(self.0.len());
-        let idle = nodes.into_iter().rev().filter(|n| Arc::strong_count(n) == 1 && n.value.get().is_none());
+        let idle = nodes
+            .into_iter()
+            .rev()
+            .filter(|n| Arc::strong_count(n) == 1 && n.value.get().is_none());
         self.0.extend(idle.take(room));
     }
 }
@@ -133,11 +155,22 @@ pub(crate) struct Segments {
 
 impl Segments {
     pub fn new(name: String, making: Making, each_op: bool, limit: usize) -> Segments {
-        Segments { name, making, each_op, limit, made: Mutex::default(), root: Arc::default(), reads: Mutex::default() }
+        Segments {
+            name,
+            making,
+            each_op,
+            limit,
+            made: Mutex::default(),
+            root: Arc::default(),
+            reads: Mutex::default(),
+        }
     }
     /// Where graphs end, in the order in which these places were met, and why.
     pub(crate) fn reads(&self) -> Vec<(String, Why)> {
-        lock(&self.reads).iter().map(|(at, why)| (format!("{}:{}:{}", at.file(), at.line(), at.column()), *why)).collect()
+        lock(&self.reads)
+            .iter()
+            .map(|(at, why)| (format!("{}:{}:{}", at.file(), at.line(), at.column()), *why))
+            .collect()
     }
 }
 
@@ -155,9 +188,20 @@ impl Lazy {
     pub fn new(segments: Arc<Segments>) -> Lazy {
         let run = segments.root.clone();
         let free = Free::of_thread();
-        Lazy { segments, number: 0, path: vec![], run, at: 0, new: vec![], inputs: vec![], results: vec![], free }
+        Lazy {
+            segments,
+            number: 0,
+            path: vec![],
+            run,
+            at: 0,
+            new: vec![],
+            inputs: vec![],
+            results: vec![],
+            free,
+        }
     }
-    /// Notes an op that an earlier call has noted at this point; `first` stands before `args` as argument `self`. None: it is another one.
+    /// Notes an op that an earlier call has noted at this point; `first` stands before `args` as
+    /// argument `self`. None: it is another one.
     pub(super) fn replay<const R: usize>(
         &mut self,
         graph: u64,
@@ -170,20 +214,33 @@ impl Lazy {
         }
         let Lazy { run, results, free, number, .. } = self;
         let known = &run.ops[self.at - 1].known;
-        let operand = |n| first.cloned().into_iter().chain(args.iter().flat_map(|(_, arg)| arg.tensors())).nth(n);
+        let operand = |n| {
+            first.cloned().into_iter().chain(args.iter().flat_map(|(_, arg)| arg.tensors())).nth(n)
+        };
         let mut slot = 0;
         Some([(); R].map(|()| {
             slot += 1;
             result(known, slot - 1, (graph, *number), results, free, operand)
         }))
     }
-    /// Whether an op is the next one of the run, or of one that goes on from here, which the segment follows then; of so many results, if that is given.
-    fn follow(&mut self, graph: u64, first: Option<&Tensor>, target: &str, args: &[(&'static str, Arg)], results: Option<usize>) -> bool {
+    /// Whether an op is the next one of the run, or of one that goes on from here, which the
+    /// segment follows then; of so many results, if that is given.
+    fn follow(
+        &mut self,
+        graph: u64,
+        first: Option<&Tensor>,
+        target: &str,
+        args: &[(&'static str, Arg)],
+        results: Option<usize>,
+    ) -> bool {
         if !self.new.is_empty() {
             return false;
         }
         let mut seen = Seen { graph, segment: self.number, inputs: &mut self.inputs };
-        let mut fits = |noted: &Noted| results.is_none_or(|n| n == noted.known.slots.len()) && noted.fits(first, target, args, &mut seen);
+        let mut fits = |noted: &Noted| {
+            results.is_none_or(|n| n == noted.known.slots.len())
+                && noted.fits(first, target, args, &mut seen)
+        };
         if !self.run.ops.get(self.at).is_some_and(&mut fits) {
             let Some(run) = self.run.next(self.at, &mut fits) else { return false };
             self.results.reserve(run.ops.len());
@@ -227,9 +284,13 @@ impl Lazy {
     ) -> Result<Arc<Known>, String> {
         let known = types(key::of("", target, &args), place, op, target, &args, operands)?;
         // Tensors would be held by what is noted, and so count as used later.
-        let args = args.iter().map(|(name, arg)| Ok((*name, Kept::of(arg)?))).collect::<Result<Vec<_>, String>>()?;
+        let args = args
+            .iter()
+            .map(|(name, arg)| Ok((*name, Kept::of(arg)?)))
+            .collect::<Result<Vec<_>, String>>()?;
         let before = self.inputs.len();
-        let sources = operands.iter().map(|t| self.source(graph, t)).collect::<Result<Vec<_>, String>>();
+        let sources =
+            operands.iter().map(|t| self.source(graph, t)).collect::<Result<Vec<_>, String>>();
         let sources = sources.inspect_err(|_| self.inputs.truncate(before))?;
         self.new.push(Noted { place, op, target, args, operands: sources, known: known.clone() });
         Ok(known)
@@ -238,8 +299,13 @@ impl Lazy {
         let array = match &t.0 {
             Repr::Lazy(node) => match node.value.get() {
                 Some(array) => array.clone(),
-                None if node.is_result(graph, self.number, node.at) => return Ok(Source::Result(node.at)),
-                None => return Err("takes a tensor of a function that is over, or of a program that did not run".into()),
+                None if node.is_result(graph, self.number, node.at) => {
+                    return Ok(Source::Result(node.at));
+                }
+                None => return Err(
+                    "takes a tensor of a function that is over, or of a program that did not run"
+                        .into(),
+                ),
             },
             Repr::Array(array) => array.clone(),
             _ => return Err("takes a tensor of another trace".into()),
@@ -252,8 +318,8 @@ impl Lazy {
         Ok(first)
     }
 
-    /// Runs what has been noted; every tensor that somebody holds has elements then. `read` is where a value is read, if one is, or else why
-    /// the graph ends.
+    /// Runs what has been noted; every tensor that somebody holds has elements then. `read` is
+    /// where a value is read, if one is, or else why the graph ends.
     pub(super) fn flush(&mut self, read: Option<(Place, Why)>) -> Result<(), TraceError> {
         if let Some(at) = read {
             let mut all = lock(&self.segments.reads);
@@ -262,11 +328,15 @@ impl Lazy {
             }
         }
         // The next segment begins anew, whatever becomes of this one.
-        let next =
-            Lazy { number: self.number.wrapping_add(1), free: Free(std::mem::take(&mut self.free.0)), ..Lazy::new(self.segments.clone()) };
+        let next = Lazy {
+            number: self.number.wrapping_add(1),
+            free: Free(std::mem::take(&mut self.free.0)),
+            ..Lazy::new(self.segments.clone())
+        };
         let mut noted = std::mem::replace(self, next);
         // One handle is the list's own.
-        let held: Vec<u32> = noted.results.iter().filter(|n| Arc::strong_count(n) > 1).map(|n| n.at).collect();
+        let held: Vec<u32> =
+            noted.results.iter().filter(|n| Arc::strong_count(n) > 1).map(|n| n.at).collect();
         if held.is_empty() {
             self.free.take(noted.results);
             return Ok(());
@@ -295,7 +365,8 @@ impl Lazy {
         let runs = self.path.iter().map(|(run, at)| &run.ops[..*at]);
         runs.chain([&self.run.ops[..self.at], &self.new]).flatten().collect()
     }
-    /// Makes the program of the segment; none if there may be no more, or if somebody ended its compilation.
+    /// Makes the program of the segment; none if there may be no more, or if somebody ended its
+    /// compilation.
     fn make(&mut self, held: &[u32]) -> Result<Option<Arc<Segment>>, TraceError> {
         let s = self.segments.clone();
         if lock(&s.made).len() >= s.limit {
@@ -307,7 +378,9 @@ impl Lazy {
             let Some(first) = ops.first() else { return Ok(None) };
             record(context.ctx(), first.place, Session::default(), |graph: &Graph| {
                 let inputs = self.inputs.iter().enumerate();
-                let inputs: Vec<Tensor> = inputs.map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape())).collect();
+                let inputs: Vec<Tensor> = inputs
+                    .map(|(i, a)| graph.input(&format!("x{i}"), a.dtype(), a.shape()))
+                    .collect();
                 let all = again(graph, &ops, &inputs);
                 Ok(held.iter().filter_map(|n| all.get(*n as usize).cloned()).collect())
             })
@@ -322,7 +395,11 @@ impl Lazy {
             self.at = branch.ops.len();
             self.run = branch;
         }
-        let (segment, mine) = self.run.add_end(self.at, held.to_vec(), Arc::new(Segment { prepared, calls: AtomicU64::new(0) }));
+        let (segment, mine) = self.run.add_end(
+            self.at,
+            held.to_vec(),
+            Arc::new(Segment { prepared, calls: AtomicU64::new(0) }),
+        );
         if mine {
             lock(&s.made).push(segment.clone());
         }
@@ -350,7 +427,8 @@ fn nothing() -> Tensor {
     Tensor(Repr::Failed(NOTHING.clone()))
 }
 
-/// A result of an op that is noted: one that is computed, or what it is without that. `number` is that of the graph, and of the segment.
+/// A result of an op that is noted: one that is computed, or what it is without that. `number` is
+/// that of the graph, and of the segment.
 fn result(
     known: &Arc<Known>,
     slot: usize,
@@ -387,23 +465,40 @@ fn again(graph: &Graph, ops: &[&Noted], inputs: &[Tensor]) -> Vec<Tensor> {
             operands.extend(found.cloned());
         }
         let mut operands = operands.into_iter();
-        let args = o.args.iter().map(|(name, arg)| Ok((*name, arg.arg(&mut operands)?))).collect::<Result<_, String>>();
+        let args = o
+            .args
+            .iter()
+            .map(|(name, arg)| Ok((*name, arg.arg(&mut operands)?)))
+            .collect::<Result<_, String>>();
         let made = match args {
             Ok(args) => graph.row(o.place, o.op, o.target, args),
             Err(e) => vec![graph.refuse(o.place, o.op, e, &[])],
         };
         // A row that cannot be gives one poisoned tensor for all.
-        let made = (0..o.known.slots.len()).map(|i| made.get(i).or(made.last()).cloned().unwrap_or_else(nothing));
-        all.extend(made.zip(&o.known.slots).filter(|(_, slot)| matches!(slot, Slot::Result(_))).map(|(t, _)| t));
+        let made = (0..o.known.slots.len())
+            .map(|i| made.get(i).or(made.last()).cloned().unwrap_or_else(nothing));
+        all.extend(
+            made.zip(&o.known.slots)
+                .filter(|(_, slot)| matches!(slot, Slot::Result(_)))
+                .map(|(t, _)| t),
+        );
     }
     all
 }
 
 /// The segment op by op.
-fn one_by_one(ops: &[&Noted], inputs: &[Arc<Array>], held: &[u32]) -> Result<Vec<Arc<Array>>, TraceError> {
+fn one_by_one(
+    ops: &[&Noted],
+    inputs: &[Arc<Array>],
+    held: &[u32],
+) -> Result<Vec<Arc<Array>>, TraceError> {
     let inputs: Vec<Tensor> = inputs.iter().map(|a| a.clone().into()).collect();
     let all = super::graph::at_once(|| again(&Graph::current(), ops, &inputs));
-    let value = |n: &u32| all.get(*n as usize).ok_or_else(|| TraceError::Module("a noted op has lost a result".into()))?.array();
+    let value = |n: &u32| {
+        all.get(*n as usize)
+            .ok_or_else(|| TraceError::Module("a noted op has lost a result".into()))?
+            .array()
+    };
     held.iter().map(value).collect()
 }
 
@@ -427,12 +522,17 @@ fn types(
             inputs.push(graph.input(&format!("x{i}"), t.dtype()?, t.dims()?));
         }
         let mut next = inputs.into_iter();
-        let args = args.iter().map(|(name, arg)| (*name, arg.clone().with_tensors(&mut next))).collect();
+        let args =
+            args.iter().map(|(name, arg)| (*name, arg.clone().with_tensors(&mut next))).collect();
         let results = graph.row(place, op, target, args);
         for t in &results {
-            let sizes = t.dims()?.into_iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok()));
+            let sizes =
+                t.dims()?.into_iter().map(|d| d.known().and_then(|n| usize::try_from(n).ok()));
             let sizes: Option<Vec<usize>> = sizes.collect();
-            types.push((t.dtype()?, sizes.ok_or_else(|| TraceError::User("a size that depends on data".into()))?));
+            types.push((
+                t.dtype()?,
+                sizes.ok_or_else(|| TraceError::User("a size that depends on data".into()))?,
+            ));
         }
         Ok(results)
     });

@@ -16,12 +16,20 @@ impl Tensor {
     /// Dimensions `start` to `end`, both included, as one.
     #[track_caller]
     pub fn flatten(&self, start: i64, end: i64) -> Tensor {
-        self.call("flatten", "aten.flatten.using_ints", [("start_dim", start.into()), ("end_dim", end.into())])
+        self.call(
+            "flatten",
+            "aten.flatten.using_ints",
+            [("start_dim", start.into()), ("end_dim", end.into())],
+        )
     }
     /// One dimension as several; one of the sizes may be -1.
     #[track_caller]
     pub fn unflatten(&self, dim: i64, shape: impl Shape) -> Tensor {
-        self.call("unflatten", "aten.unflatten.int", [("dim", dim.into()), ("sizes", shape.dims().into())])
+        self.call(
+            "unflatten",
+            "aten.unflatten.int",
+            [("dim", dim.into()), ("sizes", shape.dims().into())],
+        )
     }
     /// Two dimensions swapped.
     #[track_caller]
@@ -45,7 +53,9 @@ impl Tensor {
     #[track_caller]
     pub fn squeeze(&self, dims: impl Axes) -> Tensor {
         match dims.axes() {
-            Some(dims) => self.call("squeeze", "aten.squeeze.dims", [("dim", dims.as_slice().into())]),
+            Some(dims) => {
+                self.call("squeeze", "aten.squeeze.dims", [("dim", dims.as_slice().into())])
+            }
             None => self.call("squeeze", "aten.squeeze.default", []),
         }
     }
@@ -71,48 +81,90 @@ impl Tensor {
         if length.known().is_some_and(|n| n < 0) {
             return self.refuse("narrow", format!("has length {length}, which is negative"));
         }
-        self.call("narrow", "aten.narrow.default", [("dim", dim.into()), ("start", start.into()), ("length", length.into())])
+        self.call(
+            "narrow",
+            "aten.narrow.default",
+            [("dim", dim.into()), ("start", start.into()), ("length", length.into())],
+        )
     }
-    /// Python's `x[..., start:end]` along a dimension: both may count from the end, and are clamped. [`END`](super::END) is the end.
+    /// Python's `x[..., start:end]` along a dimension: both may count from the end, and are
+    /// clamped. [`END`](super::END) is the end.
     #[track_caller]
     pub fn slice(&self, dim: i64, start: impl Into<Dim>, end: impl Into<Dim>) -> Tensor {
         self.slice_step(dim, start, end, 1)
     }
     /// Every `step`-th element of a [`Tensor::slice`]. Error: a step below 1.
     #[track_caller]
-    pub fn slice_step(&self, dim: i64, start: impl Into<Dim>, end: impl Into<Dim>, step: i64) -> Tensor {
+    pub fn slice_step(
+        &self,
+        dim: i64,
+        start: impl Into<Dim>,
+        end: impl Into<Dim>,
+        step: i64,
+    ) -> Tensor {
         let (start, end) = (start.into(), end.into());
-        self.call("slice", "aten.slice.Tensor", [("dim", dim.into()), ("start", start.into()), ("end", end.into()), ("step", step.into())])
+        self.call(
+            "slice",
+            "aten.slice.Tensor",
+            [
+                ("dim", dim.into()),
+                ("start", start.into()),
+                ("end", end.into()),
+                ("step", step.into()),
+            ],
+        )
     }
     /// One position along a dimension, which vanishes.
     #[track_caller]
     pub fn select(&self, dim: i64, index: impl Into<Dim>) -> Tensor {
-        self.call("select", "aten.select.int", [("dim", dim.into()), ("index", index.into().into())])
+        self.call(
+            "select",
+            "aten.select.int",
+            [("dim", dim.into()), ("index", index.into().into())],
+        )
     }
-    /// Parts of `size` elements along a dimension, the last one of what is left. Error: a size below 1, a symbolic dimension.
+    /// Parts of `size` elements along a dimension, the last one of what is left. Error: a size
+    /// below 1, a symbolic dimension.
     #[track_caller]
     pub fn split(&self, size: i64, dim: i64) -> Vec<Tensor> {
         if size < 1 {
             return vec![self.refuse("split", format!("has parts of size {size}"))];
         }
-        let args = vec![("self", Arg::tensor(self)), ("split_size", size.into()), ("dim", dim.into())];
-        self.counted(dim, size, super::emit::row(Location::caller(), "split", "aten.split.Tensor", args))
+        let args =
+            vec![("self", Arg::tensor(self)), ("split_size", size.into()), ("dim", dim.into())];
+        self.counted(
+            dim,
+            size,
+            super::emit::row(Location::caller(), "split", "aten.split.Tensor", args),
+        )
     }
     /// Parts of these sizes along a dimension. Error: they do not sum up to its size.
     #[track_caller]
     pub fn split_with_sizes<const N: usize>(&self, sizes: [i64; N], dim: i64) -> [Tensor; N] {
         let total = sizes.iter().try_fold(0i64, |n, s| n.checked_add(*s));
-        let size = self.rank().ok().filter(|n| usize::try_from(if dim < 0 { dim + *n as i64 } else { dim }).is_ok_and(|d| d < *n));
+        let size = self.rank().ok().filter(|n| {
+            usize::try_from(if dim < 0 { dim + *n as i64 } else { dim }).is_ok_and(|d| d < *n)
+        });
         if let Some(n) = size.and_then(|_| self.size(dim).known()).filter(|n| Some(*n) != total) {
-            let poisoned = self.refuse("split_with_sizes", format!("has sizes {sizes:?} for a dimension of {n}"));
+            let poisoned = self
+                .refuse("split_with_sizes", format!("has sizes {sizes:?} for a dimension of {n}"));
             return std::array::from_fn(|_| poisoned.clone());
         }
-        self.call_many("split_with_sizes", "aten.split_with_sizes.default", [("split_sizes", sizes.as_slice().into()), ("dim", dim.into())])
+        self.call_many(
+            "split_with_sizes",
+            "aten.split_with_sizes.default",
+            [("split_sizes", sizes.as_slice().into()), ("dim", dim.into())],
+        )
     }
-    /// `N` equal parts along a dimension, but for the last one. Error: `torch.chunk` would give fewer.
+    /// `N` equal parts along a dimension, but for the last one. Error: `torch.chunk` would give
+    /// fewer.
     #[track_caller]
     pub fn chunk<const N: usize>(&self, dim: i64) -> [Tensor; N] {
-        self.call_many("chunk", "aten.chunk.default", [("chunks", (N as i64).into()), ("dim", dim.into())])
+        self.call_many(
+            "chunk",
+            "aten.chunk.default",
+            [("chunks", (N as i64).into()), ("dim", dim.into())],
+        )
     }
     /// Each position along a dimension, which vanishes.
     #[track_caller]
@@ -120,17 +172,27 @@ impl Tensor {
         self.counted(
             dim,
             1,
-            super::emit::row(Location::caller(), "unbind", "aten.unbind.int", vec![("self", Arg::tensor(self)), ("dim", dim.into())]),
+            super::emit::row(
+                Location::caller(),
+                "unbind",
+                "aten.unbind.int",
+                vec![("self", Arg::tensor(self)), ("dim", dim.into())],
+            ),
         )
     }
-    /// Parts, of which there are as many in this call even if they cannot be: a function may go on and take one of them.
+    /// Parts, of which there are as many in this call even if they cannot be: a function may go on
+    /// and take one of them.
     fn counted(&self, dim: i64, size: i64, parts: Vec<Tensor>) -> Vec<Tensor> {
         let dims = self.dims().unwrap_or_default();
         let at = usize::try_from(if dim < 0 { dim + dims.len() as i64 } else { dim }).ok();
-        let hint = at.and_then(|at| dims.get(at)).filter(|d| d.known().is_none()).and_then(|d| d.hint());
+        let hint =
+            at.and_then(|at| dims.get(at)).filter(|d| d.known().is_none()).and_then(|d| d.hint());
         match (parts.as_slice(), hint) {
             ([one], Some(n)) if one.is_poisoned() => {
-                vec![one.clone(); usize::try_from(n.div_euclid(size) + i64::from(n % size != 0)).unwrap_or(1)]
+                vec![
+                    one.clone();
+                    usize::try_from(n.div_euclid(size) + i64::from(n % size != 0)).unwrap_or(1)
+                ]
             }
             _ => parts,
         }
@@ -145,7 +207,10 @@ impl Tensor {
     #[track_caller]
     pub fn roll(&self, shifts: &[i64], dims: &[i64]) -> Tensor {
         if !dims.is_empty() && dims.len() != shifts.len() {
-            return self.refuse("roll", format!("has {} shifts for {} dimensions", shifts.len(), dims.len()));
+            return self.refuse(
+                "roll",
+                format!("has {} shifts for {} dimensions", shifts.len(), dims.len()),
+            );
         }
         self.call("roll", "aten.roll.default", [("shifts", shifts.into()), ("dims", dims.into())])
     }
@@ -154,15 +219,21 @@ impl Tensor {
     pub fn repeat(&self, repeats: impl Shape) -> Tensor {
         self.call("repeat", "aten.repeat.default", [("repeats", repeats.dims().into())])
     }
-    /// Pairs (before, after) of how many elements of `value` are added, from the last dimension on; negative ones cut.
+    /// Pairs (before, after) of how many elements of `value` are added, from the last dimension on;
+    /// negative ones cut.
     #[track_caller]
     pub fn pad(&self, pairs: impl Shape, value: impl Into<Operand>) -> Tensor {
-        self.call("pad", "aten.pad.default", [("pad", pairs.dims().into()), ("value", Arg::Operand(value.into()))])
+        self.call(
+            "pad",
+            "aten.pad.default",
+            [("pad", pairs.dims().into()), ("value", Arg::Operand(value.into()))],
+        )
     }
 }
 
 impl Graph {
-    /// Tensors behind one another along a dimension, with promotion. Error: none at all, or sizes that differ elsewhere.
+    /// Tensors behind one another along a dimension, with promotion. Error: none at all, or sizes
+    /// that differ elsewhere.
     #[track_caller]
     pub fn cat(&self, tensors: &[Tensor], dim: i64) -> Tensor {
         self.join("cat", "aten.cat.default", tensors, dim, Location::caller())
@@ -172,11 +243,19 @@ impl Graph {
     pub fn stack(&self, tensors: &[Tensor], dim: i64) -> Tensor {
         self.join("stack", "aten.stack.default", tensors, dim, Location::caller())
     }
-    fn join(&self, op: &'static str, target: &'static str, tensors: &[Tensor], dim: i64, place: &'static Location<'static>) -> Tensor {
+    fn join(
+        &self,
+        op: &'static str,
+        target: &'static str,
+        tensors: &[Tensor],
+        dim: i64,
+        place: &'static Location<'static>,
+    ) -> Tensor {
         if tensors.is_empty() {
             return self.refuse(place, op, "joins no tensors".into(), &[]);
         }
-        let [r] = self.exactly(place, op, target, vec![("tensors", tensors.into()), ("dim", dim.into())]);
+        let [r] =
+            self.exactly(place, op, target, vec![("tensors", tensors.into()), ("dim", dim.into())]);
         r
     }
 }

@@ -5,7 +5,8 @@ use kiln_dialects::value::{self, DType};
 use std::{panic::Location, sync::Arc};
 
 impl Tensor {
-    /// A copy of numbers in row-major order, in the dtype of their type. Err: another number of them than the shape says.
+    /// A copy of numbers in row-major order, in the dtype of their type. Err: another number of
+    /// them than the shape says.
     pub fn of<T: Element>(shape: &[usize], values: &[T]) -> Result<Tensor, TraceError> {
         Array::of(shape, values).map(Tensor::from).map_err(|e| TraceError::User(e.into()))
     }
@@ -13,9 +14,12 @@ impl Tensor {
     pub fn scalar<T: Element>(value: T) -> Result<Tensor, TraceError> {
         Tensor::of(&[], &[value])
     }
-    /// A copy of the bytes of elements in row-major order. Err: another number of bytes than the shape says.
+    /// A copy of the bytes of elements in row-major order. Err: another number of bytes than the
+    /// shape says.
     pub fn of_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, TraceError> {
-        Array::of_bytes(dtype, shape, bytes).map(Tensor::from).map_err(|e| TraceError::User(e.into()))
+        Array::of_bytes(dtype, shape, bytes)
+            .map(Tensor::from)
+            .map_err(|e| TraceError::User(e.into()))
     }
     /// Its elements. Err: it is poisoned, or traced: a trace has no values.
     #[track_caller]
@@ -27,7 +31,9 @@ impl Tensor {
                 if let Some(array) = node.value.get() {
                     return Ok(array.clone());
                 }
-                Graph::by_id(node.graph).ok_or_else(|| self.error())?.flush(Some((Location::caller(), Why::Read)))?;
+                Graph::by_id(node.graph)
+                    .ok_or_else(|| self.error())?
+                    .flush(Some((Location::caller(), Why::Read)))?;
                 node.value.get().cloned().ok_or_else(|| self.error())
             }
             Repr::Node(node) if node.alias.is_none() => Err(self.error()),
@@ -39,7 +45,8 @@ impl Tensor {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TraceError> {
         self.array()?.to_vec().map_err(|e| TraceError::User(e.into()))
     }
-    /// Its one element, as `f64`, `i64` or `bool`. Err: as for [`Tensor::array`], or it has another number of elements.
+    /// Its one element, as `f64`, `i64` or `bool`. Err: as for [`Tensor::array`], or it has another
+    /// number of elements.
     #[track_caller]
     pub fn item<T: Number>(&self) -> Result<T, TraceError> {
         item(&*self.array()?)
@@ -50,7 +57,8 @@ impl Tensor {
         self.array()?.value().map_err(|e| TraceError::User(e.into()))
     }
 
-    /// The error of a read of a traced tensor. In a function that is compiled it is what ends the graph.
+    /// The error of a read of a traced tensor. In a function that is compiled it is what ends the
+    /// graph.
     pub(super) fn unread(&self, place: &'static Location<'static>) -> TraceError {
         let graph = self.graph();
         let reason = "a value is read of a tensor that is traced and has none".to_string();
@@ -62,7 +70,8 @@ impl Tensor {
     }
 }
 
-/// The elements if it has any, row by row; else its type, as `f32[batch, 64]`. In a function that is compiled, printing reads the value.
+/// The elements if it has any, row by row; else its type, as `f32[batch, 64]`. In a function that
+/// is compiled, printing reads the value.
 impl std::fmt::Display for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
@@ -72,7 +81,9 @@ impl std::fmt::Display for Tensor {
             },
             Repr::Failed(e) => write!(f, "{e}"),
             Repr::Node(_) => {
-                let compiled = self.traced().is_some_and(|(graph, _)| graph.state().is_ok_and(|s| s.session.is_some()));
+                let compiled = self
+                    .traced()
+                    .is_some_and(|(graph, _)| graph.state().is_ok_and(|s| s.session.is_some()));
                 if compiled {
                     // What is written here is not used: the function is run again without a graph.
                     self.unread(Location::caller());
@@ -87,7 +98,12 @@ impl std::fmt::Display for Tensor {
 const MANY: usize = 12;
 
 /// Prints the part of a tensor that starts at an element, from a dimension on.
-fn print(t: &value::Tensor, axis: usize, start: usize, f: &mut std::fmt::Formatter<'_>) -> Result<(), std::fmt::Error> {
+fn print(
+    t: &value::Tensor,
+    axis: usize,
+    start: usize,
+    f: &mut std::fmt::Formatter<'_>,
+) -> Result<(), std::fmt::Error> {
     let Some(n) = t.shape().get(axis).copied() else {
         return match t.data() {
             value::Data::F(all) => all.get(start).map_or(Ok(()), |x| write!(f, "{x}")),

@@ -1,4 +1,5 @@
-//! Ops with regions in a trace: functions whose ops go into a region, and the types of what they give.
+//! Ops with regions in a trace: functions whose ops go into a region, and the types of what they
+//! give.
 use super::{
     Graph, Tensor, TraceError,
     graph::Place,
@@ -36,7 +37,8 @@ pub(super) struct RegionOp<'a> {
 }
 
 pub(super) fn type_of(c: Ctx, (dtype, dims): &Spec) -> Type {
-    let dims: Vec<sym::Dim> = dims.iter().map(|d| d.known().map_or(sym::Dim::Unknown, sym::Dim::Known)).collect();
+    let dims: Vec<sym::Dim> =
+        dims.iter().map(|d| d.known().map_or(sym::Dim::Unknown, sym::Dim::Known)).collect();
     Type::tensor(c, *dtype, &dims)
 }
 
@@ -57,7 +59,12 @@ impl MakeSize for Sizes<'_> {
         symbol.ok_or_else(|| format!("has a size that depends on data ({whole})"))
     }
     fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value, String> {
-        Ok(self.0.cx.b.create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.0.cx.b.ctx)], &mut [])?.result(0))
+        Ok(self
+            .0
+            .cx
+            .b
+            .create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.0.cx.b.ctx)], &mut [])?
+            .result(0))
     }
     fn made(&self, d: &sym::Dim) -> Option<Value> {
         self.0.sizes.get(d).copied()
@@ -70,7 +77,12 @@ impl MakeSize for Sizes<'_> {
 impl State {
     /// Sizes where ops go: numbers and SSA values.
     pub(super) fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>, String> {
-        dims.iter().map(|d| d.known().map_or_else(|| Sizes(self).make(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))).collect()
+        dims.iter()
+            .map(|d| {
+                d.known()
+                    .map_or_else(|| Sizes(self).make(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))
+            })
+            .collect()
     }
     /// States the sizes of a new value.
     fn bind(&mut self, value: Value, dims: &[sym::Dim]) -> Result<(), String> {
@@ -90,7 +102,9 @@ impl State {
         }
         let sizes = self.raw(&spec.1)?;
         let b = self.cx.b;
-        let made = b.create_with(&Reshape { input: v, sizes }, &[type_of(b.ctx, spec)], &mut [])?.result(0);
+        let made = b
+            .create_with(&Reshape { input: v, sizes }, &[type_of(b.ctx, spec)], &mut [])?
+            .result(0);
         self.advance().map(|()| made)
     }
 }
@@ -103,8 +117,9 @@ impl Graph {
         Ok((value, spec))
     }
 
-    /// Makes the op; each function is called once. `results` says what it gives, from what its bodies give. Err: what is wrong, which is an error of the trace as well:
-    /// the op stays as it is, since somebody may hold values of its regions.
+    /// Makes the op; each function is called once. `results` says what it gives, from what its
+    /// bodies give. Err: what is wrong, which is an error of the trace as well: the op stays as it
+    /// is, since somebody may hold values of its regions.
     pub(super) fn region_op(
         &self,
         place: Place,
@@ -121,7 +136,11 @@ impl Graph {
         };
         let kind = what.kind;
         let (yielded, failure) = (RefCell::new(vec![]), RefCell::new(None));
-        let types: Vec<Vec<Type>> = what.bodies.iter().map(|body| body.args.iter().map(|a| type_of(b.ctx, a)).collect()).collect();
+        let types: Vec<Vec<Type>> = what
+            .bodies
+            .iter()
+            .map(|body| body.args.iter().map(|a| type_of(b.ctx, a)).collect())
+            .collect();
         let mut fills: Vec<_> = what
             .bodies
             .iter_mut()
@@ -139,20 +158,28 @@ impl Graph {
         let mut regions: Vec<(&[Type], &mut RegionFill)> =
             types.iter().zip(&mut fills).map(|(t, f)| (&t[..], f as &mut RegionFill)).collect();
         let made: RefCell<Vec<Spec>> = RefCell::default();
-        let op_made = b.generic_late(what.kind.name(), &what.operands, &what.attrs, &mut regions, &mut || {
-            if failure.borrow().is_none() {
-                match results(&yielded.borrow()) {
-                    Ok(specs) => *made.borrow_mut() = specs,
-                    Err(e) => drop(failure.borrow_mut().insert(TraceError::User(e.into()))),
+        let op_made = b.generic_late(
+            what.kind.name(),
+            &what.operands,
+            &what.attrs,
+            &mut regions,
+            &mut || {
+                if failure.borrow().is_none() {
+                    match results(&yielded.borrow()) {
+                        Ok(specs) => *made.borrow_mut() = specs,
+                        Err(e) => drop(failure.borrow_mut().insert(TraceError::User(e.into()))),
+                    }
                 }
-            }
-            Ok(made.borrow().iter().map(|s| type_of(b.ctx, s)).collect())
-        });
+                Ok(made.borrow().iter().map(|s| type_of(b.ctx, s)).collect())
+            },
+        );
         drop(regions);
         drop(fills);
         match failure.into_inner() {
             None => {}
-            Some(TraceError::User(e)) => return Err(self.refuse(place, op, e.to_string(), &[]).error()),
+            Some(TraceError::User(e)) => {
+                return Err(self.refuse(place, op, e.to_string(), &[]).error());
+            }
             Some(e) => {
                 self.refuse(place, op, format!("is of a function that fails: {e}"), &[]);
                 return Err(e);
@@ -198,12 +225,22 @@ impl Graph {
                 values.push(self.result(i, t)?.0);
             }
             let mut state = self.state().map_err(module)?;
-            let mut specs = values.iter().map(|v| state.spec(*v)).collect::<Result<Vec<_>, _>>().map_err(module)?;
+            let mut specs = values
+                .iter()
+                .map(|v| state.spec(*v))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(module)?;
             let exact = kind != OpKind::Scan;
             if let Some(want) = body.gives.clone().or(before) {
-                if want.len() > specs.len() || exact && want.len() < specs.len() || want.iter().zip(&specs).any(|(w, s)| w != s) {
+                if want.len() > specs.len()
+                    || exact && want.len() < specs.len()
+                    || want.iter().zip(&specs).any(|(w, s)| w != s)
+                {
                     let list = |all: &[Spec]| all.iter().map(show).collect::<Vec<_>>().join(", ");
-                    return Err(TraceError::User(format!("gives ({}) where ({}) is needed", list(&specs), list(&want)).into()));
+                    return Err(TraceError::User(
+                        format!("gives ({}) where ({}) is needed", list(&specs), list(&want))
+                            .into(),
+                    ));
                 }
                 for ((v, spec), want) in values.iter_mut().zip(&mut specs).zip(&want) {
                     *v = state.as_stated(*v, want).map_err(module)?;

@@ -1,7 +1,10 @@
-//! What a function has noted in earlier calls, as a tree: a call that notes the same ops again follows it, and makes nothing anew but handles.
+//! What a function has noted in earlier calls, as a tree: a call that notes the same ops again
+//! follows it, and makes nothing anew but handles.
 //!
-//! A run is a row of ops without branches, which never changes; other ways leave it behind one of its ops, in runs of their own. Ops are compared as they are, not by
-//! a hash: the row, its arguments, and which earlier results and inputs its tensors are. What follows from these, such as types of results, is the run's.
+//! A run is a row of ops without branches, which never changes; other ways leave it behind one of
+//! its ops, in runs of their own. Ops are compared as they are, not by a hash: the row, its
+//! arguments, and which earlier results and inputs its tensors are. What follows from these, such
+//! as types of results, is the run's.
 use super::{
     Array, Dim, Operand, Scalar, Tensor,
     arg::Arg,
@@ -30,7 +33,8 @@ pub(super) enum Kept {
     Tensor,
     /// So many.
     Tensors(usize),
-    /// A number that calls may change, with the value of the call that noted it, of which only the type counts.
+    /// A number that calls may change, with the value of the call that noted it, of which only the
+    /// type counts.
     Number(Plain),
     Int(i64),
     Float(f64),
@@ -96,13 +100,17 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 impl Run {
     /// The run that goes on behind `at` ops with an op that fits, whose inputs are taken then.
     pub(super) fn next(&self, at: usize, fits: &mut dyn FnMut(&Noted) -> bool) -> Option<Arc<Run>> {
-        let here = |(from, run): &&(usize, Arc<Run>)| *from == at && run.ops.first().is_some_and(&mut *fits);
+        let here = |(from, run): &&(usize, Arc<Run>)| {
+            *from == at && run.ops.first().is_some_and(&mut *fits)
+        };
         read(&self.branches).iter().find(here).map(|(_, run)| run.clone())
     }
     /// The run of these ops behind `at` of this one's, which another call may have added.
     pub(super) fn branch(&self, at: usize, ops: Vec<Noted>) -> Arc<Run> {
         let mut all = write(&self.branches);
-        let same = |run: &Run| run.ops.len() == ops.len() && run.ops.iter().zip(&ops).all(|(a, b)| a.same(b));
+        let same = |run: &Run| {
+            run.ops.len() == ops.len() && run.ops.iter().zip(&ops).all(|(a, b)| a.same(b))
+        };
         if let Some((_, run)) = all.iter().find(|(from, run)| *from == at && same(run)) {
             return run.clone();
         }
@@ -115,7 +123,12 @@ impl Run {
         read(&self.ends).iter().find(|e| e.at == at && e.held == held).map(|e| e.segment.clone())
     }
     /// Adds a program; the one that counts, and whether that is this one.
-    pub(super) fn add_end(&self, at: usize, held: Vec<u32>, segment: Arc<Segment>) -> (Arc<Segment>, bool) {
+    pub(super) fn add_end(
+        &self,
+        at: usize,
+        held: Vec<u32>,
+        segment: Arc<Segment>,
+    ) -> (Arc<Segment>, bool) {
         let mut all = write(&self.ends);
         if let Some(e) = all.iter().find(|e| e.at == at && e.held == held) {
             return (e.segment.clone(), false);
@@ -126,17 +139,29 @@ impl Run {
 }
 
 impl Noted {
-    /// Whether it is an op of these arguments. `first` stands before `args` as argument `self`. Takes the inputs that come with it, if so.
-    pub(super) fn fits(&self, first: Option<&Tensor>, target: &str, args: &[(&'static str, Arg)], seen: &mut Seen) -> bool {
+    /// Whether it is an op of these arguments. `first` stands before `args` as argument `self`.
+    /// Takes the inputs that come with it, if so.
+    pub(super) fn fits(
+        &self,
+        first: Option<&Tensor>,
+        target: &str,
+        args: &[(&'static str, Arg)],
+        seen: &mut Seen,
+    ) -> bool {
         let before = seen.inputs.len();
         let mut sources = self.operands.iter();
         let mut own = self.args.iter();
         let mut tensor = |t: &Tensor| sources.next().is_some_and(|source| seen.is(source, t));
         let fits = same_name(self.target, target)
             && self.args.len() == args.len() + usize::from(first.is_some())
-            && first
-                .is_none_or(|t| own.next().is_some_and(|(name, own)| same_name(name, "self") && matches!(own, Kept::Tensor) && tensor(t)))
-            && own.zip(args).all(|((name, own), (given, arg))| same_name(name, given) && own.is(arg, &mut tensor));
+            && first.is_none_or(|t| {
+                own.next().is_some_and(|(name, own)| {
+                    same_name(name, "self") && matches!(own, Kept::Tensor) && tensor(t)
+                })
+            })
+            && own.zip(args).all(|((name, own), (given, arg))| {
+                same_name(name, given) && own.is(arg, &mut tensor)
+            });
         if !fits {
             seen.inputs.truncate(before);
         }
@@ -158,14 +183,17 @@ impl Seen<'_> {
             Repr::Array(array) => array,
             Repr::Lazy(node) => match node.value.get() {
                 Some(array) => array,
-                None => return matches!(source, Source::Result(n) if node.is_result(self.graph, self.segment, *n)),
+                None => {
+                    return matches!(source, Source::Result(n) if node.is_result(self.graph, self.segment, *n));
+                }
             },
             Repr::Node(_) | Repr::Failed(_) => return false,
         };
         match source {
             Source::Result(_) => false,
             Source::Input(n) => self.inputs.get(*n).is_some_and(|have| Arc::ptr_eq(have, array)),
-            // One that is an input already is right here, too: it was another one in the call that was noted.
+            // One that is an input already is right here, too: it was another one in the call that
+            // was noted.
             Source::First(dtype, shape) => {
                 let fits = array.dtype() == *dtype && array.shape() == &**shape;
                 if fits {
@@ -208,8 +236,12 @@ impl Kept {
         let lost = || "has lost an operand".to_string();
         Ok(match self {
             Kept::Tensor => Arg::Operand(Operand::Tensor(tensors.next().ok_or_else(lost)?)),
-            Kept::Tensors(n) => Arg::Tensors((0..*n).map(|_| tensors.next().ok_or_else(lost)).collect::<Result<_, _>>()?),
-            Kept::Number(value) => Arg::Operand(Operand::Number(Scalar::plain(*value).with(tensors.next().ok_or_else(lost)?))),
+            Kept::Tensors(n) => Arg::Tensors(
+                (0..*n).map(|_| tensors.next().ok_or_else(lost)).collect::<Result<_, _>>()?,
+            ),
+            Kept::Number(value) => Arg::Operand(Operand::Number(
+                Scalar::plain(*value).with(tensors.next().ok_or_else(lost)?),
+            )),
             Kept::Int(n) => Arg::Operand(Operand::Int(*n)),
             Kept::Float(x) => Arg::Operand(Operand::Float(*x)),
             Kept::Bool(b) => Arg::Operand(Operand::Bool(*b)),
@@ -218,17 +250,22 @@ impl Kept {
             Kept::Plain(v) => Arg::Plain(v.value()),
         })
     }
-    /// Whether an argument is the same but for its tensors, about which `tensor` is asked, in order.
+    /// Whether an argument is the same but for its tensors, about which `tensor` is asked, in
+    /// order.
     fn is(&self, arg: &Arg, tensor: &mut dyn FnMut(&Tensor) -> bool) -> bool {
         match (self, arg) {
             (Kept::Tensor, Arg::Operand(Operand::Tensor(t))) => tensor(t),
-            (Kept::Number(a), Arg::Operand(Operand::Number(s))) => same_type(*a, s.peek()) && tensor(&s.tensor()),
+            (Kept::Number(a), Arg::Operand(Operand::Number(s))) => {
+                same_type(*a, s.peek()) && tensor(&s.tensor())
+            }
             (Kept::Int(a), Arg::Operand(Operand::Int(b))) => a == b,
             (Kept::Float(a), Arg::Operand(Operand::Float(b))) => a.to_bits() == b.to_bits(),
             (Kept::Bool(a), Arg::Operand(Operand::Bool(b))) => a == b,
             (Kept::Size(n), Arg::Operand(Operand::Size(d))) => d.known() == Some(*n),
             (Kept::Tensors(n), Arg::Tensors(all)) => *n == all.len() && all.iter().all(tensor),
-            (Kept::Sizes(own), Arg::Sizes(all)) => own.len() == all.len() && own.iter().zip(all).all(|(n, d)| d.known() == Some(*n)),
+            (Kept::Sizes(own), Arg::Sizes(all)) => {
+                own.len() == all.len() && own.iter().zip(all).all(|(n, d)| d.known() == Some(*n))
+            }
             (Kept::Plain(own), Arg::Plain(v)) => own.is(v),
             _ => false,
         }
@@ -282,7 +319,9 @@ impl Literal {
             (Literal::Bool(a), Val::Bool(b)) => a == b,
             (Literal::Str(a), Val::Str(b)) => a == b,
             (Literal::DType(a), Val::DType(b)) => a == b,
-            (Literal::List(a), Val::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is(b)),
+            (Literal::List(a), Val::List(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is(b))
+            }
             (Literal::None, Val::None) => true,
             _ => false,
         }

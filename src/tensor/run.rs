@@ -35,7 +35,9 @@ impl Traced {
 ///
 /// Err: every op that cannot be, with its place; or the closure's own error.
 #[track_caller]
-pub fn trace(body: impl FnOnce(&Graph) -> Result<Tensor, TraceError>) -> Result<Traced, TraceError> {
+pub fn trace(
+    body: impl FnOnce(&Graph) -> Result<Tensor, TraceError>,
+) -> Result<Traced, TraceError> {
     let (context, place) = (Context::new(), Location::caller());
     let captured = traced(context.ctx(), place, |g| body(g).map(|t| vec![t]))?;
     Ok(Traced { captured, context })
@@ -43,7 +45,9 @@ pub fn trace(body: impl FnOnce(&Graph) -> Result<Tensor, TraceError>) -> Result<
 
 /// As [`trace`], with any number of results.
 #[track_caller]
-pub fn trace_all(body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>) -> Result<Traced, TraceError> {
+pub fn trace_all(
+    body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
+) -> Result<Traced, TraceError> {
     let (context, place) = (Context::new(), Location::caller());
     let captured = traced(context.ctx(), place, body)?;
     Ok(Traced { captured, context })
@@ -51,11 +55,18 @@ pub fn trace_all(body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>) -
 
 /// As [`trace_all`], into a context of the caller's.
 #[track_caller]
-pub fn trace_into(ctx: Ctx, body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>) -> Result<Captured, TraceError> {
+pub fn trace_into(
+    ctx: Ctx,
+    body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
+) -> Result<Captured, TraceError> {
     traced(ctx, Location::caller(), body)
 }
 
-fn traced(ctx: Ctx, place: &Location<'_>, body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>) -> Result<Captured, TraceError> {
+fn traced(
+    ctx: Ctx,
+    place: &Location<'_>,
+    body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
+) -> Result<Captured, TraceError> {
     let all = |graph: &Graph, results: Vec<Tensor>| {
         let each = results.iter().enumerate().map(|(i, t)| graph.result(i, t));
         each.collect::<Result<Vec<_>, _>>().map(|values| (values, ()))
@@ -74,14 +85,16 @@ pub(crate) enum Slot {
     Constant(Arc<Array>),
 }
 
-/// A program, where the results come from, and what was decided for the call that it was traced for.
+/// A program, where the results come from, and what was decided for the call that it was traced
+/// for.
 pub(crate) struct Recorded {
     pub captured: Captured,
     pub slots: Vec<Slot>,
     pub session: Session,
 }
 
-/// Traces for a call: results that are no op's are not the program's, and no result is computed twice.
+/// Traces for a call: results that are no op's are not the program's, and no result is computed
+/// twice.
 pub(crate) fn record(
     ctx: Ctx,
     place: &Location<'_>,
@@ -121,7 +134,11 @@ pub(crate) fn record(
             Ok((values, slots))
         },
     );
-    made.map(|(captured, slots, session)| Recorded { captured, slots, session: session.unwrap_or_default() })
+    made.map(|(captured, slots, session)| Recorded {
+        captured,
+        slots,
+        session: session.unwrap_or_default(),
+    })
 }
 
 /// Results of the program, and whatever else is known of them.
@@ -150,21 +167,30 @@ fn build<X>(
             results => graph.check().and(results),
         };
         let ended = match &results {
-            Ok((values, _)) => b.ret(&values.iter().map(|(v, _)| *v).collect::<Vec<_>>()).map(|_| ()),
+            Ok((values, _)) => {
+                b.ret(&values.iter().map(|(v, _)| *v).collect::<Vec<_>>()).map(|_| ())
+            }
             Err(_) => Err("capture failed".to_string()),
         };
         outcome = Some(results.and_then(|(values, x)| Ok((values, x, graph.parts()?))));
         ended
     });
-    let (values, x, parts) = outcome.unwrap_or_else(|| Err(TraceError::Module("has no body".into())))?;
+    let (values, x, parts) =
+        outcome.unwrap_or_else(|| Err(TraceError::Module("has no body".into())))?;
     let func = func.map_err(TraceError::Module)?;
     let results: Vec<Type> = values.iter().map(|(v, _)| v.ty()).collect();
     func.set_attr("function_type", Attr::ty(Type::function(ctx, &parts.types, &results)));
     func.set_attr("arg_attrs", Attr::array(ctx, &parts.layouts));
     let (ok, diagnostics) = collect(ctx, || module.op().verify());
     if !ok {
-        return Err(TraceError::Module(diagnostics.first().map_or("it does not verify".into(), |d| d.to_string())));
+        return Err(TraceError::Module(
+            diagnostics.first().map_or("it does not verify".into(), |d| d.to_string()),
+        ));
     }
     let outputs = values.into_iter().map(|(_, name)| Output::User(name)).collect();
-    Ok((Captured { module, weights: parts.weights, inputs: parts.inputs, outputs }, x, parts.session))
+    Ok((
+        Captured { module, weights: parts.weights, inputs: parts.inputs, outputs },
+        x,
+        parts.session,
+    ))
 }

@@ -1,4 +1,5 @@
-//! Numbers that a function takes and that calls may change: as a tensor without dimensions, or as a size, where a graph is traced.
+//! Numbers that a function takes and that calls may change: as a tensor without dimensions, or as a
+//! size, where a graph is traced.
 use super::{Dim, Graph, Operand, Tensor, arg::Arg, graph::Place, handle::Node, handle::Repr};
 use crate::runtime::guards::Scalar as Plain;
 use kiln_dialects::value::DType;
@@ -8,13 +9,17 @@ use std::{
     sync::Arc,
 };
 
-/// A number among the arguments of a [compiled](crate::compile()) function: an integer, a float or a truth value. An operand of tensors' ops as a plain number is, with the
-/// same promotion. The first value is a part of the program; from the second on the program takes the number as an input, so that further values compile
-/// nothing; a truth value is always a part of it. Computing with numbers gives numbers, in `i64` (wrapping) and `f64`, by Python's rules: `/` gives a float.
+/// A number among the arguments of a [compiled](crate::compile()) function: an integer, a float or
+/// a truth value. An operand of tensors' ops as a plain number is, with the same promotion. The
+/// first value is a part of the program; from the second on the program takes the number as an
+/// input, so that further values compile nothing; a truth value is always a part of it. Computing
+/// with numbers gives numbers, in `i64` (wrapping) and `f64`, by Python's rules: `/` gives a float.
 ///
-/// What a loop carries and a branch gives is a number that only the graph knows; to read it ends the graph.
+/// What a loop carries and a branch gives is a number that only the graph knows; to read it ends
+/// the graph.
 ///
-/// What makes it a part of the program again, as a guard: to read it ([`Scalar::value`], [`Scalar::integer`]), and an op that has to know it before it runs.
+/// What makes it a part of the program again, as a guard: to read it ([`Scalar::value`],
+/// [`Scalar::integer`]), and an op that has to know it before it runs.
 #[derive(Clone)]
 pub struct Scalar {
     value: Plain,
@@ -31,7 +36,8 @@ enum Source {
     Tensor(Tensor, Vec<usize>),
     /// An input of a program that is for all values, of which this one says nothing.
     Open(Tensor),
-    /// What a loop carries or a branch gives, in a graph: the value says no more than of which kind it is.
+    /// What a loop carries or a branch gives, in a graph: the value says no more than of which kind
+    /// it is.
     Carried(Tensor),
 }
 
@@ -46,7 +52,9 @@ impl PartialEq for Scalar {
     fn eq(&self, other: &Scalar) -> bool {
         let place = match (&self.of, &other.of) {
             (Source::Plain, Source::Plain) => true,
-            (Source::Argument { graph, leaf }, Source::Argument { graph: g, leaf: l }) => (graph, leaf) == (g, l),
+            (Source::Argument { graph, leaf }, Source::Argument { graph: g, leaf: l }) => {
+                (graph, leaf) == (g, l)
+            }
             _ => false,
         };
         place && self.value == other.value
@@ -94,7 +102,11 @@ impl Scalar {
     /// As [`Scalar::value`], of an integer; none of others.
     #[track_caller]
     pub fn integer(&self) -> Option<i64> {
-        if let Plain::Int(n) = self.taken(Location::caller(), "the function reads it") { Some(n) } else { None }
+        if let Plain::Int(n) = self.taken(Location::caller(), "the function reads it") {
+            Some(n)
+        } else {
+            None
+        }
     }
     /// Its value, which the program is for from now on.
     pub(super) fn taken(&self, place: Place, why: &str) -> Plain {
@@ -119,7 +131,8 @@ impl Scalar {
         }
         self.value
     }
-    /// A tensor without dimensions, in i64, f64 or i1. In an op with tensors the number itself is the better operand: this has a dtype that counts.
+    /// A tensor without dimensions, in i64, f64 or i1. In an op with tensors the number itself is
+    /// the better operand: this has a dtype that counts.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         let failed = |reason: String| Graph::current().failed("scalar", reason);
@@ -141,8 +154,9 @@ impl Scalar {
             Source::Tensor(t, _) | Source::Open(t) | Source::Carried(t) => t.clone(),
         }
     }
-    /// An integer as a size, which is a symbol with a range from 2 on where the number is an input of the program; a negative one, 0, 1 and what was
-    /// computed from other numbers become a part of the program. A float is a size without a value, which is an error of the op that uses it.
+    /// An integer as a size, which is a symbol with a range from 2 on where the number is an input
+    /// of the program; a negative one, 0, 1 and what was computed from other numbers become a part
+    /// of the program. A float is a size without a value, which is an error of the op that uses it.
     #[track_caller]
     pub fn size(&self) -> Dim {
         let Plain::Int(n) = self.value else { return Dim::NO_VALUE };
@@ -152,7 +166,14 @@ impl Scalar {
         {
             return size;
         }
-        self.taken(place, if n < 2 { "0, 1 and negative numbers are no symbolic sizes" } else { "a size cannot be computed from it" });
+        self.taken(
+            place,
+            if n < 2 {
+                "0, 1 and negative numbers are no symbolic sizes"
+            } else {
+                "a size cannot be computed from it"
+            },
+        );
         n.into()
     }
     /// A tensor in the place of its value, in ops that take it as an input.
@@ -197,7 +218,11 @@ impl Scalar {
         match (&self.of, dtype) {
             (Source::Plain, DType::F64) => Operand::Float(self.float()),
             (Source::Plain, _) => self.known(Location::caller(), ""),
-            _ => Operand::Tensor(if self.dtype() == dtype { self.tensor() } else { self.tensor().to(dtype) }),
+            _ => Operand::Tensor(if self.dtype() == dtype {
+                self.tensor()
+            } else {
+                self.tensor().to(dtype)
+            }),
         }
     }
     #[track_caller]
@@ -229,12 +254,18 @@ impl Scalar {
             Kind::Mul => ("mul", "aten.mul.Tensor"),
             Kind::Div => ("div", "aten.div.Tensor"),
         };
-        let args = vec![("self", Arg::Operand(self.operand(dtype))), ("other", Arg::Operand(other.operand(dtype)))];
+        let args = vec![
+            ("self", Arg::Operand(self.operand(dtype))),
+            ("other", Arg::Operand(other.operand(dtype))),
+        ];
         let [tensor] = super::emit::exactly(Location::caller(), op, target, args);
         let mut leaves = self.leaves();
         leaves.extend(other.leaves());
         let carried = [self, other].iter().any(|s| matches!(s.of, Source::Carried(_)));
-        Scalar { value, of: if carried { Source::Carried(tensor) } else { Source::Tensor(tensor, leaves) } }
+        Scalar {
+            value,
+            of: if carried { Source::Carried(tensor) } else { Source::Tensor(tensor, leaves) },
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a trace knows of the call that a function is compiled for: the sizes of this call, and what was decided by them.
+//! What a trace knows of the call that a function is compiled for: the sizes of this call, and what
+//! was decided by them.
 use super::OpError;
 use crate::{capture::storage::Alias, nn::parameter::Stored};
 use kiln_dialects::{
@@ -16,7 +17,8 @@ pub(crate) struct Assumed {
     pub rhs: sym::Dim,
     /// Where it comes from.
     pub text: String,
-    /// Whether the function itself compares, so that another answer is another way through it; else an op takes the sizes to be so.
+    /// Whether the function itself compares, so that another answer is another way through it; else
+    /// an op takes the sizes to be so.
     pub asked: bool,
 }
 
@@ -56,7 +58,8 @@ pub(crate) enum Lifted {
     Weight(Arc<Stored>),
     /// A number among the arguments, by its leaf, as a tensor without dimensions.
     Number(usize),
-    /// The same as a size: a tensor of bytes without elements, of this number of columns, since programs read sizes off tensors.
+    /// The same as a size: a tensor of bytes without elements, of this number of columns, since
+    /// programs read sizes off tensors.
     Size(usize),
 }
 
@@ -77,8 +80,8 @@ pub(crate) struct Session {
     /// Values of symbols in this call.
     pub hints: HashMap<String, i64>,
     pub assumed: Vec<Assumed>,
-    /// Weights in order of first use. With a version they are part of the program, and are not to be changed; without they are inputs, behind the
-    /// arguments.
+    /// Weights in order of first use. With a version they are part of the program, and are not to
+    /// be changed; without they are inputs, behind the arguments.
     pub weights: Vec<(Arc<Stored>, Option<u64>, Alias)>,
     /// Inputs behind the arguments, in order.
     pub lifted: Vec<Lifted>,
@@ -96,13 +99,26 @@ impl Session {
     pub(super) fn value(&self, d: &sym::Dim) -> Option<i64> {
         d.evaluate(&|a| if let Atom::Sym(name) = a { self.hints.get(name).copied() } else { None })
     }
-    fn keep(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim, text: String, asked: bool) {
+    fn keep(
+        &mut self,
+        kind: CompareKind,
+        lhs: &sym::Dim,
+        rhs: &sym::Dim,
+        text: String,
+        asked: bool,
+    ) {
         if !self.assumed.iter().any(|a| (a.kind, &a.lhs, &a.rhs) == (kind, lhs, rhs)) {
             self.assumed.push(Assumed { kind, lhs: lhs.clone(), rhs: rhs.clone(), text, asked });
         }
     }
-    /// What a comparison gives for this call; it is a guard then. None: a size is not known before the call.
-    pub(super) fn decide(&mut self, kind: CompareKind, lhs: &sym::Dim, rhs: &sym::Dim) -> Option<bool> {
+    /// What a comparison gives for this call; it is a guard then. None: a size is not known before
+    /// the call.
+    pub(super) fn decide(
+        &mut self,
+        kind: CompareKind,
+        lhs: &sym::Dim,
+        rhs: &sym::Dim,
+    ) -> Option<bool> {
         let holds = sym::holds(kind, self.value(lhs)?, self.value(rhs)?);
         let kept = if holds { kind } else { sym::opposite(kind) };
         self.keep(kept, lhs, rhs, "a comparison of sizes in the function".into(), true);
@@ -111,18 +127,34 @@ impl Session {
     /// The number that a size is in this call; that it is so is a guard then.
     pub(super) fn specialise(&mut self, d: &sym::Dim) -> Option<i64> {
         let n = self.value(d)?;
-        self.keep(CompareKind::Eq, d, &sym::Dim::Known(n), "a size that the function takes as a number".into(), true);
+        self.keep(
+            CompareKind::Eq,
+            d,
+            &sym::Dim::Known(n),
+            "a size that the function takes as a number".into(),
+            true,
+        );
         Some(n)
     }
     /// Sizes that an op takes to be equal. Err: they are not in this call.
-    pub(super) fn assume(&mut self, pairs: Vec<(sym::Dim, sym::Dim)>, op: Op) -> Result<(), String> {
+    pub(super) fn assume(
+        &mut self,
+        pairs: Vec<(sym::Dim, sym::Dim)>,
+        op: Op,
+    ) -> Result<(), String> {
         for (a, b) in pairs {
             // A size that depends on data is not known before the call.
             let (Some(x), Some(y)) = (self.value(&a), self.value(&b)) else { continue };
             if x != y {
-                return Err(format!("'{}' op has sizes {a} and {b}, which are {x} and {y}", op.name()));
+                return Err(format!(
+                    "'{}' op has sizes {a} and {b}, which are {x} and {y}",
+                    op.name()
+                ));
             }
-            let place = op.loc().place().map_or(String::new(), |(file, line, _)| format!(" at {file}:{line}"));
+            let place = op
+                .loc()
+                .place()
+                .map_or(String::new(), |(file, line, _)| format!(" at {file}:{line}"));
             self.keep(CompareKind::Eq, &a, &b, format!("{}{place}", op.name()), false);
         }
         Ok(())

@@ -55,11 +55,13 @@ pub(super) struct State {
     types: Vec<Type>,
     layouts: Vec<Attr>,
     pub errors: Vec<OpError>,
-    /// Tensors with elements that ops have taken, by address; held, so that an address is not used again.
+    /// Tensors with elements that ops have taken, by address; held, so that an address is not used
+    /// again.
     arrays: HashMap<usize, (Arc<Array>, Alias)>,
     /// What is known of the call that is being compiled.
     pub session: Option<Session>,
-    /// Where ops went in front of each region that is open, the outermost first, and the last op there that `facts` knows.
+    /// Where ops went in front of each region that is open, the outermost first, and the last op
+    /// there that `facts` knows.
     outer: Vec<(Builder, Option<Op>)>,
 }
 
@@ -116,7 +118,10 @@ impl State {
         self.cx.store.restore(region.values);
     }
     /// Makes something in the function's own block, where every region sees it.
-    fn outside<X>(&mut self, make: impl FnOnce(&mut State) -> Result<X, String>) -> Result<X, String> {
+    fn outside<X>(
+        &mut self,
+        make: impl FnOnce(&mut State) -> Result<X, String>,
+    ) -> Result<X, String> {
         let Some((b, last)) = self.outer.first().copied() else { return make(self) };
         let inner = (self.cx.b, self.last);
         (self.cx.b, self.last) = (b.at(inner.0.loc), last);
@@ -126,7 +131,12 @@ impl State {
         made
     }
     pub(super) fn parts(&mut self) -> Parts {
-        let inputs = self.names.iter().filter(|(_, named)| **named == Named::Input).map(|(name, _)| name.clone()).collect();
+        let inputs = self
+            .names
+            .iter()
+            .filter(|(_, named)| **named == Named::Input)
+            .map(|(name, _)| name.clone())
+            .collect();
         Parts {
             inputs,
             types: std::mem::take(&mut self.types),
@@ -181,7 +191,11 @@ impl State {
     fn own_symbol(&mut self, want: Sym) -> Result<Value, String> {
         if let Some((have, value)) = self.symbols.get(&want.name) {
             let same = (have.min, have.max, have.divisor) == (want.min, want.max, want.divisor);
-            return if same { Ok(*value) } else { Err(format!("@{} is already a size with another range", want.name)) };
+            return if same {
+                Ok(*value)
+            } else {
+                Err(format!("@{} is already a size with another range", want.name))
+            };
         }
         if want.min < 0 || want.max.is_some_and(|max| max < want.min) || want.divisor < 1 {
             return Err(format!("@{} has no size that it could be", want.name));
@@ -191,7 +205,12 @@ impl State {
         self.symbols.insert(want.name.clone(), (want, value));
         Ok(value)
     }
-    pub(super) fn input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias, String> {
+    pub(super) fn input(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        sizes: &[Size],
+    ) -> Result<Alias, String> {
         self.outside(|s| s.own_input(name, dtype, sizes))
     }
     fn own_input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias, String> {
@@ -201,13 +220,21 @@ impl State {
         if let Some(n) = sizes.iter().filter_map(|s| s.known()).find(|n| *n < 0) {
             return Err(format!("has size {n}, which is negative"));
         }
-        let (b, dims) = (self.cx.b, sizes.iter().map(|s| s.known().map_or(sym::Dim::Unknown, sym::Dim::Known)).collect::<Vec<_>>());
+        let (b, dims) = (
+            self.cx.b,
+            sizes
+                .iter()
+                .map(|s| s.known().map_or(sym::Dim::Unknown, sym::Dim::Known))
+                .collect::<Vec<_>>(),
+        );
         let ty = Type::tensor(b.ctx, dtype, &dims);
         let value = b.argument(ty, b.loc);
         self.facts.argument(value);
-        let known: Option<Vec<usize>> = sizes.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect();
+        let known: Option<Vec<usize>> =
+            sizes.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect();
         // What has no layout is contiguous.
-        let layout = known.map(|shape| ("kiln.layout", Attr::layout(b.ctx, &contiguous(&shape), 0, 0)));
+        let layout =
+            known.map(|shape| ("kiln.layout", Attr::layout(b.ctx, &contiguous(&shape), 0, 0)));
         self.layouts.push(Attr::dictionary(b.ctx, layout.as_slice()));
         self.types.push(ty);
         if sizes.iter().any(|s| s.known().is_none()) {
@@ -221,7 +248,11 @@ impl State {
     }
     /// A number among the arguments as an input, once.
     pub(super) fn number(&mut self, leaf: usize, dtype: DType) -> Result<Alias, String> {
-        let argument = self.session.as_ref().and_then(|s| s.numbers.get(&leaf)).ok_or("is a number of another call")?;
+        let argument = self
+            .session
+            .as_ref()
+            .and_then(|s| s.numbers.get(&leaf))
+            .ok_or("is a number of another call")?;
         if let Some(alias) = argument.input {
             return Ok(alias);
         }
@@ -233,27 +264,45 @@ impl State {
         }
         Ok(alias)
     }
-    /// The symbol of an integer among the arguments, with an input that it is read off; none if it may not be one.
+    /// The symbol of an integer among the arguments, with an input that it is read off; none if it
+    /// may not be one.
     pub(super) fn size_number(&mut self, leaf: usize) -> Option<String> {
         let argument = self.session.as_ref()?.numbers.get(&leaf)?;
         let (symbol, name) = (argument.symbol.clone()?, argument.name.clone());
         if self.symbol_value(&symbol).is_none() {
-            let value = self.symbol(Sym { name: symbol.clone(), min: 2, max: None, divisor: 1 }).ok()?;
+            let value =
+                self.symbol(Sym { name: symbol.clone(), min: 2, max: None, divisor: 1 }).ok()?;
             let name = self.free(&format!("{name}_size"));
             self.input(&name, DType::I8, &[Size::Static(0), Size::Dynamic(value)]).ok()?;
             self.session.as_mut()?.lifted.push(Lifted::Size(leaf));
         }
         Some(symbol)
     }
-    pub(super) fn global(&mut self, name: &str, weight: Weight, source: String, frozen: bool) -> Result<Alias, String> {
+    pub(super) fn global(
+        &mut self,
+        name: &str,
+        weight: Weight,
+        source: String,
+        frozen: bool,
+    ) -> Result<Alias, String> {
         self.outside(|s| s.own_global(name, weight, source, frozen))
     }
-    fn own_global(&mut self, name: &str, weight: Weight, source: String, frozen: bool) -> Result<Alias, String> {
+    fn own_global(
+        &mut self,
+        name: &str,
+        weight: Weight,
+        source: String,
+        frozen: bool,
+    ) -> Result<Alias, String> {
         let dims: Vec<sym::Dim> = weight.shape.iter().map(|n| sym::Dim::Known(*n as i64)).collect();
         let ty = Type::tensor(self.cx.b.ctx, weight.dtype, &dims);
         if let Some((alias, as_frozen)) = self.globals.get(name).copied() {
             let same = self.cx.get(alias)?.ty() == ty && as_frozen == frozen;
-            return if same { Ok(alias) } else { Err(format!("there is already another weight {name}")) };
+            return if same {
+                Ok(alias)
+            } else {
+                Err(format!("there is already another weight {name}"))
+            };
         }
         let global = Global {
             sym_name: name.into(),

@@ -1,4 +1,5 @@
-//! Every row of the ATen table, and programs that write through views and change buffers and inputs.
+//! Every row of the ATen table, and programs that write through views and change buffers and
+//! inputs.
 use super::*;
 use kiln::capture::aten;
 use std::{collections::BTreeSet, io::Read};
@@ -19,11 +20,14 @@ const WITHOUT_ARCHIVE: &[(&str, &str)] = &[
     ("aten.sym_constrain_range_for_size.default", "only for sizes that depend on data"),
 ];
 
-/// The archives of single cases: those in this folder, or in the one that KILN_ATEN_ARCHIVES names (see gen_aten.py --each).
+/// The archives of single cases: those in this folder, or in the one that KILN_ATEN_ARCHIVES names
+/// (see gen_aten.py --each).
 fn archives() -> Vec<PathBuf> {
-    let folder = std::env::var_os("KILN_ATEN_ARCHIVES").map_or(root().join("capture"), PathBuf::from);
+    let folder =
+        std::env::var_os("KILN_ATEN_ARCHIVES").map_or(root().join("capture"), PathBuf::from);
     let files = std::fs::read_dir(folder).expect("a folder").flatten().map(|e| e.path());
-    let mut all: Vec<PathBuf> = files.filter(|p| p.extension().is_some_and(|e| e == "pt2")).collect();
+    let mut all: Vec<PathBuf> =
+        files.filter(|p| p.extension().is_some_and(|e| e == "pt2")).collect();
     all.retain(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("aten_")));
     all.sort();
     all
@@ -33,7 +37,8 @@ fn archives() -> Vec<PathBuf> {
 fn targets(path: &Path) -> BTreeSet<String> {
     let file = std::fs::File::open(path).expect("an archive");
     let mut zip = zip::ZipArchive::new(file).expect("a zip");
-    let name = zip.file_names().find(|n| n.ends_with("models/model.json")).expect("a model").to_string();
+    let name =
+        zip.file_names().find(|n| n.ends_with("models/model.json")).expect("a model").to_string();
     let mut text = String::new();
     zip.by_name(&name).expect("a model").read_to_string(&mut text).expect("a model");
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -57,19 +62,36 @@ fn every_row_as_pytorch() {
         };
         let file = path.with_extension("safetensors");
         let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
-        wrong.extend(differences(&captured, &inputs, &want).into_iter().map(|d| format!("{name} at graph: {d}")));
+        wrong.extend(
+            differences(&captured, &inputs, &want)
+                .into_iter()
+                .map(|d| format!("{name} at graph: {d}")),
+        );
         lower(&captured);
-        wrong.extend(differences(&captured, &inputs, &want).into_iter().map(|d| format!("{name} at prims: {d}")));
+        wrong.extend(
+            differences(&captured, &inputs, &want)
+                .into_iter()
+                .map(|d| format!("{name} at prims: {d}")),
+        );
     }
     assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 fn every_row_has_an_archive() {
-    let used: BTreeSet<&str> = archives().iter().flat_map(|p| targets(p)).filter_map(|t| aten::find(&t)).map(|row| row.name).collect();
+    let used: BTreeSet<&str> = archives()
+        .iter()
+        .flat_map(|p| targets(p))
+        .filter_map(|t| aten::find(&t))
+        .map(|row| row.name)
+        .collect();
     let missing: Vec<&str> = aten::rows().map(|r| r.name).filter(|n| !used.contains(n)).collect();
-    let unexplained: Vec<&&str> = missing.iter().filter(|n| WITHOUT_ARCHIVE.iter().all(|(w, _)| w != *n)).collect();
-    assert!(unexplained.is_empty(), "no archive uses {unexplained:?}; add cases to tests/capture/gen_aten.py");
+    let unexplained: Vec<&&str> =
+        missing.iter().filter(|n| WITHOUT_ARCHIVE.iter().all(|(w, _)| w != *n)).collect();
+    assert!(
+        unexplained.is_empty(),
+        "no archive uses {unexplained:?}; add cases to tests/capture/gen_aten.py"
+    );
     let stale: Vec<_> = WITHOUT_ARCHIVE.iter().filter(|(w, _)| !missing.contains(w)).collect();
     assert!(stale.is_empty(), "{stale:?} have archives now");
 }
@@ -82,7 +104,8 @@ fn rows_are_unique() {
     }
 }
 
-/// What a call changes comes back beside what it returns, whether the export says so (decomposed) or only does so (as it comes).
+/// What a call changes comes back beside what it returns, whether the export says so (decomposed)
+/// or only does so (as it comes).
 #[test]
 fn buffers_and_inputs_that_change_are_results() {
     let file = root().join("capture/state.safetensors");
@@ -91,11 +114,20 @@ fn buffers_and_inputs_that_change_are_results() {
         crate::watchdog::arm();
         let c = Context::new();
         let captured = import(&c, &root().join(format!("capture/{name}.pt2")));
-        let expected = [Output::Buffer("count".into()), Output::Buffer("mean".into()), Output::Input("y".into())];
+        let expected = [
+            Output::Buffer("count".into()),
+            Output::Buffer("mean".into()),
+            Output::Input("y".into()),
+        ];
         let user = |o: &&Output| matches!(o, Output::User(_));
         assert_eq!(captured.outputs.iter().filter(user).count(), 2, "{name}");
-        assert!(expected.iter().all(|o| captured.outputs.contains(o)), "{name}: {:?}", captured.outputs);
-        // Both orders have the user's results in the order of the program; put the changes behind them.
+        assert!(
+            expected.iter().all(|o| captured.outputs.contains(o)),
+            "{name}: {:?}",
+            captured.outputs
+        );
+        // Both orders have the user's results in the order of the program; put the changes behind
+        // them.
         let place = |o: &Output| match o {
             Output::User(_) => 0,
             other => 1 + expected.iter().position(|e| e == other).unwrap_or(9),

@@ -1,11 +1,15 @@
-//! Control flow of an exported program, interpreted at `graph` and at `prims`, and compiled, with two numbers of rows.
+//! Control flow of an exported program, interpreted at `graph` and at `prims`, and compiled, with
+//! two numbers of rows.
 use super::*;
 
 #[test]
 fn control_flow_as_pytorch() {
     crate::watchdog::arm();
     let path = root().join("capture/control.pt2");
-    let exe = kiln::load(&path).expect("an archive").compile(&kiln::Options { threads: 2, ..Default::default() }).expect("compiles");
+    let exe = kiln::load(&path)
+        .expect("an archive")
+        .compile(&kiln::Options { threads: 2, ..Default::default() })
+        .expect("compiles");
     for numbers in ["control", "control.other"] {
         let file = root().join(format!("capture/{numbers}.safetensors"));
         let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));

@@ -32,7 +32,8 @@ pub fn rewritten(archive: &[u8], f: Rewrite<'_>) -> Vec<u8> {
         let (name, mut bytes) = (entry.name().to_string(), vec![]);
         entry.read_to_end(&mut bytes).expect("an entry");
         let Some(bytes) = f(&name, bytes) else { continue };
-        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        let options = zip::write::SimpleFileOptions::default()
+            .compression_method(zip::CompressionMethod::Stored);
         to.start_file(name, options).expect("an entry");
         to.write_all(&bytes).expect("an entry");
     }
@@ -65,27 +66,41 @@ fn unsupported_ops_are_listed_at_once() {
 
 #[test]
 fn training_is_a_sentence() {
-    for (file, target) in [("batch_norm_training", "aten.batch_norm.default"), ("dropout_training", "aten.dropout.default")] {
+    for (file, target) in [
+        ("batch_norm_training", "aten.batch_norm.default"),
+        ("dropout_training", "aten.dropout.default"),
+    ] {
         let e = failure(&root().join(format!("capture/{file}.pt2")));
         let CaptureError::Op { place, target: t, reason } = &e else { panic!("{e}") };
         assert_eq!(t, target);
-        assert!(reason.contains("in training is not supported; export the model in eval mode"), "{reason}");
+        assert!(
+            reason.contains("in training is not supported; export the model in eval mode"),
+            "{reason}"
+        );
         assert!(place.starts_with("gen_aten.py:"), "{place}");
     }
 }
 
 #[test]
 fn files_that_are_no_archives() {
-    let says = |e: CaptureError, part: &str| assert!(matches!(&e, CaptureError::File { .. }) && e.to_string().contains(part), "{e}");
+    let says = |e: CaptureError, part: &str| {
+        assert!(matches!(&e, CaptureError::File { .. }) && e.to_string().contains(part), "{e}")
+    };
     says(failure(&root().join("capture")), "is a directory");
     says(failure(&root().join("no such file.pt2")), "No such file");
     says(failure_of(b""), "");
     says(failure_of(b"not a zip"), "is no .pt2 archive");
     let good = state();
     says(failure_of(&good[..good.len() / 2]), "is no .pt2 archive");
-    says(failure_of(&rewritten(&good, &|n, b| (!n.ends_with("model.json")).then_some(b))), "has no models/model.json");
+    says(
+        failure_of(&rewritten(&good, &|n, b| (!n.ends_with("model.json")).then_some(b))),
+        "has no models/model.json",
+    );
     says(failure_of(&model(&good, &|t| t[..t.len() / 2].to_string())), "model.json");
-    says(failure_of(&model(&good, &|t| t.replacen("\"major\": 8", "\"major\": 7", 1))), "has schema version 7; 8 is supported");
+    says(
+        failure_of(&model(&good, &|t| t.replacen("\"major\": 8", "\"major\": 7", 1))),
+        "has schema version 7; 8 is supported",
+    );
     let short = |n: &str, mut b: Vec<u8>| {
         if n.contains("data/weights/weight") {
             b.truncate(b.len() / 2);
@@ -93,5 +108,8 @@ fn files_that_are_no_archives() {
         Some(b)
     };
     says(failure_of(&rewritten(&good, &short)), "reaches beyond its storage");
-    says(failure_of(&rewritten(&good, &|n, b| (!n.contains("data/weights/weight")).then_some(b))), "not found");
+    says(
+        failure_of(&rewritten(&good, &|n, b| (!n.contains("data/weights/weight")).then_some(b))),
+        "not found",
+    );
 }

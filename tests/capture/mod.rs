@@ -1,4 +1,5 @@
-//! Capture of exported PyTorch programs: every row of the ATen table and whole models against PyTorch's numbers, writes through views, broken files.
+//! Capture of exported PyTorch programs: every row of the ATen table and whole models against
+//! PyTorch's numbers, writes through views, broken files.
 mod aten;
 mod conditions;
 mod control;
@@ -74,7 +75,11 @@ pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> V
         };
         match tolerance::compare(have, want) {
             Ok(c) if c.ok => {}
-            Ok(c) => wrong.push(format!("output {i} ({name}): {c}\n    have {:?}\n    want {:?}", have.data(), want.data())),
+            Ok(c) => wrong.push(format!(
+                "output {i} ({name}): {c}\n    have {:?}\n    want {:?}",
+                have.data(),
+                want.data()
+            )),
             Err(e) => wrong.push(format!("output {i} ({name}) {e}")),
         }
     }
@@ -84,5 +89,6 @@ pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> V
 /// Takes the module from `graph` to `prims`.
 pub fn lower(captured: &Captured) {
     let pipeline = pipeline_text(Level::Graph, Level::Prims, None).expect("a pipeline");
-    run_pipeline(&captured.module, &pipeline, &Default::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{pipeline}: {e}"));
+    run_pipeline(&captured.module, &pipeline, &Default::default(), &|_, _, _| ())
+        .unwrap_or_else(|e| panic!("{pipeline}: {e}"));
 }

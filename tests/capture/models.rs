@@ -1,4 +1,5 @@
-//! Real models, at `graph` and at `prims`, with the sizes that they were exported with and with others.
+//! Real models, at `graph` and at `prims`, with the sizes that they were exported with and with
+//! others.
 use super::*;
 
 fn check(archive: &str, numbers: &str, at_prims: bool) {
@@ -10,11 +11,19 @@ fn check(archive: &str, numbers: &str, at_prims: bool) {
     let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
     assert!(!want.is_empty());
     let wrong = differences(&captured, &inputs, &want);
-    assert!(wrong.is_empty(), "{archive} at graph: {}", wrong.join("\n").chars().take(2000).collect::<String>());
+    assert!(
+        wrong.is_empty(),
+        "{archive} at graph: {}",
+        wrong.join("\n").chars().take(2000).collect::<String>()
+    );
     lower(&captured);
     if at_prims {
         let wrong = differences(&captured, &inputs, &want);
-        assert!(wrong.is_empty(), "{archive} at prims: {}", wrong.join("\n").chars().take(2000).collect::<String>());
+        assert!(
+            wrong.is_empty(),
+            "{archive} at prims: {}",
+            wrong.join("\n").chars().take(2000).collect::<String>()
+        );
     }
 }
 

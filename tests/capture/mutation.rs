@@ -1,6 +1,8 @@
-//! Damaged archives through the library: an error or a program, never a panic, an abort, or memory without bound.
+//! Damaged archives through the library: an error or a program, never a panic, an abort, or memory
+//! without bound.
 //!
-//! The mutants run in a child process of this binary, so that an abort is a failure that names its mutant, and the memory is theirs alone.
+//! The mutants run in a child process of this binary, so that an abort is a failure that names its
+//! mutant, and the memory is theirs alone.
 use super::*;
 use errors::rewritten;
 use serde_json::{Value, json};
@@ -17,7 +19,8 @@ const COMPILED_OF: u64 = 8;
 /// Memory that mutants may take, beyond what the process has before the first.
 const MEMORY_KB: u64 = 512 << 10;
 
-/// Archives that are small, or have symbolic sizes and weights. More often than others: those that compile fast.
+/// Archives that are small, or have symbolic sizes and weights. More often than others: those that
+/// compile fast.
 const ARCHIVES: &[&str] = &[
     "capture/aten_binary.pt2",
     "capture/aten_contract.pt2",
@@ -36,7 +39,8 @@ const ARCHIVES: &[&str] = &[
     "capture/state.pt2",
 ];
 /// Those of which mutants are compiled.
-const SMALL: &[&str] = &["capture/state.pt2", "capture/state.core.pt2", "models/mlp.pt2", "models/elementwise.pt2"];
+const SMALL: &[&str] =
+    &["capture/state.pt2", "capture/state.core.pt2", "models/mlp.pt2", "models/elementwise.pt2"];
 
 /// A small generator; the same numbers in every run.
 struct Dice(u64);
@@ -67,7 +71,8 @@ fn mutant(number: u64) -> (&'static str, Vec<u8>) {
     (file, bytes)
 }
 
-/// Bytes of the zip: cut, flipped, taken out, put in, and numbers of the directory at its end made large.
+/// Bytes of the zip: cut, flipped, taken out, put in, and numbers of the directory at its end made
+/// large.
 fn container(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     for _ in 0..1 + dice.below(3) {
         let n = bytes.len();
@@ -80,7 +85,9 @@ fn container(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
             2 if n > 0 => bytes[late] = *dice.pick(&[0, 0xff, 0x7f, 0x80]),
             3 => drop(bytes.drain(at..(at + dice.below(64)).min(n))),
             4 => drop(bytes.splice(at..at, vec![0xff; dice.below(64)])),
-            5 if late + 4 <= n => bytes[late..late + 4].copy_from_slice(&dice.pick(&[u32::MAX, i32::MAX as u32, 0, 1 << 31]).to_le_bytes()),
+            5 if late + 4 <= n => bytes[late..late + 4].copy_from_slice(
+                &dice.pick(&[u32::MAX, i32::MAX as u32, 0, 1 << 31]).to_le_bytes(),
+            ),
             _ => bytes.extend_from_within(at..),
         }
     }
@@ -135,7 +142,8 @@ fn entries(good: &[u8], dice: &mut Dice) -> Vec<u8> {
 fn weights(good: &[u8], dice: &mut Dice) -> Vec<u8> {
     let (kind, salt) = (dice.below(4), dice.below(1 << 20));
     rewritten(good, &|name, mut bytes| {
-        let weight = (name.contains("data/weights/") || name.contains("data/constants/")) && !name.ends_with(".json");
+        let weight = (name.contains("data/weights/") || name.contains("data/constants/"))
+            && !name.ends_with(".json");
         if weight && (name.len() + salt) % 3 > 0 {
             match kind {
                 0 => return None,
@@ -189,7 +197,12 @@ fn edited(good: &[u8], end: &str, dice: &mut Dice, edit: Edit) -> Vec<u8> {
         let mut json: Value = serde_json::from_slice(&bytes).expect("JSON");
         edit(&mut json, dice);
         let text = json.to_string();
-        Some(text.replace("\"<nan>\"", "NaN").replace("\"<huge>\"", "1e999").replace("\"<long>\"", &"9".repeat(400)).into_bytes())
+        Some(
+            text.replace("\"<nan>\"", "NaN")
+                .replace("\"<huge>\"", "1e999")
+                .replace("\"<long>\"", &"9".repeat(400))
+                .into_bytes(),
+        )
     })
 }
 
@@ -217,7 +230,13 @@ fn change(json: &mut Value, dice: &mut Dice) {
             (Value::Object(o), 1) => {
                 let key = o.keys().nth(i).expect("a key").clone();
                 let value = o.remove(&key).expect("a value");
-                return drop(o.insert(dice.pick(&["as_int", "as_tensor", "as_sym_int", "as_ints", "name", "x"]).to_string(), value));
+                return drop(
+                    o.insert(
+                        dice.pick(&["as_int", "as_tensor", "as_sym_int", "as_ints", "name", "x"])
+                            .to_string(),
+                        value,
+                    ),
+                );
             }
             _ => {}
         }
@@ -227,7 +246,8 @@ fn change(json: &mut Value, dice: &mut Dice) {
             _ => unreachable!(),
         };
     }
-    let numbers = [-1, 0, 1, 7, 63, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 62, i64::MAX, i64::MIN, -(1 << 31)];
+    let numbers =
+        [-1, 0, 1, 7, 63, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 62, i64::MAX, i64::MIN, -(1 << 31)];
     let expressions = [
         "Pow(Integer(9), Integer(99999))",
         "Mul(Symbol('s0'), Symbol('s0'), Symbol('s77'), Integer(9223372036854775807))",
@@ -237,18 +257,37 @@ fn change(json: &mut Value, dice: &mut Dice) {
         "Add(Add(Add(Add(Add(",
         "Symbol('')",
     ];
-    let paths = ["../../x", "/etc/passwd", "../weights/../../x", "file:///dev/zero", "", "\0", "a#b"];
+    let paths =
+        ["../../x", "/etc/passwd", "../weights/../../x", "file:///dev/zero", "", "\0", "a#b"];
     *at = match dice.below(9) {
         0..=2 => json!(dice.pick(&numbers)),
         3 => json!(donor),
         4 => json!(dice.pick(&paths)),
         5 => json!(dice.pick(&expressions)),
         6 => json!({ "as_expr": { "expr_str": dice.pick(&expressions) } }),
-        7 => dice.pick(&[json!("<nan>"), json!("<huge>"), json!("<long>"), json!(1.5), json!(-0.0), json!(1e300), json!(true)]).clone(),
+        7 => dice
+            .pick(&[
+                json!("<nan>"),
+                json!("<huge>"),
+                json!("<long>"),
+                json!(1.5),
+                json!(-0.0),
+                json!(1e300),
+                json!(true),
+            ])
+            .clone(),
         _ => {
             let deep = (0..60).fold(json!(1), |inner, _| json!([inner]));
-            dice.pick(&[json!([]), json!({}), json!(null), json!([1, 2, 3, 4, 5]), json!({ "as_int": -3 }), json!(vec![0; 3000]), deep])
-                .clone()
+            dice.pick(&[
+                json!([]),
+                json!({}),
+                json!(null),
+                json!([1, 2, 3, 4, 5]),
+                json!({ "as_int": -3 }),
+                json!(vec![0; 3000]),
+                deep,
+            ])
+            .clone()
         }
     };
 }
@@ -280,7 +319,9 @@ fn survives(path: &Path, number: u64) -> String {
         model.compile(&kiln::Options { threads: 1, workers: 1, ..Default::default() }).map(|_| ())
     } else {
         let context = Context::new();
-        pt2::import(context.ctx(), path).map(|captured| captured.weights.values().for_each(|w| drop(w.read()))).map_err(Into::into)
+        pt2::import(context.ctx(), path)
+            .map(|captured| captured.weights.values().for_each(|w| drop(w.read())))
+            .map_err(Into::into)
     };
     outcome.map_or_else(|e: kiln::Error| e.to_string(), |()| String::new())
 }
@@ -313,11 +354,17 @@ fn mutants_in_this_process() {
         loaded += u64::from(said.is_empty());
         let taken = memory("VmHWM").saturating_sub(before);
         assert!(taken < MEMORY_KB, "mutant {number} took {taken} kB");
-        std::fs::write(std::env::var("KILN_MUTANT_AT").expect("a file"), number.to_string()).expect("written");
+        std::fs::write(std::env::var("KILN_MUTANT_AT").expect("a file"), number.to_string())
+            .expect("written");
     }
     // Some damage does not matter; if none were loaded, or all, this would test nothing.
     let n = range.end - range.start;
-    println!("{n} mutants, {loaded} fit; the slowest, {}, took {:?}; {} kB", slow.1, slow.0, memory("VmHWM").saturating_sub(before));
+    println!(
+        "{n} mutants, {loaded} fit; the slowest, {}, took {:?}; {} kB",
+        slow.1,
+        slow.0,
+        memory("VmHWM").saturating_sub(before)
+    );
     assert!(n < 100 || (loaded > n / 50 && loaded < n / 2), "{loaded} of {n} were no errors");
 }
 
@@ -326,12 +373,25 @@ fn in_a_child(range: Range<u64>, limit: Duration) {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().join("at");
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
-    command.args(["--ignored", "--exact", "--nocapture", "capture::mutation::mutants_in_this_process"]);
-    command.env("KILN_MUTANTS", format!("{}..{}", range.start, range.end)).env("KILN_MUTANT_AT", &at);
+    command.args([
+        "--ignored",
+        "--exact",
+        "--nocapture",
+        "capture::mutation::mutants_in_this_process",
+    ]);
+    command
+        .env("KILN_MUTANTS", format!("{}..{}", range.start, range.end))
+        .env("KILN_MUTANT_AT", &at);
     let done = crate::watchdog::run(&mut command, b"", limit);
     let last = std::fs::read_to_string(&at).unwrap_or_else(|_| "none".into());
     let all = done.text().lines().find(|l| l.contains("mutants, ")).unwrap_or("").to_string();
-    assert!(done.status.success() && !all.is_empty(), "after mutant {last}: {:?}\n{}\n{}", done.status, done.text(), done.stderr);
+    assert!(
+        done.status.success() && !all.is_empty(),
+        "after mutant {last}: {:?}\n{}\n{}",
+        done.status,
+        done.text(),
+        done.stderr
+    );
     println!("{all}");
 }
 
@@ -347,5 +407,8 @@ fn damaged_archives_are_errors() {
 fn many_damaged_archives_are_errors() {
     let range = std::env::var("KILN_MUTANTS_LONG").unwrap_or("3000..103000".into());
     let (first, end) = range.split_once("..").expect("FIRST..END");
-    in_a_child(first.parse().expect("a number")..end.parse().expect("a number"), Duration::from_secs(6 * 3600));
+    in_a_child(
+        first.parse().expect("a number")..end.parse().expect("a number"),
+        Duration::from_secs(6 * 3600),
+    );
 }

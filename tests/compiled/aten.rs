@@ -3,8 +3,8 @@ use super::*;
 use crate::capture::{import, root, tensors};
 use kiln::{dialects::ir::Context, tolerance};
 
-/// Results of the archives that have no compiled form yet, and what the compiler says to that. The list can only become shorter: a result that
-/// compiles is a failure until its line is gone.
+/// Results of the archives that have no compiled form yet, and what the compiler says to that. The
+/// list can only become shorter: a result that compiles is a failure until its line is gone.
 const NOT_COMPILED: &[(&str, usize, &str)] = &[];
 
 pub const ARCHIVES: [&str; 12] = [
@@ -22,7 +22,8 @@ pub const ARCHIVES: [&str; 12] = [
     "aten_view",
 ];
 
-/// Compiles the results of an archive that are named, and compares them; `Err` if they do not compile.
+/// Compiles the results of an archive that are named, and compares them; `Err` if they do not
+/// compile.
 fn differences(archive: &str, kept: &[usize]) -> Result<Vec<String>, String> {
     let c = Context::new();
     let captured = import(&c, &root().join(format!("capture/{archive}.pt2")));
@@ -40,9 +41,11 @@ fn differences(archive: &str, kept: &[usize]) -> Result<Vec<String>, String> {
         for (i, have) in kept.iter().zip(&have) {
             match tolerance::compare(have, &want[*i]) {
                 Ok(c) if c.ok => {}
-                Ok(c) => {
-                    wrong.push(format!("{archive} {i}, {threads} threads: {c}\n  have {:?}\n  want {:?}", have.data(), want[*i].data()))
-                }
+                Ok(c) => wrong.push(format!(
+                    "{archive} {i}, {threads} threads: {c}\n  have {:?}\n  want {:?}",
+                    have.data(),
+                    want[*i].data()
+                )),
                 Err(e) => wrong.push(format!("{archive} {i}, {threads} threads: {e}")),
             }
         }

@@ -11,17 +11,34 @@ fn what_reads_beside_its_operand_is_an_error_of_the_call() {
         )
     };
     let ops = [
-        ("kiln.gather %x[%i] dims = [0] : tensor<?x300xf32>[tensor<2xi64>]", 1, "which has to have some"),
-        ("kiln.slice %x offsets = [0, 0] sizes = [2, 300] strides = [1, 1] : tensor<?x300xf32>", 2, "that has to fit"),
-        ("kiln.dynamic_slice %x[%at, %at : tensor<i64>, tensor<i64>] sizes = [2, 300] : tensor<?x300xf32>", 2, "that has to fit"),
+        (
+            "kiln.gather %x[%i] dims = [0] : tensor<?x300xf32>[tensor<2xi64>]",
+            1,
+            "which has to have some",
+        ),
+        (
+            "kiln.slice %x offsets = [0, 0] sizes = [2, 300] strides = [1, 1] : tensor<?x300xf32>",
+            2,
+            "that has to fit",
+        ),
+        (
+            "kiln.dynamic_slice %x[%at, %at : tensor<i64>, tensor<i64>] sizes = [2, 300] : tensor<?x300xf32>",
+            2,
+            "that has to fit",
+        ),
     ];
     for (op, least, words) in ops {
         let c = Context::new();
-        let (module, _) = Module::parse(c.ctx(), text(op).as_bytes(), "in.mlir").unwrap_or_else(|e| panic!("{e}"));
-        let program = native(&module, "f", &|_| Err("has no weights".into())).unwrap_or_else(|e| panic!("{e}"));
+        let (module, _) = Module::parse(c.ctx(), text(op).as_bytes(), "in.mlir")
+            .unwrap_or_else(|e| panic!("{e}"));
+        let program = native(&module, "f", &|_| Err("has no weights".into()))
+            .unwrap_or_else(|e| panic!("{e}"));
         let rows = |n: usize| {
             let x = Tensor::floats(DType::F32, vec![n, 300], vec![1.5; n * 300]).expect("rows");
-            let index = |shape: Vec<usize>| Tensor::ints(DType::I64, shape.clone(), vec![0; shape.iter().product()]).expect("indices");
+            let index = |shape: Vec<usize>| {
+                Tensor::ints(DType::I64, shape.clone(), vec![0; shape.iter().product()])
+                    .expect("indices")
+            };
             call(&program, &[x, index(vec![2]), index(vec![])], 1)
         };
         let refused = rows(least - 1).expect_err("too few rows");
@@ -36,9 +53,12 @@ fn sizes_that_an_op_takes_as_equal_are_compared_before_a_call() {
         %m = kiln.sym @m\n%n = kiln.sym @n\nkiln.bind_shape %x, [%m, 300] : tensor<?x300xf32>\nkiln.bind_shape %y, [%n, 300] : tensor<?x300xf32>\n\
         %0 = kiln.add %x, %y : tensor<?x300xf32>\nreturn %0 : tensor<?x300xf32>\n}";
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "in.mlir").unwrap_or_else(|e| panic!("{e}"));
-    let program = native(&module, "f", &|_| Err("has no weights".into())).unwrap_or_else(|e| panic!("{e}"));
-    let rows = |n: usize| Tensor::floats(DType::F32, vec![n, 300], vec![1.5; n * 300]).expect("rows");
+    let (module, _) =
+        Module::parse(c.ctx(), text.as_bytes(), "in.mlir").unwrap_or_else(|e| panic!("{e}"));
+    let program =
+        native(&module, "f", &|_| Err("has no weights".into())).unwrap_or_else(|e| panic!("{e}"));
+    let rows =
+        |n: usize| Tensor::floats(DType::F32, vec![n, 300], vec![1.5; n * 300]).expect("rows");
     for (m, n) in [(5, 4), (4, 5)] {
         let refused = call(&program, &[rows(m), rows(n)], 1).expect_err("two sizes");
         assert!(refused.contains("kiln.add takes sizes that have to be equal"), "{refused}");

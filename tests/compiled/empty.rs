@@ -1,4 +1,5 @@
-//! An axis that turns out to have no elements: what PyTorch gives, interpreted as written and decomposed, and compiled.
+//! An axis that turns out to have no elements: what PyTorch gives, interpreted as written and
+//! decomposed, and compiled.
 use super::*;
 use crate::support::{cases, functions, inputs_of_sizes, run};
 use kiln::{
@@ -8,14 +9,18 @@ use kiln::{
 };
 use std::collections::HashMap;
 
-/// Symbolic or not, each returns what it says for no elements: nothing at all (`NONE`), or zeros (`ZEROS`), as `torch.softmax`, `torch.log_softmax` and
-/// `torch.nn.functional.scaled_dot_product_attention` do; `INFINITE` is -inf, as of `torch.logsumexp`.
+/// Symbolic or not, each returns what it says for no elements: nothing at all (`NONE`), or zeros
+/// (`ZEROS`), as `torch.softmax`, `torch.log_softmax` and
+/// `torch.nn.functional.scaled_dot_product_attention` do; `INFINITE` is -inf, as of
+/// `torch.logsumexp`.
 #[test]
 fn an_empty_axis_is_as_in_pytorch() {
     let mut wrong = vec![];
     for case in cases(include_str!("empty.mlir")) {
         for n in [0, 1, 17] {
-            wrong.extend(check(&case.text, n).into_iter().map(|e| format!("{}, {n}: {e}", case.name)));
+            wrong.extend(
+                check(&case.text, n).into_iter().map(|e| format!("{}, {n}: {e}", case.name)),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -25,34 +30,51 @@ fn check(text: &str, n: i64) -> Vec<String> {
     let c = Context::new();
     // A known size is that size.
     let text = text.replace("{n}", &n.to_string());
-    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "tests/compiled/empty.mlir").unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "tests/compiled/empty.mlir")
+        .unwrap_or_else(|e| panic!("{e}\n{text}"));
     let given = inputs_of_sizes(functions(&module)[0], 3, &HashMap::from([("n".to_string(), n)]));
     let pipeline = pipeline_text(Level::Graph, Level::Prims, None).expect("a pipeline");
     let prims = module.duplicate();
-    run_pipeline(&prims, &pipeline, &Default::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    let interpreted = |m: &Module| run(m, functions(m)[0], Mode::Exact, &given).map_err(|e| e.to_string());
-    let compiled =
-        |threads| native(&module.duplicate(), "f", &|g| Err(format!("@{g} has no value"))).and_then(|p| call(&p, &given, threads));
+    run_pipeline(&prims, &pipeline, &Default::default(), &|_, _, _| ())
+        .unwrap_or_else(|e| panic!("{e}"));
+    let interpreted =
+        |m: &Module| run(m, functions(m)[0], Mode::Exact, &given).map_err(|e| e.to_string());
+    let compiled = |threads| {
+        native(&module.duplicate(), "f", &|g| Err(format!("@{g} has no value")))
+            .and_then(|p| call(&p, &given, threads))
+    };
     let want = match interpreted(&module) {
         Ok(want) => want,
         Err(e) => return vec![format!("interpreted: {e}")],
     };
-    let said = text.lines().filter_map(|l| l.trim().strip_prefix("// EMPTY: ")).flat_map(str::split_whitespace);
+    let said = text
+        .lines()
+        .filter_map(|l| l.trim().strip_prefix("// EMPTY: "))
+        .flat_map(str::split_whitespace);
     let mut wrong = vec![];
     for (t, said) in want.iter().zip(said).filter(|_| n == 0) {
         let Data::F(v) = t.data() else { continue };
         let all = |x: f64| !v.is_empty() && v.iter().all(|y| *y == x);
-        if !(said == "NONE" && v.is_empty() || said == "ZEROS" && all(0.0) || said == "INFINITE" && all(f64::NEG_INFINITY)) {
+        if !(said == "NONE" && v.is_empty()
+            || said == "ZEROS" && all(0.0)
+            || said == "INFINITE" && all(f64::NEG_INFINITY))
+        {
             wrong.push(format!("{v:?} is not {said}"));
         }
     }
-    for (how, have) in [("decomposed", interpreted(&prims)), ("compiled", compiled(1)), ("on two threads", compiled(2))] {
+    for (how, have) in [
+        ("decomposed", interpreted(&prims)),
+        ("compiled", compiled(1)),
+        ("on two threads", compiled(2)),
+    ] {
         match have {
             Err(e) => wrong.push(format!("{how}: {e}")),
-            Ok(have) => wrong.extend(have.iter().zip(&want).filter_map(|(h, w)| match tolerance::compare(h, w) {
-                Ok(c) if c.ok => None,
-                Ok(c) => Some(format!("{how}: {c}")),
-                Err(e) => Some(format!("{how}: {e}")),
+            Ok(have) => wrong.extend(have.iter().zip(&want).filter_map(|(h, w)| {
+                match tolerance::compare(h, w) {
+                    Ok(c) if c.ok => None,
+                    Ok(c) => Some(format!("{how}: {c}")),
+                    Err(e) => Some(format!("{how}: {e}")),
+                }
             })),
         }
     }

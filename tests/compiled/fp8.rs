@@ -1,4 +1,5 @@
-//! Conversions to and from floats of 8 bits, bit by bit as PyTorch's (`gen_fp8.py`), interpreted and compiled.
+//! Conversions to and from floats of 8 bits, bit by bit as PyTorch's (`gen_fp8.py`), interpreted
+//! and compiled.
 use super::*;
 use crate::support::{functions, run};
 use kiln::{
@@ -15,19 +16,25 @@ const FORMATS: [DType; 2] = [DType::F8E4M3FN, DType::F8E5M2];
 const WIDE: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 fn numbers() -> BTreeMap<String, Tensor> {
-    let all = weight::open(&crate::support::repository().join("tests/compiled/fp8.safetensors")).expect("the file");
+    let all = weight::open(&crate::support::repository().join("tests/compiled/fp8.safetensors"))
+        .expect("the file");
     all.into_iter().map(|(name, w)| (name, w.read().expect("a tensor"))).collect()
 }
 
 /// A function of `ops` on n elements, interpreted and compiled.
 fn both(ops: &str, given: &Tensor, result: DType) -> [Tensor; 2] {
     let (x, n) = (given.dtype(), given.len());
-    let text = format!("func.func @main(%x: tensor<{n}x{x}>) -> tensor<{n}x{result}> {{\n{ops}  return %y : tensor<{n}x{result}>\n}}\n");
+    let text = format!(
+        "func.func @main(%x: tensor<{n}x{x}>) -> tensor<{n}x{result}> {{\n{ops}  return %y : tensor<{n}x{result}>\n}}\n"
+    );
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "fp8.mlir").unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "fp8.mlir")
+        .unwrap_or_else(|e| panic!("{e}\n{text}"));
     let given = [given.clone()];
-    let interpreted = run(&module, functions(&module)[0], Mode::Rounded, &given).expect("it runs").remove(0);
-    let program = native(&module, "main", &|g| Err(format!("@{g} has no value"))).expect("it compiles");
+    let interpreted =
+        run(&module, functions(&module)[0], Mode::Rounded, &given).expect("it runs").remove(0);
+    let program =
+        native(&module, "main", &|g| Err(format!("@{g} has no value"))).expect("it compiles");
     [interpreted, call(&program, &given, 2).expect("it is called").remove(0)]
 }
 
@@ -42,11 +49,20 @@ fn part(t: &Tensor, n: usize) -> Tensor {
 
 fn same(have: &Tensor, want: &Tensor, given: &Tensor, what: &str) {
     let all = |t: &Tensor| match t.data() {
-        Data::F(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect::<Vec<_>>(),
+        Data::F(v) => {
+            v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect::<Vec<_>>()
+        }
         Data::I(v) => v.iter().map(|x| *x as u64).collect(),
     };
     for (i, (h, w)) in all(have).into_iter().zip(all(want)).enumerate() {
-        assert_eq!(h, w, "{what}, of {:?}: {:?} instead of {:?}", part_at(given, i), part_at(have, i), part_at(want, i));
+        assert_eq!(
+            h,
+            w,
+            "{what}, of {:?}: {:?} instead of {:?}",
+            part_at(given, i),
+            part_at(have, i),
+            part_at(want, i)
+        );
     }
     assert_eq!(have.shape(), want.shape());
 }
@@ -65,8 +81,9 @@ fn rounded_as_pytorch_does() {
         let (x, want) = (&all[wide.name()], &all[&format!("{wide}_{format}")]);
         for n in [1, 15, 16, 17, x.len()] {
             let (x, want) = (part(x, n), part(want, n));
-            let ops =
-                format!("  %0 = kiln.convert %x : tensor<{n}x{wide}> to {format}\n  %y = kiln.bitcast %0 : tensor<{n}x{format}> to ui8\n");
+            let ops = format!(
+                "  %0 = kiln.convert %x : tensor<{n}x{wide}> to {format}\n  %y = kiln.bitcast %0 : tensor<{n}x{format}> to ui8\n"
+            );
             for (have, how) in both(&ops, &x, DType::UI8).iter().zip(["interpreted", "compiled"]) {
                 same(have, &want, &x, &format!("{wide} to {format}, {how}, {n}"));
             }
@@ -79,10 +96,16 @@ fn every_byte_is_pytorchs_number() {
     let all = numbers();
     let bytes = Tensor::ints(DType::UI8, vec![256], (0..256).collect()).expect("a tensor");
     for (wide, format) in WIDE.into_iter().flat_map(|w| FORMATS.map(|f| (w, f))) {
-        let ops =
-            format!("  %0 = kiln.bitcast %x : tensor<256xui8> to {format}\n  %y = kiln.convert %0 : tensor<256x{format}> to {wide}\n");
+        let ops = format!(
+            "  %0 = kiln.bitcast %x : tensor<256xui8> to {format}\n  %y = kiln.convert %0 : tensor<256x{format}> to {wide}\n"
+        );
         for (have, how) in both(&ops, &bytes, wide).iter().zip(["interpreted", "compiled"]) {
-            same(have, &all[&format!("{format}_{wide}")], &bytes, &format!("{format} to {wide}, {how}"));
+            same(
+                have,
+                &all[&format!("{format}_{wide}")],
+                &bytes,
+                &format!("{format} to {wide}, {how}"),
+            );
         }
     }
 }
@@ -91,7 +114,9 @@ fn every_byte_is_pytorchs_number() {
 #[test]
 fn every_byte_comes_back() {
     let bytes = Tensor::ints(DType::UI8, vec![256], (0..256).collect()).expect("a tensor");
-    for (format, nans, least) in [(DType::F8E4M3FN, 0x7f..0x80, "-448.0"), (DType::F8E5M2, 0x7d..0x80, "0xFC")] {
+    for (format, nans, least) in
+        [(DType::F8E4M3FN, 0x7f..0x80, "-448.0"), (DType::F8E5M2, 0x7d..0x80, "0xFC")]
+    {
         let t = format!("tensor<256x{format}>");
         let ops = format!(
             "  %0 = kiln.bitcast %x : tensor<256xui8> to {format}\n  %z = kiln.splat [256], {least} : {format}\n  \
@@ -99,7 +124,12 @@ fn every_byte_comes_back() {
         );
         // One NaN is as good as another.
         let numbers = |t: &Tensor| {
-            let all = t.as_i().expect("bytes").iter().map(|b| if nans.contains(&(b & 0x7f)) { 0x7f } else { *b }).collect();
+            let all = t
+                .as_i()
+                .expect("bytes")
+                .iter()
+                .map(|b| if nans.contains(&(b & 0x7f)) { 0x7f } else { *b })
+                .collect();
             Tensor::ints(DType::UI8, vec![256], all).expect("a tensor")
         };
         for (have, how) in both(&ops, &bytes, DType::UI8).iter().zip(["interpreted", "compiled"]) {

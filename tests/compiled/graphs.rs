@@ -1,8 +1,9 @@
 //! Compiled programs against the interpreter: cases in text, and random graphs.
 //!
-//! The rule: a compiled result is at most twice as far from the exact one as the one with a rounding at each op is, and the dtype's tolerance, since
-//! the compiler reassociates and keeps more bits. A sum rounds once in the interpreter, so that one that nearly cancels has less of a bound than the order
-//! of its summands would give it.
+//! The rule: a compiled result is at most twice as far from the exact one as the one with a
+//! rounding at each op is, and the dtype's tolerance, since the compiler reassociates and keeps
+//! more bits. A sum rounds once in the interpreter, so that one that nearly cancels has less of a
+//! bound than the order of its summands would give it.
 use super::*;
 use crate::{
     random_graph::{Material, Recipe, one_graph},
@@ -25,24 +26,38 @@ use std::{
 
 /// Graphs checked by every test run: some three minutes on two cores.
 const GRAPHS: u64 = 2000;
-/// Of these, every so many-th runs MLIR's verifier after every pass, which costs as much as the passes.
+/// Of these, every so many-th runs MLIR's verifier after every pass, which costs as much as the
+/// passes.
 const VERIFIED: u64 = 10;
 
 const STEPS: &str = "unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
     convolution pieces joined control";
-pub static COMPILED: Material =
-    Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5, 16, 1, 17, 15, 16, 1, 17, 0, 2, 7], continuous: true };
+pub static COMPILED: Material = Material {
+    steps: STEPS,
+    dtypes: &DType::ALL,
+    sizes: &[4, 3, 5, 16, 1, 17, 15, 16, 1, 17, 0, 2, 7],
+    continuous: true,
+};
 
-/// Compares a function with the interpreter, compiled for this machine and called with one and with two threads.
+/// Compares a function with the interpreter, compiled for this machine and called with one and with
+/// two threads.
 fn check(module: &Module, inputs: &[Tensor], options: &CompileOptions) -> Result<(), String> {
     against(module, inputs, |name| {
-        let program = native_with(&module.duplicate(), name, &|g| Err(format!("@{g} has no value")), options)?;
-        Ok(move |inputs: &[Tensor]| [1, 2].into_iter().map(|threads| call(&program, inputs, threads)).collect())
+        let program = native_with(
+            &module.duplicate(),
+            name,
+            &|g| Err(format!("@{g} has no value")),
+            options,
+        )?;
+        Ok(move |inputs: &[Tensor]| {
+            [1, 2].into_iter().map(|threads| call(&program, inputs, threads)).collect()
+        })
     })
 }
 
-/// Compares a function with the interpreter. `compile` gives what calls it once or several times, with the results of each call.
+/// Compares a function with the interpreter. `compile` gives what calls it once or several times,
+/// with the results of each call.
 pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     module: &Module,
     inputs: &[Tensor],
@@ -60,9 +75,14 @@ pub fn against_with<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
 ) -> Result<(), String> {
     let func = functions(module)[0];
     let exact = run(module, func, Mode::Exact, inputs).map_err(|e| e.to_string());
-    // What has no value for no elements, such as a maximum or an element of none, is an error of the interpreter. Compiled it is an error of the
-    // call or any number, as docs/limits.md says, so that it is called as well.
-    let none = |e: &str| ["no elements", "out of range", "outside", "does not fit", "has size 0"].iter().any(|part| e.contains(part));
+    // What has no value for no elements, such as a maximum or an element of none, is an error of
+    // the interpreter. Compiled it is an error of the call or any number, as docs/limits.md says,
+    // so that it is called as well.
+    let none = |e: &str| {
+        ["no elements", "out of range", "outside", "does not fit", "has size 0"]
+            .iter()
+            .any(|part| e.contains(part))
+    };
     let empty = inputs.iter().any(|t| t.shape().contains(&0));
     let exact = match exact {
         Err(e) if !(empty && none(&e)) => return Err(e),
@@ -77,14 +97,24 @@ pub fn against_with<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     let rounded = run(module, func, Mode::Rounded, inputs).map_err(|e| e.to_string())?;
     for (turn, have) in call(inputs)?.iter().enumerate() {
         for (i, ((have, exact), rounded)) in have.iter().zip(&exact).zip(&rounded).enumerate() {
-            // Law 5: as a whole, and for the element that is furthest off in terms of the greatest one.
+            // Law 5: as a whole, and for the element that is furthest off in terms of the greatest
+            // one.
             for error in [relative_error, greatest_error] {
                 let allowed = 2.0 * error(rounded, exact) + tolerance(exact.dtype());
                 let off = error(have, exact);
-                // Where rounding alone overflows or changes an integer there is nothing to hold the compiler to.
+                // Where rounding alone overflows or changes an integer there is nothing to hold the
+                // compiler to.
                 if allowed.is_finite() && off > allowed {
-                    let all = format!("have {:?}\nexact {:?}\nrounded {:?}", have.data(), exact.data(), rounded.data());
-                    return Err(format!("result {i}, call {}: off by {off:e}, {allowed:e} is allowed\n{all}", turn + 1));
+                    let all = format!(
+                        "have {:?}\nexact {:?}\nrounded {:?}",
+                        have.data(),
+                        exact.data(),
+                        rounded.data()
+                    );
+                    return Err(format!(
+                        "result {i}, call {}: off by {off:e}, {allowed:e} is allowed\n{all}",
+                        turn + 1
+                    ));
                 }
             }
         }
@@ -110,10 +140,15 @@ fn cases_as_interpreted() {
     };
     for case in cases(include_str!("ops.mlir")) {
         let c = Context::new();
-        let (module, _) = Module::parse(c.ctx(), case.text.as_bytes(), "tests/compiled/ops.mlir").unwrap_or_else(|e| panic!("{e}"));
+        let (module, _) = Module::parse(c.ctx(), case.text.as_bytes(), "tests/compiled/ops.mlir")
+            .unwrap_or_else(|e| panic!("{e}"));
         let func = functions(&module)[0];
         for seed in 0..2 {
-            wrong.extend(check(&module, &inputs(func, seed), &options).err().map(|e| format!("{}: {e}", case.name)));
+            wrong.extend(
+                check(&module, &inputs(func, seed), &options)
+                    .err()
+                    .map(|e| format!("{}: {e}", case.name)),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
@@ -123,14 +158,21 @@ fn cases_as_interpreted() {
 pub fn graph_inputs(func: Op, recipe: &Recipe) -> Vec<Tensor> {
     let sizes = [1, 15, 16, 17, 5, 4, 0, 2];
     let size = |i: usize| sizes[(recipe.sizes as usize + i) % sizes.len()];
-    inputs_of_sizes(func, 3, &HashMap::from([("s".to_string(), size(0)), ("t".to_string(), size(1))]))
+    inputs_of_sizes(
+        func,
+        3,
+        &HashMap::from([("s".to_string(), size(0)), ("t".to_string(), size(1))]),
+    )
 }
 
 /// What `KILN_GRAPHS=FIRST..END` says, or what is usual.
 pub fn graph_range(usual: &str) -> Range<u64> {
     let text = std::env::var("KILN_GRAPHS").unwrap_or(usual.into());
-    let number = |t: &str| t.parse::<u64>().unwrap_or_else(|e| panic!("KILN_GRAPHS is '{text}', not FIRST..END: {e}"));
-    let (first, end) = text.split_once("..").unwrap_or_else(|| panic!("KILN_GRAPHS is '{text}', not FIRST..END"));
+    let number = |t: &str| {
+        t.parse::<u64>().unwrap_or_else(|e| panic!("KILN_GRAPHS is '{text}', not FIRST..END: {e}"))
+    };
+    let (first, end) =
+        text.split_once("..").unwrap_or_else(|| panic!("KILN_GRAPHS is '{text}', not FIRST..END"));
     number(first)..number(end)
 }
 
@@ -172,7 +214,10 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
             let done = number + 1 - range.start;
             if progress && done.is_multiple_of(100) {
                 let (seconds, all) = (start.elapsed().as_secs_f64(), range.end - range.start);
-                eprintln!("{done} of {all} graphs, {seconds:.0} s, {:.0} s to go", seconds / done as f64 * (all - done) as f64);
+                eprintln!(
+                    "{done} of {all} graphs, {seconds:.0} s, {:.0} s to go",
+                    seconds / done as f64 * (all - done) as f64
+                );
             }
         }
     };
@@ -189,12 +234,15 @@ fn random_graphs_as_interpreted() {
     random_graphs(0..GRAPHS, 2, false);
 }
 
-/// `KILN_GRAPHS=FIRST..END`, by default 50,000, on `KILN_GRAPH_THREADS` threads, by default one a processor. Needs
-/// nothing but this binary; `--nocapture` shows how far it is.
+/// `KILN_GRAPHS=FIRST..END`, by default 50,000, on `KILN_GRAPH_THREADS` threads, by default one a
+/// processor. Needs nothing but this binary; `--nocapture` shows how far it is.
 #[test]
 #[ignore = "takes hours"]
 fn many_random_graphs_as_interpreted() {
-    let threads = std::env::var("KILN_GRAPH_THREADS").ok().map(|t| t.parse().expect("KILN_GRAPH_THREADS is a number"));
-    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = std::env::var("KILN_GRAPH_THREADS")
+        .ok()
+        .map(|t| t.parse().expect("KILN_GRAPH_THREADS is a number"));
+    let threads =
+        threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     random_graphs(graph_range("0..50000"), threads, true);
 }

@@ -1,4 +1,5 @@
-//! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter against what was compiled.
+//! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter
+//! against what was compiled.
 mod aten;
 mod bounds;
 mod empty;
@@ -18,8 +19,13 @@ use kiln::{
     runtime::{Package, Pool, View, ViewMut, host::Host},
 };
 
-/// Compiles a function of a module, which is used up. `weight` gives the globals that have no value in the IR.
-pub fn native(module: &Module, function: &str, weight: &dyn Fn(&str) -> Result<Tensor, String>) -> Result<Host, String> {
+/// Compiles a function of a module, which is used up. `weight` gives the globals that have no value
+/// in the IR.
+pub fn native(
+    module: &Module,
+    function: &str,
+    weight: &dyn Fn(&str) -> Result<Tensor, String>,
+) -> Result<Host, String> {
     native_for(module, function, weight, Target::host()?)
 }
 
@@ -67,7 +73,8 @@ pub fn native_with(
         other => other.to_string(),
     })?;
     let weights = globals.iter().map(|(name, t)| (name.clone(), t.dtype().encode(t))).collect();
-    let package = Package { program: made.program, objects: made.objects.into_iter().collect(), weights };
+    let package =
+        Package { program: made.program, objects: made.objects.into_iter().collect(), weights };
     Host::open(&package, &mut |g| package.weight(g), 2).map_err(|e| e.to_string())
 }
 
@@ -79,11 +86,23 @@ pub fn call(program: &Host, inputs: &[Tensor], threads: usize) -> Result<Vec<Ten
     let views = views.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     let shapes = program.program().output_shapes(&shapes).map_err(|e| e.to_string())?;
-    let dtypes: Vec<_> = program.program().outputs.iter().map(|o| kiln::dialects::value::DType::from_name(&o.dtype)).collect();
+    let dtypes: Vec<_> = program
+        .program()
+        .outputs
+        .iter()
+        .map(|o| kiln::dialects::value::DType::from_name(&o.dtype))
+        .collect();
     let dtypes = dtypes.into_iter().collect::<Option<Vec<_>>>().ok_or("an unknown dtype")?;
-    let size = |(shape, d): (&Vec<usize>, &kiln::dialects::value::DType)| shape.iter().product::<usize>() * d.byte_size();
-    let mut results: Vec<Vec<u8>> = shapes.iter().zip(&dtypes).map(|x| vec![0xa5; size(x)]).collect();
-    let outs = results.iter_mut().zip(&shapes).zip(&dtypes).map(|((b, s), d)| ViewMut::new(d.name(), s, b));
+    let size = |(shape, d): (&Vec<usize>, &kiln::dialects::value::DType)| {
+        shape.iter().product::<usize>() * d.byte_size()
+    };
+    let mut results: Vec<Vec<u8>> =
+        shapes.iter().zip(&dtypes).map(|x| vec![0xa5; size(x)]).collect();
+    let outs = results
+        .iter_mut()
+        .zip(&shapes)
+        .zip(&dtypes)
+        .map(|((b, s), d)| ViewMut::new(d.name(), s, b));
     let mut outs = outs.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     program.call(&views, &mut outs, threads).map_err(|e| e.to_string())?;
     results.iter().zip(&shapes).zip(&dtypes).map(|((b, s), d)| d.decode(s, b)).collect()

@@ -1,4 +1,5 @@
-//! Elements that are narrower than what they are computed from, at ends of rows of which one element is left, against the interpreter.
+//! Elements that are narrower than what they are computed from, at ends of rows of which one
+//! element is left, against the interpreter.
 use super::*;
 use crate::support::{functions, inputs, run};
 use kiln::dialects::{interp::Mode, ir::Context};
@@ -15,14 +16,28 @@ fn one_element_at_the_end_of_a_row() {
             n + 1
         )
     };
-    for (from, to) in [("i64", "ui8"), ("i64", "i8"), ("i64", "i16"), ("i64", "i32"), ("i32", "i8"), ("i32", "i16"), ("i16", "i8")] {
+    for (from, to) in [
+        ("i64", "ui8"),
+        ("i64", "i8"),
+        ("i64", "i16"),
+        ("i64", "i32"),
+        ("i32", "i8"),
+        ("i32", "i16"),
+        ("i16", "i8"),
+    ] {
         for n in [1, 9, 17, 33] {
             let c = Context::new();
-            let (module, _) = Module::parse(c.ctx(), text(from, to, n).as_bytes(), "narrow.mlir").expect("it parses");
+            let (module, _) = Module::parse(c.ctx(), text(from, to, n).as_bytes(), "narrow.mlir")
+                .expect("it parses");
             let given = inputs(functions(&module)[0], 1);
             let want = run(&module, functions(&module)[0], Mode::Exact, &given).expect("it runs");
-            let program = native(&module, "main", &|g| Err(format!("@{g} has no value"))).expect("it compiles");
-            assert_eq!(call(&program, &given, 1).expect("it is called"), want, "{from} to {to}, {n}");
+            let program = native(&module, "main", &|g| Err(format!("@{g} has no value")))
+                .expect("it compiles");
+            assert_eq!(
+                call(&program, &given, 1).expect("it is called"),
+                want,
+                "{from} to {to}, {n}"
+            );
         }
     }
 }

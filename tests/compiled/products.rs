@@ -1,4 +1,5 @@
-//! Matrix products in blocks, in every way that this processor can multiply, against the interpreter.
+//! Matrix products in blocks, in every way that this processor can multiply, against the
+//! interpreter.
 use super::*;
 use crate::support::{functions, inputs, relative_error, run};
 use kiln::{
@@ -12,13 +13,21 @@ use std::fmt::Write;
 fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
     let size = |s: usize| if s == 0 { "?".to_string() } else { s.to_string() };
     let (m, k, n) = (size(m), size(k), size(n));
-    let (right, contract) = if transposed { (format!("{n}x{k}"), 1) } else { (format!("{k}x{n}"), 0) };
-    let mut text = format!("func.func @main(%x: tensor<{m}x{k}x{t}>, %w: tensor<{right}x{t}>) -> tensor<{m}x{n}x{t}> {{\n");
-    for (open, value, shape, at) in [(&m, "%x", format!("{m}x{k}"), 0), (&n, "%w", right.clone(), 1 - contract)] {
+    let (right, contract) =
+        if transposed { (format!("{n}x{k}"), 1) } else { (format!("{k}x{n}"), 0) };
+    let mut text = format!(
+        "func.func @main(%x: tensor<{m}x{k}x{t}>, %w: tensor<{right}x{t}>) -> tensor<{m}x{n}x{t}> {{\n"
+    );
+    for (open, value, shape, at) in
+        [(&m, "%x", format!("{m}x{k}"), 0), (&n, "%w", right.clone(), 1 - contract)]
+    {
         if open == "?" {
             let fixed = shape.split('x').nth(1 - at).unwrap_or_default();
             let sizes = if at == 0 { format!("%s, {fixed}") } else { format!("{fixed}, %s") };
-            let _ = write!(text, "  %s = kiln.sym @s\n  kiln.bind_shape {value}, [{sizes}] : tensor<{shape}x{t}>\n");
+            let _ = write!(
+                text,
+                "  %s = kiln.sym @s\n  kiln.bind_shape {value}, [{sizes}] : tensor<{shape}x{t}>\n"
+            );
         }
     }
     let _ = write!(
@@ -29,18 +38,28 @@ fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
     text
 }
 
-/// A schedule with blocks so small that every loop runs more than once, on the only kernel of a module on level scheduled.
+/// A schedule with blocks so small that every loop runs more than once, on the only kernel of a
+/// module on level scheduled.
 fn small_blocks(module: &Module, strategy: &str, bits: i64, pack: i64) {
     let kernel = kiln::lowering::host::kernels_of(module.op())[0];
     let m = if strategy == "amx" { 16 } else { 6 };
-    let sizes = [("bits", bits), ("k_block", 32), ("m", m), ("m_block", 2 * m), ("n", 2), ("n_block", bits / 8), ("pack", pack)];
+    let sizes = [
+        ("bits", bits),
+        ("k_block", 32),
+        ("m", m),
+        ("m_block", 2 * m),
+        ("n", 2),
+        ("n_block", bits / 8),
+        ("pack", pack),
+    ];
     let parameters = sizes.map(|(n, v)| (n, Attr::i64(kernel.ctx(), v)));
     kernel.set_attr("kiln.schedule", Attr::schedule(kernel.ctx(), strategy, &parameters));
 }
 
 fn check(text: &str, target: &Target, strategy: &str, packs: &[i64]) -> Result<(), String> {
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "product.mlir").map_err(|e| e.to_string())?;
+    let (module, _) =
+        Module::parse(c.ctx(), text.as_bytes(), "product.mlir").map_err(|e| e.to_string())?;
     let func = functions(&module)[0];
     let given = inputs(func, 1);
     let exact = &run(&module, func, Mode::Exact, &given).map_err(|e| e.to_string())?[0];
@@ -48,11 +67,14 @@ fn check(text: &str, target: &Target, strategy: &str, packs: &[i64]) -> Result<(
     let options = target.pass_options();
     let lower = |from, to| {
         let text = kiln::lowering::pipeline_text_for(from, to, target)?;
-        kiln::lowering::run_pipeline(&module, &text, &Default::default(), &|_, _, _| ()).map(drop).map_err(|e| e.to_string())
+        kiln::lowering::run_pipeline(&module, &text, &Default::default(), &|_, _, _| ())
+            .map(drop)
+            .map_err(|e| e.to_string())
     };
     use kiln::dialects::rules::Level;
     lower(Level::Graph, Level::Scheduled)?;
-    let chosen = module.print(PrintOptions::default()).contains(&format!("#kiln.schedule<\"{strategy}\""));
+    let chosen =
+        module.print(PrintOptions::default()).contains(&format!("#kiln.schedule<\"{strategy}\""));
     if strategy != "blocked" && !chosen {
         return Err(format!("is not computed as '{strategy}'"));
     }
@@ -62,21 +84,33 @@ fn check(text: &str, target: &Target, strategy: &str, packs: &[i64]) -> Result<(
         if let Some(pack) = small {
             small_blocks(&module, strategy, bits, pack);
         }
-        let program = native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target.clone())?;
+        let program =
+            native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target.clone())?;
         for threads in [1, 2] {
             let have = &call(&program, &given, threads)?[0];
             let allowed = (2.0 * relative_error(rounded, exact)).max(tolerance::of(exact.dtype()));
             let error = relative_error(have, exact);
             if error > allowed || error.is_nan() {
-                return Err(format!("small blocks, packed {small:?}, {threads} threads: off by {error:e}, {allowed:e} is allowed"));
+                return Err(format!(
+                    "small blocks, packed {small:?}, {threads} threads: off by {error:e}, {allowed:e} is allowed"
+                ));
             }
         }
     }
     Ok(())
 }
 
-const SIZES: &[[usize; 3]] =
-    &[[16, 32, 32], [19, 33, 17], [17, 64, 33], [40, 101, 65], [30, 67, 100], [0, 67, 40], [18, 0, 48], [33, 70, 0], [17, 1024, 20]];
+const SIZES: &[[usize; 3]] = &[
+    [16, 32, 32],
+    [19, 33, 17],
+    [17, 64, 33],
+    [40, 101, 65],
+    [30, 67, 100],
+    [0, 67, 40],
+    [18, 0, 48],
+    [33, 70, 0],
+    [17, 1024, 20],
+];
 /// Few rows; f32 has another strategy for them.
 const FEW: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];
 
@@ -86,7 +120,11 @@ fn all(strategy: &str, t: &str, target: &Target, few: &[[usize; 3]]) {
         for transposed in [false, true] {
             let text = product(t, *sizes, transposed);
             let packs: &[i64] = if transposed || t == "bf16" { &[1] } else { &[0, 1] };
-            wrong.extend(check(&text, target, strategy, packs).err().map(|e| format!("{sizes:?} transposed {transposed}: {e}")));
+            wrong.extend(
+                check(&text, target, strategy, packs)
+                    .err()
+                    .map(|e| format!("{sizes:?} transposed {transposed}: {e}")),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -107,12 +145,15 @@ fn blocked_with_narrow_vectors_as_interpreted() {
 #[test]
 fn bf16_is_widened_where_nothing_multiplies_it() {
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), product("bf16", [17, 31, 33], false).as_bytes(), "product.mlir").expect("IR");
+    let (module, _) =
+        Module::parse(c.ctx(), product("bf16", [17, 31, 33], false).as_bytes(), "product.mlir")
+            .expect("IR");
     let given = inputs(functions(&module)[0], 1);
     let want = run(&module, functions(&module)[0], Mode::Exact, &given).expect("runs");
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
         let target = Target::parse("x86_64:haswell").expect("a processor");
-        let program = native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target).expect("compiles");
+        let program = native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target)
+            .expect("compiles");
         let have = call(&program, &given, 1).expect("runs");
         assert!(relative_error(&have[0], &want[0]) <= tolerance::of(want[0].dtype()));
     }
@@ -139,7 +180,9 @@ fn tiles_of_bf16_as_interpreted() {
 #[test]
 fn tiles_of_bf16_are_multiplied_by_amx() {
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), product("bf16", [40, 101, 65], false).as_bytes(), "product.mlir").expect("IR");
+    let (module, _) =
+        Module::parse(c.ctx(), product("bf16", [40, 101, 65], false).as_bytes(), "product.mlir")
+            .expect("IR");
     let target = Target::parse("x86_64:sapphirerapids").expect("a processor");
     let options = CompileOptions {
         target,
@@ -155,7 +198,10 @@ fn tiles_of_bf16_are_multiplied_by_amx() {
     };
     let made = compile(&module, "main", &options).expect("code");
     // tdpbf16ps is VEX.128.F3.0F38.W0 5C.
-    let multiplies =
-        |code: &[u8]| code.windows(5).any(|w| w[0] == 0xc4 && w[1] & 0x1f == 2 && w[2] & 0x87 == 2 && w[3] == 0x5c && w[4] >= 0xc0);
+    let multiplies = |code: &[u8]| {
+        code.windows(5).any(|w| {
+            w[0] == 0xc4 && w[1] & 0x1f == 2 && w[2] & 0x87 == 2 && w[3] == 0x5c && w[4] >= 0xc0
+        })
+    };
     assert!(made.program.amx && made.objects.iter().any(|(_, o)| multiplies(o)));
 }

@@ -1,4 +1,5 @@
-//! What is read along one dimension and written along another, in squares of vectors, against the interpreter.
+//! What is read along one dimension and written along another, in squares of vectors, against the
+//! interpreter.
 use super::*;
 use crate::support::{functions, inputs, relative_error, run};
 use kiln::{
@@ -18,10 +19,13 @@ fn turned(rows: usize, columns: usize) -> String {
 
 fn check(rows: usize, columns: usize, target: &Target) -> Result<(), String> {
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), turned(rows, columns).as_bytes(), "turned.mlir").map_err(|e| e.to_string())?;
+    let (module, _) = Module::parse(c.ctx(), turned(rows, columns).as_bytes(), "turned.mlir")
+        .map_err(|e| e.to_string())?;
     let given = inputs(functions(&module)[0], 1);
-    let want = run(&module, functions(&module)[0], Mode::Exact, &given).map_err(|e| e.to_string())?;
-    let program = native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target.clone())?;
+    let want =
+        run(&module, functions(&module)[0], Mode::Exact, &given).map_err(|e| e.to_string())?;
+    let program =
+        native_for(&module, "main", &|g| Err(format!("@{g} has no value")), target.clone())?;
     for threads in [1, 2] {
         for (i, (have, want)) in call(&program, &given, threads)?.iter().zip(&want).enumerate() {
             let error = relative_error(have, want);
@@ -41,8 +45,12 @@ fn squares_as_interpreted() {
     }
     let mut wrong = vec![];
     for target in &targets {
-        for (rows, columns) in [(16, 16), (5, 40), (16, 15), (33, 17), (64, 56), (40, 150), (100, 31)] {
-            wrong.extend(check(rows, columns, target).err().map(|e| format!("{rows} by {columns}: {e}")));
+        for (rows, columns) in
+            [(16, 16), (5, 40), (16, 15), (33, 17), (64, 56), (40, 150), (100, 31)]
+        {
+            wrong.extend(
+                check(rows, columns, target).err().map(|e| format!("{rows} by {columns}: {e}")),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

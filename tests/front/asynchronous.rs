@@ -83,14 +83,21 @@ fn interpreted<R>(body: impl FnOnce() -> R) -> R {
 fn calls_run_op_by_op_until_the_program_is_there() {
     crate::watchdog::arm();
     let gate = gated("gated-1", (false, false));
-    let f = kiln::compile(|x: Tensor| (&x * 2 + 1).relu()).backend("gated-1").options([("asynchronous", "true")]).name("f");
+    let f = kiln::compile(|x: Tensor| (&x * 2 + 1).relu())
+        .backend("gated-1")
+        .options([("asynchronous", "true")])
+        .name("f");
     interpreted(|| {
         // Nobody waits: the gate is closed.
         for _ in 0..3 {
             assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 3.0]);
         }
         assert_eq!((f.programs(), f.explain().eager_calls, f.explain().graphs[0].calls), (1, 3, 0));
-        assert!(f.explain().to_string().contains("is being compiled by another thread"), "{}", f.explain());
+        assert!(
+            f.explain().to_string().contains("is being compiled by another thread"),
+            "{}",
+            f.explain()
+        );
         gate.wait_for(1);
         gate.let_go();
         f.wait().expect("a program");
@@ -101,7 +108,12 @@ fn calls_run_op_by_op_until_the_program_is_there() {
         assert_eq!(numbers(&f.call(counting(&[1, 2])).expect("a result")), [1.0, 3.0]);
         f.wait().expect("a program");
     });
-    assert_eq!((f.explain().graphs[0].calls, gate.begun.load(Ordering::SeqCst)), (1, 3), "{}", f.explain());
+    assert_eq!(
+        (f.explain().graphs[0].calls, gate.begun.load(Ordering::SeqCst)),
+        (1, 3),
+        "{}",
+        f.explain()
+    );
     assert!(f.remarks().iter().all(|r| r.topic == Topic::Recompiles), "{:?}", f.remarks());
 }
 
@@ -109,21 +121,40 @@ fn calls_run_op_by_op_until_the_program_is_there() {
 fn an_error_of_compiling_is_kept_and_told() {
     crate::watchdog::arm();
     gated("gated-2", (true, false)).let_go();
-    let f = kiln::compile(|x: Tensor| &x + 1).backend("gated-2").options([("asynchronous", "true")]).name("f");
+    let f = kiln::compile(|x: Tensor| &x + 1)
+        .backend("gated-2")
+        .options([("asynchronous", "true")])
+        .name("f");
     interpreted(|| {
         assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 2.0]);
         assert_eq!(message(f.wait()), "it has no mind to");
         assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 2.0]);
     });
     let said = f.remarks();
-    assert!(said.len() == 1 && said[0].topic == Topic::Asynchronous && said[0].message.contains("it has no mind to"), "{said:?}");
-    assert!(f.explain().to_string().contains("was not compiled, and its calls run op by op: it has no mind to"), "{}", f.explain());
+    assert!(
+        said.len() == 1
+            && said[0].topic == Topic::Asynchronous
+            && said[0].message.contains("it has no mind to"),
+        "{said:?}"
+    );
+    assert!(
+        f.explain()
+            .to_string()
+            .contains("was not compiled, and its calls run op by op: it has no mind to"),
+        "{}",
+        f.explain()
+    );
     // What cannot be traced is an error of the call, as ever.
-    let wrong = kiln::compile(|x: Tensor| x + counting(&[3])).backend("gated-2").options([("asynchronous", "true")]);
+    let wrong = kiln::compile(|x: Tensor| x + counting(&[3]))
+        .backend("gated-2")
+        .options([("asynchronous", "true")]);
     assert!(wrong.call(counting(&[2])).is_err());
     // With numbers in the place of symbols there is a program.
     gated("gated-3", (false, true)).let_go();
-    let g = kiln::compile(|x: Tensor| &x + 1).dynamic(true).backend("gated-3").options([("asynchronous", "true")]);
+    let g = kiln::compile(|x: Tensor| &x + 1)
+        .dynamic(true)
+        .backend("gated-3")
+        .options([("asynchronous", "true")]);
     interpreted(|| {
         g.call(counting(&[2])).expect("a result");
         assert!(g.wait().is_err());
@@ -132,14 +163,23 @@ fn an_error_of_compiling_is_kept_and_told() {
         assert_eq!(numbers(&g.call(counting(&[2])).expect("a result")), [1.0, 2.0]);
     });
     assert_eq!((g.programs(), g.explain().graphs[0].calls), (1, 1), "{}", g.explain());
-    assert!(g.remarks().iter().any(|r| r.message.contains("compiled again with sizes as numbers")), "{:?}", g.remarks());
+    assert!(
+        g.remarks().iter().any(|r| r.message.contains("compiled again with sizes as numbers")),
+        "{:?}",
+        g.remarks()
+    );
 }
 
 #[test]
 fn it_ends_by_stop_by_its_budget_and_with_the_function() {
     crate::watchdog::arm();
     let gate = gated("gated-4", (false, false));
-    let make = || kiln::compile(|x: Tensor| &x + 1).backend("gated-4").options([("asynchronous", "true")]).name("f");
+    let make = || {
+        kiln::compile(|x: Tensor| &x + 1)
+            .backend("gated-4")
+            .options([("asynchronous", "true")])
+            .name("f")
+    };
     let cancelled = |f: Result<(), Error>| matches!(f, Err(Error::Asynchronous(e)) if matches!(*e, Error::Compile(CompileError::Stopped(Stopped::Cancelled))));
     interpreted(|| {
         let f = make();
@@ -151,7 +191,12 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
         assert_eq!(numbers(&f.call(counting(&[3])).expect("a result")), [1.0, 2.0, 3.0]);
         assert_eq!((f.programs(), gate.begun.load(Ordering::SeqCst)), (1, 1));
         let said = f.remarks();
-        assert!(said.len() == 1 && said[0].topic == Topic::CacheLimit && said[0].message.contains("cancelled"), "{said:?}");
+        assert!(
+            said.len() == 1
+                && said[0].topic == Topic::CacheLimit
+                && said[0].message.contains("cancelled"),
+            "{said:?}"
+        );
         // A function that is dropped, or reset, takes its work along, and no other function's.
         let (g, other) = (make(), make());
         gate.stopped.store(false, Ordering::SeqCst);
@@ -172,8 +217,11 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
         other.wait().expect("a program");
         assert_eq!(other.programs(), 1);
     });
-    let late =
-        kiln::compile(|x: Tensor| (&x * 2).relu()).options([("asynchronous", "on"), ("time_budget", "0.000000001"), ("cache_dir", "off")]);
+    let late = kiln::compile(|x: Tensor| (&x * 2).relu()).options([
+        ("asynchronous", "on"),
+        ("time_budget", "0.000000001"),
+        ("cache_dir", "off"),
+    ]);
     assert_eq!(numbers(&late.call(counting(&[2])).expect("a result")), [0.0, 2.0]);
     assert!(message(late.wait()).contains("time budget"));
 }
@@ -182,7 +230,8 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
 fn many_threads_call_while_it_is_compiled() {
     crate::watchdog::arm();
     // Of kiln's own code, sizes that change, and a function that reads values.
-    let f = kiln::compile(|x: Tensor| (&x * 3).sum(0, false)).options([("asynchronous", "true"), ("threads", "1")]);
+    let f = kiln::compile(|x: Tensor| (&x * 3).sum(0, false))
+        .options([("asynchronous", "true"), ("threads", "1")]);
     let g = kiln::compile(|x: Tensor| {
         let y = &x + 1;
         Ok::<_, TraceError>(if y.sum(.., false).item::<f64>()? > 8.0 { y * 2 } else { y })
@@ -193,15 +242,22 @@ fn many_threads_call_while_it_is_compiled() {
         let sum = (0..n).map(|i| 3.0 * i as f64).sum::<f64>();
         assert_eq!(numbers(&f.call(counting(&[n])).expect("a result")), [sum]);
         let large = n * (n + 1) / 2 > 8;
-        let want: Vec<f64> = (1..=n).map(|i| if large { 2.0 * i as f64 } else { i as f64 }).collect();
+        let want: Vec<f64> =
+            (1..=n).map(|i| if large { 2.0 * i as f64 } else { i as f64 }).collect();
         assert_eq!(numbers(&g.call(counting(&[n])).expect("a result")), want);
     };
-    std::thread::scope(|s| (0..4).for_each(|t| drop(s.spawn(move || (0..30).for_each(|i| one(i + t))))));
+    std::thread::scope(|s| {
+        (0..4).for_each(|t| drop(s.spawn(move || (0..30).for_each(|i| one(i + t)))))
+    });
     f.wait().expect("programs");
     g.wait().expect("programs");
     let before = (f.explain().eager_calls, g.explain().graphs.iter().map(|g| g.calls).sum::<u64>());
     (0..3).for_each(one);
     assert_eq!(f.explain().eager_calls, before.0, "{}", f.explain());
-    assert!(g.explain().graphs.iter().map(|g| g.calls).sum::<u64>() >= before.1 + 4, "{}", g.explain());
+    assert!(
+        g.explain().graphs.iter().map(|g| g.calls).sum::<u64>() >= before.1 + 4,
+        "{}",
+        g.explain()
+    );
     assert!(f.programs() <= 3 && g.programs() == 1, "{}", f.explain());
 }

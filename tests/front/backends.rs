@@ -1,4 +1,5 @@
-//! The conformance suite, which right backends pass and wrong ones do not; the backend of one-op kernels.
+//! The conformance suite, which right backends pass and wrong ones do not; the backend of one-op
+//! kernels.
 use super::*;
 use kiln::{
     backend::{self, Backend, GraphModule, Runnable},
@@ -46,8 +47,16 @@ impl Backend for Faulty {
     fn summary(&self) -> &str {
         "is wrong"
     }
-    fn compile(&self, graph: &GraphModule, options: &kiln::Options) -> Result<Arc<dyn Runnable>, Error> {
-        let right = || backend::find("interpreter")?.ok_or_else(|| Error::Backend("is gone".into()))?.compile(graph, options);
+    fn compile(
+        &self,
+        graph: &GraphModule,
+        options: &kiln::Options,
+    ) -> Result<Arc<dyn Runnable>, Error> {
+        let right = || {
+            backend::find("interpreter")?
+                .ok_or_else(|| Error::Backend("is gone".into()))?
+                .compile(graph, options)
+        };
         match &self.1 {
             Fault::Copies => Ok(Arc::new(Program(None, None))),
             Fault::Off(dtype, by) => Ok(Arc::new(Program(Some(right()?), Some((*dtype, *by))))),
@@ -61,7 +70,8 @@ impl Runnable for Program {
         let Some(right) = &self.0 else {
             let one = |v: &View| {
                 let dtype = DType::from_name(v.dtype()).expect("a dtype");
-                Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes()).map_err(Error::Backend)
+                Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes())
+                    .map_err(Error::Backend)
             };
             return inputs.iter().map(one).collect();
         };
@@ -70,7 +80,11 @@ impl Runnable for Program {
             match (self.1, value.data()) {
                 (Some((dtype, by)), Data::F(all)) if value.dtype() == dtype => {
                     let all = all.iter().map(|x| x * (1.0 + by)).collect();
-                    Ok(Array::of_value(&value::Tensor::new(dtype, value.shape().to_vec(), Data::F(all))?))
+                    Ok(Array::of_value(&value::Tensor::new(
+                        dtype,
+                        value.shape().to_vec(),
+                        Data::F(all),
+                    )?))
                 }
                 _ => Ok(a),
             }
@@ -79,7 +93,8 @@ impl Runnable for Program {
     }
 }
 
-/// The suite names what a backend has wrong: all of it, or what has the one dtype that is off by a little more than its tolerance.
+/// The suite names what a backend has wrong: all of it, or what has the one dtype that is off by a
+/// little more than its tolerance.
 #[test]
 fn wrong_backends_do_not_conform() {
     crate::watchdog::arm();
@@ -90,9 +105,13 @@ fn wrong_backends_do_not_conform() {
     let total = backend::conformance("eager").expect("a backend").len();
     let copies = names("copies", Fault::Copies);
     // It has no program for what gives its argument back, and adds nothing to no elements.
-    assert!(copies.len() == total - 2 && copies.iter().all(|(n, _)| !["identity", "empty"].contains(n)), "{copies:?}");
     assert!(
-        copies.iter().any(|(n, why)| *n == "sum of rows" && why.starts_with("static: is f32 [3, 4], but f32 [3] is expected")),
+        copies.len() == total - 2 && copies.iter().all(|(n, _)| !["identity", "empty"].contains(n)),
+        "{copies:?}"
+    );
+    assert!(
+        copies.iter().any(|(n, why)| *n == "sum of rows"
+            && why.starts_with("static: is f32 [3, 4], but f32 [3] is expected")),
         "{copies:?}"
     );
     for (name, dtype, by, only) in [
@@ -101,20 +120,42 @@ fn wrong_backends_do_not_conform() {
         ("off in bf16", DType::BF16, 6e-2, "bfloat16"),
     ] {
         let found = names(name, Fault::Off(dtype, by));
-        assert!(found.len() == 1 && found[0].0 == only && found[0].1.contains("MISMATCH"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].0 == only && found[0].1.contains("MISMATCH"),
+            "{found:?}"
+        );
     }
-    let found: Vec<_> = names("off in f32", Fault::Off(DType::F32, 1e-4)).into_iter().map(|(n, _)| n).collect();
-    let right = ["identity", "comparison", "conversion", "double precision", "half precision", "bfloat16", "integers", "empty"];
-    assert!(found.len() == total - right.len() && right.iter().all(|n| !found.contains(n)), "{found:?}");
+    let found: Vec<_> =
+        names("off in f32", Fault::Off(DType::F32, 1e-4)).into_iter().map(|(n, _)| n).collect();
+    let right = [
+        "identity",
+        "comparison",
+        "conversion",
+        "double precision",
+        "half precision",
+        "bfloat16",
+        "integers",
+        "empty",
+    ];
+    assert!(
+        found.len() == total - right.len() && right.iter().all(|n| !found.contains(n)),
+        "{found:?}"
+    );
     let refuses = names("refuses", Fault::Refuses);
-    assert!(refuses.len() == total - 1 && refuses.iter().all(|(_, why)| why.contains("knows no op")), "{refuses:?}");
+    assert!(
+        refuses.len() == total - 1 && refuses.iter().all(|(_, why)| why.contains("knows no op")),
+        "{refuses:?}"
+    );
 }
 
-/// Each op of a function is a kernel, whatever its neighbours are, and what is said about CUDA graphs is so.
+/// Each op of a function is a kernel, whatever its neighbours are, and what is said about CUDA
+/// graphs is so.
 #[test]
 fn one_op_kernels_are_not_fused() {
     crate::watchdog::arm();
-    let f = |backend: &str| kiln::compile(|x: Tensor| ((x * 2).exp() + 1).sum(1, false)).backend(backend).dynamic(true);
+    let f = |backend: &str| {
+        kiln::compile(|x: Tensor| ((x * 2).exp() + 1).sum(1, false)).backend(backend).dynamic(true)
+    };
     let x = counting(&[2, 3]) / 4;
     let (fused, alone) = (f("kiln"), f("cudagraphs"));
     let want = numbers(&fused.call(&x).expect("a result"));

@@ -1,4 +1,5 @@
-//! Functions that read values: the graph ends there, what lies between has programs, and every way through the function is right.
+//! Functions that read values: the graph ends there, what lies between has programs, and every way
+//! through the function is right.
 use super::*;
 use kiln::{compile::Topic, tensor::TraceError};
 
@@ -21,12 +22,32 @@ fn alternating_ways_do_not_recompile() {
     }
     let explained = f.explain();
     // What comes before the read, and two ways behind it.
-    assert_eq!(explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(), [6, 3, 3], "{explained}");
-    assert!(explained.graphs.iter().all(|g| !g.kernels.is_empty()) && explained.eager_calls == 0, "{explained}");
-    let line = include_str!("breaks.rs").lines().position(|l| l.contains("sum.item::<f64>")).expect("a line") + 1;
-    assert!(explained.breaks.len() == 1 && explained.breaks[0].place.contains(&format!("breaks.rs:{line}:")), "{explained}");
+    assert_eq!(
+        explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(),
+        [6, 3, 3],
+        "{explained}"
+    );
+    assert!(
+        explained.graphs.iter().all(|g| !g.kernels.is_empty()) && explained.eager_calls == 0,
+        "{explained}"
+    );
+    let line = include_str!("breaks.rs")
+        .lines()
+        .position(|l| l.contains("sum.item::<f64>"))
+        .expect("a line")
+        + 1;
+    assert!(
+        explained.breaks.len() == 1
+            && explained.breaks[0].place.contains(&format!("breaks.rs:{line}:")),
+        "{explained}"
+    );
     let remarks = f.remarks();
-    assert!(remarks.len() == 1 && remarks[0].topic == Topic::GraphBreaks && remarks[0].place.contains(&format!("{line}:")), "{remarks:?}");
+    assert!(
+        remarks.len() == 1
+            && remarks[0].topic == Topic::GraphBreaks
+            && remarks[0].place.contains(&format!("{line}:")),
+        "{remarks:?}"
+    );
 }
 
 #[test]
@@ -42,7 +63,10 @@ fn a_loop_until_a_value_is_small_is_two_programs() {
     });
     for (first, steps) in [(8.0f32, 3), (1000.0, 10), (0.5, 0)] {
         let (x, n) = f.call(Tensor::of(&[1], &[first]).expect("a tensor")).expect("a result");
-        assert_eq!((numbers(&x)[0], n), (f64::from(first) / f64::powi(2.0, steps), i64::from(steps)));
+        assert_eq!(
+            (numbers(&x)[0], n),
+            (f64::from(first) / f64::powi(2.0, steps), i64::from(steps))
+        );
     }
     // The first test; and a step with the test behind it.
     assert_eq!(f.explain().graphs.len(), 2, "{}", f.explain());
@@ -73,10 +97,17 @@ fn fullgraph_makes_a_break_an_error_with_the_line_and_the_way_out() {
     crate::watchdog::arm();
     let f = kiln::compile(by_sum).fullgraph(true);
     let text = message(f.call(counting(&[3])));
-    assert!(text.contains("breaks.rs:") && text.contains("read") && text.contains("where_") && text.contains("fullgraph(false)"), "{text}");
+    assert!(
+        text.contains("breaks.rs:")
+            && text.contains("read")
+            && text.contains("where_")
+            && text.contains("fullgraph(false)"),
+        "{text}"
+    );
     assert_eq!(f.programs(), 0);
     // A function that swallows the error is not taken for one without a break.
-    let swallows = kiln::compile(|x: Tensor| if x.item::<f64>().is_ok_and(|v| v > 0.0) { &x + 1 } else { x });
+    let swallows =
+        kiln::compile(|x: Tensor| if x.item::<f64>().is_ok_and(|v| v > 0.0) { &x + 1 } else { x });
     let one = Tensor::of(&[1], &[1.0f32]).expect("a tensor");
     (0..2).for_each(|_| assert_eq!(numbers(&swallows.call(&one).expect("a result")), [2.0]));
 }
@@ -109,7 +140,12 @@ fn weights_behind_a_break_are_those_of_now() {
     crate::watchdog::arm();
     let layer = Linear::without_bias(&Scope::root(), 2, 1);
     let set = |w: f64| {
-        let value = kiln::dialects::value::Tensor::floats(kiln::dialects::value::DType::F32, vec![1, 2], vec![w; 2]).expect("a tensor");
+        let value = kiln::dialects::value::Tensor::floats(
+            kiln::dialects::value::DType::F32,
+            vec![1, 2],
+            vec![w; 2],
+        )
+        .expect("a tensor");
         layer.parameters()[0].set(&value).expect("it fits");
     };
     let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
@@ -128,7 +164,8 @@ fn what_differs_from_the_call_before_is_another_way() {
     use std::cell::Cell;
     crate::watchdog::arm();
     let (x, y) = (counting(&[3]) + 1, counting(&[3]) * 5 - 2);
-    // The ops of a call follow numbers that are no arguments: an attribute, the order of operands, the op, how many there are, in the middle of a run.
+    // The ops of a call follow numbers that are no arguments: an attribute, the order of operands,
+    // the op, how many there are, in the middle of a run.
     let way = std::rc::Rc::new(Cell::new(0));
     let ways = |n: i64, x: &Tensor, y: &Tensor| {
         let z = x * 2 - y;
@@ -191,7 +228,10 @@ fn one_op_behind_one_op_and_behind_two_is_not_the_same_way() {
         let (z, sum) = f.call(&x).expect("a result");
         let want = numbers(&ways(n, &x));
         assert!((sum - want.iter().sum::<f64>()).abs() < 1e-4 * sum.abs(), "way {n}");
-        assert!(numbers(&z).iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0)), "way {n}: {z} {want:?}");
+        assert!(
+            numbers(&z).iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0)),
+            "way {n}: {z} {want:?}"
+        );
     }
     assert_eq!(f.explain().graphs.len(), 3, "{}", f.explain());
 }
@@ -211,7 +251,9 @@ fn inputs_that_are_one_tensor_in_one_call_and_two_in_another() {
         assert_eq!((numbers(&z), sum), (numbers(&(&want + x)), numbers(&want).iter().sum()));
     }
     // What was noted of one tensor is no way for two.
-    let g = kiln::compile(|x: Tensor, y: Tensor| -> Result<f64, TraceError> { (x * 2 - y).sum(.., false).item() });
+    let g = kiln::compile(|x: Tensor, y: Tensor| -> Result<f64, TraceError> {
+        (x * 2 - y).sum(.., false).item()
+    });
     for (x, y) in [(&a, &a), (&a, &b), (&b, &a), (&a, &a)] {
         assert_eq!(g.call((x, y)).expect("a number"), numbers(&(x * 2 - y)).iter().sum::<f64>());
     }
@@ -233,14 +275,20 @@ fn what_is_held_of_the_same_ops_is_a_program_of_its_own() {
     for kept in [false, true, false, true] {
         keep.set(kept);
         let (held, sum) = f.call(counting(&[2])).expect("a result");
-        assert_eq!((numbers(&held), sum), (if kept { vec![0.0, 3.0] } else { vec![1.0, 4.0] }, 5.0));
+        assert_eq!(
+            (numbers(&held), sum),
+            (if kept { vec![0.0, 3.0] } else { vec![1.0, 4.0] }, 5.0)
+        );
     }
     assert_eq!(f.explain().graphs.iter().map(|g| g.calls).collect::<Vec<_>>(), [2, 2]);
 }
 
 /// A backend whose programs fail when a number says so.
 struct Failing(std::sync::Arc<std::sync::atomic::AtomicBool>);
-struct FailingProgram(std::sync::Arc<std::sync::atomic::AtomicBool>, std::sync::Arc<dyn kiln::backend::Runnable>);
+struct FailingProgram(
+    std::sync::Arc<std::sync::atomic::AtomicBool>,
+    std::sync::Arc<dyn kiln::backend::Runnable>,
+);
 impl kiln::backend::Runnable for FailingProgram {
     fn run(&self, inputs: &[kiln::runtime::View]) -> Result<Vec<kiln::tensor::Array>, Error> {
         if self.0.load(std::sync::atomic::Ordering::Relaxed) {
@@ -262,7 +310,8 @@ impl kiln::backend::Backend for Failing {
         graph: &kiln::backend::GraphModule,
         options: &kiln::Options,
     ) -> Result<std::sync::Arc<dyn kiln::backend::Runnable>, Error> {
-        let made = kiln::Model::of_graph(graph.module(), graph.weights().clone()).compile(options)?;
+        let made =
+            kiln::Model::of_graph(graph.module(), graph.weights().clone()).compile(options)?;
         Ok(std::sync::Arc::new(FailingProgram(self.0.clone(), std::sync::Arc::new(made))))
     }
 }

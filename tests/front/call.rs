@@ -34,17 +34,29 @@ fn structures_go_in_and_come_out() {
     crate::watchdog::arm();
     let x = counting(&[2]);
     assert_eq!(numbers(&kiln::compile(doubled).call(&x).expect("a result")), [0.0, 2.0]);
-    // A list, an option, an array, numbers; the result has an argument as it is, a constant, one tensor twice, and numbers.
-    let f = kiln::compile(|all: Vec<Tensor>, bias: Option<Tensor>, pair: [Tensor; 2], n: i64, flag: bool| {
-        let sum = all.iter().fold(&pair[0] * n, |a, b| a + b);
-        let sum = bias.map_or(sum.clone(), |b| sum - b);
-        let constant = Graph::current().ones((2,), F32);
-        (vec![sum.clone(), pair[1].clone(), sum], (constant, if flag { n + 1 } else { n }), Some(0.5))
-    })
+    // A list, an option, an array, numbers; the result has an argument as it is, a constant, one
+    // tensor twice, and numbers.
+    let f = kiln::compile(
+        |all: Vec<Tensor>, bias: Option<Tensor>, pair: [Tensor; 2], n: i64, flag: bool| {
+            let sum = all.iter().fold(&pair[0] * n, |a, b| a + b);
+            let sum = bias.map_or(sum.clone(), |b| sum - b);
+            let constant = Graph::current().ones((2,), F32);
+            (
+                vec![sum.clone(), pair[1].clone(), sum],
+                (constant, if flag { n + 1 } else { n }),
+                Some(0.5),
+            )
+        },
+    )
     .backend("interpreter");
-    let args = |count: usize, bias: Option<Tensor>, n: i64| (vec![x.clone(); count], bias, [x.clone(), &x + 7], n, true);
+    let args = |count: usize, bias: Option<Tensor>, n: i64| {
+        (vec![x.clone(); count], bias, [x.clone(), &x + 7], n, true)
+    };
     let (list, (constant, n), half) = f.call(args(2, None, 3)).expect("results");
-    assert_eq!(list.iter().map(numbers).collect::<Vec<_>>(), [vec![0.0, 5.0], vec![7.0, 8.0], vec![0.0, 5.0]]);
+    assert_eq!(
+        list.iter().map(numbers).collect::<Vec<_>>(),
+        [vec![0.0, 5.0], vec![7.0, 8.0], vec![0.0, 5.0]]
+    );
     assert_eq!((numbers(&constant), n, half), (vec![1.0, 1.0], 4, Some(0.5)));
     let (list, _, _) = f.call(args(3, Some(x.clone()), 3)).expect("results");
     assert_eq!(numbers(&list[0]), [0.0, 5.0]);
@@ -54,7 +66,12 @@ fn structures_go_in_and_come_out() {
     let why: Vec<String> = f.remarks().into_iter().map(|r| r.message).collect();
     assert!(why[0].contains("arg0.len() == 2 elements") && why[1].contains("arg"), "{why:?}");
     let guards = f.guards()[0].to_string();
-    assert!(guards.contains("arg3 == 3") && guards.contains("arg2[1]: f32[2] row-major") && guards.contains("arg1.is_some()"), "{guards}");
+    assert!(
+        guards.contains("arg3 == 3")
+            && guards.contains("arg2[1]: f32[2] row-major")
+            && guards.contains("arg1.is_some()"),
+        "{guards}"
+    );
     assert!(f.guards().iter().all(|g| g.inputs.iter().any(|i| matches!(i, InputGuard::Scalar(_)))));
 }
 
@@ -63,7 +80,8 @@ fn weights_that_are_set_count_from_the_next_call_on() {
     crate::watchdog::arm();
     let model = Sequential::new(&Scope::root()).layer(|s| Linear::new(s, 2, 2)).apply(|x| x.relu());
     let set = |w: [f64; 4]| {
-        let weight = kiln::dialects::value::Tensor::floats(F32, vec![2, 2], w.to_vec()).expect("a tensor");
+        let weight =
+            kiln::dialects::value::Tensor::floats(F32, vec![2, 2], w.to_vec()).expect("a tensor");
         model.parameters()[0].set(&weight).expect("it fits");
     };
     let bias = kiln::dialects::value::Tensor::floats(F32, vec![2], vec![0.0; 2]).expect("a tensor");
@@ -77,7 +95,11 @@ fn weights_that_are_set_count_from_the_next_call_on() {
         assert_eq!(numbers(&f.call(&x).expect("a result")), [6.0, 8.0], "freeze {freeze}");
         // A program that a weight is part of is made again, and the old one goes.
         assert_eq!(f.programs(), 1);
-        let again = f.remarks().iter().filter(|r| r.topic == Topic::Recompiles && r.message.contains("0.weight")).count();
+        let again = f
+            .remarks()
+            .iter()
+            .filter(|r| r.topic == Topic::Recompiles && r.message.contains("0.weight"))
+            .count();
         assert_eq!(again, usize::from(freeze));
     }
 }
@@ -86,13 +108,17 @@ fn weights_that_are_set_count_from_the_next_call_on() {
 fn a_module_compiles_itself_and_equal_names_are_two_weights() {
     crate::watchdog::arm();
     let (a, b) = (Linear::new(&Scope::root(), 2, 2), Linear::new(&Scope::root(), 2, 2));
-    let ones = kiln::dialects::value::Tensor::floats(F32, vec![2, 2], vec![1.0; 4]).expect("a tensor");
+    let ones =
+        kiln::dialects::value::Tensor::floats(F32, vec![2, 2], vec![1.0; 4]).expect("a tensor");
     b.parameters()[0].set(&ones).expect("it fits");
     let x = counting(&[1, 2]);
     let want = numbers(&b.forward(&a.forward(&x)));
     let both = kiln::compile(|x: Tensor| b.forward(&a.forward(&x))).backend("interpreter");
     assert_eq!(numbers(&both.call(&x).expect("a result")).len(), want.len());
-    let near = numbers(&both.call(&x).expect("a result")).iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6);
+    let near = numbers(&both.call(&x).expect("a result"))
+        .iter()
+        .zip(&want)
+        .all(|(a, b)| (a - b).abs() < 1e-6);
     assert!(near, "{want:?}");
     let alone = Linear::new(&Scope::root(), 2, 3).compile().backend("interpreter");
     assert_eq!(numbers(&alone.call(&x).expect("a result")).len(), 3);
@@ -104,15 +130,26 @@ fn errors_have_the_users_line_compiled_or_not() {
     let mut line = 0;
     let x = counting(&[2, 3]);
     for compiled in [true, false] {
-        let f = kiln::compile(|x: Tensor| x.matmul(&x) + 1).disable(!compiled).backend("interpreter");
+        let f =
+            kiln::compile(|x: Tensor| x.matmul(&x) + 1).disable(!compiled).backend("interpreter");
         line = line.max(line!() - 1);
         let text = match compiled {
             true => message(f.call(&x)),
-            false => f.call(&x).expect("a poisoned tensor").to_vec::<f32>().expect_err("no elements").to_string(),
+            false => f
+                .call(&x)
+                .expect("a poisoned tensor")
+                .to_vec::<f32>()
+                .expect_err("no elements")
+                .to_string(),
         };
-        assert!(text.starts_with(&format!("{}:{line}:", file!())) && text.contains("matmul"), "{text}");
+        assert!(
+            text.starts_with(&format!("{}:{line}:", file!())) && text.contains("matmul"),
+            "{text}"
+        );
     }
-    let own = kiln::compile(|_: Tensor| -> Result<Tensor, TraceError> { Err(TraceError::User("no config".into())) });
+    let own = kiln::compile(|_: Tensor| -> Result<Tensor, TraceError> {
+        Err(TraceError::User("no config".into()))
+    });
     assert_eq!(message(own.call(&x)), "no config");
     let poisoned = x.matmul(&x);
     assert!(message(kiln::compile(doubled).call(&poisoned)).contains("matmul"));
@@ -122,7 +159,10 @@ fn errors_have_the_users_line_compiled_or_not() {
 fn a_compiled_function_within_a_trace_is_a_part_of_it() {
     crate::watchdog::arm();
     let inner = kiln::compile(doubled);
-    let outer = kiln::compile(|x: Tensor| inner.call(&x).map(|y| y + 1).map_err(|e| TraceError::User(e.into()))).backend("interpreter");
+    let outer = kiln::compile(|x: Tensor| {
+        inner.call(&x).map(|y| y + 1).map_err(|e| TraceError::User(e.into()))
+    })
+    .backend("interpreter");
     assert_eq!(numbers(&outer.call(counting(&[2])).expect("a result")), [1.0, 3.0]);
     assert_eq!((outer.programs(), inner.programs()), (1, 0));
 }
@@ -138,7 +178,8 @@ fn many_threads_compile_and_call() {
             scope.spawn(move || {
                 for i in 0..100 {
                     let n = (t + i) % 4;
-                    let have = f.call((x.clone(), n)).expect("a result").item::<f64>().expect("a number");
+                    let have =
+                        f.call((x.clone(), n)).expect("a result").item::<f64>().expect("a number");
                     assert_eq!(have, 28.0 + 8.0 * n as f64);
                 }
             });
@@ -182,7 +223,10 @@ fn sixty_four_threads_call_while_eight_compile_and_nothing_is_kept() {
     assert_eq!((served.programs(), served.guards()), (1, before));
     assert_eq!(std::sync::Arc::strong_count(&elements), held);
     let explained = served.explain();
-    assert_eq!((explained.graphs[0].calls, explained.eager_calls, explained.remarks.len()), (1 + 64 * 1500, 0, 0));
+    assert_eq!(
+        (explained.graphs[0].calls, explained.eager_calls, explained.remarks.len()),
+        (1 + 64 * 1500, 0, 0)
+    );
 }
 
 #[test]
@@ -193,7 +237,10 @@ fn each_dtype_has_a_program_of_its_own() {
     let ints = Tensor::of(&[2], &[3i64, i64::MAX / 8]).expect("a tensor");
     for _ in 0..2 {
         assert_eq!(f.call(&floats).expect("a result").to_vec::<f32>().expect("f32"), [4.5, -6.0]);
-        assert_eq!(f.call(&ints).expect("a result").to_vec::<i64>().expect("i64"), [9, i64::MAX / 8 * 3]);
+        assert_eq!(
+            f.call(&ints).expect("a result").to_vec::<i64>().expect("i64"),
+            [9, i64::MAX / 8 * 3]
+        );
     }
     assert_eq!(f.explain().graphs.len(), 2);
 }

@@ -1,4 +1,5 @@
-//! Control flow in graphs: the same functions op by op, interpreted, and compiled for sizes and for symbols.
+//! Control flow in graphs: the same functions op by op, interpreted, and compiled for sizes and for
+//! symbols.
 use super::*;
 use kiln::{
     cond,
@@ -16,12 +17,33 @@ pub type Case = (&'static str, Body, Vec<Vec<Tensor>>);
 type How = (&'static str, &'static str, Option<bool>);
 
 /// The functions that a card runs as well.
-pub const CASES: [fn() -> Case; 11] =
-    [branches, swap, fibonacci, nested, scanned, scanned_backwards, mapped, sizes, custom, small_rows, super::ptx::case];
+pub const CASES: [fn() -> Case; 11] = [
+    branches,
+    swap,
+    fibonacci,
+    nested,
+    scanned,
+    scanned_backwards,
+    mapped,
+    sizes,
+    custom,
+    small_rows,
+    super::ptx::case,
+];
 
 /// What differs where a function's programs run there: from what it gives op by op, on the host.
-pub fn differences((name, f, calls): &Case, (how, backend, dynamic): How, device: &str, mode: &str) -> Vec<String> {
-    let g = kiln::compile(*f).backend(backend).dynamic(dynamic).fullgraph(true).device(device).mode(mode);
+pub fn differences(
+    (name, f, calls): &Case,
+    (how, backend, dynamic): How,
+    device: &str,
+    mode: &str,
+) -> Vec<String> {
+    let g = kiln::compile(*f)
+        .backend(backend)
+        .dynamic(dynamic)
+        .fullgraph(true)
+        .device(device)
+        .mode(mode);
     let mut wrong = vec![];
     for (i, x) in calls.iter().enumerate() {
         let want = f(x.clone()).unwrap_or_else(|e| panic!("{name}, op by op: {e}"));
@@ -39,7 +61,8 @@ pub fn differences((name, f, calls): &Case, (how, backend, dynamic): How, device
             for (h, w) in have.iter().zip(&want) {
                 let ranks = [h, w].map(|t| t.dims().expect("sizes").len());
                 let (h, w) = (numbers(h), numbers(w));
-                let near = h.len() == w.len() && h.iter().zip(&w).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
+                let near = h.len() == w.len()
+                    && h.iter().zip(&w).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
                 if !near || ranks[0] != ranks[1] {
                     wrong.push(format!("{at}: {h:?}, op by op {w:?}"));
                 }
@@ -72,7 +95,12 @@ fn branches() -> Case {
     let f: Body = |x| {
         let y = &x[0] * 2;
         let c = y.sum(.., false).gt(3);
-        let z = cond(&c, |v: Tensor| (v + 1).exp().sum(.., false), |v: Tensor| (&v - &y).sum(.., false), x[0].clone())?;
+        let z = cond(
+            &c,
+            |v: Tensor| (v + 1).exp().sum(.., false),
+            |v: Tensor| (&v - &y).sum(.., false),
+            x[0].clone(),
+        )?;
         Ok(vec![z, y])
     };
     ("cond", f, vec![vec![counting(&[3])], vec![counting(&[3]) - 4], vec![counting(&[5])]])
@@ -87,11 +115,28 @@ fn swap() -> Case {
     let f: Body = |x| {
         let (a, b) = (x[0].clone(), x[1].clone());
         let c = a.select(0, 0).lt(b.select(0, 0));
-        let (p, q) = cond(&c, |(a, b): (Tensor, Tensor)| (a, b), |(a, b): (Tensor, Tensor)| (b, a), (a.clone(), b))?;
-        let constant = cond(&c, |()| Graph::current().full((2,), 7.0, F32), |()| Graph::current().zeros((2,), F32), ())?;
+        let (p, q) = cond(
+            &c,
+            |(a, b): (Tensor, Tensor)| (a, b),
+            |(a, b): (Tensor, Tensor)| (b, a),
+            (a.clone(), b),
+        )?;
+        let constant = cond(
+            &c,
+            |()| Graph::current().full((2,), 7.0, F32),
+            |()| Graph::current().zeros((2,), F32),
+            (),
+        )?;
         Ok(vec![p, q + a, constant])
     };
-    ("swap", f, vec![vec![floats(&[1.0, 5.0]), floats(&[2.0, 3.0])], vec![floats(&[4.0, 5.0]), floats(&[2.0, 3.0])]])
+    (
+        "swap",
+        f,
+        vec![
+            vec![floats(&[1.0, 5.0]), floats(&[2.0, 3.0])],
+            vec![floats(&[4.0, 5.0]), floats(&[2.0, 3.0])],
+        ],
+    )
 }
 
 #[test]
@@ -130,7 +175,8 @@ fn nested() -> Case {
                     |v: Tensor| cond(v.sum(.., false).gt(0), |v: Tensor| v + 1, |v: Tensor| -v, v),
                     v,
                 )?;
-                let (_, rows) = scan(|c: Tensor, r: Tensor| (&c + &r, c * 0.5 + r), w.select(0, 0), v)?;
+                let (_, rows) =
+                    scan(|c: Tensor, r: Tensor| (&c + &r, c * 0.5 + r), w.select(0, 0), v)?;
                 Ok((rows, i + 1))
             },
             (x[0].clone(), Graph::current().full((), 0, I64)),
@@ -161,7 +207,11 @@ fn scanned() -> Case {
 
 fn scanned_backwards() -> Case {
     let f: Body = |x| {
-        let (last, all) = scan_reverse(|c: Tensor, r: Tensor| (&c * 2 + &r, c + r), x[0].select(0, 0), x[0].clone())?;
+        let (last, all) = scan_reverse(
+            |c: Tensor, r: Tensor| (&c * 2 + &r, c + r),
+            x[0].select(0, 0),
+            x[0].clone(),
+        )?;
         Ok(vec![last, all])
     };
     ("scan_reverse", f, vec![vec![counting(&[4, 3])], vec![counting(&[3, 3])]])
@@ -173,14 +223,24 @@ fn mapped() -> Case {
         let (a, b) = map(|r: Tensor| (r.matmul(&w).softmax(-1), r.sum(.., false)), x[0].clone())?;
         Ok(vec![a, b])
     };
-    ("map", f, vec![vec![counting(&[3, 2, 4]), counting(&[4, 5])], vec![counting(&[2, 2, 4]), counting(&[4, 5])]])
+    (
+        "map",
+        f,
+        vec![
+            vec![counting(&[3, 2, 4]), counting(&[4, 5])],
+            vec![counting(&[2, 2, 4]), counting(&[4, 5])],
+        ],
+    )
 }
 
-/// Rows of 3, of 1 and of 4 elements, of several dtypes, within rows: most of them begin where a card cannot read several elements at once.
+/// Rows of 3, of 1 and of 4 elements, of several dtypes, within rows: most of them begin where a
+/// card cannot read several elements at once.
 fn small_rows() -> Case {
     let f: Body = |x| {
         let (last, rows) = scan(
-            |c: Tensor, (r, flags): (Tensor, Tensor)| -> Result<(Tensor, (Tensor, Tensor)), TraceError> {
+            |c: Tensor,
+             (r, flags): (Tensor, Tensor)|
+             -> Result<(Tensor, (Tensor, Tensor)), TraceError> {
                 let (sum, parts) = scan(|c: Tensor, e: Tensor| (&c + &e, (c + &e, e.gt(2))), c, r)?;
                 Ok((sum, (parts.0, parts.1.logical_or(&flags))))
             },
@@ -201,7 +261,8 @@ fn a_function_for_each_slice() {
 #[test]
 fn no_slices_leave_what_is_carried() {
     crate::watchdog::arm();
-    let f = kiln::compile(|c: Tensor, x: Tensor| scan(|c: Tensor, r: Tensor| (&c + &r, r * 2), c, x));
+    let f =
+        kiln::compile(|c: Tensor, x: Tensor| scan(|c: Tensor, r: Tensor| (&c + &r, r * 2), c, x));
     let (last, all) = f.call((floats(&[1.0, 2.0]), counting(&[0, 2]))).expect("a result");
     assert_eq!((numbers(&last), numbers(&all)), (vec![1.0, 2.0], vec![]));
     assert_eq!(all.dims().expect("sizes"), [0, 2]);
@@ -211,7 +272,12 @@ fn sizes() -> Case {
     let f: Body = |x| {
         let n = x[0].size(0);
         let c = x[1].gt(0);
-        let y = cond(c, |()| Graph::current().arange(0, n, 1), |()| Graph::current().full((n,), 3, I64), ())?;
+        let y = cond(
+            c,
+            |()| Graph::current().arange(0, n, 1),
+            |()| Graph::current().full((n,), 3, I64),
+            (),
+        )?;
         Ok(vec![y])
     };
     let scalar = |x: f32| Tensor::scalar(x).expect("a tensor");
@@ -240,7 +306,9 @@ fn kernels_of_equal_bodies_are_one() {
         step(step(g.input("x", F32, (5, 8)))?)
     });
     let traced = traced.expect("a module");
-    let exe = kiln::Model::of_module(traced.module(), std::path::Path::new("")).compile(&kiln::Options::default()).expect("compiles");
+    let exe = kiln::Model::of_module(traced.module(), std::path::Path::new(""))
+        .compile(&kiln::Options::default())
+        .expect("compiles");
     let made = exe.times().compile.as_ref().map(|c| c.kernel_count);
     assert_eq!((exe.program().parts().len(), made), (2, Some(1)), "two programs of one kernel");
 }
@@ -251,7 +319,9 @@ fn a_break_in_a_loop_runs_it_step_by_step() {
     let f = |x: Tensor| {
         while_loop(
             |x: Tensor| x.sum(.., false).lt(100),
-            |x: Tensor| -> Result<Tensor, TraceError> { Ok(&x * x.amax(.., false).item::<f64>()?.max(2.0)) },
+            |x: Tensor| -> Result<Tensor, TraceError> {
+                Ok(&x * x.amax(.., false).item::<f64>()?.max(2.0))
+            },
             x,
         )
     };
@@ -266,24 +336,45 @@ fn a_break_in_a_loop_runs_it_step_by_step() {
 #[test]
 fn what_does_not_fit_is_said_with_its_line() {
     crate::watchdog::arm();
-    let line =
-        |text: &str| format!("control.rs:{}:", include_str!("control.rs").lines().position(|l| l.contains(text)).expect("a line") + 1);
+    let line = |text: &str| {
+        format!(
+            "control.rs:{}:",
+            include_str!("control.rs").lines().position(|l| l.contains(text)).expect("a line") + 1
+        )
+    };
     let wrong = kiln::compile(|x: Tensor| {
         cond(x.sum(.., false).gt(0), |x: Tensor| x.clone(), |x: Tensor| x.sum(.., true), x) // other sizes
     });
     let e = message(wrong.call(counting(&[3])));
-    assert!(e.contains(&line("// other sizes")) && e.contains("gives (f32[1]) where (f32[3]) is needed"), "{e}");
-    let e = message(kiln::compile(|x: Tensor| cond(&x, |x: Tensor| x.clone(), |x: Tensor| x, x.clone())).call(counting(&[3])));
-    assert!(e.contains("has a condition of f32[3], which is no truth value"), "{e}");
-    let e =
-        message(kiln::compile(|x: Tensor| while_loop(|x: Tensor| x.sum(.., false).lt(3), |x: Tensor| x.to(I64), x)).call(counting(&[3])));
-    assert!(e.contains("gives (i64[3]) where (f32[3]) is needed"), "{e}");
+    assert!(
+        e.contains(&line("// other sizes"))
+            && e.contains("gives (f32[1]) where (f32[3]) is needed"),
+        "{e}"
+    );
     let e = message(
-        kiln::compile(|x: Tensor| cond(x.sum(.., false).lt(3), |x: Tensor| (x, 1i64), |x: Tensor| (x, 2i64), x).map(|r| r.0))
+        kiln::compile(|x: Tensor| cond(&x, |x: Tensor| x.clone(), |x: Tensor| x, x.clone()))
             .call(counting(&[3])),
     );
+    assert!(e.contains("has a condition of f32[3], which is no truth value"), "{e}");
+    let e = message(
+        kiln::compile(|x: Tensor| {
+            while_loop(|x: Tensor| x.sum(.., false).lt(3), |x: Tensor| x.to(I64), x)
+        })
+        .call(counting(&[3])),
+    );
+    assert!(e.contains("gives (i64[3]) where (f32[3]) is needed"), "{e}");
+    let e = message(
+        kiln::compile(|x: Tensor| {
+            cond(x.sum(.., false).lt(3), |x: Tensor| (x, 1i64), |x: Tensor| (x, 2i64), x)
+                .map(|r| r.0)
+        })
+        .call(counting(&[3])),
+    );
     assert!(e.contains("in a graph only tensors can"), "{e}");
-    let e = message(kiln::compile(|x: Tensor| map(|r: Tensor| &r + "no".len() as i64, x)).call(Tensor::scalar(1.0f32).expect("a tensor")));
+    let e = message(
+        kiln::compile(|x: Tensor| map(|r: Tensor| &r + "no".len() as i64, x))
+            .call(Tensor::scalar(1.0f32).expect("a tensor")),
+    );
     assert!(e.contains("takes tensors with a first dimension"), "{e}");
 }
 
@@ -307,14 +398,26 @@ fn values_of_a_region_end_with_it() {
 }
 
 /// Adds one, and counts how often it runs.
-fn counted(name: &str, effect: bool) -> (kiln::tensor::CustomOp, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+fn counted(
+    name: &str,
+    effect: bool,
+) -> (kiln::tensor::CustomOp, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
     let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let seen = calls.clone();
     let op = kiln::custom_op(name)
-        .shape(|x| if x.len() == 1 { Ok(vec![x[0].clone()]) } else { Err(format!("takes 1 tensor, not {}", x.len())) })
+        .shape(|x| {
+            if x.len() == 1 {
+                Ok(vec![x[0].clone()])
+            } else {
+                Err(format!("takes 1 tensor, not {}", x.len()))
+            }
+        })
         .host(move |x, y| {
             seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let (x, y) = (x[0].elements::<f32>().map_err(|e| e.to_string())?, y[0].elements_mut::<f32>().map_err(|e| e.to_string())?);
+            let (x, y) = (
+                x[0].elements::<f32>().map_err(|e| e.to_string())?,
+                y[0].elements_mut::<f32>().map_err(|e| e.to_string())?,
+            );
             if x.first() == Some(&13.0) {
                 return Err("does not take 13".into());
             }
@@ -333,7 +436,8 @@ fn custom() -> Case {
     let f: Body = |x| {
         let op = OP.get().expect("an op");
         let y = op.one(&[&x[0] * 2]) * 3;
-        let (_, all) = scan(|c: Tensor, r: Tensor| (op.one(&[&c + &r]), r.exp()), y.select(0, 0), y.clone())?;
+        let (_, all) =
+            scan(|c: Tensor, r: Tensor| (op.one(&[&c + &r]), r.exp()), y.select(0, 0), y.clone())?;
         Ok(vec![all, op.one(&[y.t()]).t() + 0])
     };
     ("custom_op", f, vec![vec![counting(&[3, 2]) / 10], vec![counting(&[2, 2]) / 10]])
@@ -347,7 +451,11 @@ fn custom_ops_run_in_every_way() {
     let g = kiln::compile(move |x: Tensor| effect.call(std::slice::from_ref(&x)).map(|_| x));
     for n in 1..4 {
         assert_eq!(numbers(&g.call(counting(&[2])).expect("a result")), [0.0, 1.0]);
-        assert_eq!(calls.load(Ordering::Relaxed), n, "an op with an effect runs though nobody reads it");
+        assert_eq!(
+            calls.load(Ordering::Relaxed),
+            n,
+            "an op with an effect runs though nobody reads it"
+        );
     }
     let (pure, calls) = counted("test::pure", false);
     let g = kiln::compile(move |x: Tensor| pure.call(std::slice::from_ref(&x)).map(|_| x + 1));
@@ -367,7 +475,12 @@ fn custom_ops_that_fail_say_so() {
     assert!(e.contains("does not take 13") && e.contains("control.rs"), "{e}");
     let e = message(kiln::compile(move |x: Tensor| op.one(&[x.clone(), x])).call(&thirteen));
     assert!(e.contains("takes 1 tensor, not 2") && e.contains("control.rs"), "{e}");
-    let e = kiln::custom_op("test::fails").body(|x| Ok(x.to_vec())).register().err().expect("an error").to_string();
+    let e = kiln::custom_op("test::fails")
+        .body(|x| Ok(x.to_vec()))
+        .register()
+        .err()
+        .expect("an error")
+        .to_string();
     assert!(e.contains("there is already a custom op 'test::fails'"), "{e}");
     let e = kiln::custom_op("test::nothing").register().err().expect("an error").to_string();
     assert!(e.contains("has neither a function of the host nor a body"), "{e}");
@@ -392,7 +505,10 @@ fn a_package_holds_all_programs() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("loop.kpkg");
     std::fs::write(&path, exe.package().to_bytes().expect("bytes")).expect("written");
-    let loaded = kiln::load(&path).expect("a package").compile(&Options { threads: 1, ..Default::default() }).expect("links");
+    let loaded = kiln::load(&path)
+        .expect("a package")
+        .compile(&Options { threads: 1, ..Default::default() })
+        .expect("links");
     // Columns first: what a loop starts with is copied where it does not lie in rows.
     let x = [1.0f32, 5.0, 2.0, 6.0, 3.0, 7.0];
     // SAFETY: 2 x 3 elements.
@@ -401,13 +517,21 @@ fn a_package_holds_all_programs() {
     for exe in [&exe, &loaded] {
         for view in [columns, View::of(&[2, 3], &rows).expect("a view")] {
             let mut y = [0.0f32; 6];
-            exe.call(&[view], &mut [ViewMut::of(&[2, 3], &mut y).expect("a view")]).expect("a call");
+            exe.call(&[view], &mut [ViewMut::of(&[2, 3], &mut y).expect("a view")])
+                .expect("a call");
             // 7, 15, 31, 63, 127.
             assert_eq!(y, [31.0, 47.0, 63.0, 95.0, 111.0, 127.0]);
         }
         let mut y = [0.0f32; 3];
         let long = vec![0.0f32; 65 * 3];
-        let e = exe.call(&[View::of(&[65, 3], &long).expect("a view")], &mut [ViewMut::of(&[1, 3], &mut y).expect("a view")]);
-        assert!(e.expect_err("an error").to_string().contains("size rows (dimension 0 of input 'x') is 65; the program takes 1 to 64"));
+        let e = exe.call(
+            &[View::of(&[65, 3], &long).expect("a view")],
+            &mut [ViewMut::of(&[1, 3], &mut y).expect("a view")],
+        );
+        assert!(
+            e.expect_err("an error")
+                .to_string()
+                .contains("size rows (dimension 0 of input 'x') is 65; the program takes 1 to 64")
+        );
     }
 }

@@ -9,7 +9,8 @@ use std::sync::{
 /// The place of the line of this file that has a mark.
 fn line(mark: &str) -> String {
     // Not the line that asks.
-    let found = include_str!("disable.rs").lines().position(|l| l.contains(mark) && l.contains("// "));
+    let found =
+        include_str!("disable.rs").lines().position(|l| l.contains(mark) && l.contains("// "));
     format!("disable.rs:{}:", found.expect("a line") + 1)
 }
 
@@ -36,29 +37,54 @@ fn a_region_runs_op_by_op_between_two_programs() {
         (z.zip(&y).map(|(z, y)| (z * 3.0 - y).exp()).sum::<f64>(), way)
     };
     // Later calls, both ways, and other sizes.
-    let calls: [&[f64]; 6] = [&[0.5, 0.25], &[-0.5, 0.25], &[0.75, -0.5], &[0.1, 0.2, 0.3], &[-0.1, 0.05, 0.0, 0.01], &[0.5, 0.25]];
+    let calls: [&[f64]; 6] = [
+        &[0.5, 0.25],
+        &[-0.5, 0.25],
+        &[0.75, -0.5],
+        &[0.1, 0.2, 0.3],
+        &[-0.1, 0.05, 0.0, 0.01],
+        &[0.5, 0.25],
+    ];
     for (i, x) in calls.into_iter().enumerate() {
-        let given = Tensor::of(&[x.len()], &x.iter().map(|x| *x as f32).collect::<Vec<_>>()).expect("a tensor");
+        let given = Tensor::of(&[x.len()], &x.iter().map(|x| *x as f32).collect::<Vec<_>>())
+            .expect("a tensor");
         let ((have, way), want) = (f.call(given).expect("a result"), plain(x));
-        assert!((numbers(&have)[0] - want.0).abs() < 1e-4 * want.0 && way == want.1, "call {i}: {have} {way} {want:?}");
+        assert!(
+            (numbers(&have)[0] - want.0).abs() < 1e-4 * want.0 && way == want.1,
+            "call {i}: {have} {way} {want:?}"
+        );
     }
     // Of a trace the region's function is not called.
     assert_eq!(runs.load(Ordering::Relaxed), 6);
     // In front of it and behind it, at three sizes.
     let explained = f.explain();
-    assert_eq!(explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(), [4, 4, 1, 1, 1, 1], "{explained}");
+    assert_eq!(
+        explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(),
+        [4, 4, 1, 1, 1, 1],
+        "{explained}"
+    );
     let why = "a function is called that kiln::disable keeps out of graphs";
-    assert!(explained.breaks.len() == 1 && explained.breaks[0].place.contains(&line("the region")), "{explained}");
+    assert!(
+        explained.breaks.len() == 1 && explained.breaks[0].place.contains(&line("the region")),
+        "{explained}"
+    );
     assert_eq!(explained.breaks[0].reason, why);
     let said = f.remarks();
-    assert!(said.len() == 1 && said[0].topic == Topic::GraphBreaks && said[0].place.contains(&line("the region")), "{said:?}");
+    assert!(
+        said.len() == 1
+            && said[0].topic == Topic::GraphBreaks
+            && said[0].place.contains(&line("the region")),
+        "{said:?}"
+    );
     assert!(said[0].message.contains(why), "{said:?}");
 }
 
 #[test]
 fn it_sees_values_though_nobody_else_holds_them_and_its_results_are_inputs() {
     crate::watchdog::arm();
-    let region = kiln::disable(|all: Vec<Tensor>, a: f64| -> Vec<Tensor> { all.into_iter().map(|t| t * a).collect() });
+    let region = kiln::disable(|all: Vec<Tensor>, a: f64| -> Vec<Tensor> {
+        all.into_iter().map(|t| t * a).collect()
+    });
     let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
         // One that is an argument, one that is noted, one that is held by nothing else.
         let y = &x + 1;
@@ -69,7 +95,10 @@ fn it_sees_values_though_nobody_else_holds_them_and_its_results_are_inputs() {
     for n in [1, 3, 3, 2] {
         let x = counting(&[n]);
         // ((10 x + 10 y) - 20 y) / 2 + y, where y = x + 1.
-        let want: Vec<f64> = numbers(&x).iter().map(|x| (10.0 * x + 10.0 * (x + 1.0) - 20.0 * (x + 1.0)) / 2.0 + x + 1.0).collect();
+        let want: Vec<f64> = numbers(&x)
+            .iter()
+            .map(|x| (10.0 * x + 10.0 * (x + 1.0) - 20.0 * (x + 1.0)) / 2.0 + x + 1.0)
+            .collect();
         assert_eq!(numbers(&f.call(&x).expect("a result")), want);
     }
     assert_eq!(f.explain().breaks.len(), 2);
@@ -79,7 +108,10 @@ fn it_sees_values_though_nobody_else_holds_them_and_its_results_are_inputs() {
 fn nested_functions_break_where_they_are_called() {
     crate::watchdog::arm();
     let region = kiln::disable(|x: Tensor| x.exp());
-    let inner = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> { Ok(region.call(&x * 2)? + 1) }).name("inner");
+    let inner = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
+        Ok(region.call(&x * 2)? + 1)
+    })
+    .name("inner");
     let inner = Arc::new(inner);
     let also = inner.clone();
     let outer = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
@@ -104,7 +136,8 @@ fn nested_functions_break_where_they_are_called() {
     assert_eq!((inner.programs(), inner.explain().breaks.len()), (1, 1));
     // Within a region a compiled function is not compiled.
     let calls = inner.clone();
-    let around = kiln::disable(move |x: Tensor| calls.call(x).map_err(|e| TraceError::User(e.into())));
+    let around =
+        kiln::disable(move |x: Tensor| calls.call(x).map_err(|e| TraceError::User(e.into())));
     let before = inner.explain().eager_calls;
     let x = counting(&[7]);
     assert_eq!(numbers(&around.call(&x).expect("a result")), numbers(&((&x * 2).exp() + 1)));
@@ -136,7 +169,12 @@ fn fullgraph_names_the_line_and_the_way_out() {
     .fullgraph(true);
     let text = message(f.call(counting(&[3])));
     assert!(text.contains(&line("of one graph")), "{text}");
-    for part in ["kiln::disable keeps out of graphs", "custom_op", "in front of the compiled function or behind it", "fullgraph(false)"] {
+    for part in [
+        "kiln::disable keeps out of graphs",
+        "custom_op",
+        "in front of the compiled function or behind it",
+        "fullgraph(false)",
+    ] {
         assert!(text.contains(part), "no {part} in {text}");
     }
     assert_eq!(f.programs(), 0);

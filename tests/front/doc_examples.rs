@@ -1,4 +1,5 @@
-//! The examples of rustdoc, which is not run by itself since each would be a binary with MLIR in it: the pages show exactly these functions' bodies.
+//! The examples of rustdoc, which is not run by itself since each would be a binary with MLIR in
+//! it: the pages show exactly these functions' bodies.
 
 #[rustfmt::skip]
 fn compile() -> Result<(), kiln::Error> {
@@ -50,8 +51,14 @@ fn trace() -> Result<(), kiln::tensor::TraceError> {
 /// The example above a function in a source file.
 fn shown(source: &str, function: &str) -> Vec<String> {
     let lines: Vec<&str> = source.lines().collect();
-    let at = lines.iter().position(|l| l.starts_with(&format!("pub fn {function}"))).expect("the function");
-    let doc = lines[..at].iter().rposition(|l| !l.starts_with("///") && !l.starts_with("#[")).map_or(0, |n| n + 1);
+    let at = lines
+        .iter()
+        .position(|l| l.starts_with(&format!("pub fn {function}")))
+        .expect("the function");
+    let doc = lines[..at]
+        .iter()
+        .rposition(|l| !l.starts_with("///") && !l.starts_with("#["))
+        .map_or(0, |n| n + 1);
     let text = lines[doc..at].iter().filter_map(|l| l.strip_prefix("///")).map(str::trim);
     let code = text.skip_while(|l| *l != "```").skip(1).take_while(|l| *l != "```");
     code.map(|l| l.strip_prefix("# ").unwrap_or(l).to_string()).collect()
@@ -60,7 +67,10 @@ fn shown(source: &str, function: &str) -> Vec<String> {
 /// The body of a function of this file.
 fn here(function: &str) -> Vec<String> {
     let lines = include_str!("doc_examples.rs").lines();
-    let body = lines.skip_while(|l| !l.starts_with(&format!("fn {function}() "))).skip(1).take_while(|l| *l != "}");
+    let body = lines
+        .skip_while(|l| !l.starts_with(&format!("fn {function}() ")))
+        .skip(1)
+        .take_while(|l| *l != "}");
     body.map(|l| l.trim().to_string()).collect()
 }
 

@@ -10,17 +10,27 @@ fn text(f: &[kiln::runtime::Guards]) -> String {
 fn the_second_size_makes_a_symbol_of_that_dimension_only() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| x.softmax(-1).sum(0, false));
-    for (i, (rows, programs)) in [(3, 1), (5, 2), (9, 2), (64, 2), (3, 2), (1, 3), (1, 3), (0, 4)].into_iter().enumerate() {
+    for (i, (rows, programs)) in
+        [(3, 1), (5, 2), (9, 2), (64, 2), (3, 2), (1, 3), (1, 3), (0, 4)].into_iter().enumerate()
+    {
         let have = f.call(counting(&[rows, 4])).unwrap_or_else(|e| panic!("{rows} rows: {e}"));
         let sum: f64 = numbers(&have).iter().sum();
         assert!((sum - rows as f64).abs() < 1e-4, "call {i}");
         assert_eq!(f.programs(), programs, "call {i}, {rows} rows\n{}", text(&f.guards()));
     }
     let guards = f.guards()[1].to_string();
-    assert!(guards.contains("arg0: f32[s0, 4]") && guards.contains("s0 = arg0.size(0) in 2..="), "{guards}");
+    assert!(
+        guards.contains("arg0: f32[s0, 4]") && guards.contains("s0 = arg0.size(0) in 2..="),
+        "{guards}"
+    );
     let remarks = f.remarks();
     let first = remarks.iter().find(|r| r.topic == Topic::Recompiles).expect("a remark");
-    assert!(first.message.contains("arg0.size(0) == 3: it was 3, now it is 5; mark_dynamic on dimension 0"), "{first}");
+    assert!(
+        first
+            .message
+            .contains("arg0.size(0) == 3: it was 3, now it is 5; mark_dynamic on dimension 0"),
+        "{first}"
+    );
     assert!(first.place.starts_with(&format!("{}:", file!())), "{first}");
 }
 
@@ -31,11 +41,18 @@ fn dynamic_true_and_false() {
     let dynamic = kiln::compile(sum).dynamic(true).backend("interpreter");
     for n in [4, 3, 5] {
         let total = (0..n * 4).sum::<usize>() as f64;
-        assert_eq!(numbers(&dynamic.call((counting(&[n, 4]), counting(&[n, 4]))).expect("a result")), [2.0 * total]);
+        assert_eq!(
+            numbers(&dynamic.call((counting(&[n, 4]), counting(&[n, 4]))).expect("a result")),
+            [2.0 * total]
+        );
     }
     // Rows and columns were equal by chance, which is a guard that the second call does not meet.
     assert_eq!(dynamic.programs(), 2, "{}", text(&dynamic.guards()));
-    assert!(dynamic.guards()[1].to_string().contains("arg1.size(0) == s0"), "{}", text(&dynamic.guards()));
+    assert!(
+        dynamic.guards()[1].to_string().contains("arg1.size(0) == s0"),
+        "{}",
+        text(&dynamic.guards())
+    );
     let fixed = kiln::compile(sum).dynamic(false).backend("interpreter");
     (2..5).for_each(|n| drop(fixed.call((counting(&[n]), counting(&[n]))).expect("a result")));
     assert_eq!(fixed.programs(), 3);
@@ -79,7 +96,9 @@ fn comparisons_of_sizes_are_guards() {
     })
     .dynamic(true)
     .backend("interpreter");
-    for (n, factor) in [(4usize, 1.0), (6, 1.0), (5, 100.0), (9, 10.0), (20, 10.0), (7, 1.0), (5, 100.0), (8, 1.0)] {
+    for (n, factor) in
+        [(4usize, 1.0), (6, 1.0), (5, 100.0), (9, 10.0), (20, 10.0), (7, 1.0), (5, 100.0), (8, 1.0)]
+    {
         let have = numbers(&f.call(counting(&[n])).expect("a result"));
         assert_eq!(have[n - 1], factor * (n - 1) as f64, "{n}\n{}", text(&f.guards()));
     }
@@ -97,7 +116,11 @@ fn a_symbol_that_the_function_contradicts_stays_a_number() {
     assert_eq!(f.programs(), 1, "{}", text(&f.guards()));
     assert!(f.guards()[0].to_string().contains("f32[s0, 6]"), "{}", text(&f.guards()));
     let said = f.remarks();
-    assert!(said[0].topic == Topic::Dynamic && said[0].message.contains("arg0.size(1) stays the number 6"), "{said:?}");
+    assert!(
+        said[0].topic == Topic::Dynamic
+            && said[0].message.contains("arg0.size(1) stays the number 6"),
+        "{said:?}"
+    );
     let parts = kiln::compile(|x: Tensor| x.split(2, 0)).dynamic(true).backend("interpreter");
     for n in [4, 6, 5] {
         assert_eq!(parts.call(counting(&[n, 3])).expect("results").len(), n.div_ceil(2));
@@ -109,38 +132,63 @@ fn a_symbol_that_the_function_contradicts_stays_a_number() {
 fn a_size_can_be_taken_as_a_number() {
     crate::watchdog::arm();
     // By a guard; and by what a symbol does not have, which is noticed.
-    let f = kiln::compile(|x: Tensor| (0..x.size(0).specialised().expect("a number")).fold(x, |x, _| x + 1))
-        .dynamic(true)
-        .backend("interpreter");
-    let g = kiln::compile(|x: Tensor| (0..x.size(0).known().expect("a number")).fold(x, |x, _| x + 1)).dynamic(true).backend("interpreter");
+    let f = kiln::compile(|x: Tensor| {
+        (0..x.size(0).specialised().expect("a number")).fold(x, |x, _| x + 1)
+    })
+    .dynamic(true)
+    .backend("interpreter");
+    let g =
+        kiln::compile(|x: Tensor| (0..x.size(0).known().expect("a number")).fold(x, |x, _| x + 1))
+            .dynamic(true)
+            .backend("interpreter");
     for n in [2usize, 3, 2] {
         assert_eq!(numbers(&f.call(counting(&[n])).expect("a result"))[0], n as f64);
         assert_eq!(numbers(&g.call(counting(&[n])).expect("a result"))[0], n as f64);
     }
     assert_eq!((f.programs(), g.programs()), (2, 2));
-    assert!(g.remarks()[0].message.contains("panics where a size is a symbol"), "{:?}", g.remarks());
+    assert!(
+        g.remarks()[0].message.contains("panics where a size is a symbol"),
+        "{:?}",
+        g.remarks()
+    );
 }
 
 #[test]
 fn behind_the_limit_calls_run_op_by_op_with_one_warning() {
     crate::watchdog::arm();
-    let f = kiln::compile(|x: Tensor, n: i64| x * n).backend("interpreter").options([("cache_size_limit", "3")]);
+    let f = kiln::compile(|x: Tensor, n: i64| x * n)
+        .backend("interpreter")
+        .options([("cache_size_limit", "3")]);
     let have = kiln::tensor::with_backend("interpreter", || {
-        (0..6).map(|n| numbers(&f.call((counting(&[2]), n)).expect("a result"))[1]).collect::<Vec<_>>()
+        (0..6)
+            .map(|n| numbers(&f.call((counting(&[2]), n)).expect("a result"))[1])
+            .collect::<Vec<_>>()
     });
     assert_eq!(have.expect("a backend"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
     assert_eq!(f.programs(), 3);
-    let warnings: Vec<_> = f.remarks().into_iter().filter(|r| r.topic == Topic::CacheLimit).collect();
-    assert!(warnings.len() == 1 && warnings[0].message.contains("arg1 == 2: it was 2, now it is 3"), "{warnings:?}");
+    let warnings: Vec<_> =
+        f.remarks().into_iter().filter(|r| r.topic == Topic::CacheLimit).collect();
+    assert!(
+        warnings.len() == 1 && warnings[0].message.contains("arg1 == 2: it was 2, now it is 3"),
+        "{warnings:?}"
+    );
     f.reset();
     assert_eq!((f.programs(), f.remarks().len()), (0, 0));
 }
 
-/// Calls a function of a GPU's device, which the interpreter computes on the host, with rows of these lengths; how many programs there are behind each.
-fn programs_of(f: &kiln::Compiled<impl kiln::compile::Function<(Tensor,), Out = Tensor>, (Tensor,)>, lengths: &[usize]) -> Vec<usize> {
+/// Calls a function of a GPU's device, which the interpreter computes on the host, with rows of
+/// these lengths; how many programs there are behind each.
+fn programs_of(
+    f: &kiln::Compiled<impl kiln::compile::Function<(Tensor,), Out = Tensor>, (Tensor,)>,
+    lengths: &[usize],
+) -> Vec<usize> {
     let call = |n: &usize| {
         let x = counting(&[3, *n]);
-        assert_eq!(numbers(&f.call(&x).unwrap_or_else(|e| panic!("{n}: {e}"))), numbers(&(x + 1)), "{n}");
+        assert_eq!(
+            numbers(&f.call(&x).unwrap_or_else(|e| panic!("{n}: {e}"))),
+            numbers(&(x + 1)),
+            "{n}"
+        );
         f.programs()
     };
     lengths.iter().map(call).collect()
@@ -151,17 +199,34 @@ fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
     crate::watchdog::arm();
     let on_gpu = || kiln::compile(|x: Tensor| x + 1).backend("interpreter").device("cuda:0");
     let f = on_gpu();
-    assert_eq!(programs_of(&f, &[32, 48, 160, 50, 64, 51, 16, 52, 33]), [1, 2, 2, 3, 3, 3, 3, 3, 3], "{}", text(&f.guards()));
+    assert_eq!(
+        programs_of(&f, &[32, 48, 160, 50, 64, 51, 16, 52, 33]),
+        [1, 2, 2, 3, 3, 3, 3, 3, 3],
+        "{}",
+        text(&f.guards())
+    );
     let guards = f.guards();
-    assert!(guards[1].to_string().contains("s0 = arg0.size(1) in 2..=, a multiple of 16"), "{}", text(&guards));
-    assert!(guards[2].symbols[0].divisor == 1 && guards[1].symbols[0].divisor == 16, "{}", text(&guards));
+    assert!(
+        guards[1].to_string().contains("s0 = arg0.size(1) in 2..=, a multiple of 16"),
+        "{}",
+        text(&guards)
+    );
+    assert!(
+        guards[2].symbols[0].divisor == 1 && guards[1].symbols[0].divisor == 16,
+        "{}",
+        text(&guards)
+    );
     // What both are right for is the first one's.
     let calls: Vec<u64> = f.explain().graphs.iter().map(|g| g.calls).collect();
     assert_eq!(calls, [1, 4, 4]);
     let remarks = f.remarks();
     let last = remarks.iter().rev().find(|r| r.topic == Topic::Recompiles).expect("a remark");
     let all = "from now on programs are for all sizes, behind those for multiples; mark_dynamic on dimension 1";
-    assert!(last.message.contains("arg0.size(1) is 2..=, a multiple of 16: it was") && last.message.contains(all), "{last}");
+    assert!(
+        last.message.contains("arg0.size(1) is 2..=, a multiple of 16: it was")
+            && last.message.contains(all),
+        "{last}"
+    );
     // 1 has a program of its own anyway, and says nothing about others.
     let one = on_gpu();
     assert_eq!(programs_of(&one, &[1, 32, 64, 1, 50]), [1, 2, 2, 2, 3]);
@@ -178,22 +243,45 @@ fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
 fn divisors_are_stated_where_they_pay_and_there_is_room() {
     crate::watchdog::arm();
     let on_gpu = || kiln::compile(|x: Tensor| x + 1).backend("interpreter").device("cuda:0");
-    let divisors = |g: &kiln::runtime::Guards| g.symbols.iter().map(|s| s.divisor).collect::<Vec<_>>();
-    // The first size is no distance of rows, nor is one in front of rows that are multiples; of both at once, one call makes both general.
+    let divisors =
+        |g: &kiln::runtime::Guards| g.symbols.iter().map(|s| s.divisor).collect::<Vec<_>>();
+    // The first size is no distance of rows, nor is one in front of rows that are multiples; of
+    // both at once, one call makes both general.
     let f = on_gpu();
-    for shape in [[16usize, 32, 10], [48, 32, 10], [48, 64, 10], [16, 96, 20], [80, 48, 10], [32, 50, 30], [50, 40, 60]] {
+    for shape in [
+        [16usize, 32, 10],
+        [48, 32, 10],
+        [48, 64, 10],
+        [16, 96, 20],
+        [80, 48, 10],
+        [32, 50, 30],
+        [50, 40, 60],
+    ] {
         f.call(counting(&shape)).expect("a result");
     }
     let all: Vec<_> = f.guards().iter().map(divisors).collect();
-    assert_eq!(all, [vec![], vec![1], vec![1, 16], vec![1, 16, 1], vec![1, 1, 1]], "{}", text(&f.guards()));
-    // One of two that is none, and the other one is stated no more either: one program more for both.
+    assert_eq!(
+        all,
+        [vec![], vec![1], vec![1, 16], vec![1, 16, 1], vec![1, 1, 1]],
+        "{}",
+        text(&f.guards())
+    );
+    // One of two that is none, and the other one is stated no more either: one program more for
+    // both.
     let both = on_gpu();
     for shape in [[5usize, 32, 48], [5, 64, 80], [5, 50, 96], [5, 64, 50], [5, 96, 112]] {
         both.call(counting(&shape)).expect("a result");
     }
-    assert_eq!(both.guards().iter().map(divisors).collect::<Vec<_>>(), [vec![], vec![16, 16], vec![1, 1]], "{}", text(&both.guards()));
+    assert_eq!(
+        both.guards().iter().map(divisors).collect::<Vec<_>>(),
+        [vec![], vec![16, 16], vec![1, 1]],
+        "{}",
+        text(&both.guards())
+    );
     let rows = on_gpu();
-    [[4usize, 16, 32], [4, 32, 32]].iter().for_each(|shape| drop(rows.call(counting(shape)).expect("a result")));
+    [[4usize, 16, 32], [4, 32, 32]]
+        .iter()
+        .for_each(|shape| drop(rows.call(counting(shape)).expect("a result")));
     assert_eq!(divisors(&rows.guards()[1]), [1], "{}", text(&rows.guards()));
     // With room for two, the second is for all sizes.
     let two = on_gpu().options([("cache_size_limit", "2")]);

@@ -34,14 +34,25 @@ fn quickstart_normalises() {
     crate::watchdog::arm();
     let y = numbers(&quickstart::run().expect("a result"));
     let root = 1.5f64.sqrt();
-    assert!((y[0] + root).abs() < 1e-4 && y[1].abs() < 1e-6 && (y[3..].iter().sum::<f64>()).abs() < 1e-5, "{y:?}");
+    assert!(
+        (y[0] + root).abs() < 1e-4
+            && y[1].abs() < 1e-6
+            && (y[3..].iter().sum::<f64>()).abs() < 1e-5,
+        "{y:?}"
+    );
 }
 
 #[test]
 fn dynamic_makes_two_programs_or_one() {
     crate::watchdog::arm();
     let text = dynamic::run().expect("a text");
-    for part in ["arg0: f32[8, 4]", "arg0: f32[s0, 4]", "it was 8, now it is 16", "marked: 1 program", "in 2..=1024"] {
+    for part in [
+        "arg0: f32[8, 4]",
+        "arg0: f32[s0, 4]",
+        "it was 8, now it is 16",
+        "marked: 1 program",
+        "in 2..=1024",
+    ] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
 }
@@ -51,8 +62,16 @@ fn a_graph_break_is_right_and_said() {
     crate::watchdog::arm();
     let text = graph_break::run().expect("a text");
     assert!(text.starts_with("[2, 4] [-2, -3]\n[2, 4] [-2, -3]\n"), "{text}");
-    let line = include_str!("../../examples/graph_break.rs").lines().position(|l| l.contains("item::<f64>")).expect("a line") + 1;
-    assert!(text.contains(&format!("graph_break.rs:{line}:")) && text.contains("fullgraph wants one graph"), "{text}");
+    let line = include_str!("../../examples/graph_break.rs")
+        .lines()
+        .position(|l| l.contains("item::<f64>"))
+        .expect("a line")
+        + 1;
+    assert!(
+        text.contains(&format!("graph_break.rs:{line}:"))
+            && text.contains("fullgraph wants one graph"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -79,7 +98,11 @@ fn an_op_of_ones_own() {
     crate::watchdog::arm();
     let text = custom_op::run().expect("a text");
     // Counts 2, 3, 2 and 0, less 2.
-    assert!(text.starts_with("[0, 0.731") && text.contains("\nkernels: rem select; convert sub neg exp"), "{text}");
+    assert!(
+        text.starts_with("[0, 0.731")
+            && text.contains("\nkernels: rem select; convert sub neg exp"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -87,10 +110,18 @@ fn a_pass_of_ones_own() {
     crate::watchdog::arm();
     let text = custom_pass::run().expect("a text");
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].contains("div") && lines[1].contains("mul") && !lines[1].contains("div"), "{text}");
+    assert!(
+        lines[0].contains("div") && lines[1].contains("mul") && !lines[1].contains("div"),
+        "{text}"
+    );
     assert!(lines[2].contains("mul") && !lines[2].contains("div"), "{text}");
     assert!(lines.iter().all(|l| l.contains("[0.3333, 0.9061]")), "{text}");
-    assert!(lines[0].ends_with(" 0 runs") && lines[1].ends_with(" 1 runs") && !lines[2].ends_with(" 0 runs"), "{text}");
+    assert!(
+        lines[0].ends_with(" 0 runs")
+            && lines[1].ends_with(" 1 runs")
+            && !lines[2].ends_with(" 0 runs"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -18,21 +18,30 @@ const SOURCE: &str = "module attributes {kiln.level = \"graph\"} {
 #[ignore = "a part of the next"]
 fn child() {
     kiln::logs::init_from_env().expect("channels");
-    let f = kiln::compile(|x: Tensor| (x * 2 + 1).relu()).options([("fallback_random", "true")]).name("chain");
+    let f = kiln::compile(|x: Tensor| (x * 2 + 1).relu())
+        .options([("fallback_random", "true")])
+        .name("chain");
     for n in [4, 5] {
         f.call(counting(&[n])).expect("a result");
     }
-    let f = kiln::compile(|x: Tensor| Ok::<_, TraceError>(if x.sum(.., false).item::<f64>()? > 0.0 { x + 1 } else { x })).name("breaks");
+    let f = kiln::compile(|x: Tensor| {
+        Ok::<_, TraceError>(if x.sum(.., false).item::<f64>()? > 0.0 { x + 1 } else { x })
+    })
+    .name("breaks");
     f.call(counting(&[4])).expect("a result");
     let f = kiln::compile(|x: Tensor| x.exp()).mode("reduce-overhead").name("graphs");
     f.call(counting(&[4])).expect("a result");
-    let f = kiln::compile(|x: Tensor| x.tanh()).options([("max_autotune", "true"), ("autotune_budget", "60")]).name("measured");
+    let f = kiln::compile(|x: Tensor| x.tanh())
+        .options([("max_autotune", "true"), ("autotune_budget", "60")])
+        .name("measured");
     f.call(counting(&[4])).expect("a result");
     // An argument that lies in another order than was said.
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "m.mlir").expect("IR");
     let options = kiln::Options { orders: [(0, vec![1, 0])].into(), ..Default::default() };
-    let exe = kiln::Model::of_module(&module, std::path::Path::new("")).compile(&options).expect("compiles");
+    let exe = kiln::Model::of_module(&module, std::path::Path::new(""))
+        .compile(&options)
+        .expect("compiles");
     exe.call_values(&[&counting(&[4, 8]).value().expect("a value")]).expect("a result");
 }
 
@@ -43,7 +52,11 @@ fn something_arrives_on_every_channel() {
     let said = |channels: &str| {
         let mut command = std::process::Command::new(std::env::current_exe().expect("this binary"));
         command.args(["front::logs::child", "--exact", "--ignored", "--nocapture"]);
-        let out = command.env("KILN_LOG", channels).env("KILN_CACHE_DIR", dir.path()).output().expect("it runs");
+        let out = command
+            .env("KILN_LOG", channels)
+            .env("KILN_CACHE_DIR", dir.path())
+            .output()
+            .expect("it runs");
         let text = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "{text}");
         text
@@ -52,15 +65,29 @@ fn something_arrives_on_every_channel() {
     for (channel, _) in kiln::logs::CHANNELS {
         assert!(all.contains(&format!(" kiln::{channel}: ")), "nothing on {channel}:\n{all}");
     }
-    let of = |text: &str, channel: &str, part: &str| text.lines().any(|l| l.contains(&format!(" kiln::{channel}: ")) && l.contains(part));
-    assert!(of(&all, "cache", "miss") && !of(&all, "cache", "kernel=") && of(&all, "options", "fallback_random"), "{all}");
+    let of = |text: &str, channel: &str, part: &str| {
+        text.lines().any(|l| l.contains(&format!(" kiln::{channel}: ")) && l.contains(part))
+    };
+    assert!(
+        of(&all, "cache", "miss")
+            && !of(&all, "cache", "kernel=")
+            && of(&all, "options", "fallback_random"),
+        "{all}"
+    );
     assert!(of(&all, "dynamic", "chain: dimension 0 of arg0 is the symbol "), "{all}");
     assert!(all.contains("llvm.func") && of(&all, "perf_hints", "copied"), "{all}");
     // From the cache the same is told of a program, but for the code's text.
     let again = said("cache,fusion,schedule,output_code");
     assert!(of(&again, "cache", "hit") && !of(&again, "cache", "miss"), "{again}");
-    for (channel, part) in [("fusion", "maximum"), ("schedule", ": "), ("output_code", "bytes of machine code, compiled before")] {
-        assert!(of(&again, channel, part) || (channel == "fusion" && of(&again, channel, ": ")), "nothing on {channel}:\n{again}");
+    for (channel, part) in [
+        ("fusion", "maximum"),
+        ("schedule", ": "),
+        ("output_code", "bytes of machine code, compiled before"),
+    ] {
+        assert!(
+            of(&again, channel, part) || (channel == "fusion" && of(&again, channel, ": ")),
+            "nothing on {channel}:\n{again}"
+        );
     }
     assert!(!again.contains(" kiln::guards: "), "{again}");
 }

@@ -22,7 +22,10 @@ use kiln::{Error, Tensor};
 /// The numbers of a tensor, of any float dtype.
 fn numbers(t: &Tensor) -> Vec<f64> {
     let value = t.value().unwrap_or_else(|e| panic!("{e}"));
-    value.as_f().map_or_else(|_| value.as_i().expect("integers").iter().map(|n| *n as f64).collect(), <[f64]>::to_vec)
+    value.as_f().map_or_else(
+        |_| value.as_i().expect("integers").iter().map(|n| *n as f64).collect(),
+        <[f64]>::to_vec,
+    )
 }
 
 /// 0, 1, 2, … as f32.

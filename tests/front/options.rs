@@ -22,9 +22,18 @@ fn unknown_names_are_errors_with_the_nearest_one() {
             message(kiln::compile(relu).options([("cache_size_limt", "3")]).call(&x)),
             "no option 'cache_size_limt'; did you mean 'cache_size_limit'?",
         ),
-        (message(kiln::compile(relu).options([("threads", "none")]).check()), "option threads is 'none', not a number"),
-        (message(kiln::compile(relu).mode("max-autotun").call(&x)), "no mode 'max-autotun'; did you mean 'max-autotune'?"),
-        (message(kiln::compile(relu).backend("interpreted").call(&x)), "did you mean 'interpreter'?"),
+        (
+            message(kiln::compile(relu).options([("threads", "none")]).check()),
+            "option threads is 'none', not a number",
+        ),
+        (
+            message(kiln::compile(relu).mode("max-autotun").call(&x)),
+            "no mode 'max-autotun'; did you mean 'max-autotune'?",
+        ),
+        (
+            message(kiln::compile(relu).backend("interpreted").call(&x)),
+            "did you mean 'interpreter'?",
+        ),
         (message(kiln::compile(relu).backend("cudagraph").call(&x)), "did you mean 'cudagraphs'?"),
         (message(kiln::compile(relu).device("gpu").call(&x)), "'gpu' is no device"),
     ] {
@@ -40,8 +49,12 @@ fn an_option_that_does_nothing_says_so() {
         ("triton.cudagraphs", "false"),
         ("fallback_random", "true"),
     ]);
-    let said: Vec<_> = f.remarks().into_iter().filter(|r| r.topic == Topic::Options).map(|r| r.message).collect();
-    assert!(said.len() == 1 && said[0].starts_with("option fallback_random=true changes nothing"), "{said:?}");
+    let said: Vec<_> =
+        f.remarks().into_iter().filter(|r| r.topic == Topic::Options).map(|r| r.message).collect();
+    assert!(
+        said.len() == 1 && said[0].starts_with("option fallback_random=true changes nothing"),
+        "{said:?}"
+    );
     let f = kiln::compile(relu).mode("reduce-overhead").backend("interpreter");
     f.call(counting(&[2])).expect("a result");
     assert!(f.remarks().iter().any(|r| r.message.contains("on the host")), "{:?}", f.remarks());
@@ -50,9 +63,15 @@ fn an_option_that_does_nothing_says_so() {
 #[test]
 fn every_option_is_listed_and_every_mode_is_made_of_options() {
     let all = kiln::list_options();
-    for name in
-        ["epilogue_fusion", "max_autotune", "shape_padding", "triton.cudagraphs", "trace.enabled", "trace.graph_diagram", "fallback_random"]
-    {
+    for name in [
+        "epilogue_fusion",
+        "max_autotune",
+        "shape_padding",
+        "triton.cudagraphs",
+        "trace.enabled",
+        "trace.graph_diagram",
+        "fallback_random",
+    ] {
         assert!(all.iter().any(|o| o.name == name || o.torch == Some(name)), "{name}");
     }
     assert!(all.iter().all(|o| o.summary.len() > 10 && o.variable.starts_with("KILN_")));
@@ -61,7 +80,9 @@ fn every_option_is_listed_and_every_mode_is_made_of_options() {
         modes.iter().map(|(m, _)| *m).collect::<Vec<_>>(),
         ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
     );
-    assert!(modes.iter().flat_map(|(_, o)| *o).all(|(name, _)| all.iter().any(|o| o.name == *name)));
+    assert!(
+        modes.iter().flat_map(|(_, o)| *o).all(|(name, _)| all.iter().any(|o| o.name == *name))
+    );
 }
 
 /// Counts graphs, and gives its inputs back.
@@ -75,7 +96,11 @@ impl Backend for Echo {
         "gives the inputs back"
     }
     fn compile(&self, graph: &GraphModule, _: &kiln::Options) -> Result<Arc<dyn Runnable>, Error> {
-        assert!(graph.text().contains("kiln.max") && graph.inputs() == ["arg0"], "{}", graph.text());
+        assert!(
+            graph.text().contains("kiln.max") && graph.inputs() == ["arg0"],
+            "{}",
+            graph.text()
+        );
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Echoed))
     }
@@ -84,7 +109,8 @@ impl Runnable for Echoed {
     fn run(&self, inputs: &[kiln::runtime::View]) -> Result<Vec<Array>, Error> {
         let one = |v: &kiln::runtime::View| {
             let dtype = kiln::dialects::value::DType::from_name(v.dtype()).expect("a dtype");
-            Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes()).expect("an array")
+            Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes())
+                .expect("an array")
         };
         Ok(inputs.iter().map(one).collect())
     }
@@ -97,7 +123,10 @@ fn backends_are_chosen_by_name_and_may_be_ones_own() {
     assert_eq!(names()[..4], ["kiln", "eager", "interpreter", "cudagraphs"]);
     let echo = Arc::new(Echo(AtomicUsize::new(0)));
     backend::register(echo.clone()).expect("a new name");
-    assert!(message(backend::register(echo.clone())).contains("already") && names().contains(&"echo".to_string()));
+    assert!(
+        message(backend::register(echo.clone())).contains("already")
+            && names().contains(&"echo".to_string())
+    );
     let x = counting(&[3]) - 1;
     let f = |name: &str| kiln::compile(relu).backend(name);
     let own = f("echo");
@@ -122,7 +151,10 @@ fn ops_run_at_once_outside_of_a_trace() {
         };
         let (y, values, at, sum, text) = with_backend(name, run).expect("a backend");
         assert_eq!(y.to_vec::<f32>().expect("f32"), [1.0, 5.0, 9.0, 3.0, 7.0, 11.0]);
-        assert_eq!((numbers(&values), at.to_vec::<i64>().expect("i64")), (vec![3.0, 7.0, 11.0], vec![1, 1, 1]));
+        assert_eq!(
+            (numbers(&values), at.to_vec::<i64>().expect("i64")),
+            (vec![3.0, 7.0, 11.0], vec![1, 1, 1])
+        );
         assert_eq!(
             (sum, text.as_str(), y.type_name().as_str()),
             (15.0, "[[0, 1, 2],\n[3, 4, 5]]", "f32[3, 2]".replace("3, 2", "2, 3").as_str())
@@ -142,13 +174,24 @@ fn arrays_come_from_bytes_numbers_values_and_weights() {
     let bytes = [1.0f32, -2.5].map(f32::to_le_bytes).concat();
     let a = Tensor::of_bytes(DType::F32, &[2], &bytes).expect("a tensor");
     let value = a.value().expect("a value");
-    for array in
-        [a.array().expect("elements"), Array::of_value(&value).into(), Array::of_weight(&Weight::of(&value)).expect("a weight").into()]
-    {
-        assert_eq!((array.bytes(), array.shape(), array.dtype()), (&bytes[..], &[2usize][..], DType::F32));
+    for array in [
+        a.array().expect("elements"),
+        Array::of_value(&value).into(),
+        Array::of_weight(&Weight::of(&value)).expect("a weight").into(),
+    ] {
+        assert_eq!(
+            (array.bytes(), array.shape(), array.dtype()),
+            (&bytes[..], &[2usize][..], DType::F32)
+        );
     }
-    assert!(Tensor::of_bytes(DType::F32, &[3], &bytes).is_err() && Tensor::of_bytes(DType::I1, &[1], &[2]).is_err());
-    assert_eq!(Tensor::of(&[2], &[true, false]).expect("a tensor").to_vec::<bool>().expect("truth values"), [true, false]);
+    assert!(
+        Tensor::of_bytes(DType::F32, &[3], &bytes).is_err()
+            && Tensor::of_bytes(DType::I1, &[1], &[2]).is_err()
+    );
+    assert_eq!(
+        Tensor::of(&[2], &[true, false]).expect("a tensor").to_vec::<bool>().expect("truth values"),
+        [true, false]
+    );
     assert!(Graph::current().is_eager());
     kiln::trace(|g| {
         assert!(!Graph::current().is_eager() && !g.is_eager());
@@ -165,7 +208,11 @@ fn arrays_come_from_bytes_numbers_values_and_weights() {
     })
     .expect("a program");
     let late = late.expect("a handle");
-    assert!((&late + 1).to_vec::<f32>().is_err() && late.dtype().is_err() && kiln::compile(relu).call(&late).is_err());
+    assert!(
+        (&late + 1).to_vec::<f32>().is_err()
+            && late.dtype().is_err()
+            && kiln::compile(relu).call(&late).is_err()
+    );
 }
 
 /// The lines of `explain` about memory, passes and copies say what the program has.
@@ -179,7 +226,9 @@ fn explain_tells_memory_passes_and_copies() {
     // Two products that cannot be one kernel: 8 x 16 floats lie between them.
     let layer = kiln::nn::Linear::without_bias(&kiln::nn::Scope::root(), 16, 16);
     use kiln::nn::Module as _;
-    let f = kiln::compile(move |x: Tensor| layer.forward(&layer.forward(&x).softmax(1))).freeze(true).options([("cache_dir", "off")]);
+    let f = kiln::compile(move |x: Tensor| layer.forward(&layer.forward(&x).softmax(1)))
+        .freeze(true)
+        .options([("cache_dir", "off")]);
     f.call(counting(&[8, 16])).expect("a result");
     let explained = f.explain();
     let (graph, text) = (&explained.graphs[0], explained.to_string());
@@ -188,11 +237,16 @@ fn explain_tells_memory_passes_and_copies() {
     assert!(arena >= 8 * 16 * 4, "{text}");
     // The weight, and how it is packed.
     assert!(graph.weights.0 == 16 * 16 * 4 && graph.weights.1 >= 16 * 16 * 4, "{text}");
-    let line =
-        format!("memory between kernels: {arena} bytes; weights: {} bytes, and {} made of them once", graph.weights.0, graph.weights.1);
+    let line = format!(
+        "memory between kernels: {arena} bytes; weights: {} bytes, and {} made of them once",
+        graph.weights.0, graph.weights.1
+    );
     assert!(text.contains(&line), "{text}");
     // Slowest first, each once, with its runs.
-    assert!(graph.passes.len() > 20 && graph.passes.windows(2).all(|p| p[0].time >= p[1].time), "{text}");
+    assert!(
+        graph.passes.len() > 20 && graph.passes.windows(2).all(|p| p[0].time >= p[1].time),
+        "{text}"
+    );
     let shown = text.lines().filter(|l| l.contains("time of pass ")).count();
     assert_eq!(shown, 12, "{text}");
     assert!(text.contains(&format!("time of pass {}: ", graph.passes[0].pass)), "{text}");
@@ -211,14 +265,22 @@ fn explain_tells_memory_passes_and_copies() {
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), source.as_bytes(), "m.mlir").expect("IR");
     let options = kiln::Options { orders: [(1, vec![1, 0])].into(), ..Default::default() };
-    let exe = kiln::Model::of_module(&module, std::path::Path::new("")).compile(&options).expect("compiles");
+    let exe = kiln::Model::of_module(&module, std::path::Path::new(""))
+        .compile(&options)
+        .expect("compiles");
     let info = GraphInfo::of(exe.program(), Some(exe.times()));
     let text = info.to_string();
     let copies: Vec<&str> = text.lines().filter(|l| l.contains("copy: ")).collect();
-    assert!(copies.len() == 1 && copies[0].contains("argument 'input_1'") && copies[0].contains("[1, 0]"), "{text}");
+    assert!(
+        copies.len() == 1
+            && copies[0].contains("argument 'input_1'")
+            && copies[0].contains("[1, 0]"),
+        "{text}"
+    );
 }
 
-/// On the host `reduce-overhead` keeps the memory of results, and takes it again once nobody holds them; what somebody holds stays as it is.
+/// On the host `reduce-overhead` keeps the memory of results, and takes it again once nobody holds
+/// them; what somebody holds stays as it is.
 #[test]
 fn reduce_overhead_takes_memory_again_that_nobody_holds() {
     crate::watchdog::arm();
@@ -254,14 +316,34 @@ fn a_program_says_what_it_takes_and_what_hinders_a_graph() {
             program::{Condition, Dim, Expr, ExprKind, Kernel, Relation, Symbol, Target, Tensor},
         },
     };
-    let tensor = |name: &str, dims: Vec<Dim>| Tensor { name: name.into(), dtype: "bf16".into(), dims, order: vec![] };
+    let tensor = |name: &str, dims: Vec<Dim>| Tensor {
+        name: name.into(),
+        dtype: "bf16".into(),
+        dims,
+        order: vec![],
+    };
     let mut program = Program {
         target: Target { arch: "cuda".into(), cpu: "sm_90a".into(), ..Default::default() },
-        inputs: vec![tensor("x", vec![Dim::Symbol(0), Dim::Known(4)]), tensor("y", vec![Dim::Expr(0)])],
+        inputs: vec![
+            tensor("x", vec![Dim::Symbol(0), Dim::Known(4)]),
+            tensor("y", vec![Dim::Expr(0)]),
+        ],
         outputs: vec![tensor("z", vec![Dim::Symbol(0)])],
-        symbols: vec![Symbol { name: "s0".into(), min: 2, max: Some(64), divisor: 8, input: 0, dim: 0 }],
+        symbols: vec![Symbol {
+            name: "s0".into(),
+            min: 2,
+            max: Some(64),
+            divisor: 8,
+            input: 0,
+            dim: 0,
+        }],
         exprs: vec![Expr { kind: ExprKind::Add, lhs: Dim::Symbol(0), rhs: Dim::Known(1) }],
-        conditions: vec![Condition { kind: Relation::Ne, lhs: Dim::Symbol(0), rhs: Dim::Known(24), text: "s0 != 24 (m.py:3)".into() }],
+        conditions: vec![Condition {
+            kind: Relation::Ne,
+            lhs: Dim::Symbol(0),
+            rhs: Dim::Known(24),
+            text: "s0 != 24 (m.py:3)".into(),
+        }],
         kernels: vec![Kernel::default()],
         ..Default::default()
     };
@@ -276,7 +358,9 @@ fn a_program_says_what_it_takes_and_what_hinders_a_graph() {
     }
     assert!(!text.contains("launches no kernel"), "{text}");
     program.kernels.clear();
-    assert!(GraphInfo::of(&program, None).cudagraphs.contains(&"it launches no kernel".to_string()));
+    assert!(
+        GraphInfo::of(&program, None).cudagraphs.contains(&"it launches no kernel".to_string())
+    );
 }
 
 /// As a program on a GPU does whose calls have been copied.
@@ -312,10 +396,17 @@ fn explain_tells_copies_and_what_hinders_a_graph() {
     f.call(counting(&[3])).expect("a result");
     let explained = f.explain();
     let graph = &explained.graphs[0];
-    assert!(graph.copies.len() == 1 && graph.copies[0].starts_with("argument 'x' lies in the host's memory"), "{explained}");
+    assert!(
+        graph.copies.len() == 1
+            && graph.copies[0].starts_with("argument 'x' lies in the host's memory"),
+        "{explained}"
+    );
     assert_eq!(graph.cudagraphs.len(), 2, "{explained}");
     let text = explained.to_string();
-    for line in ["  copy: argument 'x' lies", "  no CUDA graph, or not all of the call: no CUDA graphs: each launch is waited for\n"] {
+    for line in [
+        "  copy: argument 'x' lies",
+        "  no CUDA graph, or not all of the call: no CUDA graphs: each launch is waited for\n",
+    ] {
         assert!(text.contains(line), "{text}");
     }
 }

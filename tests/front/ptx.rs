@@ -1,4 +1,5 @@
-//! Custom ops with PTX, as far as no card is needed: what computes the same on the host, what is wrong with text and launches. `tests/gpu/ptx.rs` runs them.
+//! Custom ops with PTX, as far as no card is needed: what computes the same on the host, what is
+//! wrong with text and launches. `tests/gpu/ptx.rs` runs them.
 use super::{control::Case, *};
 use kiln::{
     Exit, Model, Options, Ptx, custom_op,
@@ -51,7 +52,8 @@ end:
 }
 ";
 
-/// Sums of rows, and of their squares: a block a row, whose threads meet in shared memory that the launch asks for.
+/// Sums of rows, and of their squares: a block a row, whose threads meet in shared memory that the
+/// launch asks for.
 const ROWS: &str = "
 .version 7.0
 .target sm_80
@@ -125,7 +127,11 @@ fn count(all: &[TensorType]) -> Dim {
 }
 
 fn alike(x: &[TensorType]) -> Result<Vec<TensorType>, String> {
-    if x.len() == 2 { Ok(vec![x[0].clone()]) } else { Err(format!("takes 2 tensors, not {}", x.len())) }
+    if x.len() == 2 {
+        Ok(vec![x[0].clone()])
+    } else {
+        Err(format!("takes 2 tensors, not {}", x.len()))
+    }
 }
 
 fn by_host(x: &[kiln::runtime::View], z: &mut [kiln::runtime::ViewMut]) -> Result<(), String> {
@@ -149,7 +155,11 @@ pub fn axpy() -> &'static CustomOp {
 fn rows() -> &'static CustomOp {
     static OP: OnceLock<CustomOp> = OnceLock::new();
     OP.get_or_init(|| {
-        let ptx = Ptx::new(ROWS, "rows").threads(64).shared(512).blocks(|x, _| x[0].1[0]).sizes(|x, _| vec![x[0].1[1]]);
+        let ptx = Ptx::new(ROWS, "rows")
+            .threads(64)
+            .shared(512)
+            .blocks(|x, _| x[0].1[0])
+            .sizes(|x, _| vec![x[0].1[1]]);
         custom_op("test::rows")
             .shape(|x| Ok(vec![(x[0].0, vec![x[0].1[0]]); 2]))
             .body(|x| Ok(vec![x[0].sum(1, false), (&x[0] * &x[0]).sum(1, false)]))
@@ -159,7 +169,8 @@ fn rows() -> &'static CustomOp {
     })
 }
 
-/// Between other ops, of inputs that other kernels compute, of an argument and of a transposed one, in a loop, one result of two unread, and one input twice.
+/// Between other ops, of inputs that other kernels compute, of an argument and of a transposed one,
+/// in a loop, one result of two unread, and one input twice.
 pub fn case() -> Case {
     let f: fn(Vec<Tensor>) -> Result<Vec<Tensor>, TraceError> = |x| {
         let (x, y) = (&x[0], &x[1]);
@@ -174,7 +185,9 @@ pub fn case() -> Case {
         let (last, _) = kiln::scan(step, z.select(0, 0), z.clone())?;
         Ok(vec![axpy().one(&[x.clone(), y.clone()]), z + sums.unsqueeze(1), squares, turned, last])
     };
-    let two = |rows: usize, columns: usize| vec![counting(&[rows, columns]) / 100 - 1, 2 - counting(&[rows, columns]) / 50];
+    let two = |rows: usize, columns: usize| {
+        vec![counting(&[rows, columns]) / 100 - 1, 2 - counting(&[rows, columns]) / 50]
+    };
     ("ptx", f, vec![two(5, 7), two(9, 131), two(2, 64)])
 }
 
@@ -198,20 +211,36 @@ fn register(name: &str, ptx: Ptx) -> String {
 fn wrong_ptx_is_said_when_the_op_is_made() {
     crate::watchdog::arm();
     for (ptx, part) in [
-        (Ptx::new(AXPY, "saxpy"), "custom op 'test::wrong_ptx' has no .entry saxpy in its PTX; there is axpy"),
+        (
+            Ptx::new(AXPY, "saxpy"),
+            "custom op 'test::wrong_ptx' has no .entry saxpy in its PTX; there is axpy",
+        ),
         (Ptx::new("no PTX", "axpy"), "has PTX without a .version"),
         (Ptx::new(AXPY.replace(".target sm_80", ""), "axpy"), "has PTX without a .target"),
-        (Ptx::new(AXPY.replace(".param .u64 n", ".param .u32 n"), "axpy"), "parameter 3 is '.param .u32 n'; all are .u64"),
-        (Ptx::new(AXPY, "axpy").threads(2048), "is launched with 2048 threads a block; 1 to 1024 are possible"),
-        (Ptx::new(ROWS, "rows"), "is launched with 256 threads a block, and its PTX says .reqntid 64, 1, 1"),
+        (
+            Ptx::new(AXPY.replace(".param .u64 n", ".param .u32 n"), "axpy"),
+            "parameter 3 is '.param .u32 n'; all are .u64",
+        ),
+        (
+            Ptx::new(AXPY, "axpy").threads(2048),
+            "is launched with 2048 threads a block; 1 to 1024 are possible",
+        ),
+        (
+            Ptx::new(ROWS, "rows"),
+            "is launched with 256 threads a block, and its PTX says .reqntid 64, 1, 1",
+        ),
     ] {
         let said = register("test::wrong_ptx", ptx);
         assert!(said.contains(part), "{said}");
     }
     let ptx = || Ptx::new(AXPY, "axpy");
     let said = |made: Result<CustomOp, TraceError>| made.err().expect("refused").to_string();
-    assert!(said(custom_op("test::no_rule").ptx(ptx()).register()).contains("has PTX and no rule of types"));
-    let effect = custom_op("test::effect_ptx").shape(alike).host(by_host).ptx(ptx()).effect(true).register();
+    assert!(
+        said(custom_op("test::no_rule").ptx(ptx()).register())
+            .contains("has PTX and no rule of types")
+    );
+    let effect =
+        custom_op("test::effect_ptx").shape(alike).host(by_host).ptx(ptx()).effect(true).register();
     assert!(said(effect).contains("has an effect, which PTX cannot have"));
 }
 
@@ -220,7 +249,8 @@ fn wrong_launches_are_said_with_their_line() {
     crate::watchdog::arm();
     assert_eq!(register("test::all_sizes", Ptx::new(AXPY, "axpy")), "registered");
     let wrong = |name: &'static str, ptx: Ptx| {
-        let op = custom_op(name).shape(alike).host(by_host).ptx(ptx).register().expect("registered");
+        let op =
+            custom_op(name).shape(alike).host(by_host).ptx(ptx).register().expect("registered");
         message(kiln::compile(move |x: Tensor| op.one(&[x.clone(), x])).call(counting(&[3, 2])))
     };
     let e = wrong("test::six_sizes", Ptx::new(AXPY, "axpy"));
@@ -247,12 +277,26 @@ fn what_nothing_computes_for_a_target_is_refused() {
     let traced = alone("test::alone", "sm_90a");
     let model = Model::of_module(traced.module(), Path::new(""));
     let refused = |target: &str, part: &str| {
-        let e = model.build(&Options { target: Some(target.into()), ..Options::default() }, &|_, _| ()).expect_err("refused");
-        assert!(e.exit() == Exit::Unsupported && e.to_string().contains(part) && e.to_string().contains("front/ptx.rs"), "{e}");
+        let e = model
+            .build(&Options { target: Some(target.into()), ..Options::default() }, &|_, _| ())
+            .expect_err("refused");
+        assert!(
+            e.exit() == Exit::Unsupported
+                && e.to_string().contains(part)
+                && e.to_string().contains("front/ptx.rs"),
+            "{e}"
+        );
     };
     refused("x86_64:haswell", "custom op 'test::alone' has PTX alone, which processors do not run");
     refused("cuda:sm_80", "custom op 'test::alone' has PTX for sm_90a, which sm_80 does not run");
-    let op = custom_op("test::at_once").shape(alike).ptx(Ptx::new(AXPY, "axpy")).register().expect("registered");
+    let op = custom_op("test::at_once")
+        .shape(alike)
+        .ptx(Ptx::new(AXPY, "axpy"))
+        .register()
+        .expect("registered");
     let e = op.call(&[counting(&[2]), counting(&[2])]).expect_err("refused").to_string();
-    assert!(e.contains("'test::at_once' has PTX alone, and ops that run at once are the host's"), "{e}");
+    assert!(
+        e.contains("'test::at_once' has PTX alone, and ops that run at once are the host's"),
+        "{e}"
+    );
 }

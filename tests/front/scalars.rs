@@ -20,17 +20,27 @@ fn text(f: &[kiln::runtime::Guards]) -> String {
 fn the_second_value_of_a_number_makes_it_an_input() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: Scalar| (&x * &a + 1).relu()).name("f");
-    for (i, (a, programs)) in [(2.0, 1), (2.0, 1), (0.5, 2), (-3.25, 2), (1e-3, 2), (2.0, 2)].into_iter().enumerate() {
+    for (i, (a, programs)) in
+        [(2.0, 1), (2.0, 1), (0.5, 2), (-3.25, 2), (1e-3, 2), (2.0, 2)].into_iter().enumerate()
+    {
         let have = numbers(&f.call((&counting(&[4]), a)).expect("a result"));
         let want: Vec<f64> = (0..4).map(|n| (f64::from(n) * a + 1.0).max(0.0)).collect();
-        assert!(have.iter().zip(&want).all(|(h, w)| (h - w).abs() < 1e-6), "call {i}: {have:?} is not {want:?}");
+        assert!(
+            have.iter().zip(&want).all(|(h, w)| (h - w).abs() < 1e-6),
+            "call {i}: {have:?} is not {want:?}"
+        );
         assert_eq!(f.programs(), programs, "call {i}\n{}", text(&f.guards()));
     }
     assert!(f.guards()[0].to_string().contains("arg1 == 2.0"), "{}", text(&f.guards()));
     assert!(f.guards()[1].to_string().contains("arg1: any float"), "{}", text(&f.guards()));
     let said = f.remarks();
     assert!(said.len() == 1 && said[0].topic == Topic::Recompiles, "{said:?}");
-    assert!(said[0].message.contains("arg1 == 2.0: it was 2.0, now it is 0.5; from now on it is an input"), "{said:?}");
+    assert!(
+        said[0]
+            .message
+            .contains("arg1 == 2.0: it was 2.0, now it is 0.5; from now on it is an input"),
+        "{said:?}"
+    );
     // An integer is no float: another kind of number has a program of its own.
     assert_eq!(numbers(&f.call((&counting(&[4]), 3i64)).expect("a result")), [1.0, 4.0, 7.0, 10.0]);
     assert!(f.remarks().iter().any(|r| r.message.contains("float")), "{:?}", f.remarks());
@@ -45,7 +55,10 @@ fn dynamic_says_when_numbers_are_inputs() {
     kiln::mark_static(&x, 0).expect("a mark");
     for (i, a) in [4i64, 7, -2, 0].into_iter().enumerate() {
         for f in [&open, &fixed] {
-            assert_eq!(numbers(&f.call((&x, a)).expect("a result")), [0.0, a as f64, 2.0 * a as f64]);
+            assert_eq!(
+                numbers(&f.call((&x, a)).expect("a result")),
+                [0.0, a as f64, 2.0 * a as f64]
+            );
         }
         assert_eq!((open.programs(), fixed.programs()), (1, i + 1));
     }
@@ -53,7 +66,8 @@ fn dynamic_says_when_numbers_are_inputs() {
     assert!(open.guards()[0].to_string().contains("arg1: any integer"));
 }
 
-/// Every op that takes numbers, with each kind of number, against the same function without compiling and with plain numbers.
+/// Every op that takes numbers, with each kind of number, against the same function without
+/// compiling and with plain numbers.
 #[test]
 fn a_number_is_an_operand_as_a_plain_one_is() {
     crate::watchdog::arm();
@@ -81,27 +95,49 @@ fn a_number_is_an_operand_as_a_plain_one_is() {
     for dtype in [F32, BF16, I64, I32] {
         let x = counting(&[3]).to(dtype);
         for (name, op) in ops {
-            let compiled = kiln::compile(move |x: Tensor, a: Scalar| op(&x, &a)).dynamic(true).backend("interpreter");
+            let compiled = kiln::compile(move |x: Tensor, a: Scalar| op(&x, &a))
+                .dynamic(true)
+                .backend("interpreter");
             let segments = kiln::compile(move |x: Tensor, a: Scalar| op(&x, &a))
                 .dynamic(true)
                 .backend("interpreter")
                 .options([("break_each_op", "true")]);
-            for a in [Scalar::from(2i64), Scalar::from(5i64), Scalar::from(2.5), Scalar::from(0.75)] {
+            for a in [Scalar::from(2i64), Scalar::from(5i64), Scalar::from(2.5), Scalar::from(0.75)]
+            {
                 // As a part of a program.
                 let y = a.clone();
-                let plain = kiln::compile(move |x: Tensor| op(&x, &y)).backend("interpreter").call(&x).expect(name);
-                let eager = kiln::tensor::with_backend("interpreter", || op(&x, &a)).expect("a backend");
-                let (have, parts) = (compiled.call((&x, a.clone())).expect(name), segments.call((&x, a.clone())).expect(name));
+                let plain = kiln::compile(move |x: Tensor| op(&x, &y))
+                    .backend("interpreter")
+                    .call(&x)
+                    .expect(name);
+                let eager =
+                    kiln::tensor::with_backend("interpreter", || op(&x, &a)).expect("a backend");
+                let (have, parts) = (
+                    compiled.call((&x, a.clone())).expect(name),
+                    segments.call((&x, a.clone())).expect(name),
+                );
                 assert_eq!(have.type_name(), plain.type_name(), "{name} of {dtype} and {a:?}");
                 for (other, what) in [(&plain, "plain"), (&eager, "eager"), (&parts, "segments")] {
-                    assert_eq!(have.type_name(), other.type_name(), "{name} of {dtype} and {a:?}, {what}");
-                    let near = numbers(&have).iter().zip(numbers(other)).all(|(h, w)| (h - w).abs() <= 1e-6 * w.abs() || *h == w);
+                    assert_eq!(
+                        have.type_name(),
+                        other.type_name(),
+                        "{name} of {dtype} and {a:?}, {what}"
+                    );
+                    let near = numbers(&have)
+                        .iter()
+                        .zip(numbers(other))
+                        .all(|(h, w)| (h - w).abs() <= 1e-6 * w.abs() || *h == w);
                     assert!(near, "{name} of {dtype} and {a:?}: {have}, {what} {other}");
                 }
             }
             // Integers and floats; a power of integers has to know its exponent.
             let want = if *name == "pow" && !dtype.is_float() { 3 } else { 2 };
-            assert_eq!(compiled.programs(), want, "{name} of {dtype}\n{}", text(&compiled.guards()));
+            assert_eq!(
+                compiled.programs(),
+                want,
+                "{name} of {dtype}\n{}",
+                text(&compiled.guards())
+            );
         }
     }
 }
@@ -121,29 +157,53 @@ fn an_integer_is_a_size() {
         assert_eq!(f.programs(), programs, "{n}\n{}", text(&f.guards()));
     }
     let guards = f.guards()[1].to_string();
-    assert!(guards.contains("arg1: any integer") && guards.contains("s0 = arg1 in 2..="), "{guards}");
+    assert!(
+        guards.contains("arg1: any integer") && guards.contains("s0 = arg1 in 2..="),
+        "{guards}"
+    );
     // Compared with sizes of tensors, it decides as these do.
-    let g = kiln::compile(|x: Tensor, n: Scalar| if n.size() > x.size(0) { x * 2 } else { x }).dynamic(true).backend("interpreter");
+    let g = kiln::compile(|x: Tensor, n: Scalar| if n.size() > x.size(0) { x * 2 } else { x })
+        .dynamic(true)
+        .backend("interpreter");
     for (rows, n) in [(4usize, 3i64), (4, 5), (7, 3), (3, 9), (2, 2)] {
         let have = numbers(&g.call((counting(&[rows]), n)).expect("a result"));
-        assert_eq!(have[1], if n > rows as i64 { 2.0 } else { 1.0 }, "{rows} {n}\n{}", text(&g.guards()));
+        assert_eq!(
+            have[1],
+            if n > rows as i64 { 2.0 } else { 1.0 },
+            "{rows} {n}\n{}",
+            text(&g.guards())
+        );
     }
     assert_eq!(g.programs(), 2, "{}", text(&g.guards()));
-    // One that has to be a number is one, and so is one that a size is computed from outside of sizes.
+    // One that has to be a number is one, and so is one that a size is computed from outside of
+    // sizes.
     let weight = counting(&[6]);
-    let h = kiln::compile(move |x: Tensor, n: Scalar| (Graph::current().full((n.size(),), 1.0, F32) + &weight).sum(.., false) + x * n);
+    let h = kiln::compile(move |x: Tensor, n: Scalar| {
+        (Graph::current().full((n.size(),), 1.0, F32) + &weight).sum(.., false) + x * n
+    });
     let h = h.dynamic(true).backend("interpreter");
     assert_eq!(numbers(&h.call((&counting(&[]), 6i64)).expect("a result")), [21.0]);
-    assert!(h.remarks()[0].message.contains("arg1 as a size stays the number 6"), "{:?}", h.remarks());
+    assert!(
+        h.remarks()[0].message.contains("arg1 as a size stays the number 6"),
+        "{:?}",
+        h.remarks()
+    );
     assert!(h.guards()[0].to_string().contains("arg1 == 6"), "{}", text(&h.guards()));
     let twice =
-        kiln::compile(|x: Tensor, n: Scalar| x + Graph::current().full(((&n * 2).size(),), n, F32)).dynamic(true).backend("interpreter");
+        kiln::compile(|x: Tensor, n: Scalar| x + Graph::current().full(((&n * 2).size(),), n, F32))
+            .dynamic(true)
+            .backend("interpreter");
     for n in [2i64, 3] {
-        assert_eq!(numbers(&twice.call((&counting(&[]), n)).expect("a result")), vec![n as f64; 2 * n as usize]);
+        assert_eq!(
+            numbers(&twice.call((&counting(&[]), n)).expect("a result")),
+            vec![n as f64; 2 * n as usize]
+        );
     }
     assert_eq!(twice.programs(), 2);
     assert!(
-        twice.remarks()[0].message.contains("arg1 is the number 2 in this program, since a size cannot be computed from it"),
+        twice.remarks()[0].message.contains(
+            "arg1 is the number 2 in this program, since a size cannot be computed from it"
+        ),
         "{:?}",
         twice.remarks()
     );
@@ -152,7 +212,9 @@ fn an_integer_is_a_size() {
 #[test]
 fn a_number_that_is_read_is_a_part_of_the_program() {
     crate::watchdog::arm();
-    let f = kiln::compile(|x: Tensor, a: Scalar| if a.value() > 3.0 { x * &a } else { x + &a }).dynamic(true).backend("interpreter");
+    let f = kiln::compile(|x: Tensor, a: Scalar| if a.value() > 3.0 { x * &a } else { x + &a })
+        .dynamic(true)
+        .backend("interpreter");
     for (i, a) in [2.0, 4.0, 5.0, 2.0, 4.0].into_iter().enumerate() {
         let want = if a > 3.0 { a } else { 1.0 + a };
         assert_eq!(numbers(&f.call((&counting(&[2]), a)).expect("a result"))[1], want);
@@ -161,19 +223,26 @@ fn a_number_that_is_read_is_a_part_of_the_program() {
     assert!(f.guards()[1].to_string().contains("arg1 == 4.0"), "{}", text(&f.guards()));
     let said: Vec<String> = f.remarks().iter().map(|r| r.message.clone()).collect();
     assert!(
-        said[0].contains("arg1 is the number 2.0 in this program, since the function reads it at ") && said[0].contains(file!()),
+        said[0].contains("arg1 is the number 2.0 in this program, since the function reads it at ")
+            && said[0].contains(file!()),
         "{said:?}"
     );
     assert!(said[1].contains("it was 2.0, now it is 4.0; each value has a program of its own, since the function reads it"), "{said:?}");
     // What was computed from it, too; and another number stays an input.
-    let g = kiln::compile(|x: Tensor, a: Scalar, b: Scalar| if (&a * 2).integer() == Some(8) { x * b } else { x + b });
+    let g = kiln::compile(
+        |x: Tensor, a: Scalar, b: Scalar| if (&a * 2).integer() == Some(8) { x * b } else { x + b },
+    );
     let g = g.dynamic(true).backend("interpreter");
     for (a, b) in [(4i64, 2.0), (4, 3.0), (5, 3.0), (5, 4.0)] {
         let have = numbers(&g.call((counting(&[2]), a.into(), b.into())).expect("a result"))[1];
         assert_eq!(have, if a == 4 { b } else { b + 1.0 });
     }
     assert_eq!(g.programs(), 2, "{}", text(&g.guards()));
-    assert!(g.guards()[0].to_string().contains("arg1 == 4\narg2: any float"), "{}", text(&g.guards()));
+    assert!(
+        g.guards()[0].to_string().contains("arg1 == 4\narg2: any float"),
+        "{}",
+        text(&g.guards())
+    );
 }
 
 #[test]
@@ -181,16 +250,25 @@ fn numbers_come_out_go_through_control_flow_and_into_segments() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: Scalar, n: Scalar, flag: Scalar| {
         let x = if flag.value() != 0.0 { x * 2 } else { x };
-        let y = kiln::cond(x.sum(.., false).gt(&a), |x: Tensor| &x * &a, |x: Tensor| &x + &a, x.clone())?;
+        let y = kiln::cond(
+            x.sum(.., false).gt(&a),
+            |x: Tensor| &x * &a,
+            |x: Tensor| &x + &a,
+            x.clone(),
+        )?;
         Ok::<_, TraceError>((y, &a * 2, n.clone(), &n + 1, a / n))
     })
     .dynamic(true)
     .backend("interpreter");
     for (a, n, flag) in [(2.5, 4i64, true), (7.0, 5, true), (0.5, 1, true), (0.5, 1, false)] {
-        let (y, twice, same, next, quotient) = f.call((counting(&[3]), a.into(), n.into(), flag.into())).expect("results");
+        let (y, twice, same, next, quotient) =
+            f.call((counting(&[3]), a.into(), n.into(), flag.into())).expect("results");
         let x = if flag { 2.0 } else { 1.0 };
         assert_eq!(numbers(&y)[1], if x * 3.0 > a { x * a } else { x + a }, "{a} {n} {flag}");
-        assert_eq!((twice.value(), same.integer(), next.integer()), (2.0 * a, Some(n), Some(n + 1)));
+        assert_eq!(
+            (twice.value(), same.integer(), next.integer()),
+            (2.0 * a, Some(n), Some(n + 1))
+        );
         assert_eq!(quotient.value(), a / n as f64);
     }
     assert_eq!(f.programs(), 2, "{}", text(&f.guards()));
@@ -203,7 +281,10 @@ fn numbers_come_out_go_through_control_flow_and_into_segments() {
     for a in [1.0, 2.0, 3.0, 0.5, 0.25] {
         let y = [1.0, a + 1.0, 2.0 * a + 1.0];
         let large = y.iter().sum::<f64>() > 5.0;
-        assert_eq!(numbers(&g.call((&counting(&[3]), a)).expect("a result")), y.map(|y| if large { y - a } else { y }));
+        assert_eq!(
+            numbers(&g.call((&counting(&[3]), a)).expect("a result")),
+            y.map(|y| if large { y - a } else { y })
+        );
     }
     assert_eq!((g.programs(), g.explain().graphs.len()), (1, 2), "{}", g.explain());
 }
@@ -211,14 +292,22 @@ fn numbers_come_out_go_through_control_flow_and_into_segments() {
 #[test]
 fn plain_numbers_have_programs_and_the_limit_says_what_to_do() {
     crate::watchdog::arm();
-    let f = kiln::compile(|x: Tensor, a: f64| x * a).backend("interpreter").options([("cache_size_limit", "2")]);
+    let f = kiln::compile(|x: Tensor, a: f64| x * a)
+        .backend("interpreter")
+        .options([("cache_size_limit", "2")]);
     for a in [1.0, 2.0, 3.0, 4.0] {
         assert_eq!(numbers(&f.call((counting(&[2]), a)).expect("a result"))[1], a);
     }
     assert_eq!((f.programs(), f.explain().eager_calls), (2, 2));
     let said = f.remarks();
-    assert!(said[0].message.contains("take it") || said[0].message.contains("kiln::Scalar"), "{said:?}");
-    assert!(said.iter().any(|r| r.topic == Topic::CacheLimit && r.message.contains("kiln::Scalar")), "{said:?}");
+    assert!(
+        said[0].message.contains("take it") || said[0].message.contains("kiln::Scalar"),
+        "{said:?}"
+    );
+    assert!(
+        said.iter().any(|r| r.topic == Topic::CacheLimit && r.message.contains("kiln::Scalar")),
+        "{said:?}"
+    );
 }
 
 /// The interpreter, which counts what it compiles.
@@ -249,26 +338,48 @@ fn an_op_that_runs_at_once_with_many_numbers_has_few_programs() {
         counted.0.load(Ordering::SeqCst) - before
     };
     let x = counting(&[2, 3, 1]);
-    let multiply = || (0..20).for_each(|a| assert_eq!(numbers(&(&x * f64::from(a)))[5], 5.0 * f64::from(a)));
+    let multiply =
+        || (0..20).for_each(|a| assert_eq!(numbers(&(&x * f64::from(a)))[5], 5.0 * f64::from(a)));
     // Four with the number in them, and one for all others.
     assert_eq!(programs(&multiply), 5);
     assert_eq!(programs(&multiply), 0);
     // An op that has to know its numbers, also those that may change.
-    let range = |a: &Scalar| Graph::current().arange(0.0, 10.0, a).dims().expect("sizes")[0].known();
+    let range =
+        |a: &Scalar| Graph::current().arange(0.0, 10.0, a).dims().expect("sizes")[0].known();
     let steps = [(0.5, 20), (1.0, 10), (2.0, 5), (4.0, 3), (5.0, 2), (10.0, 1), (0.25, 40)];
-    assert_eq!(programs(&|| steps.iter().for_each(|(step, n)| assert_eq!(range(&Scalar::from(*step)), Some(*n)))), 7);
-    let count = || (1..9i64).for_each(|n| assert_eq!(Graph::current().arange(0i64, n, 1i64).dims().expect("sizes")[0], n));
+    assert_eq!(
+        programs(&|| steps
+            .iter()
+            .for_each(|(step, n)| assert_eq!(range(&Scalar::from(*step)), Some(*n)))),
+        7
+    );
+    let count = || {
+        (1..9i64).for_each(|n| {
+            assert_eq!(Graph::current().arange(0i64, n, 1i64).dims().expect("sizes")[0], n)
+        })
+    };
     assert_eq!(programs(&count), 8);
     // One that is asked for by a function behind its limit.
-    let f = kiln::compile(|x: Tensor, a: f64| x + a).backend("counting").options([("cache_size_limit", "2")]);
-    let calls = || (0..20).for_each(|a| assert_eq!(numbers(&f.call((x.clone(), f64::from(a))).expect("a result"))[1], 1.0 + f64::from(a)));
+    let f = kiln::compile(|x: Tensor, a: f64| x + a)
+        .backend("counting")
+        .options([("cache_size_limit", "2")]);
+    let calls = || {
+        (0..20).for_each(|a| {
+            assert_eq!(
+                numbers(&f.call((x.clone(), f64::from(a))).expect("a result"))[1],
+                1.0 + f64::from(a)
+            )
+        })
+    };
     assert_eq!(programs(&calls), 2 + 5);
 }
 
 /// A function of numbers with control flow, against the same without compiling.
 fn flows(name: &str, f: fn(Tensor, Scalar, Scalar) -> Result<Vec<Tensor>, TraceError>) {
     crate::watchdog::arm();
-    for (backend, dynamic) in [("kiln", None), ("kiln", Some(true)), ("kiln", Some(false)), ("interpreter", None)] {
+    for (backend, dynamic) in
+        [("kiln", None), ("kiln", Some(true)), ("kiln", Some(false)), ("interpreter", None)]
+    {
         let g = kiln::compile(f).backend(backend).dynamic(dynamic).fullgraph(true);
         for (i, (n, a)) in [(3i64, 0.5), (5, 0.5), (0, -1.25), (7, 2.0)].into_iter().enumerate() {
             let x = counting(&[3]);
@@ -278,8 +389,12 @@ fn flows(name: &str, f: fn(Tensor, Scalar, Scalar) -> Result<Vec<Tensor>, TraceE
                 .unwrap_or_else(|e| panic!("{name}, {backend} {dynamic:?}, call {i}: {e}"));
             for (h, w) in have.iter().zip(&want) {
                 let (h, w) = (numbers(h), numbers(w));
-                let near = h.len() == w.len() && h.iter().zip(&w).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
-                assert!(near, "{name}, {backend} {dynamic:?}, call {i}: {h:?}, without compiling {w:?}");
+                let near = h.len() == w.len()
+                    && h.iter().zip(&w).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0));
+                assert!(
+                    near,
+                    "{name}, {backend} {dynamic:?}, call {i}: {h:?}, without compiling {w:?}"
+                );
             }
         }
         // One for the first values, then one with each number that has changed as an input.
@@ -307,7 +422,11 @@ fn a_loop_carries_numbers() {
         Ok(vec![x * a, b.tensor()])
     });
     flows("scan", |x, n, a| {
-        let ((a, n), all) = kiln::scan(|(a, n): (Scalar, Scalar), r: Tensor| ((&a * 2 + 1, &n - 1), r * &a + n), (a, n), x)?;
+        let ((a, n), all) = kiln::scan(
+            |(a, n): (Scalar, Scalar), r: Tensor| ((&a * 2 + 1, &n - 1), r * &a + n),
+            (a, n),
+            x,
+        )?;
         Ok(vec![all, a.tensor().to(F32), n.tensor()])
     });
 }
@@ -343,7 +462,11 @@ fn to_read_a_carried_number_ends_the_graph() {
     let g = kiln::compile(f);
     for start in [1, 2, 30] {
         let x = counting(&[3]) + start;
-        assert_eq!(numbers(&g.call(&x).expect("a result")), numbers(&f(x).expect("a result")), "{start}");
+        assert_eq!(
+            numbers(&g.call(&x).expect("a result")),
+            numbers(&f(x).expect("a result")),
+            "{start}"
+        );
     }
     assert!(!g.explain().breaks.is_empty(), "{}", g.explain());
     let e = message(kiln::compile(f).fullgraph(true).call(counting(&[3])));
@@ -352,13 +475,20 @@ fn to_read_a_carried_number_ends_the_graph() {
     let e = message(
         kiln::compile(|x: Tensor| {
             let one = |(x, n): (Tensor, Scalar)| (x + &n, n / 2);
-            kiln::while_loop(|(x, _): (Tensor, Scalar)| x.amax(.., false).lt(20), one, (x, Scalar::from(4i64))).map(|r| r.0)
+            kiln::while_loop(
+                |(x, _): (Tensor, Scalar)| x.amax(.., false).lt(20),
+                one,
+                (x, Scalar::from(4i64)),
+            )
+            .map(|r| r.0)
         })
         .call(counting(&[3])),
     );
     assert!(e.contains("gives (f32[3], f64[]) where (f32[3], i64[]) is needed"), "{e}");
     let e = message(
-        kiln::compile(|x: Tensor, a: Scalar| kiln::map(|r: Tensor| (r, &a * 2), x).map(|r| r.0)).dynamic(true).call((counting(&[3]), 0.5)),
+        kiln::compile(|x: Tensor, a: Scalar| kiln::map(|r: Tensor| (r, &a * 2), x).map(|r| r.0))
+            .dynamic(true)
+            .call((counting(&[3]), 0.5)),
     );
     assert!(e.contains("gives a number for each slice"), "{e}");
 }

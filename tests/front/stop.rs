@@ -9,19 +9,29 @@ use kiln::{
 use std::time::Duration;
 
 fn archive() -> kiln::Model {
-    kiln::load(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/mlp.pt2")).unwrap()
+    kiln::load(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/mlp.pt2"))
+        .unwrap()
 }
 
 #[test]
 fn a_model_is_not_compiled_beyond_its_time() {
-    let options = Options { cache: CachePolicy::Off, time_budget: Some(Duration::from_nanos(1)), ..Options::default() };
+    let options = Options {
+        cache: CachePolicy::Off,
+        time_budget: Some(Duration::from_nanos(1)),
+        ..Options::default()
+    };
     let late = archive().compile(&options).err().expect("no time");
     assert!(matches!(late, kiln::Error::Compile(CompileError::Stopped(_))), "{late}");
     assert!(late.to_string().contains("time budget"), "{late}");
-    assert!(archive().compile(&Options { time_budget: Some(Duration::from_secs(600)), ..options }).is_ok());
+    assert!(
+        archive()
+            .compile(&Options { time_budget: Some(Duration::from_secs(600)), ..options })
+            .is_ok()
+    );
 }
 
-/// Cancelled while passes or kernels are under way: the compilation ends, and the next one is whole.
+/// Cancelled while passes or kernels are under way: the compilation ends, and the next one is
+/// whole.
 #[test]
 fn another_thread_cancels() {
     let options = Options { cache: CachePolicy::Off, workers: 1, ..Options::default() };
@@ -31,14 +41,20 @@ fn another_thread_cancels() {
         assert!(all > 2);
         stop.cancel();
     };
-    let outcome = archive().compile_with(&Options { stop: stop.clone(), ..options.clone() }, &progress);
-    assert!(matches!(outcome.err(), Some(kiln::Error::Compile(CompileError::Stopped(kiln::lowering::Stopped::Cancelled)))));
+    let outcome =
+        archive().compile_with(&Options { stop: stop.clone(), ..options.clone() }, &progress);
+    assert!(matches!(
+        outcome.err(),
+        Some(kiln::Error::Compile(CompileError::Stopped(kiln::lowering::Stopped::Cancelled)))
+    ));
     assert!(archive().compile(&options).is_ok());
 }
 
 #[test]
 fn a_function_without_time_runs_op_by_op() {
-    let f = kiln::compile(|x: Tensor| (&x * 2).relu()).options([("time_budget", "0.000000001"), ("cache_dir", "off")]).name("slow");
+    let f = kiln::compile(|x: Tensor| (&x * 2).relu())
+        .options([("time_budget", "0.000000001"), ("cache_dir", "off")])
+        .name("slow");
     let x = Tensor::of(&[2], &[1.0f32, -1.0]).unwrap();
     for _ in 0..2 {
         assert_eq!(f.call(&x).unwrap().to_vec::<f32>().unwrap(), [2.0, 0.0]);
@@ -57,6 +73,9 @@ fn a_function_without_time_runs_op_by_op() {
     reads.stop().cancel();
     assert_eq!(reads.call(&x).unwrap().to_vec::<f32>().unwrap(), [2.0, 0.0]);
     let other = kiln::compile(|x: Tensor| &x + 1).options([("cache_dir", "off")]);
-    assert_eq!((other.call(&x).unwrap().to_vec::<f32>().unwrap(), other.programs()), (vec![2.0, 0.0], 1));
+    assert_eq!(
+        (other.call(&x).unwrap().to_vec::<f32>().unwrap(), other.programs()),
+        (vec![2.0, 0.0], 1)
+    );
     assert!(kiln::compile(|x: Tensor| x).options([("time_budget", "soon")]).check().is_err());
 }

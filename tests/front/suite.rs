@@ -1,10 +1,13 @@
-//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at two sizes, with a value read in between, kept out of a graph that goes on behind it,
-//! and with a break behind each op; all have to agree with the interpreter.
+//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at
+//! two sizes, with a value read in between, kept out of a graph that goes on behind it, and with a
+//! break behind each op; all have to agree with the interpreter.
 use super::*;
 use crate::support::Random;
 use kiln::{
     dialects::value::DType::{self, *},
-    tensor::{Attention, Convolution, CrossEntropy, END, Graph, Pool, Reduction, TraceError, with_backend},
+    tensor::{
+        Attention, Convolution, CrossEntropy, END, Graph, Pool, Reduction, TraceError, with_backend,
+    },
     tolerance,
 };
 
@@ -52,7 +55,9 @@ const ELEMENTWISE: &[Case] = &[
     ("abs and sign", &[X], |x| x[0].abs() * x[0].sign()),
     ("rounding", &[X], |x| g().stack(&[x[0].ceil(), x[0].floor(), x[0].trunc()], 0)),
     ("square", &[X], |x| x[0].square()),
-    ("logical", &[B, B], |x| x[0].logical_and(&x[1]).logical_or(x[0].logical_xor(&x[1])).logical_not()),
+    ("logical", &[B, B], |x| {
+        x[0].logical_and(&x[1]).logical_or(x[0].logical_xor(&x[1])).logical_not()
+    }),
     ("relu", &[X], |x| x[0].relu()),
     ("relu6", &[X], |x| (&x[0] * 5).relu6()),
     ("sigmoid", &[X], |x| x[0].sigmoid()),
@@ -78,7 +83,9 @@ const ELEMENTWISE: &[Case] = &[
     ("maximum and minimum", &[X, X], |x| x[0].maximum(&x[1]) - x[0].minimum(&x[1])),
     ("equal", &[I, I], |x| x[0].eq(&x[1])),
     ("not equal", &[I], |x| x[0].ne(1)),
-    ("order", &[I, I], |x| g().stack(&[x[0].lt(&x[1]), x[0].le(&x[1]), x[0].gt(&x[1]), x[0].ge(&x[1])], 0)),
+    ("order", &[I, I], |x| {
+        g().stack(&[x[0].lt(&x[1]), x[0].le(&x[1]), x[0].gt(&x[1]), x[0].ge(&x[1])], 0)
+    }),
     ("bits", &[I, I], |x| (&x[0] & &x[1]) | (&x[0] ^ 5)),
     ("clamp", &[X], |x| x[0].clamp(-0.5, 0.75)),
     ("clamp on one side", &[X], |x| x[0].clamp_min(-0.5) + x[0].clamp_max(0.5)),
@@ -105,7 +112,9 @@ const SHAPES: &[Case] = &[
     ("transpose", &[P], |x| x[0].transpose(0, 2) + 0),
     ("permute", &[P], |x| x[0].permute([1, 2, 0]) * 1),
     ("t", &[X], |x| x[0].t() + 1),
-    ("squeeze and unsqueeze", &[X], |x| x[0].unsqueeze(1).squeeze(1) + x[0].unsqueeze(0).squeeze(..)),
+    ("squeeze and unsqueeze", &[X], |x| {
+        x[0].unsqueeze(1).squeeze(1) + x[0].unsqueeze(0).squeeze(..)
+    }),
     ("expand", &[V], |x| x[0].expand((3, 4)) + 0),
     ("broadcast to", &[X], |x| x[0].unsqueeze(1).broadcast_to((-1, 3, 4)) + 0),
     ("narrow", &[P], |x| x[0].narrow(2, 1, 3) + 0),
@@ -118,7 +127,9 @@ const SHAPES: &[Case] = &[
         let all = x[0].split(2, 2);
         &all[0] - &all[2]
     }),
-    ("split of the batch", &[X], |x| x[0].split(2, 0).pop().map_or_else(|| x[0].clone(), |t| t + 1)),
+    ("split of the batch", &[X], |x| {
+        x[0].split(2, 0).pop().map_or_else(|| x[0].clone(), |t| t + 1)
+    }),
     ("split with sizes", &[P], |x| {
         let [a, b] = x[0].split_with_sizes([1, 5], 2);
         a * b
@@ -190,9 +201,19 @@ const REDUCTIONS: &[Case] = &[
     ("cross entropy", &[X, (I64, &[-1])], |x| x[0].cross_entropy(&x[1], CrossEntropy::default())),
     ("cross entropy, weighted", &[X, (I64, &[-1]), V], |x| {
         let weight = Some(positive(&x[2]));
-        x[0].cross_entropy(&x[1], CrossEntropy { weight, reduction: Reduction::Sum, label_smoothing: 0.1, ..Default::default() })
+        x[0].cross_entropy(
+            &x[1],
+            CrossEntropy {
+                weight,
+                reduction: Reduction::Sum,
+                label_smoothing: 0.1,
+                ..Default::default()
+            },
+        )
     }),
-    ("normalised by hand", &[X], |x| (&x[0] - x[0].mean(1, true)) * (x[0].var(1, 0.0, true) + 1e-5).rsqrt()),
+    ("normalised by hand", &[X], |x| {
+        (&x[0] - x[0].mean(1, true)) * (x[0].var(1, 0.0, true) + 1e-5).rsqrt()
+    }),
 ];
 
 const PRODUCTS: &[Case] = &[
@@ -205,36 +226,61 @@ const PRODUCTS: &[Case] = &[
     ("linear without bias", &[P, (F32, &[3, 6])], |x| x[0].linear(&x[1], None).gelu()),
     ("einsum", &[P, P], |x| g().einsum("bij,bkj->bik", x)),
     ("einsum of one", &[P], |x| g().einsum("bij->jb", x)),
-    ("attention", &[(F32, &[-1, 2, 3, 4]), (F32, &[-1, 2, 3, 4])], |x| x[0].scaled_dot_product_attention(&x[1], &x[0], Default::default())),
-    ("causal attention", &[(F32, &[2, 2, -1, 4])], |x| {
-        x[0].scaled_dot_product_attention(&x[0], &x[0], Attention { causal: true, ..Default::default() })
+    ("attention", &[(F32, &[-1, 2, 3, 4]), (F32, &[-1, 2, 3, 4])], |x| {
+        x[0].scaled_dot_product_attention(&x[1], &x[0], Default::default())
     }),
-    ("layer norm", &[X, V, V], |x| x[0].layer_norm(&[4], Some(x[1].clone()), Some(x[2].clone()), 1e-5)),
+    ("causal attention", &[(F32, &[2, 2, -1, 4])], |x| {
+        x[0].scaled_dot_product_attention(
+            &x[0],
+            &x[0],
+            Attention { causal: true, ..Default::default() },
+        )
+    }),
+    ("layer norm", &[X, V, V], |x| {
+        x[0].layer_norm(&[4], Some(x[1].clone()), Some(x[2].clone()), 1e-5)
+    }),
     ("rms norm", &[X, V], |x| x[0].rms_norm(&[4], Some(x[1].clone()), Some(1e-6))),
-    ("group norm", &[IMAGE, V, V], |x| x[0].group_norm(2, Some(x[1].clone()), Some(x[2].clone()), 1e-5)),
+    ("group norm", &[IMAGE, V, V], |x| {
+        x[0].group_norm(2, Some(x[1].clone()), Some(x[2].clone()), 1e-5)
+    }),
     ("batch norm", &[IMAGE, V, V], |x| x[0].batch_norm(&x[1], positive(&x[2]), None, None, 1e-5)),
-    ("conv1d", &[(F32, &[-1, 3, 7]), (F32, &[2, 3, 3])], |x| x[0].conv1d(&x[1], None, Convolution { padding: [1], ..Default::default() })),
-    ("conv2d", &[IMAGE, (F32, &[2, 4, 3, 3]), (F32, &[2])], |x| x[0].conv2d(&x[1], Some(x[2].clone()), Default::default()).relu()),
+    ("conv1d", &[(F32, &[-1, 3, 7]), (F32, &[2, 3, 3])], |x| {
+        x[0].conv1d(&x[1], None, Convolution { padding: [1], ..Default::default() })
+    }),
+    ("conv2d", &[IMAGE, (F32, &[2, 4, 3, 3]), (F32, &[2])], |x| {
+        x[0].conv2d(&x[1], Some(x[2].clone()), Default::default()).relu()
+    }),
     ("grouped conv2d", &[IMAGE, (F32, &[4, 1, 3, 3])], |x| {
-        x[0].conv2d(&x[1], None, Convolution { groups: 4, stride: [2, 1], padding: [1, 1], ..Default::default() })
+        x[0].conv2d(
+            &x[1],
+            None,
+            Convolution { groups: 4, stride: [2, 1], padding: [1, 1], ..Default::default() },
+        )
     }),
     ("max pool", &[IMAGE], |x| x[0].max_pool2d(Pool::new([2, 2]))),
-    ("average pool", &[IMAGE], |x| x[0].avg_pool2d(Pool { stride: [1, 2], padding: [1, 0], ..Pool::new([3, 2]) }, false)),
+    ("average pool", &[IMAGE], |x| {
+        x[0].avg_pool2d(Pool { stride: [1, 2], padding: [1, 0], ..Pool::new([3, 2]) }, false)
+    }),
     ("adaptive pool", &[IMAGE], |x| x[0].adaptive_avg_pool2d([2, 2])),
     ("upsampling", &[IMAGE], |x| x[0].interpolate_nearest((9, 7))),
-    ("a small network", &[X, (F32, &[8, 4]), (F32, &[3, 8])], |x| x[0].linear(&x[1], None).relu().linear(&x[2], None).log_softmax(-1)),
+    ("a small network", &[X, (F32, &[8, 4]), (F32, &[3, 8])], |x| {
+        x[0].linear(&x[1], None).relu().linear(&x[2], None).log_softmax(-1)
+    }),
 ];
 
 /// Arguments at one size of what changes.
 fn arguments(specs: &[Spec], n: usize) -> Vec<Tensor> {
     let mut random = Random(n as u64 + 1);
-    let shape = |sizes: &[i64]| sizes.iter().map(|s| usize::try_from(*s).unwrap_or(n)).collect::<Vec<_>>();
+    let shape =
+        |sizes: &[i64]| sizes.iter().map(|s| usize::try_from(*s).unwrap_or(n)).collect::<Vec<_>>();
     specs.iter().map(|(dtype, sizes)| Tensor::from(&random.tensor(*dtype, &shape(sizes)))).collect()
 }
 
 fn wrong(how: &str, have: Result<Tensor, Error>, want: &Tensor) -> Option<String> {
     let compared = have.and_then(|t| Ok(t.value()?)).map_err(|e| e.to_string());
-    match compared.and_then(|have| tolerance::compare(&have, &want.value().map_err(|e| e.to_string())?)) {
+    match compared
+        .and_then(|have| tolerance::compare(&have, &want.value().map_err(|e| e.to_string())?))
+    {
         Ok(c) if c.ok => None,
         Ok(c) => Some(format!("{how}: {c}")),
         Err(e) => Some(format!("{how}: {e}")),
@@ -257,7 +303,8 @@ pub fn check_on((name, specs, f): &Case, device: &str) -> Vec<String> {
     let mut found = vec![];
     let fixed = kiln::compile(move |x: Vec<Tensor>| f(&x)).dynamic(false).device(device);
     let open = kiln::compile(move |x: Vec<Tensor>| f(&x)).dynamic(true).device(device);
-    let each = kiln::compile(move |x: Vec<Tensor>| f(&x)).options([("break_each_op", "true"), ("cache_size_limit", "1000")]);
+    let each = kiln::compile(move |x: Vec<Tensor>| f(&x))
+        .options([("break_each_op", "true"), ("cache_size_limit", "1000")]);
     let broken = kiln::compile(move |x: Vec<Tensor>| -> Result<Tensor, TraceError> {
         x[0].array()?;
         let y = f(&x);
@@ -266,7 +313,10 @@ pub fn check_on((name, specs, f): &Case, device: &str) -> Vec<String> {
     })
     .device(device);
     let kept_out = kiln::disable(move |x: Vec<Tensor>| f(&x));
-    let around = kiln::compile(move |x: Vec<Tensor>| -> Result<Tensor, TraceError> { Ok(kept_out.call(x)?.unsqueeze(0)) }).device(device);
+    let around = kiln::compile(move |x: Vec<Tensor>| -> Result<Tensor, TraceError> {
+        Ok(kept_out.call(x)?.unsqueeze(0))
+    })
+    .device(device);
     for n in [5, 3] {
         let x = arguments(specs, n);
         let want = with_backend("interpreter", || f(&x)).expect("a backend");

@@ -1,4 +1,5 @@
-//! The table of options: each row sets its own field and no other, by name and by variable, for functions and for files.
+//! The table of options: each row sets its own field and no other, by name and by variable, for
+//! functions and for files.
 use super::*;
 use kiln::{Options, compile::Settings};
 use std::process::Command;
@@ -28,7 +29,12 @@ struct Case {
     wrong: Option<&'static str>,
 }
 
-const fn case(name: &'static str, value: &'static str, sets: &'static [(&'static str, &'static str)], wrong: Option<&'static str>) -> Case {
+const fn case(
+    name: &'static str,
+    value: &'static str,
+    sets: &'static [(&'static str, &'static str)],
+    wrong: Option<&'static str>,
+) -> Case {
     Case { name, value, sets, wrong }
 }
 
@@ -39,11 +45,20 @@ const CASES: &[Case] = &[
     case(
         "mode",
         "max-autotune",
-        &[("mode", "\"max-autotune\""), ("machine.mode", "ReduceOverhead"), ("machine.max_autotune", "true")],
+        &[
+            ("mode", "\"max-autotune\""),
+            ("machine.mode", "ReduceOverhead"),
+            ("machine.max_autotune", "true"),
+        ],
         Some("fast"),
     ),
     case("device", "cuda:3", &[("machine.device", "Cuda(3)")], Some("tpu")),
-    case("target", "x86_64:haswell", &[("machine.target", "Some(\"x86_64:haswell\")")], Some("x86_64:haswel")),
+    case(
+        "target",
+        "x86_64:haswell",
+        &[("machine.target", "Some(\"x86_64:haswell\")")],
+        Some("x86_64:haswel"),
+    ),
     case("threads", "77", &[("machine.threads", "77")], Some("257")),
     case("compile_threads", "78", &[("machine.workers", "78")], Some("0")),
     case("time_budget", "1.5", &[("machine.time_budget", "Some(1.5s)")], Some("-1")),
@@ -53,7 +68,12 @@ const CASES: &[Case] = &[
     case("trace.enabled", "true", &[("machine.dump", "Some(\"kiln_dump\")")], NO_BOOL),
     case("reproducer", "/nowhere", &[("machine.reproducer", "Some(\"/nowhere\")")], None),
     case("verify", OTHER, &[("machine.verify", OTHER)], NO_BOOL),
-    case("passes", "prims: cse", &[("machine.passes", "[Own { at: Level(Prims), passes: \"cse\" }]")], Some("cse")),
+    case(
+        "passes",
+        "prims: cse",
+        &[("machine.passes", "[Own { at: Level(Prims), passes: \"cse\" }]")],
+        Some("cse"),
+    ),
     case("tf32", "true", &[("machine.tf32", "true")], NO_BOOL),
     case("fast_math", "true", &[("machine.fast_math", "true")], NO_BOOL),
     case("cudagraphs", "true", &[("machine.mode", "ReduceOverhead")], NO_BOOL),
@@ -89,12 +109,28 @@ fn each_option_sets_its_field_and_no_other() {
         let mut settings = plain.clone();
         let remarks = settings.set(case.name, case.value).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(remarks.is_empty(), !case.sets.is_empty(), "{}: {remarks:?}", case.name);
-        let changed: Vec<(&str, String)> = all(&settings).into_iter().zip(all(&plain)).filter(|(a, b)| a != b).map(|(a, _)| a).collect();
-        let want: Vec<(&str, String)> = case.sets.iter().map(|(f, v)| (*f, v.to_string())).collect();
-        assert!(changed.len() == want.len() && want.iter().all(|w| changed.contains(w)), "{}: {changed:?}, not {want:?}", case.name);
+        let changed: Vec<(&str, String)> = all(&settings)
+            .into_iter()
+            .zip(all(&plain))
+            .filter(|(a, b)| a != b)
+            .map(|(a, _)| a)
+            .collect();
+        let want: Vec<(&str, String)> =
+            case.sets.iter().map(|(f, v)| (*f, v.to_string())).collect();
+        assert!(
+            changed.len() == want.len() && want.iter().all(|w| changed.contains(w)),
+            "{}: {changed:?}, not {want:?}",
+            case.name
+        );
         let info = kiln::list_options().into_iter().find(|o| o.name == case.name).expect("a row");
         // What counts for files is told to the compiler; the rest is a function's.
-        assert!(!info.files || case.sets.iter().any(|(f, _)| f.starts_with("machine.")) || case.sets.is_empty(), "{}", case.name);
+        assert!(
+            !info.files
+                || case.sets.iter().any(|(f, _)| f.starts_with("machine."))
+                || case.sets.is_empty(),
+            "{}",
+            case.name
+        );
         if let Some(wrong) = case.wrong {
             let said = settings.set(case.name, wrong).expect_err("no such value").to_string();
             assert!(said.starts_with(&format!("option {} is '{wrong}'", case.name)), "{said}");
@@ -115,7 +151,9 @@ fn child() {
     let f = kiln::compile(|x: Tensor| x.relu());
     match (f.check(), Options::from_env()) {
         (Ok(()), Ok(options)) => println!("{:?}\n{:?}", all(f.settings()), of_files(&options)),
-        (function, file) => println!("{:?}\n{:?}", function.err().map(|e| e.to_string()), file.err()),
+        (function, file) => {
+            println!("{:?}\n{:?}", function.err().map(|e| e.to_string()), file.err())
+        }
     }
 }
 
@@ -124,7 +162,10 @@ fn each_option_has_a_variable() {
     crate::watchdog::arm();
     let said = |variable: &str, value: &str| {
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
-        command.args(["front::table::child", "--exact", "--ignored", "--nocapture"]).env("KILN_CACHE_DIR", "off").env(variable, value);
+        command
+            .args(["front::table::child", "--exact", "--ignored", "--nocapture"])
+            .env("KILN_CACHE_DIR", "off")
+            .env(variable, value);
         String::from_utf8_lossy(&command.output().expect("it runs").stdout).into_owned()
     };
     let mut plain = Settings::new().expect("the environment");
@@ -134,12 +175,28 @@ fn each_option_has_a_variable() {
         let mut settings = plain.clone();
         settings.set(case.name, case.value).expect("a value");
         let text = said(info.variable, case.value);
-        assert!(text.contains(&format!("{:?}\n", all(&settings))), "{}, a function: {text}", info.variable);
-        assert!(text.contains(&format!("{:?}\n", of_files(&settings.for_file()))), "{}, a file: {text}", info.variable);
+        assert!(
+            text.contains(&format!("{:?}\n", all(&settings))),
+            "{}, a function: {text}",
+            info.variable
+        );
+        assert!(
+            text.contains(&format!("{:?}\n", of_files(&settings.for_file()))),
+            "{}, a file: {text}",
+            info.variable
+        );
         let Some(wrong) = case.wrong else { continue };
-        let out = Command::new(env!("CARGO_BIN_EXE_kiln")).arg("options").env(info.variable, wrong).output().expect("it runs");
+        let out = Command::new(env!("CARGO_BIN_EXE_kiln"))
+            .arg("options")
+            .env(info.variable, wrong)
+            .output()
+            .expect("it runs");
         let text = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.code() == Some(2) && text.contains(&format!("{} is '{wrong}'", info.variable)), "{text}");
+        assert!(
+            out.status.code() == Some(2)
+                && text.contains(&format!("{} is '{wrong}'", info.variable)),
+            "{text}"
+        );
         // What it takes, or what there is no such thing of.
         let why = match case.name {
             "mode" | "target" | "backend" => "there is no ",
@@ -148,15 +205,23 @@ fn each_option_has_a_variable() {
         assert!(text.contains(why), "{text}");
     }
     let text = said("KILN_TF32", "yes");
-    assert_eq!(text.matches("Some(\"KILN_TF32 is 'yes', not true or false\")").count(), 2, "{text}");
-    assert!(said("KILN_TF32", "").contains(&format!("{:?}\n", all(&plain))), "an empty variable is none");
+    assert_eq!(
+        text.matches("Some(\"KILN_TF32 is 'yes', not true or false\")").count(),
+        2,
+        "{text}"
+    );
+    assert!(
+        said("KILN_TF32", "").contains(&format!("{:?}\n", all(&plain))),
+        "an empty variable is none"
+    );
 }
 
 /// Options that have methods of their own do by name what these do.
 #[test]
 fn options_by_name_are_the_methods() {
     crate::watchdog::arm();
-    let f = |name: &str, value: &str| kiln::compile(|x: Tensor| x.relu() + 1).options([(name, value)]);
+    let f =
+        |name: &str, value: &str| kiln::compile(|x: Tensor| x.relu() + 1).options([(name, value)]);
     let x = counting(&[3]);
     let called = |name: &str, value: &str| {
         let f = f(name, value);
@@ -165,10 +230,20 @@ fn options_by_name_are_the_methods() {
     };
     let interpreted = called("backend", "interpreter");
     assert!(interpreted.programs() == 1 && interpreted.explain().graphs[0].kernels.is_empty());
-    assert_eq!((called("backend", "eager").programs(), called("disable", "true").programs()), (0, 0));
-    assert_eq!((called("dynamic", "true").guards()[0].symbols.len(), called("dynamic", "false").guards()[0].symbols.len()), (1, 0));
+    assert_eq!(
+        (called("backend", "eager").programs(), called("disable", "true").programs()),
+        (0, 0)
+    );
+    assert_eq!(
+        (
+            called("dynamic", "true").guards()[0].symbols.len(),
+            called("dynamic", "false").guards()[0].symbols.len()
+        ),
+        (1, 0)
+    );
     // No machine has that many, and most have none.
     assert_eq!(f("device", "cuda:99").call(&x).err().map(|e| e.exit()), Some(kiln::Exit::Device));
-    let read = kiln::compile(|x: Tensor| x.to_vec::<f32>().map(|_| x)).options([("fullgraph", "true")]);
+    let read =
+        kiln::compile(|x: Tensor| x.to_vec::<f32>().map(|_| x)).options([("fullgraph", "true")]);
     assert!(message(read.call(&x)).contains("fullgraph"));
 }

@@ -19,10 +19,17 @@ fn resident() -> usize {
 #[test]
 #[ignore = "run by the test below"]
 fn child() {
-    let f = kiln::compile(|x: Tensor| (&x * 2 + 1).sum(.., false)).dynamic(false).options([("threads", "1")]);
+    let f = kiln::compile(|x: Tensor| (&x * 2 + 1).sum(.., false))
+        .dynamic(false)
+        .options([("threads", "1")]);
     let inputs: Vec<Tensor> = (1..=COMPILE).map(|n| counting(&[n])).collect();
     let want = |n: usize| (0..n).map(|i| (2 * i + 1) as f64).sum::<f64>();
-    let one = |i: usize| assert_eq!(numbers(&f.call(&inputs[i % COMPILE]).expect("a result")), [want(i % COMPILE + 1)]);
+    let one = |i: usize| {
+        assert_eq!(
+            numbers(&f.call(&inputs[i % COMPILE]).expect("a result")),
+            [want(i % COMPILE + 1)]
+        )
+    };
     let start = Barrier::new(COMPILE);
     std::thread::scope(|s| {
         for i in 0..COMPILE {
@@ -52,7 +59,12 @@ fn child() {
     let before = resident();
     run(CALLS);
     let after = resident();
-    assert!(after < before + (4 << 20), "{} KiB more after {} calls", (after - before) >> 10, CALLS * 3 / 4);
+    assert!(
+        after < before + (4 << 20),
+        "{} KiB more after {} calls",
+        (after - before) >> 10,
+        CALLS * 3 / 4
+    );
     assert_eq!(f.programs(), COMPILE);
     assert!(f.remarks().len() == COMPILE - 1 && f.explain().eager_calls == 0, "{:?}", f.remarks());
 }
@@ -65,5 +77,9 @@ fn eight_compile_and_sixty_four_call_a_hundred_thousand_times() {
         .output()
         .expect("a process");
     let text = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && text.contains("1 passed"), "{text}\n{}", String::from_utf8_lossy(&child.stderr));
+    assert!(
+        child.status.success() && text.contains("1 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
 }

@@ -1,9 +1,18 @@
 //! Attentions that are one kernel, and those that are not.
 use super::*;
 
-type Attention = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static str, Option<&'static str>);
+type Attention = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    Option<&'static str>,
+);
 
-/// Attentions: sizes of queries, of keys and of values, what else the function takes, ops before, options and regions, and why one is not whole on sm_90a.
+/// Attentions: sizes of queries, of keys and of values, what else the function takes, ops before,
+/// options and regions, and why one is not whole on sm_90a.
 const ATTENTIONS: &[Attention] = &[
     ("2x3x256x64xbf16", "2x3x384x64xbf16", "2x3x384x64xbf16", "", "", "", None),
     ("1x8x200x64xf16", "1x2x300x64xf16", "1x2x300x64xf16", "", "", "causal", None),
@@ -31,9 +40,33 @@ const ATTENTIONS: &[Attention] = &[
         "bias %b : tensor<2x1x130x200xbf16>",
         None,
     ),
-    ("1x4x256x128xbf16", "1x4x256x128xbf16", "1x4x256x128xbf16", "", "", "causal score SOFTCAP", None),
-    ("1x4x256x64xf16", "1x4x256x64xf16", "1x4x256x64xf16", ", %t: tensor<4xf32>", "", "causal score ALIBI", None),
-    ("1x4x300x128xbf16", "1x4x300x128xbf16", "1x4x300x128xbf16", "", "", "causal mask WINDOW", None),
+    (
+        "1x4x256x128xbf16",
+        "1x4x256x128xbf16",
+        "1x4x256x128xbf16",
+        "",
+        "",
+        "causal score SOFTCAP",
+        None,
+    ),
+    (
+        "1x4x256x64xf16",
+        "1x4x256x64xf16",
+        "1x4x256x64xf16",
+        ", %t: tensor<4xf32>",
+        "",
+        "causal score ALIBI",
+        None,
+    ),
+    (
+        "1x4x300x128xbf16",
+        "1x4x300x128xbf16",
+        "1x4x300x128xbf16",
+        "",
+        "",
+        "causal mask WINDOW",
+        None,
+    ),
     // Queries and keys that count.
     (
         "3x4x300x64xbf16",
@@ -62,8 +95,24 @@ const ATTENTIONS: &[Attention] = &[
         "key_lengths %n : tensor<3xi32> causal score SOFTCAP",
         None,
     ),
-    ("1x2x40x64xf32", "1x2x40x64xf32", "1x2x40x64xf32", "", "", "", Some("its elements are neither bf16 nor f16")),
-    ("1x2x40x20xbf16", "1x2x40x20xbf16", "1x2x40x20xbf16", "", "", "", Some("no multiple of 8 up to 256")),
+    (
+        "1x2x40x64xf32",
+        "1x2x40x64xf32",
+        "1x2x40x64xf32",
+        "",
+        "",
+        "",
+        Some("its elements are neither bf16 nor f16"),
+    ),
+    (
+        "1x2x40x20xbf16",
+        "1x2x40x20xbf16",
+        "1x2x40x20xbf16",
+        "",
+        "",
+        "",
+        Some("no multiple of 8 up to 256"),
+    ),
 ];
 
 /// The module of one of them.
@@ -84,12 +133,13 @@ fn attention((q, k, v, more, before, options, _): Attention) -> String {
          %1 = kiln.compare lt %0, %w : tensor<i64>\n kiln.yield %1 : tensor<i1> }}"
     );
     // Regions stand behind the types.
-    let (options, region) = match options.split_once(" score ").or_else(|| options.split_once(" mask ")) {
-        Some((options, "SOFTCAP")) => (options, format!("score {softcap}")),
-        Some((options, "ALIBI")) => (options, format!("score {alibi}")),
-        Some((options, _)) => (options, format!("mask {window}")),
-        None => (options, String::new()),
-    };
+    let (options, region) =
+        match options.split_once(" score ").or_else(|| options.split_once(" mask ")) {
+            Some((options, "SOFTCAP")) => (options, format!("score {softcap}")),
+            Some((options, "ALIBI")) => (options, format!("score {alibi}")),
+            Some((options, _)) => (options, format!("mask {window}")),
+            None => (options, String::new()),
+        };
     format!(
         "func.func @main(%q: tensor<{q}>, %k: tensor<{k}>, %v: tensor<{v}>{more}) -> tensor<{out}> {{\n{before}\n\
          %r = kiln.attention %q, %k, %v {options} : tensor<{q}>, tensor<{k}>, tensor<{v}> {region}\nreturn %r : tensor<{out}>\n}}",
@@ -108,18 +158,26 @@ fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
             let kernels = &package.program.kernels;
             let why = case.6;
-            let said = kernels
-                .iter()
-                .flat_map(|k| &k.not_fused)
-                .any(|r| why.is_some_and(|w| r.starts_with("attention not whole") && r.contains(w)));
+            let said = kernels.iter().flat_map(|k| &k.not_fused).any(|r| {
+                why.is_some_and(|w| r.starts_with("attention not whole") && r.contains(w))
+            });
             assert_eq!(said, why.is_some(), "{case:?} for {chip}: {kernels:?}");
-            let found = kernels.iter().find(|k| k.launch.as_ref().is_some_and(|l| l.maps.len() == 3));
+            let found =
+                kernels.iter().find(|k| k.launch.as_ref().is_some_and(|l| l.maps.len() == 3));
             assert_eq!(found.is_some(), why.is_none() && chip == "sm_90a", "{case:?} for {chip}");
-            let found = found.or(kernels.iter().find(|k| k.name.starts_with("attention") && why.is_none()));
+            let found =
+                found.or(kernels.iter().find(|k| k.name.starts_with("attention") && why.is_none()));
             if let Some(k) = found {
                 let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
-                let wanted: &[&str] = if chip == "sm_90a" { &["wgmma.mma_async", "setmaxnreg"] } else { &["mma.sync", "prmt.b32"] };
-                assert!(wanted.iter().all(|w| ptx.contains(w)) && !ptx.contains("call.uni"), "{case:?} for {chip}");
+                let wanted: &[&str] = if chip == "sm_90a" {
+                    &["wgmma.mma_async", "setmaxnreg"]
+                } else {
+                    &["mma.sync", "prmt.b32"]
+                };
+                assert!(
+                    wanted.iter().all(|w| ptx.contains(w)) && !ptx.contains("call.uni"),
+                    "{case:?} for {chip}"
+                );
                 let wrong = assembled(&package, chip);
                 assert!(wrong.is_empty(), "{case:?} for {chip}:\n{}", wrong.join("\n"));
             }
@@ -147,7 +205,18 @@ const DECODES: &[(Attention, usize)] = &[
         ),
         4,
     ),
-    (("4x32x1x128xbf16", "4x8x4096x128xbf16", "4x8x4096x128xbf16", ", %n: tensor<4xi64>", "", "key_lengths %n : tensor<4xi64>", None), 8),
+    (
+        (
+            "4x32x1x128xbf16",
+            "4x8x4096x128xbf16",
+            "4x8x4096x128xbf16",
+            ", %n: tensor<4xi64>",
+            "",
+            "key_lengths %n : tensor<4xi64>",
+            None,
+        ),
+        8,
+    ),
     (
         (
             "2x4x3x256xbf16",
@@ -160,7 +229,18 @@ const DECODES: &[(Attention, usize)] = &[
         ),
         8,
     ),
-    (("1x4x3x128xbf16", "1x4x3000x128xbf16", "1x4x3000x128xbf16", "", "", " score SOFTCAP", None), 8),
+    (
+        (
+            "1x4x3x128xbf16",
+            "1x4x3000x128xbf16",
+            "1x4x3000x128xbf16",
+            "",
+            "",
+            " score SOFTCAP",
+            None,
+        ),
+        8,
+    ),
 ];
 
 #[test]
@@ -172,12 +252,21 @@ fn few_queries_share_their_keys_out() {
         std::fs::write(&path, attention(*case)).unwrap();
         for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{case:?} for {chip}: {e}"));
-            let Some(k) = package.program.kernels.first().filter(|_| case.6.is_none()) else { continue };
+            let Some(k) = package.program.kernels.first().filter(|_| case.6.is_none()) else {
+                continue;
+            };
             assert_eq!(package.program.kernels.len(), 1, "{case:?} for {chip}");
             let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
-            assert!(ptx.contains("mma.sync") && !ptx.contains("wgmma") && !ptx.contains("call.uni"), "{case:?} for {chip}");
+            assert!(
+                ptx.contains("mma.sync") && !ptx.contains("wgmma") && !ptx.contains("call.uni"),
+                "{case:?} for {chip}"
+            );
             let parts = if chip == "sm_90a" { *parts } else { 1 };
-            assert_eq!(ptx.contains(&format!(".reqnctapercluster {parts}, 1, 1")), parts > 1, "{case:?} for {chip}:\n{ptx}");
+            assert_eq!(
+                ptx.contains(&format!(".reqnctapercluster {parts}, 1, 1")),
+                parts > 1,
+                "{case:?} for {chip}:\n{ptx}"
+            );
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{case:?} for {chip}:\n{}", wrong.join("\n"));
         }
@@ -190,18 +279,29 @@ fn attention_gives_its_log_sum_exp() {
     let path = folder.path().join("m.mlir");
     for (queries, keys) in [(130, 200), (1, 3000)] {
         crate::watchdog::arm();
-        let (q, k, l) =
-            (format!("tensor<2x8x{queries}x64xbf16>"), format!("tensor<2x2x{keys}x64xbf16>"), format!("tensor<2x8x{queries}xf32>"));
+        let (q, k, l) = (
+            format!("tensor<2x8x{queries}x64xbf16>"),
+            format!("tensor<2x2x{keys}x64xbf16>"),
+            format!("tensor<2x8x{queries}xf32>"),
+        );
         let text = format!(
             "func.func @main(%q: {q}, %k: {k}, %v: {k}) -> ({q}, {l}) {{\n%r, %l = kiln.attention %q, %k, %v with_lse : {q}, {k}, {k}\n\
              return %r, %l : {q}, {l}\n}}"
         );
         std::fs::write(&path, text).unwrap();
         for chip in CHIPS {
-            let package = build(&path, chip).unwrap_or_else(|e| panic!("{queries} queries for {chip}: {e}"));
+            let package =
+                build(&path, chip).unwrap_or_else(|e| panic!("{queries} queries for {chip}: {e}"));
             assert_eq!(package.program.kernels.len(), 1, "{queries} queries for {chip}");
-            let ptx = package.objects.values().map(|p| String::from_utf8_lossy(p).into_owned()).collect::<String>();
-            assert!(ptx.contains("mma") && ptx.contains("ex2.approx"), "{queries} queries for {chip}");
+            let ptx = package
+                .objects
+                .values()
+                .map(|p| String::from_utf8_lossy(p).into_owned())
+                .collect::<String>();
+            assert!(
+                ptx.contains("mma") && ptx.contains("ex2.approx"),
+                "{queries} queries for {chip}"
+            );
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{queries} queries for {chip}:\n{}", wrong.join("\n"));
         }

@@ -15,7 +15,12 @@ fn whole(package: &Package, chip: &str) {
     for part in p.parts() {
         assert_eq!((part.target.arch.as_str(), part.target.cpu.as_str()), ("cuda", chip));
         for k in &part.kernels {
-            assert!(k.launch.is_some() && package.objects.contains_key(&k.symbol), "{} of {}", k.name, part.name);
+            assert!(
+                k.launch.is_some() && package.objects.contains_key(&k.symbol),
+                "{} of {}",
+                k.name,
+                part.name
+            );
         }
     }
     let wrong = assembled(package, chip);
@@ -65,7 +70,13 @@ fn loops_are_plain_data_with_their_place() {
     whole(&package, "sm_90a");
     let mut all = vec![];
     steps(&package.program.control.as_deref().unwrap().body, &mut all);
-    assert!(all.len() == 1 && all[0].0 == "while" && all[0].1.contains("while_loop") && all[0].1.contains("control.rs:"), "{all:?}");
+    assert!(
+        all.len() == 1
+            && all[0].0 == "while"
+            && all[0].1.contains("while_loop")
+            && all[0].1.contains("control.rs:"),
+        "{all:?}"
+    );
 }
 
 const MODULE: &str = r#"
@@ -91,9 +102,11 @@ func.func @f(%c: tensor<i1>, %x: tensor<6x5xf32>) -> (tensor<6x5xf32>, tensor<5x
 fn functions_of_the_host_stand_between_programs() {
     crate::watchdog::arm();
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), MODULE.as_bytes(), "control.mlir").unwrap_or_else(|e| panic!("{e}"));
+    let (module, _) =
+        Module::parse(c.ctx(), MODULE.as_bytes(), "control.mlir").unwrap_or_else(|e| panic!("{e}"));
     let options = Options { function: "f".into(), ..options("sm_80") };
-    let (package, _) = Model::of_module(&module, Path::new("")).build(&options, &|_, _| ()).unwrap();
+    let (package, _) =
+        Model::of_module(&module, Path::new("")).build(&options, &|_, _| ()).unwrap();
     whole(&package, "sm_80");
     let mut all = vec![];
     steps(&package.program.control.as_deref().unwrap().body, &mut all);

@@ -1,19 +1,69 @@
 //! Convolutions of bf16: who reads the pixels, and what is padded.
 use super::*;
 
-/// A convolution of bf16 with channels last at its ends: images, weight, result, attributes; whether the tensor cores' copies read its pixels, and whether kernels
-/// pad, of sm_90a and of older chips.
+/// A convolution of bf16 with channels last at its ends: images, weight, result, attributes;
+/// whether the tensor cores' copies read its pixels, and whether kernels pad, of sm_90a and of
+/// older chips.
 type Case = (&'static str, &'static str, &'static str, &'static str, bool, [bool; 2]);
 const CONVOLUTIONS: &[Case] = &[
-    ("4x28x28x128", "128x128x3x3", "4x28x28x128", "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]", true, [false, false]),
-    ("4x15x9x72", "65x72x3x3", "4x8x5x65", "strides = [2, 2] pad = [1, 1] x [1, 1] dilation = [1, 1]", true, [false, false]),
-    ("2x14x14x64", "256x64x1x1", "2x7x7x256", "strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1]", true, [false, false]),
+    (
+        "4x28x28x128",
+        "128x128x3x3",
+        "4x28x28x128",
+        "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]",
+        true,
+        [false, false],
+    ),
+    (
+        "4x15x9x72",
+        "65x72x3x3",
+        "4x8x5x65",
+        "strides = [2, 2] pad = [1, 1] x [1, 1] dilation = [1, 1]",
+        true,
+        [false, false],
+    ),
+    (
+        "2x14x14x64",
+        "256x64x1x1",
+        "2x7x7x256",
+        "strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1]",
+        true,
+        [false, false],
+    ),
     // A plain product.
-    ("2x14x14x64", "256x64x1x1", "2x14x14x256", "strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1]", false, [false, false]),
+    (
+        "2x14x14x64",
+        "256x64x1x1",
+        "2x14x14x256",
+        "strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1]",
+        false,
+        [false, false],
+    ),
     // 6 bytes of channels become 16, or those of blocks of pixels; patches are a plain product.
-    ("2x32x32x3", "64x3x3x3", "2x32x32x64", "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]", true, [true, true]),
-    ("2x40x33x3", "64x3x7x7", "2x20x17x64", "strides = [2, 2] pad = [3, 3] x [3, 3] dilation = [1, 1]", true, [true, true]),
-    ("2x64x32x3", "72x3x16x16", "2x4x2x72", "strides = [16, 16] pad = [0, 0] x [0, 0] dilation = [1, 1]", false, [false, false]),
+    (
+        "2x32x32x3",
+        "64x3x3x3",
+        "2x32x32x64",
+        "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]",
+        true,
+        [true, true],
+    ),
+    (
+        "2x40x33x3",
+        "64x3x7x7",
+        "2x20x17x64",
+        "strides = [2, 2] pad = [3, 3] x [3, 3] dilation = [1, 1]",
+        true,
+        [true, true],
+    ),
+    (
+        "2x64x32x3",
+        "72x3x16x16",
+        "2x4x2x72",
+        "strides = [16, 16] pad = [0, 0] x [0, 0] dilation = [1, 1]",
+        false,
+        [false, false],
+    ),
     // Each channel by itself, and groups of several.
     (
         "2x14x15x24",
@@ -23,8 +73,22 @@ const CONVOLUTIONS: &[Case] = &[
         false,
         [false, false],
     ),
-    ("2x14x15x17", "17x1x5x5", "2x7x8x17", "strides = [2, 2] pad = [2, 2] x [2, 2] dilation = [1, 1] {groups = 17}", false, [false, false]),
-    ("2x14x14x64", "64x16x3x3", "2x14x14x64", "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 4}", false, [true, true]),
+    (
+        "2x14x15x17",
+        "17x1x5x5",
+        "2x7x8x17",
+        "strides = [2, 2] pad = [2, 2] x [2, 2] dilation = [1, 1] {groups = 17}",
+        false,
+        [false, false],
+    ),
+    (
+        "2x14x14x64",
+        "64x16x3x3",
+        "2x14x14x64",
+        "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] {groups = 4}",
+        false,
+        [true, true],
+    ),
 ];
 
 #[test]
@@ -65,12 +129,20 @@ fn convolutions_read_pixels_through_the_copy_engine() {
             let pads = pads[usize::from(chip != "sm_90a")];
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{images}, {weight}: {e}"));
             let kernels = &package.program.kernels;
-            let pixels = kernels.iter().filter_map(|k| k.launch.as_ref()).flat_map(|l| &l.maps).any(|m| m.window.is_some());
+            let pixels = kernels
+                .iter()
+                .filter_map(|k| k.launch.as_ref())
+                .flat_map(|l| &l.maps)
+                .any(|m| m.window.is_some());
             assert_eq!(pixels, *window && chip == "sm_90a", "{images}, {weight} for {chip}");
             let mma = kernels.iter().any(|k| {
-                k.ops.contains(&"convolution".to_string()) && String::from_utf8_lossy(&package.objects[&k.symbol]).contains("mma.sync")
+                k.ops.contains(&"convolution".to_string())
+                    && String::from_utf8_lossy(&package.objects[&k.symbol]).contains("mma.sync")
             });
-            assert!(chip == "sm_90a" || mma != how.contains("groups"), "{images}, {weight} for {chip}");
+            assert!(
+                chip == "sm_90a" || mma != how.contains("groups"),
+                "{images}, {weight} for {chip}"
+            );
             let padding = kernels.iter().any(|k| k.ops.contains(&"pad".to_string()));
             assert_eq!(padding, pads, "{images}, {weight} for {chip}");
             let wrong = assembled(&package, chip);

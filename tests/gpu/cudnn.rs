@@ -1,4 +1,5 @@
-//! Convolutions that cuDNN is called for: what the program tells the library is computed here by plain loops, beside the interpreter.
+//! Convolutions that cuDNN is called for: what the program tells the library is computed here by
+//! plain loops, beside the interpreter.
 use super::{gemm::table, *};
 use crate::{
     compiled::graphs::against,
@@ -28,14 +29,16 @@ pub enum Has {
     Nothing,
 }
 
-/// A convolution of images with channels last. Sizes are of images, height, width, channels; of the weight filters, height, width, channels of a group.
+/// A convolution of images with channels last. Sizes are of images, height, width, channels; of the
+/// weight filters, height, width, channels of a group.
 pub struct Case {
     pub name: &'static str,
     image: [usize; 4],
     weight: [usize; 4],
     how: &'static str,
     dtype: &'static str,
-    /// What follows: `bias`, `residual`, `shared` (a residual that is the same for all images), `relu`, `gelu`, `tanh`.
+    /// What follows: `bias`, `residual`, `shared` (a residual that is the same for all images),
+    /// `relu`, `gelu`, `tanh`.
     then: &'static [&'static str],
     schedule: &'static str,
     pub has: Has,
@@ -44,8 +47,7 @@ pub struct Case {
 const PLAIN: &str = "strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1]";
 const SAME: &str = "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]";
 const WGMMA: &str = "#kiln.schedule<\"wgmma\", {k = 64 : i64, library = \"cudnn\", m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 0 : i64, stages = 4 : i64}>";
-const CONTRACT: &str =
-    "#kiln.schedule<\"contract\", {depth = 16 : i64, library = \"cudnn\", m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>";
+const CONTRACT: &str = "#kiln.schedule<\"contract\", {depth = 16 : i64, library = \"cudnn\", m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>";
 const DEPTHWISE: &str = "#kiln.schedule<\"depthwise\", {across = 1 : i64, library = \"cudnn\", threads = 128 : i64, vector = 8 : i64}>";
 
 const fn case(
@@ -62,10 +64,42 @@ const fn case(
 
 pub const CONVOLUTIONS: &[Case] = &[
     case("plain", [[2, 9, 7, 16], [24, 3, 3, 16]], SAME, "bf16", &[], WGMMA, Has::Surely),
-    case("bias and relu", [[2, 9, 7, 16], [24, 3, 3, 16]], SAME, "bf16", &["bias", "relu"], WGMMA, Has::Surely),
-    case("bias and relu in f16", [[2, 9, 7, 16], [24, 3, 3, 16]], SAME, "f16", &["bias", "relu"], WGMMA, Has::Surely),
-    case("residual", [[2, 8, 8, 32], [32, 3, 3, 32]], SAME, "bf16", &["bias", "residual", "relu"], WGMMA, Has::Told),
-    case("bias and gelu", [[2, 8, 8, 32], [32, 3, 3, 32]], SAME, "bf16", &["bias", "gelu"], WGMMA, Has::Told),
+    case(
+        "bias and relu",
+        [[2, 9, 7, 16], [24, 3, 3, 16]],
+        SAME,
+        "bf16",
+        &["bias", "relu"],
+        WGMMA,
+        Has::Surely,
+    ),
+    case(
+        "bias and relu in f16",
+        [[2, 9, 7, 16], [24, 3, 3, 16]],
+        SAME,
+        "f16",
+        &["bias", "relu"],
+        WGMMA,
+        Has::Surely,
+    ),
+    case(
+        "residual",
+        [[2, 8, 8, 32], [32, 3, 3, 32]],
+        SAME,
+        "bf16",
+        &["bias", "residual", "relu"],
+        WGMMA,
+        Has::Told,
+    ),
+    case(
+        "bias and gelu",
+        [[2, 8, 8, 32], [32, 3, 3, 32]],
+        SAME,
+        "bf16",
+        &["bias", "gelu"],
+        WGMMA,
+        Has::Told,
+    ),
     case(
         "stride, dilation and a window that is no square",
         [[3, 15, 12, 16], [40, 5, 2, 16]],
@@ -95,7 +129,15 @@ pub const CONVOLUTIONS: &[Case] = &[
         Has::Surely,
     ),
     case("f32", [[2, 9, 7, 12], [20, 3, 3, 12]], PLAIN, "f32", &[], CONTRACT, Has::Told),
-    case("bias and relu in f32", [[2, 9, 7, 12], [20, 3, 3, 12]], PLAIN, "f32", &["bias", "relu"], CONTRACT, Has::Told),
+    case(
+        "bias and relu in f32",
+        [[2, 9, 7, 12], [20, 3, 3, 12]],
+        PLAIN,
+        "f32",
+        &["bias", "relu"],
+        CONTRACT,
+        Has::Told,
+    ),
     case(
         "groups",
         [[2, 8, 7, 32], [48, 3, 3, 8]],
@@ -114,28 +156,67 @@ pub const CONVOLUTIONS: &[Case] = &[
         DEPTHWISE,
         Has::Told,
     ),
-    // What it does not have: another function, something behind the function, a residual without images of its own.
-    case("tanh", [[2, 9, 7, 16], [24, 3, 3, 16]], SAME, "bf16", &["bias", "tanh"], WGMMA, Has::Nothing),
-    case("relu before the residual", [[2, 8, 8, 32], [32, 3, 3, 32]], SAME, "bf16", &["bias", "relu", "residual"], WGMMA, Has::Nothing),
-    case("a residual for all images", [[2, 8, 8, 32], [32, 3, 3, 32]], SAME, "bf16", &["bias", "shared"], WGMMA, Has::Nothing),
+    // What it does not have: another function, something behind the function, a residual without
+    // images of its own.
+    case(
+        "tanh",
+        [[2, 9, 7, 16], [24, 3, 3, 16]],
+        SAME,
+        "bf16",
+        &["bias", "tanh"],
+        WGMMA,
+        Has::Nothing,
+    ),
+    case(
+        "relu before the residual",
+        [[2, 8, 8, 32], [32, 3, 3, 32]],
+        SAME,
+        "bf16",
+        &["bias", "relu", "residual"],
+        WGMMA,
+        Has::Nothing,
+    ),
+    case(
+        "a residual for all images",
+        [[2, 8, 8, 32], [32, 3, 3, 32]],
+        SAME,
+        "bf16",
+        &["bias", "shared"],
+        WGMMA,
+        Has::Nothing,
+    ),
 ];
 
 /// Numbers behind a word of an attribute.
 fn numbers(how: &str, word: &str) -> Vec<usize> {
     let list = how.split(word).nth(1).unwrap_or_default().split('[').skip(1).take(2);
-    list.flat_map(|l| l.split(']').next().unwrap_or_default().split(", ").map(|n| n.parse().unwrap())).collect()
+    list.flat_map(|l| {
+        l.split(']').next().unwrap_or_default().split(", ").map(|n| n.parse().unwrap())
+    })
+    .collect()
 }
 
 /// The sizes of the result, channels last.
 fn result(c: &Case) -> [usize; 4] {
-    let (strides, pads, dilation) = (numbers(c.how, "strides"), numbers(c.how, "pad"), numbers(c.how, "dilation"));
-    let along = |i: usize| (c.image[1 + i] + pads[i] + pads[2 + i] - dilation[i] * (c.weight[1 + i] - 1) - 1) / strides[i] + 1;
+    let (strides, pads, dilation) =
+        (numbers(c.how, "strides"), numbers(c.how, "pad"), numbers(c.how, "dilation"));
+    let along = |i: usize| {
+        (c.image[1 + i] + pads[i] + pads[2 + i] - dilation[i] * (c.weight[1 + i] - 1) - 1)
+            / strides[i]
+            + 1
+    };
     [c.image[0], along(0), along(1), c.weight[0]]
 }
 
 /// The module of a case.
 pub fn text(c: &Case) -> String {
-    let ty = |sizes: &[usize]| format!("tensor<{}x{}>", sizes.iter().map(|n| n.to_string()).collect::<Vec<_>>().join("x"), c.dtype);
+    let ty = |sizes: &[usize]| {
+        format!(
+            "tensor<{}x{}>",
+            sizes.iter().map(|n| n.to_string()).collect::<Vec<_>>().join("x"),
+            c.dtype
+        )
+    };
     let first = |[n, h, w, ch]: [usize; 4]| [n, ch, h, w];
     let out = result(c);
     // Groups of several channels leave their result with channels first.
@@ -163,7 +244,11 @@ pub fn text(c: &Case) -> String {
         let (x, y) = (format!("%v{i}"), format!("%v{}", i + 1));
         body += &match *what {
             "bias" | "shared" => {
-                let (own, dims) = if *what == "bias" { (vec![out[3]], "[3]") } else { (out[1..].to_vec(), "[1, 2, 3]") };
+                let (own, dims) = if *what == "bias" {
+                    (vec![out[3]], "[3]")
+                } else {
+                    (out[1..].to_vec(), "[1, 2, 3]")
+                };
                 arguments += &format!(", %a{i}: {}", ty(&own));
                 format!(
                     "%b{i} = kiln.broadcast_in_dim %a{i} dims = {dims} sizes = {list} : {}\n{y} = kiln.add {x}, %b{i} : {to}\n",
@@ -174,7 +259,10 @@ pub fn text(c: &Case) -> String {
                 arguments += &format!(", %a{i}: {to}");
                 format!("{y} = kiln.add {x}, %a{i} : {to}\n")
             }
-            "relu" => format!("%z = kiln.splat {list}, 0.0 : {}\n{y} = kiln.max {x}, %z : {to}\n", c.dtype),
+            "relu" => format!(
+                "%z = kiln.splat {list}, 0.0 : {}\n{y} = kiln.max {x}, %z : {to}\n",
+                c.dtype
+            ),
             "gelu" => format!("{y} = kiln.gelu tanh {x} : {to}\n"),
             "tanh" => format!("{y} = kiln.tanh {x} : {to}\n"),
             other => panic!("{other}"),
@@ -196,7 +284,9 @@ fn told(c: &Case) -> Result<Package, Error> {
     let options = options("sm_90a");
     let model = load(&path).unwrap();
     std::fs::write(&file, table(&model, &options, "sm_90a", schedule(c)).to_string()).unwrap();
-    model.build(&Options { schedules: Some(file), ..options }, &|_, _| ()).map(|(package, _)| package)
+    model
+        .build(&Options { schedules: Some(file), ..options }, &|_, _| ())
+        .map(|(package, _)| package)
 }
 
 /// What the library computes of a program's arguments, by loops over what it is told.
@@ -213,24 +303,39 @@ fn computed(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>)
     let [images, filters, height, width] = c.result.sizes;
     let [kernels, each, ..] = c.weight.sizes;
     let groups = c.image.sizes[1] / each;
-    assert!(kernels == filters && groups * each == c.image.sizes[1] && filters.is_multiple_of(groups), "{c:?}");
+    assert!(
+        kernels == filters && groups * each == c.image.sizes[1] && filters.is_multiple_of(groups),
+        "{c:?}"
+    );
     assert!(matches!(args[c.result.arg], Arg::Output(0)) && c.image.sizes[0] == images);
     for i in 0..2 {
-        let (image, window, out) = (c.image.sizes[2 + i], c.weight.sizes[2 + i], c.result.sizes[2 + i]);
-        assert_eq!((image + c.low[i] + c.high[i] - c.dilation[i] * (window - 1) - 1) / c.strides[i] + 1, out, "{c:?}");
+        let (image, window, out) =
+            (c.image.sizes[2 + i], c.weight.sizes[2 + i], c.result.sizes[2 + i]);
+        assert_eq!(
+            (image + c.low[i] + c.high[i] - c.dilation[i] * (window - 1) - 1) / c.strides[i] + 1,
+            out,
+            "{c:?}"
+        );
     }
     let mut out = vec![f64::NAN; shape.iter().product()];
     for n in 0..images {
-        for (f, (p, q)) in (0..filters).flat_map(|f| (0..height).flat_map(move |p| (0..width).map(move |q| (f, (p, q))))) {
+        for (f, (p, q)) in (0..filters)
+            .flat_map(|f| (0..height).flat_map(move |p| (0..width).map(move |q| (f, (p, q)))))
+        {
             let mut sum = 0.0;
-            for (r, s) in (0..c.weight.sizes[2]).flat_map(|r| (0..c.weight.sizes[3]).map(move |s| (r, s))) {
+            for (r, s) in
+                (0..c.weight.sizes[2]).flat_map(|r| (0..c.weight.sizes[3]).map(move |s| (r, s)))
+            {
                 let along = |i: usize, p: u64, r: u64| {
-                    (p * c.strides[i] + r * c.dilation[i]).checked_sub(c.low[i]).filter(|h| *h < c.image.sizes[2 + i])
+                    (p * c.strides[i] + r * c.dilation[i])
+                        .checked_sub(c.low[i])
+                        .filter(|h| *h < c.image.sizes[2 + i])
                 };
                 let (Some(h), Some(w)) = (along(0, p, r), along(1, q, s)) else { continue };
                 for ch in 0..each {
                     let group = f / (filters / groups);
-                    sum += image[at(&c.image, [n, group * each + ch, h, w])] * weight[at(&c.weight, [f, ch, r, s])];
+                    sum += image[at(&c.image, [n, group * each + ch, h, w])]
+                        * weight[at(&c.weight, [f, ch, r, s])];
                 }
             }
             sum += c.bias.as_ref().map_or(0.0, |v| elements(v)[at(v, [0, f, 0, 0])]);
@@ -239,7 +344,13 @@ fn computed(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>)
                 Activation::None => sum,
                 Activation::Relu => sum.max(0.0),
                 // Hendrycks and Gimpel, 2016, equation 2.
-                Activation::GeluTanh => 0.5 * sum * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (sum + 0.044715 * sum.powi(3))).tanh()),
+                Activation::GeluTanh => {
+                    0.5 * sum
+                        * (1.0
+                            + ((2.0 / std::f64::consts::PI).sqrt()
+                                * (sum + 0.044715 * sum.powi(3)))
+                            .tanh())
+                }
             };
         }
     }
@@ -261,9 +372,13 @@ fn cudnn_is_told_what_the_kernel_computes() {
             Ok(_) => panic!("{name}: the library has no such convolution"),
             Err(e) => panic!("{name}: {e}"),
         };
-        let [kernel] = package.program.kernels.as_slice() else { panic!("{name}: {} kernels", package.program.kernels.len()) };
+        let [kernel] = package.program.kernels.as_slice() else {
+            panic!("{name}: {} kernels", package.program.kernels.len())
+        };
         let launch = kernel.launch.as_ref().unwrap();
-        let Some(LibraryCall::Convolution(told)) = &launch.library else { panic!("{name}: {:?}", launch.library) };
+        let Some(LibraryCall::Convolution(told)) = &launch.library else {
+            panic!("{name}: {:?}", launch.library)
+        };
         assert!(!told.tf32, "{told:?}");
         // The kernel is there for whoever has no such library.
         assert!(package.objects.contains_key(&kernel.symbol), "{name}");
@@ -273,12 +388,16 @@ fn cudnn_is_told_what_the_kernel_computes() {
         });
         let shape: Vec<usize> = shape.collect();
         let context = Context::new();
-        let (module, _) = Module::parse(context.ctx(), text(c).as_bytes(), name).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let call = |inputs: &[Tensor]| Ok(vec![vec![computed(told, &launch.args, inputs, shape.clone())]]);
-        against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (module, _) = Module::parse(context.ctx(), text(c).as_bytes(), name)
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        let call =
+            |inputs: &[Tensor]| Ok(vec![vec![computed(told, &launch.args, inputs, shape.clone())]]);
+        against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call))
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
         // A package keeps it.
         let bytes = package.to_bytes().unwrap();
-        let again = Package::read(std::io::Cursor::new(bytes), kiln::runtime::package::MAX_BYTES).unwrap();
+        let again =
+            Package::read(std::io::Cursor::new(bytes), kiln::runtime::package::MAX_BYTES).unwrap();
         assert_eq!(again.program, package.program, "{name}");
     }
 }

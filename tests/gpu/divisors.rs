@@ -1,4 +1,5 @@
-//! Open sizes that are known to be multiples of something: what kernels make of them, on which chip, and on a card that results are right and other sizes refused.
+//! Open sizes that are known to be multiples of something: what kernels make of them, on which
+//! chip, and on a card that results are right and other sizes refused.
 use super::*;
 use crate::{
     compiled::graphs::against_with,
@@ -17,7 +18,8 @@ use kiln::{
 };
 use std::collections::HashMap;
 
-/// A name, arguments, ops up to `%r`, its type, and what the code for sm_90a and for older chips has only where `%n`, and `%k`, are multiples of 16. `%b` is any size.
+/// A name, arguments, ops up to `%r`, its type, and what the code for sm_90a and for older chips
+/// has only where `%n`, and `%k`, are multiples of 16. `%b` is any size.
 const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
     (
         "loops",
@@ -26,8 +28,20 @@ const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
         "?x?xf32",
         ["ld.global.nc.v4", "ld.global.nc.v4"],
     ),
-    ("rows", "%x: [%b, %n] bf16", "%r = kiln.softmax %x axis = 1 : tensor<?x?xbf16>", "?x?xbf16", ["ld.global.nc.v4", "ld.global.nc.v4"]),
-    ("reduce", "%x: [%b, %n] f32", "%r = kiln.reduce sum %x dims = [1] : tensor<?x?xf32>", "?xf32", ["ld.global.nc.v4", "ld.global.nc.v4"]),
+    (
+        "rows",
+        "%x: [%b, %n] bf16",
+        "%r = kiln.softmax %x axis = 1 : tensor<?x?xbf16>",
+        "?x?xbf16",
+        ["ld.global.nc.v4", "ld.global.nc.v4"],
+    ),
+    (
+        "reduce",
+        "%x: [%b, %n] f32",
+        "%r = kiln.reduce sum %x dims = [1] : tensor<?x?xf32>",
+        "?xf32",
+        ["ld.global.nc.v4", "ld.global.nc.v4"],
+    ),
     (
         "a half",
         "%x: [%b, %n] f32",
@@ -85,11 +99,18 @@ fn text(args: &str, body: &str, result: &str, divisor: i64) -> String {
     for arg in args.split("; %").map(|a| a.trim_start_matches('%')) {
         let (name, of) = arg.split_once(": [").expect("sizes");
         let (sizes, element) = of.split_once("] ").expect("an element");
-        let ty: String = sizes.split(", ").map(|s| if s.starts_with('%') { "?x".into() } else { format!("{s}x") }).collect();
+        let ty: String = sizes
+            .split(", ")
+            .map(|s| if s.starts_with('%') { "?x".into() } else { format!("{s}x") })
+            .collect();
         head.push(format!("%{name}: tensor<{ty}{element}>"));
         facts.push(format!("kiln.bind_shape %{name}, [{sizes}] : tensor<{ty}{element}>"));
     }
-    format!("func.func @main({}) -> tensor<{result}> {{\n{}\n{body}\nreturn %r : tensor<{result}>\n}}", head.join(", "), facts.join("\n"))
+    format!(
+        "func.func @main({}) -> tensor<{result}> {{\n{}\n{body}\nreturn %r : tensor<{result}>\n}}",
+        head.join(", "),
+        facts.join("\n")
+    )
 }
 
 #[test]
@@ -98,14 +119,29 @@ fn multiples_are_read_16_bytes_at_a_time_and_multiplied_by_tensor_cores() {
     let path = folder.path().join("m.mlir");
     for (name, args, body, result, [hopper, older]) in OPEN {
         crate::watchdog::arm();
-        for (divisor, chip) in [(16, "sm_90a"), (8, "sm_90a"), (1, "sm_90a"), (16, "sm_80"), (1, "sm_80")] {
+        for (divisor, chip) in
+            [(16, "sm_90a"), (8, "sm_90a"), (1, "sm_90a"), (16, "sm_80"), (1, "sm_80")]
+        {
             std::fs::write(&path, text(args, body, result, divisor)).unwrap();
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{name} by {divisor}: {e}"));
             let want = if chip == "sm_90a" { hopper } else { older };
-            let found = package.objects.values().any(|p| std::str::from_utf8(p).is_ok_and(|t| t.contains(want)));
+            let found = package
+                .objects
+                .values()
+                .any(|p| std::str::from_utf8(p).is_ok_and(|t| t.contains(want)));
             assert_eq!(found, divisor > 1, "{want} in {name} by {divisor} for {chip}");
-            let maps: usize = package.program.kernels.iter().filter_map(|k| k.launch.as_ref()).map(|l| l.maps.len()).sum();
-            assert_eq!(maps, if want.starts_with("wgmma") && divisor > 1 { 3 } else { 0 }, "{name} by {divisor} for {chip}");
+            let maps: usize = package
+                .program
+                .kernels
+                .iter()
+                .filter_map(|k| k.launch.as_ref())
+                .map(|l| l.maps.len())
+                .sum();
+            assert_eq!(
+                maps,
+                if want.starts_with("wgmma") && divisor > 1 { 3 } else { 0 },
+                "{name} by {divisor} for {chip}"
+            );
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{name} by {divisor} for {chip}:\n{}", wrong.join("\n"));
         }
@@ -128,23 +164,36 @@ fn multiples_are_right_on_a_card_and_others_refused() {
     }
     for (name, args, body, result, _) in OPEN {
         let c = Context::new();
-        let (module, _) = Module::parse(c.ctx(), text(args, body, result, 16).as_bytes(), name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (module, _) = Module::parse(c.ctx(), text(args, body, result, 16).as_bytes(), name)
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
         let func = functions(&module)[0];
         let device = Place::parse("cuda:0").unwrap();
-        let options = Options { device, cache: CachePolicy::Off, threads: 1, workers: 1, ..Options::default() };
-        let exe = Model::of_module(&module, Path::new("")).compile(&options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let options = Options {
+            device,
+            cache: CachePolicy::Off,
+            threads: 1,
+            workers: 1,
+            ..Options::default()
+        };
+        let exe = Model::of_module(&module, Path::new(""))
+            .compile(&options)
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
         let call = |inputs: &[Value]| {
             let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
             have.map(|results| vec![results]).map_err(|e| e.to_string())
         };
-        for (seed, (b, n, k)) in [(1, 16, 16), (5, 48, 64), (130, 272, 80), (64, 128, 208)].into_iter().enumerate() {
+        for (seed, (b, n, k)) in
+            [(1, 16, 16), (5, 48, 64), (130, 272, 80), (64, 128, 208)].into_iter().enumerate()
+        {
             crate::watchdog::arm();
             let sizes = HashMap::from([("b".into(), b), ("n".into(), n), ("k".into(), k)]);
             let inputs = inputs_of_sizes(func, seed as u64, &sizes);
-            against_with(&module, &inputs, tolerance::of, |_| Ok(&call)).unwrap_or_else(|e| panic!("{name} of {b}, {n}, {k}: {e}"));
+            against_with(&module, &inputs, tolerance::of, |_| Ok(&call))
+                .unwrap_or_else(|e| panic!("{name} of {b}, {n}, {k}: {e}"));
         }
         let sizes = HashMap::from([("b".into(), 4), ("n".into(), 24), ("k".into(), 24)]);
-        let refused = call(&inputs_of_sizes(func, 0, &sizes)).expect_err("a size that is no multiple");
+        let refused =
+            call(&inputs_of_sizes(func, 0, &sizes)).expect_err("a size that is no multiple");
         assert!(refused.contains("multiples of 16"), "{name}: {refused}");
     }
 }
@@ -155,7 +204,8 @@ fn a_compiled_function_has_a_program_for_multiples_and_one_for_all_on_a_card() {
         return;
     }
     let of = |shape: &[usize]| {
-        let all: Vec<f32> = (0..shape.iter().product()).map(|i: usize| (i % 7) as f32 - 3.0).collect();
+        let all: Vec<f32> =
+            (0..shape.iter().product()).map(|i: usize| (i % 7) as f32 - 3.0).collect();
         Tensor::of(shape, &all).expect("a tensor")
     };
     let layer = |x: Tensor, y: Tensor| ((&x * &y).relu() + 1).softmax(-1);
@@ -164,13 +214,35 @@ fn a_compiled_function_has_a_program_for_multiples_and_one_for_all_on_a_card() {
     for (n, programs) in [(32, 1), (48, 2), (160, 2), (50, 3), (80, 3), (33, 3), (16, 3)] {
         crate::watchdog::arm();
         let (x, y) = (of(&[5, n]), of(&[n]));
-        let have = f.call((&x, &y)).unwrap_or_else(|e| panic!("{n}: {e}")).value().expect("elements");
+        let have =
+            f.call((&x, &y)).unwrap_or_else(|e| panic!("{n}: {e}")).value().expect("elements");
         let want = host.call((&x, &y)).expect("a result").value().expect("elements");
-        let off = have.as_f().unwrap().iter().zip(want.as_f().unwrap()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        assert!(off < 1e-5 && f.programs() == programs, "{n}: off by {off}, {} programs", f.programs());
+        let off = have
+            .as_f()
+            .unwrap()
+            .iter()
+            .zip(want.as_f().unwrap())
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
+        assert!(
+            off < 1e-5 && f.programs() == programs,
+            "{n}: off by {off}, {} programs",
+            f.programs()
+        );
     }
     let explained = f.explain();
-    assert_eq!(explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(), [1, 4, 2], "{explained}");
-    assert!(explained.graphs[1].guards.contains("a multiple of 16") && !explained.graphs[2].guards.contains("a multiple"), "{explained}");
-    assert!(f.remarks().iter().any(|r| r.topic == Topic::Recompiles && r.message.contains("a multiple of 16, now it is 50")));
+    assert_eq!(
+        explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(),
+        [1, 4, 2],
+        "{explained}"
+    );
+    assert!(
+        explained.graphs[1].guards.contains("a multiple of 16")
+            && !explained.graphs[2].guards.contains("a multiple"),
+        "{explained}"
+    );
+    assert!(
+        f.remarks().iter().any(|r| r.topic == Topic::Recompiles
+            && r.message.contains("a multiple of 16, now it is 50"))
+    );
 }

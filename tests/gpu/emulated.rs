@@ -1,4 +1,5 @@
-//! What goes wrong on a card, and what is seen there, on the emulator: memory that is not there, a trace of a run.
+//! What goes wrong on a card, and what is seen there, on the emulator: memory that is not there, a
+//! trace of a run.
 use super::*;
 use crate::support::emulated;
 use kiln::{Tensor, runtime::Place};
@@ -16,7 +17,12 @@ const ALL: &str = "1000000000";
 #[test]
 fn want_of_memory_is_exit_5_and_says_what_was_planned() {
     let model = models().join("mlp.pt2");
-    let run = |memory| kiln(&["run", model.to_str().expect("a path"), "--device", "cuda:0", "--repeat", "1"], memory);
+    let run = |memory| {
+        kiln(
+            &["run", model.to_str().expect("a path"), "--device", "cuda:0", "--repeat", "1"],
+            memory,
+        )
+    };
     let out = run("30000");
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(5), "{said}");
@@ -33,8 +39,12 @@ fn want_of_memory_is_exit_5_and_says_what_was_planned() {
 #[ignore = "a part of the next"]
 fn child() {
     let on = Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
-    let failed = load(models().join("mlp.pt2")).and_then(|m| m.compile(&on)).err().expect("no memory");
-    assert!(failed.exit() == Exit::Device && failed.to_string().contains("no memory on the GPU"), "{failed}");
+    let failed =
+        load(models().join("mlp.pt2")).and_then(|m| m.compile(&on)).err().expect("no memory");
+    assert!(
+        failed.exit() == Exit::Device && failed.to_string().contains("no memory on the GPU"),
+        "{failed}"
+    );
     let f = kiln::compile(|x: Tensor| x * 2 + 1).device("cuda:0");
     let x = Tensor::of(&[3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
     assert_eq!(f.call(&x).expect("a result").to_vec::<f32>().expect("f32"), [3.0, 5.0, 7.0]);
@@ -59,12 +69,16 @@ pub fn run_in_several_orders(test: &str) {
     }
 }
 
-/// Runs an ignored test of this binary in a process whose driver is the emulator, with these variables.
+/// Runs an ignored test of this binary in a process whose driver is the emulator, with these
+/// variables.
 pub fn run_emulated(test: &str, variables: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
-    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]).env("KILN_CACHE_DIR", "off");
+    command
+        .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env("KILN_CACHE_DIR", "off");
     let out = emulated(&mut command).envs(variables.iter().copied()).output().expect("a process");
-    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    let text =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && text.contains("1 passed"), "{test}: {}\n{text}", out.status);
 }
 
@@ -73,15 +87,31 @@ fn a_trace_has_kernels_beside_the_ops_that_they_compute() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("t.json");
     let (model, file) = (models().join("mlp.pt2"), trace.to_str().expect("a path"));
-    let out = kiln(&["run", model.to_str().expect("a path"), "--device", "cuda:0", "--repeat", "1", "--profile", file], ALL);
+    let out = kiln(
+        &[
+            "run",
+            model.to_str().expect("a path"),
+            "--device",
+            "cuda:0",
+            "--repeat",
+            "1",
+            "--profile",
+            file,
+        ],
+        ALL,
+    );
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&trace).expect("a trace")).expect("JSON");
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&trace).expect("a trace")).expect("JSON");
     let events = json["traceEvents"].as_array().expect("events");
-    let of = |tid: u64| events.iter().filter(move |e| e["ph"] == "X" && e["tid"] == tid).collect::<Vec<_>>();
+    let of = |tid: u64| {
+        events.iter().filter(move |e| e["ph"] == "X" && e["tid"] == tid).collect::<Vec<_>>()
+    };
     let (kernels, ops) = (of(1), of(2));
     let linear = kernels.iter().find(|e| e["name"] == "dot_general_add_max").expect("a kernel");
     assert!(
-        linear["dur"].as_f64().is_some_and(|t| t > 0.0) && linear["args"]["sources"][0].as_str().is_some_and(|s| s.starts_with("linear (")),
+        linear["dur"].as_f64().is_some_and(|t| t > 0.0)
+            && linear["args"]["sources"][0].as_str().is_some_and(|s| s.starts_with("linear (")),
         "{linear}"
     );
     assert!(!ops.is_empty() && ops.iter().all(|o| o["dur"].as_f64().is_some()), "{json}");

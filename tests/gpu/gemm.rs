@@ -1,4 +1,5 @@
-//! Products that a library is called for: what the program tells the library is computed here by plain loops, beside the interpreter.
+//! Products that a library is called for: what the program tells the library is computed here by
+//! plain loops, beside the interpreter.
 use super::*;
 use crate::{
     compiled::graphs::against,
@@ -19,10 +20,12 @@ use kiln::{
     },
 };
 
-/// A name, the arguments' and the result's types, the body that makes `%r`, and whether cuBLASLt has it.
+/// A name, the arguments' and the result's types, the body that makes `%r`, and whether cuBLASLt
+/// has it.
 type Product = (&'static str, &'static str, &'static str, &'static str, bool);
 
-/// Products and what follows on them. Rows are multiples of 16 bytes, which is what the description wants of all.
+/// Products and what follows on them. Rows are multiples of 16 bytes, which is what the description
+/// wants of all.
 pub const PRODUCTS: &[Product] = &[
     (
         "nt",
@@ -101,7 +104,8 @@ pub const PRODUCTS: &[Product] = &[
         "%0 = kiln.linear %x, %w : tensor<48x64xf32>, tensor<40x64xf32>\n%r = kiln.gelu tanh %0 : tensor<48x40xf32>",
         true,
     ),
-    // What it does not have: another function, a bias for each row, a second result's worth of work.
+    // What it does not have: another function, a bias for each row, a second result's worth of
+    // work.
     (
         "gelu",
         "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
@@ -120,10 +124,13 @@ pub const PRODUCTS: &[Product] = &[
 
 /// The module of a product.
 pub fn text((_, args, result, body, _): &Product) -> String {
-    format!("func.func @main({args}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}")
+    format!(
+        "func.func @main({args}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}"
+    )
 }
 
-/// A table in which the only kernel of a model asks for the library, with a schedule for `chip` beside it.
+/// A table in which the only kernel of a model asks for the library, with a schedule for `chip`
+/// beside it.
 pub fn table(model: &Model, options: &Options, chip: &str, schedule: &str) -> Schedules {
     let target = Target::parse(&format!("cuda:{chip}")).unwrap();
     let kernels = Kernels::of(model, options, &target, &Schedules::default()).unwrap();
@@ -151,7 +158,9 @@ fn told(p: &Product) -> Result<Package, Error> {
     let options = options("sm_90a");
     let model = load(&path).unwrap();
     std::fs::write(&file, table(&model, &options, "sm_90a", schedule(p.2)).to_string()).unwrap();
-    model.build(&Options { schedules: Some(file), ..options }, &|_, _| ()).map(|(package, _)| package)
+    model
+        .build(&Options { schedules: Some(file), ..options }, &|_, _| ())
+        .map(|(package, _)| package)
 }
 
 /// What the library computes of a program's arguments, by loops over what it is told.
@@ -172,18 +181,29 @@ fn computed(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
     let mut out = vec![f64::NAN; (u64::from(g.batch) * rows * columns) as usize];
     for b in 0..u64::from(g.batch) {
         for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
-            let sum: f64 = (0..depth).map(|k| left[at(&g.left, b, i, k)] * right[at(&g.right, b, k, j)]).sum();
+            let sum: f64 =
+                (0..depth).map(|k| left[at(&g.left, b, i, k)] * right[at(&g.right, b, k, j)]).sum();
             let sum = sum + g.bias.map_or(0.0, |v| elements(v.arg)[(v.offset + j) as usize]);
             out[at(&g.result, b, i, j)] = match g.activation {
                 Activation::None => sum,
                 Activation::Relu => sum.max(0.0),
                 // Hendrycks and Gimpel, 2016, equation 2.
-                Activation::GeluTanh => 0.5 * sum * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (sum + 0.044715 * sum.powi(3))).tanh()),
+                Activation::GeluTanh => {
+                    0.5 * sum
+                        * (1.0
+                            + ((2.0 / std::f64::consts::PI).sqrt()
+                                * (sum + 0.044715 * sum.powi(3)))
+                            .tanh())
+                }
             };
         }
     }
     let dtype = DType::from_name(&g.result.dtype).unwrap();
-    let shape = if g.batch > 1 { vec![g.batch as usize, rows as usize, columns as usize] } else { vec![rows as usize, columns as usize] };
+    let shape = if g.batch > 1 {
+        vec![g.batch as usize, rows as usize, columns as usize]
+    } else {
+        vec![rows as usize, columns as usize]
+    };
     Tensor::floats(dtype, shape, out.into_iter().map(|x| dtype.round(x)).collect()).unwrap()
 }
 
@@ -201,19 +221,26 @@ fn a_library_is_told_what_the_kernel_computes() {
             Ok(_) => panic!("{name}: the library has no such product"),
             Err(e) => panic!("{name}: {e}"),
         };
-        let [kernel] = package.program.kernels.as_slice() else { panic!("{name}: {} kernels", package.program.kernels.len()) };
+        let [kernel] = package.program.kernels.as_slice() else {
+            panic!("{name}: {} kernels", package.program.kernels.len())
+        };
         let launch = kernel.launch.as_ref().unwrap();
-        let Some(LibraryCall::Gemm(gemm)) = &launch.library else { panic!("{name}: {:?}", launch.library) };
+        let Some(LibraryCall::Gemm(gemm)) = &launch.library else {
+            panic!("{name}: {:?}", launch.library)
+        };
         assert!(!gemm.tf32, "{gemm:?}");
         // The kernel is there for whoever has no such library.
         assert!(package.objects.contains_key(&kernel.symbol), "{name}");
         let context = Context::new();
-        let (module, _) = Module::parse(context.ctx(), text(p).as_bytes(), name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (module, _) = Module::parse(context.ctx(), text(p).as_bytes(), name)
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
         let call = |inputs: &[Tensor]| Ok(vec![vec![computed(gemm, &launch.args, inputs)]]);
-        against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call))
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
         // A package keeps it.
         let bytes = package.to_bytes().unwrap();
-        let again = Package::read(std::io::Cursor::new(bytes), kiln::runtime::package::MAX_BYTES).unwrap();
+        let again =
+            Package::read(std::io::Cursor::new(bytes), kiln::runtime::package::MAX_BYTES).unwrap();
         assert_eq!(again.program, package.program, "{name}");
     }
 }

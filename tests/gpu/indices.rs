@@ -1,7 +1,8 @@
 //! How wide index arithmetic is: 32 bits for what is divided where sizes say that it fits.
 use super::*;
 
-/// Arguments, a body that makes `%r`, the result's type, and how elements are found: by multiplications of 32 or 64 bits in place of divisions, or by a division.
+/// Arguments, a body that makes `%r`, the result's type, and how elements are found: by
+/// multiplications of 32 or 64 bits in place of divisions, or by a division.
 const KERNELS: &[(&str, &str, &str, &str)] = &[
     (
         "%x: tensor<60x100x300xf32>",
@@ -38,11 +39,16 @@ fn what_is_divided_has_32_bits_where_it_fits() {
     let path = folder.path().join("m.mlir");
     for (arguments, body, result, wanted) in KERNELS {
         crate::watchdog::arm();
-        let text = format!("func.func @main({arguments}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}");
+        let text = format!(
+            "func.func @main({arguments}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}"
+        );
         std::fs::write(&path, text).unwrap();
         let package = build(&path, "sm_90a").unwrap_or_else(|e| panic!("{body}: {e}"));
-        let ptx: String = package.objects.values().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
-        let wide = ["mul.hi.u64", "mul.hi.s64", "div.u64", "div.s64", "rem.u64", "rem.s64"].iter().any(|w| ptx.contains(w));
+        let ptx: String =
+            package.objects.values().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
+        let wide = ["mul.hi.u64", "mul.hi.s64", "div.u64", "div.s64", "rem.u64", "rem.s64"]
+            .iter()
+            .any(|w| ptx.contains(w));
         assert_eq!((ptx.contains(wanted), wide), (true, wanted.ends_with("64")), "{body}:\n{ptx}");
     }
 }

@@ -7,7 +7,10 @@ fn launches_are_plain_data_over_sizes() {
     let package = build(&models().join("mlp.pt2"), "sm_90a").unwrap();
     let p = &package.program;
     let launches: Vec<_> = p.kernels.iter().filter_map(|k| k.launch.as_ref()).collect();
-    assert!(launches.iter().any(|l| matches!(l.grid, Dim::Expr(_) | Dim::Symbol(_))), "a size of the call decides how many blocks run");
+    assert!(
+        launches.iter().any(|l| matches!(l.grid, Dim::Expr(_) | Dim::Symbol(_))),
+        "a size of the call decides how many blocks run"
+    );
     assert!(launches.iter().flat_map(|l| &l.args).any(|a| *a == Arg::Input(0)));
     assert!(launches.iter().flat_map(|l| &l.args).any(|a| *a == Arg::Output(0)));
     let symbols = vec![64; p.symbols.len()];
@@ -23,7 +26,13 @@ fn launches_are_plain_data_over_sizes() {
 fn launches_say_where_their_ops_stand() {
     let package = build(&models().join("bert_tiny.pt2"), "sm_90a").unwrap();
     for k in &package.program.kernels {
-        assert!(!k.sources.is_empty() && k.sources.iter().all(|s| s.contains(" (") && s.contains(".py:")), "{}: {:?}", k.name, k.sources);
+        assert!(
+            !k.sources.is_empty()
+                && k.sources.iter().all(|s| s.contains(" (") && s.contains(".py:")),
+            "{}: {:?}",
+            k.name,
+            k.sources
+        );
     }
     // One kernel, launched from several places.
     let (first, again) = package
@@ -32,7 +41,8 @@ fn launches_say_where_their_ops_stand() {
         .iter()
         .enumerate()
         .find_map(|(i, k)| {
-            let again = package.program.kernels[i + 1..].iter().find(|other| other.symbol == k.symbol)?;
+            let again =
+                package.program.kernels[i + 1..].iter().find(|other| other.symbol == k.symbol)?;
             Some((k, again))
         })
         .expect("two layers have kernels in common");

@@ -48,7 +48,9 @@ fn what_the_host_has_a_library_for_assembles() {
     let path = folder.path().join("m.mlir");
     for (arguments, body, result) in OPS {
         crate::watchdog::arm();
-        let text = format!("func.func @main({arguments}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}");
+        let text = format!(
+            "func.func @main({arguments}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}"
+        );
         std::fs::write(&path, text).unwrap();
         for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{body}: {e}"));

@@ -22,16 +22,23 @@ fn functions_are_instructions_where_that_is_allowed() {
         .enumerate()
         .map(|(i, f)| format!("%f{i} = kiln.{f} %x : T\n%r{} = kiln.add %r{i}, %f{i} : T\n", i + 1))
         .collect();
-    let text = format!("func.func @main(%x: T, %r0: T) -> T {{\n{lines}%r = kiln.div %r6, %x : T\nreturn %r : T\n}}");
+    let text = format!(
+        "func.func @main(%x: T, %r0: T) -> T {{\n{lines}%r = kiln.div %r6, %x : T\nreturn %r : T\n}}"
+    );
     std::fs::write(&path, text.replace('T', "tensor<1000xf32>")).unwrap();
     for chip in CHIPS {
         for (target, allowed) in [(chip.to_string(), false), (format!("{chip}:+fast-math"), true)] {
             let package = build(&path, &target).unwrap_or_else(|e| panic!("{e}"));
-            let text: String = package.objects.values().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
+            let text: String =
+                package.objects.values().map(|p| String::from_utf8_lossy(p).into_owned()).collect();
             for instruction in FAST {
                 // tanh has a reciprocal, 1 / (1 + e^2x), in either form.
                 let expected = allowed || instruction.starts_with("rcp");
-                assert_eq!(text.contains(instruction), expected, "{instruction} for {target}:\n{text}");
+                assert_eq!(
+                    text.contains(instruction),
+                    expected,
+                    "{instruction} for {target}:\n{text}"
+                );
             }
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{target}:\n{}", wrong.join("\n"));
@@ -49,13 +56,19 @@ fn features_are_said_with_the_chip() {
         ("cuda:sm_90a", Relaxed::default(), "cuda:sm_90a"),
         ("cuda:sm_90a:-tf32", Relaxed::default(), "cuda:sm_90a"),
         ("cuda:sm_90a:+fast-math,+tf32", all, "cuda:sm_90a:+tf32,+fast-math"),
-        ("cuda:sm_90a:+fast-math,+tf32,-tf32", Relaxed { fast_math: true, ..Relaxed::default() }, "cuda:sm_90a:+fast-math"),
+        (
+            "cuda:sm_90a:+fast-math,+tf32,-tf32",
+            Relaxed { fast_math: true, ..Relaxed::default() },
+            "cuda:sm_90a:+fast-math",
+        ),
     ] {
         let target = Target::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(target, Target::Cuda { chip: Chip::Sm90a, relaxed });
         assert_eq!(target.to_string(), printed);
     }
-    for wrong in ["cuda:sm_90a:fast-math", "cuda:sm_90a:+fastmath", "cuda:sm_90a:+", "cuda:sm_90a:\u{e9}"] {
+    for wrong in
+        ["cuda:sm_90a:fast-math", "cuda:sm_90a:+fastmath", "cuda:sm_90a:+", "cuda:sm_90a:\u{e9}"]
+    {
         let e = Target::parse(wrong).expect_err(wrong);
         assert!(e.contains("there is no feature") && e.contains("tf32, fast-math"), "{e}");
     }

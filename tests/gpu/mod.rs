@@ -1,5 +1,6 @@
-//! Programs for NVIDIA GPUs, as far as a machine without one can tell: PTX of every model and of every small kernel, assembled where `ptxas` is, and what
-//! is said where a driver or a form is missing. Results are compared on a GPU by `benches/gpu/check.sh`.
+//! Programs for NVIDIA GPUs, as far as a machine without one can tell: PTX of every model and of
+//! every small kernel, assembled where `ptxas` is, and what is said where a driver or a form is
+//! missing. Results are compared on a GPU by `benches/gpu/check.sh`.
 mod attention;
 mod card;
 mod control;
@@ -74,14 +75,18 @@ fn as_interpreted(module: &Module, inputs: &[Tensor], exe: &Executable) -> Resul
 /// `ptxas`, from `KILN_PTXAS` or the PATH.
 fn ptxas() -> Option<PathBuf> {
     let named = std::env::var_os("KILN_PTXAS").map(PathBuf::from);
-    let found = named.into_iter().chain(std::env::split_paths(&std::env::var_os("PATH")?).map(|p| p.join("ptxas"))).find(|p| p.is_file());
+    let found = named
+        .into_iter()
+        .chain(std::env::split_paths(&std::env::var_os("PATH")?).map(|p| p.join("ptxas")))
+        .find(|p| p.is_file());
     if found.is_none() {
         eprintln!("skipped: assembling, since there is neither KILN_PTXAS nor a ptxas on the PATH");
     }
     found
 }
 
-/// Assembles all of a package; what is wrong, or spills, or makes products wait for each other (warnings C75xx).
+/// Assembles all of a package; what is wrong, or spills, or makes products wait for each other
+/// (warnings C75xx).
 fn assembled(package: &Package, chip: &str) -> Vec<String> {
     let Some(ptxas) = ptxas() else { return vec![] };
     let folder = tempfile::tempdir().unwrap();
@@ -89,13 +94,29 @@ fn assembled(package: &Package, chip: &str) -> Vec<String> {
     for (name, ptx) in &package.objects {
         let file = folder.path().join("k.ptx");
         std::fs::write(&file, ptx).unwrap();
-        let out = Command::new(&ptxas).arg(format!("-arch={chip}")).args(["-v", "-o", "/dev/null"]).arg(&file).output().expect("it runs");
-        let said = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
-        let spilled = said.split(" bytes spill stores").next().and_then(|s| s.rsplit(' ').next()).and_then(|n| n.parse::<usize>().ok());
-        // Where stages follow on 128 sums in registers, two registers more may lie in memory, in front of the loop and behind it.
+        let out = Command::new(&ptxas)
+            .arg(format!("-arch={chip}"))
+            .args(["-v", "-o", "/dev/null"])
+            .arg(&file)
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned()
+            + &String::from_utf8_lossy(&out.stdout);
+        let spilled = said
+            .split(" bytes spill stores")
+            .next()
+            .and_then(|s| s.rsplit(' ').next())
+            .and_then(|n| n.parse::<usize>().ok());
+        // Where stages follow on 128 sums in registers, two registers more may lie in memory, in
+        // front of the loop and behind it.
         let most = if String::from_utf8_lossy(ptx).contains("wgmma.mma_async") { 8 } else { 0 };
         if !out.status.success() || spilled.is_none_or(|n| n > most) || said.contains("C75") {
-            let of = package.program.kernels.iter().find(|k| k.symbol == *name).map_or("prepare", |k| k.name.as_str());
+            let of = package
+                .program
+                .kernels
+                .iter()
+                .find(|k| k.symbol == *name)
+                .map_or("prepare", |k| k.name.as_str());
             wrong.push(format!("{of} ({name}): {said}"));
         }
     }
@@ -104,16 +125,27 @@ fn assembled(package: &Package, chip: &str) -> Vec<String> {
 
 #[test]
 fn every_model_becomes_ptx() {
-    for entry in std::fs::read_dir(models()).unwrap().flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "pt2")) {
+    for entry in std::fs::read_dir(models())
+        .unwrap()
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "pt2"))
+    {
         crate::watchdog::arm();
-        let package = build(&entry, "sm_90a").unwrap_or_else(|e| panic!("{}: {e}", entry.display()));
-        assert_eq!((package.program.target.arch.as_str(), package.program.target.cpu.as_str()), ("cuda", "sm_90a"));
+        let package =
+            build(&entry, "sm_90a").unwrap_or_else(|e| panic!("{}: {e}", entry.display()));
+        assert_eq!(
+            (package.program.target.arch.as_str(), package.program.target.cpu.as_str()),
+            ("cuda", "sm_90a")
+        );
         for k in &package.program.kernels {
             let launch = k.launch.as_ref().unwrap_or_else(|| panic!("{} has no launch", k.name));
             let text = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
             let params = text.matches(&format!("{}_param_", k.symbol)).filter(|_| true).count();
             assert!(
-                text.contains(".target sm_90a") && text.contains(&format!(".reqntid {}", launch.threads)) && params >= launch.args.len()
+                text.contains(".target sm_90a")
+                    && text.contains(&format!(".reqntid {}", launch.threads))
+                    && params >= launch.args.len()
             );
         }
         let wrong = assembled(&package, "sm_90a");
@@ -135,10 +167,21 @@ fn code_for_older_chips_assembles() {
 fn scheduled(path: &Path, chip: &str) -> PathBuf {
     let out = path.with_extension("scheduled.mlir");
     let run = |args: &[&str], from: &Path| {
-        let done = Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).arg(from).arg("-o").arg(&out).output().expect("it runs");
+        let done = Command::new(env!("CARGO_BIN_EXE_kiln-opt"))
+            .args(args)
+            .arg(from)
+            .arg("-o")
+            .arg(&out)
+            .output()
+            .expect("it runs");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     };
     run(&["--from=graph", "--to=linalg", &format!("--target=cuda:{chip}")], path);
-    run(&[&format!("--pass-pipeline=builtin.module(kiln-online-reductions,kiln-gpu-schedule{{chip={chip} tensor-cores=true}})")], &out);
+    run(
+        &[&format!(
+            "--pass-pipeline=builtin.module(kiln-online-reductions,kiln-gpu-schedule{{chip={chip} tensor-cores=true}})"
+        )],
+        &out,
+    );
     out
 }

@@ -1,7 +1,9 @@
-//! Products whose depth the blocks of a cluster share: every kind of operand, result and rest of a tile; the same cases run on a card (`card/parts.rs`).
+//! Products whose depth the blocks of a cluster share: every kind of operand, result and rest of a
+//! tile; the same cases run on a card (`card/parts.rs`).
 use super::{gemm::table, *};
 
-/// What it is called, the arguments, the result, the ops that make `%r`, and the schedule's tile: rows, columns, parts, stages.
+/// What it is called, the arguments, the result, the ops that make `%r`, and the schedule's tile:
+/// rows, columns, parts, stages.
 pub type Case = (&'static str, &'static str, &'static str, &'static str, [usize; 4]);
 
 pub const CASES: &[Case] = &[
@@ -107,7 +109,9 @@ pub const CASES: &[Case] = &[
 ];
 
 pub fn text((_, args, result, body, _): &Case) -> String {
-    format!("func.func @main({args}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}")
+    format!(
+        "func.func @main({args}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}"
+    )
 }
 
 /// A table with a case's schedule for its kernel.
@@ -132,12 +136,18 @@ fn blocks_of_a_cluster_share_a_depth() {
         let options = options("sm_90a");
         std::fs::write(&file, schedules(case, &path, &options)).unwrap();
         let options = Options { schedules: Some(file.clone()), ..options };
-        let (package, _) = load(&path).and_then(|m| m.build(&options, &|_, _| ())).unwrap_or_else(|e| panic!("{}: {e}", case.0));
-        let [(kernel, ptx)] = package.objects.iter().collect::<Vec<_>>()[..] else { panic!("{} is no single kernel", case.0) };
+        let (package, _) = load(&path)
+            .and_then(|m| m.build(&options, &|_, _| ()))
+            .unwrap_or_else(|e| panic!("{}: {e}", case.0));
+        let [(kernel, ptx)] = package.objects.iter().collect::<Vec<_>>()[..] else {
+            panic!("{} is no single kernel", case.0)
+        };
         let ptx = String::from_utf8_lossy(ptx);
         let cluster = format!(".reqnctapercluster {}", case.4[2]);
         assert!(
-            ptx.contains(&cluster) && ptx.contains("shared::cluster.shared::cta") && !ptx.contains("cluster.arrive.aligned"),
+            ptx.contains(&cluster)
+                && ptx.contains("shared::cluster.shared::cta")
+                && !ptx.contains("cluster.arrive.aligned"),
             "{}: {kernel}\n{ptx}",
             case.0
         );
@@ -150,9 +160,13 @@ fn blocks_of_a_cluster_share_a_depth() {
 fn blocks_share_few_tiles_of_a_long_depth_by_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
-    for (m, n, k, shares) in
-        [(512, 768, 3072, false), (4096, 64, 4096, true), (64, 4096, 4096, true), (4096, 4096, 4096, false), (128, 128, 128, false)]
-    {
+    for (m, n, k, shares) in [
+        (512, 768, 3072, false),
+        (4096, 64, 4096, true),
+        (64, 4096, 4096, true),
+        (4096, 4096, 4096, false),
+        (128, 128, 128, false),
+    ] {
         crate::watchdog::arm();
         let text = format!(
             "func.func @main(%x: tensor<{m}x{k}xbf16>, %w: tensor<{n}x{k}xbf16>) -> tensor<{m}x{n}xbf16> {{\n\
@@ -160,7 +174,9 @@ fn blocks_share_few_tiles_of_a_long_depth_by_themselves() {
         );
         std::fs::write(&path, text).unwrap();
         let package = build(&path, "sm_90a").unwrap_or_else(|e| panic!("{e}"));
-        let [(_, ptx)] = package.objects.iter().collect::<Vec<_>>()[..] else { panic!("{m} x {n} x {k} is no single kernel") };
+        let [(_, ptx)] = package.objects.iter().collect::<Vec<_>>()[..] else {
+            panic!("{m} x {n} x {k} is no single kernel")
+        };
         assert_eq!(String::from_utf8_lossy(ptx).contains("mapa"), shares, "{m} x {n} x {k}");
         let wrong = assembled(&package, "sm_90a");
         assert!(wrong.is_empty(), "{m} x {n} x {k}:\n{}", wrong.join("\n"));
@@ -184,7 +200,11 @@ fn parts_that_are_not_possible_are_refused() {
     ] {
         let options = options("sm_90a");
         let model = load(&path).unwrap();
-        std::fs::write(&file, table(&model, &options, "sm_90a", &schedule(tile, resident)).to_string()).unwrap();
+        std::fs::write(
+            &file,
+            table(&model, &options, "sm_90a", &schedule(tile, resident)).to_string(),
+        )
+        .unwrap();
         let made = model.build(&Options { schedules: Some(file.clone()), ..options }, &|_, _| ());
         let e = made.err().unwrap_or_else(|| panic!("{tile:?} is taken"));
         assert!(e.to_string().contains(said), "{tile:?}: {e}");

@@ -4,23 +4,68 @@ use kiln::passes::Pass;
 
 /// A product, its arguments, and whether the tensor cores of sm_90a compute it.
 const PRODUCTS: &[(&str, &str, &str, bool)] = &[
-    ("kiln.linear %x, %w : tensor<2048x4096xbf16>, tensor<4096x4096xbf16>", "2048x4096xbf16 4096x4096xbf16", "2048x4096xbf16", true),
+    (
+        "kiln.linear %x, %w : tensor<2048x4096xbf16>, tensor<4096x4096xbf16>",
+        "2048x4096xbf16 4096x4096xbf16",
+        "2048x4096xbf16",
+        true,
+    ),
     // Tiles of 256 rows, whose four steps would be written out.
-    ("kiln.linear %x, %w : tensor<100352x256xbf16>, tensor<128x256xbf16>", "100352x256xbf16 128x256xbf16", "100352x128xbf16", true),
+    (
+        "kiln.linear %x, %w : tensor<100352x256xbf16>, tensor<128x256xbf16>",
+        "100352x256xbf16 128x256xbf16",
+        "100352x128xbf16",
+        true,
+    ),
     // 50 tiles of rows: six bands of 8, and one of 2.
-    ("kiln.linear %x, %w : tensor<6304x768xbf16>, tensor<768x768xbf16>", "6304x768xbf16 768x768xbf16", "6304x768xbf16", true),
-    ("kiln.matmul %x, %w : tensor<129x136xf16>, tensor<136x264xf16>", "129x136xf16 136x264xf16", "129x264xf16", true),
-    ("kiln.matmul %x, %w : tensor<5x200x72xbf16>, tensor<5x72x129xbf16>", "5x200x72xbf16 5x72x129xbf16", "5x200x129xbf16", false),
-    ("kiln.linear %x, %w : tensor<200x72xbf16>, tensor<129x72xbf16>", "200x72xbf16 129x72xbf16", "200x129xbf16", true),
-    ("kiln.matmul %x, %w : tensor<5x200x72xbf16>, tensor<5x72x512xbf16>", "5x200x72xbf16 5x72x512xbf16", "5x200x512xbf16", true),
+    (
+        "kiln.linear %x, %w : tensor<6304x768xbf16>, tensor<768x768xbf16>",
+        "6304x768xbf16 768x768xbf16",
+        "6304x768xbf16",
+        true,
+    ),
+    (
+        "kiln.matmul %x, %w : tensor<129x136xf16>, tensor<136x264xf16>",
+        "129x136xf16 136x264xf16",
+        "129x264xf16",
+        true,
+    ),
+    (
+        "kiln.matmul %x, %w : tensor<5x200x72xbf16>, tensor<5x72x129xbf16>",
+        "5x200x72xbf16 5x72x129xbf16",
+        "5x200x129xbf16",
+        false,
+    ),
+    (
+        "kiln.linear %x, %w : tensor<200x72xbf16>, tensor<129x72xbf16>",
+        "200x72xbf16 129x72xbf16",
+        "200x129xbf16",
+        true,
+    ),
+    (
+        "kiln.matmul %x, %w : tensor<5x200x72xbf16>, tensor<5x72x512xbf16>",
+        "5x200x72xbf16 5x72x512xbf16",
+        "5x200x512xbf16",
+        true,
+    ),
     (
         "kiln.dot_general %x, %w batch = [] x [] contract = [0] x [0] : tensor<1024x1032xbf16>, tensor<1024x1536xbf16>",
         "1024x1032xbf16 1024x1536xbf16",
         "1032x1536xbf16",
         true,
     ),
-    ("kiln.linear %x, %w : tensor<64x65xbf16>, tensor<64x65xbf16>", "64x65xbf16 64x65xbf16", "64x64xbf16", false),
-    ("kiln.linear %x, %w : tensor<64x64xf32>, tensor<64x64xf32>", "64x64xf32 64x64xf32", "64x64xf32", false),
+    (
+        "kiln.linear %x, %w : tensor<64x65xbf16>, tensor<64x65xbf16>",
+        "64x65xbf16 64x65xbf16",
+        "64x64xbf16",
+        false,
+    ),
+    (
+        "kiln.linear %x, %w : tensor<64x64xf32>, tensor<64x64xf32>",
+        "64x64xf32 64x64xf32",
+        "64x64xf32",
+        false,
+    ),
 ];
 
 /// A product of `%x` and `%w`, of types with a space between, and its gelu.
@@ -40,26 +85,55 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
         crate::watchdog::arm();
         std::fs::write(&path, with_gelu(product, args, result)).unwrap();
         for chip in CHIPS {
-            let package = build(&scheduled(&path, chip), chip).unwrap_or_else(|e| panic!("{product}: {e}"));
-            // Older chips multiply what their threads copy, where those can copy 16 bytes at a time.
+            let package =
+                build(&scheduled(&path, chip), chip).unwrap_or_else(|e| panic!("{product}: {e}"));
+            // Older chips multiply what their threads copy, where those can copy 16 bytes at a
+            // time.
             let by_warps = package.objects.values().any(|p| {
                 let ptx = std::str::from_utf8(p).expect("PTX is text");
-                ptx.contains("mma.sync") && ptx.contains("ldmatrix") && ptx.contains("cp.async.cg") && !ptx.contains("wgmma")
+                ptx.contains("mma.sync")
+                    && ptx.contains("ldmatrix")
+                    && ptx.contains("cp.async.cg")
+                    && !ptx.contains("wgmma")
             });
             assert_eq!(by_warps, *wgmma && chip != "sm_90a", "{product} for {chip}");
-            let launches: Vec<_> = package.program.kernels.iter().filter_map(|k| Some((k, k.launch.as_ref()?))).collect();
+            let launches: Vec<_> = package
+                .program
+                .kernels
+                .iter()
+                .filter_map(|k| Some((k, k.launch.as_ref()?)))
+                .collect();
             let found = launches.iter().find(|(_, l)| !l.maps.is_empty());
             assert_eq!(found.is_some(), *wgmma && chip == "sm_90a", "{product} for {chip}");
             if let Some((k, l)) = found {
                 let ptx = std::str::from_utf8(&package.objects[&k.symbol]).expect("PTX is text");
-                assert!(ptx.contains("wgmma.mma_async") && ptx.contains("setmaxnreg") == (l.threads == 384), "{product}");
-                // The copy engine writes results whose rows begin at multiples of 16 bytes, warps others.
-                let columns: usize = result.rsplit('x').nth(1).and_then(|n| n.parse().ok()).expect("a static shape");
-                assert_eq!(l.maps.len(), if columns.is_multiple_of(8) { 3 } else { 2 }, "{product}");
+                assert!(
+                    ptx.contains("wgmma.mma_async")
+                        && ptx.contains("setmaxnreg") == (l.threads == 384),
+                    "{product}"
+                );
+                // The copy engine writes results whose rows begin at multiples of 16 bytes, warps
+                // others.
+                let columns: usize =
+                    result.rsplit('x').nth(1).and_then(|n| n.parse().ok()).expect("a static shape");
+                assert_eq!(
+                    l.maps.len(),
+                    if columns.is_multiple_of(8) { 3 } else { 2 },
+                    "{product}"
+                );
                 assert!(ptx.contains("stmatrix"), "{product}");
-                // Such a quotient is a call for the driver's linker, and lets the products wait for each other.
-                assert!(!["div.u16", "rem.u16", "div.u64", "rem.u64"].iter().any(|d| ptx.contains(d)), "{product}");
-                assert!(l.shared > 48 << 10 && l.resident > 0 && l.maps.iter().all(|m| m.sizes.len() == m.extent.len()), "{l:?}");
+                // Such a quotient is a call for the driver's linker, and lets the products wait for
+                // each other.
+                assert!(
+                    !["div.u16", "rem.u16", "div.u64", "rem.u64"].iter().any(|d| ptx.contains(d)),
+                    "{product}"
+                );
+                assert!(
+                    l.shared > 48 << 10
+                        && l.resident > 0
+                        && l.maps.iter().all(|m| m.sizes.len() == m.extent.len()),
+                    "{l:?}"
+                );
             }
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{product} for {chip}:\n{}", wrong.join("\n"));
@@ -76,14 +150,20 @@ fn tiled_kernels_can_be_resumed_with_their_shared_memory() {
         crate::watchdog::arm();
         std::fs::write(&path, with_gelu(product, args, result)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln-opt"));
-        let done =
-            command.args(["--from=graph", "--to=tiled", "--target=cuda:sm_90a", "-o"]).arg(&tiled).arg(&path).output().expect("it runs");
+        let done = command
+            .args(["--from=graph", "--to=tiled", "--target=cuda:sm_90a", "-o"])
+            .arg(&tiled)
+            .arg(&path)
+            .output()
+            .expect("it runs");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         assert!(std::fs::read_to_string(&tiled).unwrap().contains("llvm.mlir.global"), "{product}");
         // The same code but for the kernel's name, which is of the level that it comes on.
         let ptx = |path: &Path| {
             let package = build(path, "sm_90a").unwrap_or_else(|e| panic!("{product}: {e}"));
-            let [(name, ptx)] = package.objects.iter().collect::<Vec<_>>()[..] else { panic!("{product} is no single kernel") };
+            let [(name, ptx)] = package.objects.iter().collect::<Vec<_>>()[..] else {
+                panic!("{product} is no single kernel")
+            };
             String::from_utf8_lossy(ptx).replace(name.as_str(), "kernel")
         };
         assert_eq!(ptx(&tiled), ptx(&path), "{product}");
@@ -112,11 +192,18 @@ fn products_of_few_rows_are_read_by_registers() {
         std::fs::write(&path, text).unwrap();
         for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{x}, {w}: {e}"));
-            let [ptx] = package.objects.values().map(|p| std::str::from_utf8(p).expect("PTX is text")).collect::<Vec<_>>()[..] else {
+            let [ptx] = package
+                .objects
+                .values()
+                .map(|p| std::str::from_utf8(p).expect("PTX is text"))
+                .collect::<Vec<_>>()[..]
+            else {
                 panic!("{x}, {w} for {chip} is no single kernel")
             };
             assert!(
-                ptx.contains("mma.sync.aligned.m16n8k16") && ptx.contains("ld.global.nc.v4") && !ptx.contains("ldmatrix"),
+                ptx.contains("mma.sync.aligned.m16n8k16")
+                    && ptx.contains("ld.global.nc.v4")
+                    && !ptx.contains("ldmatrix"),
                 "{x}, {w} for {chip}"
             );
             let wrong = assembled(&package, chip);
@@ -141,10 +228,14 @@ fn depths_that_cannot_be_read_are_padded() {
             let mut options = options(chip);
             let left_out = kiln::lowering::to_kernels::pad_products::PadProducts::FLAG;
             options.disable.extend((!pads).then(|| left_out.to_string()));
-            let (package, _) = load(&path).and_then(|m| m.build(&options, &|_, _| ())).unwrap_or_else(|e| panic!("{e}"));
-            let tensor_cores = package.objects.values().any(|p| String::from_utf8_lossy(p).contains("mma"));
+            let (package, _) = load(&path)
+                .and_then(|m| m.build(&options, &|_, _| ()))
+                .unwrap_or_else(|e| panic!("{e}"));
+            let tensor_cores =
+                package.objects.values().any(|p| String::from_utf8_lossy(p).contains("mma"));
             // A kernel writes one operand with its zeros.
-            let copies = package.program.kernels.iter().filter(|k| k.name.starts_with("pad")).count();
+            let copies =
+                package.program.kernels.iter().filter(|k| k.name.starts_with("pad")).count();
             assert_eq!((tensor_cores, copies > 0), (pads, pads), "{chip}");
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{chip}:\n{}", wrong.join("\n"));
@@ -179,12 +270,20 @@ fn gated_products_are_one_kernel() {
         std::fs::write(&path, text).unwrap();
         for chip in ["sm_90a", "sm_80"] {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{m} x {n} x {k}: {e}"));
-            let launches: Vec<_> = package.program.kernels.iter().filter_map(|k| k.launch.as_ref()).collect();
+            let launches: Vec<_> =
+                package.program.kernels.iter().filter_map(|k| k.launch.as_ref()).collect();
             let together = *one && chip == "sm_90a";
             assert_eq!(launches.len(), if together { 1 } else { 2 }, "{m} x {n} x {k} for {chip}");
             // The left operand, both right ones, the result; or none, where registers read them.
-            assert!(!together || [0, 4].contains(&launches[0].maps.len()), "{m} x {n} x {k}: {:?}", launches[0].maps);
-            assert!(m.len() > 2 || launches.iter().all(|l| l.maps.is_empty()), "{m} x {n} x {k} for {chip}");
+            assert!(
+                !together || [0, 4].contains(&launches[0].maps.len()),
+                "{m} x {n} x {k}: {:?}",
+                launches[0].maps
+            );
+            assert!(
+                m.len() > 2 || launches.iter().all(|l| l.maps.is_empty()),
+                "{m} x {n} x {k} for {chip}"
+            );
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{m} x {n} x {k} for {chip}:\n{}", wrong.join("\n"));
         }
@@ -203,7 +302,11 @@ fn long_sums_of_few_tiles_are_split() {
     for (chip, launches) in [("sm_90a", 2), ("sm_80", 1)] {
         let package = build(&path, chip).unwrap_or_else(|e| panic!("{chip}: {e}"));
         assert_eq!(package.program.kernels.len(), launches, "{chip}");
-        assert_eq!(package.objects.values().any(|p| String::from_utf8_lossy(p).contains("wgmma")), chip == "sm_90a", "{chip}");
+        assert_eq!(
+            package.objects.values().any(|p| String::from_utf8_lossy(p).contains("wgmma")),
+            chip == "sm_90a",
+            "{chip}"
+        );
         let wrong = assembled(&package, chip);
         assert!(wrong.is_empty(), "{chip}:\n{}", wrong.join("\n"));
     }
@@ -211,10 +314,25 @@ fn long_sums_of_few_tiles_are_split() {
 
 /// A product of f32, its arguments, and whether the tensor cores may have it where tf32 is allowed.
 const ROUNDED: &[(&str, &str, &str, bool)] = &[
-    ("kiln.linear %x, %w : tensor<512x1024xf32>, tensor<768x1024xf32>", "512x1024xf32 768x1024xf32", "512x768xf32", true),
-    ("kiln.linear %x, %w : tensor<129x100xf32>, tensor<132x100xf32>", "129x100xf32 132x100xf32", "129x132xf32", true),
+    (
+        "kiln.linear %x, %w : tensor<512x1024xf32>, tensor<768x1024xf32>",
+        "512x1024xf32 768x1024xf32",
+        "512x768xf32",
+        true,
+    ),
+    (
+        "kiln.linear %x, %w : tensor<129x100xf32>, tensor<132x100xf32>",
+        "129x100xf32 132x100xf32",
+        "129x132xf32",
+        true,
+    ),
     // Rows of 264 bytes, which the copy engine does not take.
-    ("kiln.linear %x, %w : tensor<128x66xf32>, tensor<128x66xf32>", "128x66xf32 128x66xf32", "128x128xf32", false),
+    (
+        "kiln.linear %x, %w : tensor<128x66xf32>, tensor<128x66xf32>",
+        "128x66xf32 128x66xf32",
+        "128x128xf32",
+        false,
+    ),
 ];
 
 #[test]
@@ -224,13 +342,27 @@ fn products_of_f32_are_rounded_where_that_is_allowed() {
     for (product, args, result, fits) in ROUNDED {
         crate::watchdog::arm();
         std::fs::write(&path, with_gelu(product, args, result)).unwrap();
-        for (target, allowed) in [("sm_90a", false), ("sm_90a:+tf32", true), ("sm_80:+tf32", false)] {
+        for (target, allowed) in [("sm_90a", false), ("sm_90a:+tf32", true), ("sm_80:+tf32", false)]
+        {
             let package = build(&path, target).unwrap_or_else(|e| panic!("{product}: {e}"));
-            let used = package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32"));
+            let used = package
+                .objects
+                .values()
+                .any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32"));
             assert_eq!(used, *fits && allowed, "{product} for {target}");
-            let maps: Vec<&str> =
-                package.program.kernels.iter().filter_map(|k| k.launch.as_ref()).flat_map(|l| &l.maps).map(|m| m.dtype.as_str()).collect();
-            assert_eq!(maps, if used { vec!["tf32", "tf32", "f32"] } else { vec![] }, "{product} for {target}");
+            let maps: Vec<&str> = package
+                .program
+                .kernels
+                .iter()
+                .filter_map(|k| k.launch.as_ref())
+                .flat_map(|l| &l.maps)
+                .map(|m| m.dtype.as_str())
+                .collect();
+            assert_eq!(
+                maps,
+                if used { vec!["tf32", "tf32", "f32"] } else { vec![] },
+                "{product} for {target}"
+            );
             let wrong = assembled(&package, target.split(':').next().unwrap());
             assert!(wrong.is_empty(), "{product} for {target}:\n{}", wrong.join("\n"));
         }
@@ -238,10 +370,13 @@ fn products_of_f32_are_rounded_where_that_is_allowed() {
     let option = Options { tf32: true, ..options("sm_90a") };
     std::fs::write(&path, "func.func @main(%x: tensor<128x64xf32>) -> tensor<128x128xf32> {\n%0 = kiln.linear %x, %x : tensor<128x64xf32>, tensor<128x64xf32>\nreturn %0 : tensor<128x128xf32>\n}").unwrap();
     let (package, _) = load(&path).unwrap().build(&option, &|_, _| ()).unwrap();
-    assert!(package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32")));
+    assert!(
+        package.objects.values().any(|p| String::from_utf8_lossy(p).contains(".f32.tf32.tf32"))
+    );
 }
 
-/// Products of computed left operands: rows, columns, depth, the operand's element, and whether one kernel computes both.
+/// Products of computed left operands: rows, columns, depth, the operand's element, and whether one
+/// kernel computes both.
 const COMPUTED: &[(&str, i64, i64, &str, bool)] = &[
     ("4096", 256, 512, "bf16", true),
     ("8192", 128, 1024, "f32", true),
@@ -260,11 +395,19 @@ fn what_precedes_a_product_is_computed_with_it() {
     for (m, n, k, element, one) in COMPUTED {
         crate::watchdog::arm();
         let half = if *element == "f16" { "f16" } else { "bf16" };
-        let (x, s, w, r) = (format!("{m}x{k}x"), format!("{m}xf32"), format!("{n}x{k}x{half}"), format!("{m}x{n}x{half}"));
+        let (x, s, w, r) = (
+            format!("{m}x{k}x"),
+            format!("{m}xf32"),
+            format!("{n}x{k}x{half}"),
+            format!("{m}x{n}x{half}"),
+        );
         let (dims, last) = if m.contains('x') { ("0, 1", 2) } else { ("0", 1) };
         let sizes = format!("{}, {k}", m.replace('x', ", "));
-        let wide =
-            if *element == "f32" { "%1 = kiln.add %x, %x".into() } else { format!("%1 = kiln.convert %x : tensor<{x}{element}> to f32") };
+        let wide = if *element == "f32" {
+            "%1 = kiln.add %x, %x".into()
+        } else {
+            format!("%1 = kiln.convert %x : tensor<{x}{element}> to f32")
+        };
         let wide = if *element == "f32" { format!("{wide} : tensor<{x}f32>") } else { wide };
         let text = format!(
             "func.func @main(%x: tensor<{x}{element}>, %s: tensor<{s}>, %c: tensor<{k}xf32>, %w: tensor<{w}>) -> tensor<{r}> {{\n{wide}\n\
@@ -279,14 +422,24 @@ fn what_precedes_a_product_is_computed_with_it() {
             let mut options = options(chip);
             let left_out = kiln::lowering::to_kernels::prologues::Prologues::FLAG;
             options.disable.extend((!fuses).then(|| left_out.to_string()));
-            let (package, _) = load(&path).and_then(|m| m.build(&options, &|_, _| ())).unwrap_or_else(|e| panic!("{e}"));
+            let (package, _) = load(&path)
+                .and_then(|m| m.build(&options, &|_, _| ()))
+                .unwrap_or_else(|e| panic!("{e}"));
             // Older chips copy elements of 16 bits only.
             let together = *one && fuses && (chip == "sm_90a" || *element != "f32");
             let what = format!("{m} x {n} x {k} of {element} for {chip}");
             assert_eq!(package.program.kernels.len(), if together { 1 } else { 2 }, "{what}");
             if together {
-                let ptx = package.objects.values().map(|p| String::from_utf8_lossy(p)).collect::<String>();
-                assert!(ptx.contains("wgmma.mma_async") == (chip == "sm_90a") && (*element == "f32") != ptx.contains("ldmatrix"), "{what}");
+                let ptx = package
+                    .objects
+                    .values()
+                    .map(|p| String::from_utf8_lossy(p))
+                    .collect::<String>();
+                assert!(
+                    ptx.contains("wgmma.mma_async") == (chip == "sm_90a")
+                        && (*element == "f32") != ptx.contains("ldmatrix"),
+                    "{what}"
+                );
             }
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));

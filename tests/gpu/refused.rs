@@ -2,9 +2,16 @@
 use super::*;
 
 fn kiln(args: &[&str]) -> (Option<i32>, String) {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).env("KILN_CACHE_DIR", "off").current_dir(models()).output().expect("it runs");
-    (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+    let out = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(args)
+        .env("KILN_CACHE_DIR", "off")
+        .current_dir(models())
+        .output()
+        .expect("it runs");
+    (
+        out.status.code(),
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr),
+    )
 }
 
 #[test]
@@ -13,7 +20,10 @@ fn without_a_driver_the_error_says_so() {
         eprintln!("skipped: there is a GPU");
         return;
     }
-    for args in [&["run", "mlp.pt2", "--device", "cuda"][..], &["run", "mlp.pt2", "--target", "cuda:sm_90a"]] {
+    for args in [
+        &["run", "mlp.pt2", "--device", "cuda"][..],
+        &["run", "mlp.pt2", "--target", "cuda:sm_90a"],
+    ] {
         let (code, text) = kiln(args);
         assert_eq!(code, Some(i32::from(Exit::Device.code())), "{text}");
         assert!(text.contains("libcuda.so.1") || text.contains("GPU"), "{text}");
@@ -30,6 +40,9 @@ fn bad_devices_and_targets_are_usage_errors() {
         (["--target", "cuda:sm_70"], "sm_80, sm_86, sm_89, sm_90a"),
     ] {
         let (code, text) = kiln(&[&["run", "mlp.pt2"], &args[..]].concat());
-        assert!(code == Some(i32::from(Exit::Usage.code())) && text.contains(part), "{args:?}: {text}");
+        assert!(
+            code == Some(i32::from(Exit::Usage.code())) && text.contains(part),
+            "{args:?}: {text}"
+        );
     }
 }

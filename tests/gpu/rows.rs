@@ -3,27 +3,97 @@ use super::*;
 
 /// A kernel on `%x` of this type that gives `%r` of that one, and its strategies in order.
 const ROWS: &[(&str, &str, &str, &[&str])] = &[
-    ("%r = kiln.softmax %x axis = 1 : tensor<512x1024xf32>", "512x1024xf32", "512x1024xf32", &["registers"]),
-    ("%r = kiln.softmax %x axis = 1 : tensor<512x32768xf32>", "512x32768xf32", "512x32768xf32", &["registers"]),
-    ("%r = kiln.softmax %x axis = 1 : tensor<512x1001xbf16>", "512x1001xbf16", "512x1001xbf16", &["registers"]),
-    ("%r = kiln.softmax %x axis = 1 : tensor<512x4097xbf16>", "512x4097xbf16", "512x4097xbf16", &["registers"]),
+    (
+        "%r = kiln.softmax %x axis = 1 : tensor<512x1024xf32>",
+        "512x1024xf32",
+        "512x1024xf32",
+        &["registers"],
+    ),
+    (
+        "%r = kiln.softmax %x axis = 1 : tensor<512x32768xf32>",
+        "512x32768xf32",
+        "512x32768xf32",
+        &["registers"],
+    ),
+    (
+        "%r = kiln.softmax %x axis = 1 : tensor<512x1001xbf16>",
+        "512x1001xbf16",
+        "512x1001xbf16",
+        &["registers"],
+    ),
+    (
+        "%r = kiln.softmax %x axis = 1 : tensor<512x4097xbf16>",
+        "512x4097xbf16",
+        "512x4097xbf16",
+        &["registers"],
+    ),
     (
         "%r = kiln.layer_norm %x {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<512x8192xbf16>",
         "512x8192xbf16",
         "512x8192xbf16",
         &["registers"],
     ),
-    ("%r = kiln.softmax %x axis = 1 : tensor<8x128256xbf16>", "8x128256xbf16", "8x128256xbf16", &["rows"]),
-    ("%r = kiln.reduce sum %x dims = [1] : tensor<8192x4096xbf16>", "8192x4096xbf16", "8192xbf16", &["reduce"]),
-    ("%r = kiln.reduce sum %x dims = [0] : tensor<8192x4096xbf16>", "8192x4096xbf16", "4096xbf16", &["columns", "columns"]),
-    ("%r = kiln.reduce sum %x dims = [0, 1] : tensor<8192x4096xbf16>", "8192x4096xbf16", "bf16", &["reduce", "reduce"]),
-    ("%r = kiln.reduce max %x dims = [0] : tensor<8000009xf32>", "8000009xf32", "f32", &["reduce", "reduce", "reduce"]),
-    ("%r = kiln.arg_max %x axis = 1 : tensor<8192x4096xbf16>", "8192x4096xbf16", "8192xi64", &["reduce"]),
-    ("%r = kiln.arg_min %x axis = 0 : tensor<8192x4096xbf16>", "8192x4096xbf16", "4096xi64", &["columns", "loops", "columns", "loops"]),
-    ("%r = kiln.arg_max %x axis = 0 : tensor<16777216xbf16>", "16777216xbf16", "i64", &["reduce", "loops", "reduce", "loops"]),
-    ("%r = kiln.reduce any %x dims = [1] : tensor<512x8192xi1>", "512x8192xi1", "512xi1", &["reduce"]),
+    (
+        "%r = kiln.softmax %x axis = 1 : tensor<8x128256xbf16>",
+        "8x128256xbf16",
+        "8x128256xbf16",
+        &["rows"],
+    ),
+    (
+        "%r = kiln.reduce sum %x dims = [1] : tensor<8192x4096xbf16>",
+        "8192x4096xbf16",
+        "8192xbf16",
+        &["reduce"],
+    ),
+    (
+        "%r = kiln.reduce sum %x dims = [0] : tensor<8192x4096xbf16>",
+        "8192x4096xbf16",
+        "4096xbf16",
+        &["columns", "columns"],
+    ),
+    (
+        "%r = kiln.reduce sum %x dims = [0, 1] : tensor<8192x4096xbf16>",
+        "8192x4096xbf16",
+        "bf16",
+        &["reduce", "reduce"],
+    ),
+    (
+        "%r = kiln.reduce max %x dims = [0] : tensor<8000009xf32>",
+        "8000009xf32",
+        "f32",
+        &["reduce", "reduce", "reduce"],
+    ),
+    (
+        "%r = kiln.arg_max %x axis = 1 : tensor<8192x4096xbf16>",
+        "8192x4096xbf16",
+        "8192xi64",
+        &["reduce"],
+    ),
+    (
+        "%r = kiln.arg_min %x axis = 0 : tensor<8192x4096xbf16>",
+        "8192x4096xbf16",
+        "4096xi64",
+        &["columns", "loops", "columns", "loops"],
+    ),
+    (
+        "%r = kiln.arg_max %x axis = 0 : tensor<16777216xbf16>",
+        "16777216xbf16",
+        "i64",
+        &["reduce", "loops", "reduce", "loops"],
+    ),
+    (
+        "%r = kiln.reduce any %x dims = [1] : tensor<512x8192xi1>",
+        "512x8192xi1",
+        "512xi1",
+        &["reduce"],
+    ),
     // In one pass over memory: no stage waits for another that has read the row.
-    ("%r = kiln.var %x dims = [1] {correction = 0.0 : f64} : tensor<512x65536xf32>", "512x65536xf32", "512xf32", &["reduce"]),
+    (
+        "%r = kiln.var %x dims = [1] {correction = 0.0 : f64} : tensor<512x65536xf32>",
+        "512x65536xf32",
+        "512xf32",
+        &["reduce"],
+    ),
     (CROSS_ENTROPY, "8192x128256xbf16", "8192xf32", &["reduce"]),
 ];
 
@@ -45,15 +115,22 @@ fn rows_and_reductions_have_the_strategies_that_they_should() {
         crate::watchdog::arm();
         std::fs::write(&path, format!("func.func @main(%x: tensor<{x}>) -> tensor<{r}> {{\n{op}\nreturn %r : tensor<{r}>\n}}")).unwrap();
         let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
-        let found: Vec<&str> = text.split("#kiln.schedule<\"").skip(1).filter_map(|t| t.split('"').next()).collect();
+        let found: Vec<&str> =
+            text.split("#kiln.schedule<\"").skip(1).filter_map(|t| t.split('"').next()).collect();
         assert_eq!(found, *strategies, "{op}");
         for chip in CHIPS {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{op}: {e}"));
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{op} for {chip}:\n{}", wrong.join("\n"));
             // Whole accesses where rows begin at a multiple of 16 bytes.
-            let wide = package.objects.values().any(|p| std::str::from_utf8(p).is_ok_and(|t| t.contains("ld.global.nc.v4")));
-            assert!(wide || x.contains("1001") || x.contains("4097") || x.contains("8000009"), "{op}");
+            let wide = package
+                .objects
+                .values()
+                .any(|p| std::str::from_utf8(p).is_ok_and(|t| t.contains("ld.global.nc.v4")));
+            assert!(
+                wide || x.contains("1001") || x.contains("4097") || x.contains("8000009"),
+                "{op}"
+            );
         }
     }
 }
@@ -65,14 +142,20 @@ fn floats_of_8_bits_and_remainders_assemble() {
     let path = folder.path().join("m.mlir");
     let mut functions = vec![];
     for float in ["f8E4M3FN", "f8E5M2"] {
-        let (x, w, r) = (format!("tensor<37x64x{float}>"), format!("tensor<64x41x{float}>"), format!("tensor<37x41x{float}>"));
+        let (x, w, r) = (
+            format!("tensor<37x64x{float}>"),
+            format!("tensor<64x41x{float}>"),
+            format!("tensor<37x41x{float}>"),
+        );
         functions.push(format!(
             "(%x: {x}, %w: {w}) -> ({r}, {x}) {{\n%0 = kiln.matmul %x, %w : {x}, {w}\n%1 = kiln.softmax %x axis = 1 : {x}\nreturn %0, %1 : {r}, {x}"
         ));
     }
     for float in ["f32", "f64", "bf16"] {
         let t = format!("tensor<999x{float}>");
-        functions.push(format!("(%x: {t}, %y: {t}) -> {t} {{\n%0 = kiln.rem %x, %y : {t}\nreturn %0 : {t}"));
+        functions.push(format!(
+            "(%x: {t}, %y: {t}) -> {t} {{\n%0 = kiln.rem %x, %y : {t}\nreturn %0 : {t}"
+        ));
     }
     for text in functions {
         std::fs::write(&path, format!("func.func @main{text}\n}}")).unwrap();

@@ -1,21 +1,48 @@
-//! Scans: how wide memory is accessed, what is in one kernel, what few long rows become, and parts of any size in any order.
+//! Scans: how wide memory is accessed, what is in one kernel, what few long rows become, and parts
+//! of any size in any order.
 use super::*;
 use crate::support::{functions, inputs_of_sizes};
 use kiln::{dialects::ir::Context, runtime::Place};
 use std::collections::HashMap;
 
 fn function(arguments: &str, ops: &str, result: &str) -> String {
-    format!("func.func @main({arguments}) -> tensor<{result}> {{\n{ops}\nreturn %r : tensor<{result}>\n}}")
+    format!(
+        "func.func @main({arguments}) -> tensor<{result}> {{\n{ops}\nreturn %r : tensor<{result}>\n}}"
+    )
 }
 
 /// Arguments, ops up to `%r`, and its type: scans of whole accesses, with what is around them.
 const WIDE: &[(&str, &str, &str)] = &[
-    ("%x: tensor<32768x4096xf32>", "%r = kiln.cumulative sum %x axis = 1 : tensor<32768x4096xf32>", "32768x4096xf32"),
-    ("%x: tensor<32768x4096xf32>", "%r = kiln.cumulative sum %x axis = 0 : tensor<32768x4096xf32>", "32768x4096xf32"),
-    ("%x: tensor<100x4096xbf16>", "%r = kiln.cumulative sum %x axis = 1 : tensor<100x4096xbf16>", "100x4096xbf16"),
-    ("%x: tensor<8x4096x64xbf16>", "%r = kiln.cumulative max %x axis = 1 : tensor<8x4096x64xbf16>", "8x4096x64xbf16"),
-    ("%x: tensor<4096x1024xf64>", "%r = kiln.cumulative prod %x axis = 0 : tensor<4096x1024xf64>", "4096x1024xf64"),
-    ("%x: tensor<2048x2048xi64>", "%r = kiln.cumulative min %x axis = 1 : tensor<2048x2048xi64>", "2048x2048xi64"),
+    (
+        "%x: tensor<32768x4096xf32>",
+        "%r = kiln.cumulative sum %x axis = 1 : tensor<32768x4096xf32>",
+        "32768x4096xf32",
+    ),
+    (
+        "%x: tensor<32768x4096xf32>",
+        "%r = kiln.cumulative sum %x axis = 0 : tensor<32768x4096xf32>",
+        "32768x4096xf32",
+    ),
+    (
+        "%x: tensor<100x4096xbf16>",
+        "%r = kiln.cumulative sum %x axis = 1 : tensor<100x4096xbf16>",
+        "100x4096xbf16",
+    ),
+    (
+        "%x: tensor<8x4096x64xbf16>",
+        "%r = kiln.cumulative max %x axis = 1 : tensor<8x4096x64xbf16>",
+        "8x4096x64xbf16",
+    ),
+    (
+        "%x: tensor<4096x1024xf64>",
+        "%r = kiln.cumulative prod %x axis = 0 : tensor<4096x1024xf64>",
+        "4096x1024xf64",
+    ),
+    (
+        "%x: tensor<2048x2048xi64>",
+        "%r = kiln.cumulative min %x axis = 1 : tensor<2048x2048xi64>",
+        "2048x2048xi64",
+    ),
     (
         "%x: tensor<512x8192xf32>, %y: tensor<512x8192xf32>",
         "%0 = kiln.mul %x, %y : tensor<512x8192xf32>\n%1 = kiln.gelu %0 : tensor<512x8192xf32>\n\
@@ -40,17 +67,21 @@ fn a_scan_is_one_kernel_that_reads_and_writes_once() {
             let all = assembled_ptx(&text, chip);
             let [kernel] = &all[..] else { panic!("{} kernels of {text}", all.len()) };
             // All accesses take 16 bytes, or 8 of what is converted.
-            let accesses = |what: &str| kernel.lines().filter(|l| l.contains(what)).map(str::to_string).collect::<Vec<_>>();
+            let accesses = |what: &str| {
+                kernel.lines().filter(|l| l.contains(what)).map(str::to_string).collect::<Vec<_>>()
+            };
             for what in ["ld.global", "st.global"] {
                 let all = accesses(what);
-                let narrow: Vec<&String> = all.iter().filter(|l| !l.contains(".v4.") && !l.contains(".v2.")).collect();
+                let narrow: Vec<&String> =
+                    all.iter().filter(|l| !l.contains(".v4.") && !l.contains(".v2.")).collect();
                 assert!(!all.is_empty() && narrow.is_empty(), "{text} for {chip}: {narrow:?}");
             }
         }
     }
 }
 
-/// An epilogue that reads a row's scan as a whole is no part of its kernel, so that nothing looks at an axis for each of its elements.
+/// An epilogue that reads a row's scan as a whole is no part of its kernel, so that nothing looks
+/// at an axis for each of its elements.
 #[test]
 fn no_fusion_makes_a_scan_a_loop_in_a_loop() {
     for (arguments, ops, result) in [
@@ -75,19 +106,31 @@ fn no_fusion_makes_a_scan_a_loop_in_a_loop() {
             "16x3000xf32",
         ),
         // Few rows: what all blocks give is a scan as well.
-        ("%x: tensor<2x1000000xf32>", "%r = kiln.cumulative sum %x axis = 1 : tensor<2x1000000xf32>", "2x1000000xf32"),
-        ("%x: tensor<1000003xi32>", "%r = kiln.cumulative max %x axis = 0 : tensor<1000003xi32>", "1000003xi32"),
+        (
+            "%x: tensor<2x1000000xf32>",
+            "%r = kiln.cumulative sum %x axis = 1 : tensor<2x1000000xf32>",
+            "2x1000000xf32",
+        ),
+        (
+            "%x: tensor<1000003xi32>",
+            "%r = kiln.cumulative max %x axis = 0 : tensor<1000003xi32>",
+            "1000003xi32",
+        ),
     ] {
         crate::watchdog::arm();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.mlir");
         std::fs::write(&path, function(arguments, ops, result)).unwrap();
         let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
-        assert!(text.contains("#kiln.schedule<\"scan\"") && !text.contains("kiln.no_scan"), "{text}");
+        assert!(
+            text.contains("#kiln.schedule<\"scan\"") && !text.contains("kiln.no_scan"),
+            "{text}"
+        );
     }
 }
 
-/// What is walked in parts: sizes of the axis's type, and other schedules than the one that is chosen: across, ahead, beside, pieces, vector.
+/// What is walked in parts: sizes of the axis's type, and other schedules than the one that is
+/// chosen: across, ahead, beside, pieces, vector.
 const PARTS: &[(&str, &[[usize; 5]])] = &[
     (
         "func.func @main(%x: tensor<?x1000xf32>, %y: tensor<1000xf32>) -> tensor<?x1000xf32> {
@@ -99,7 +142,15 @@ const PARTS: &[(&str, &[[usize; 5]])] = &[
   %3 = kiln.sub %2, %x : tensor<?x1000xf32>
   return %3 : tensor<?x1000xf32>
 }",
-        &[[32, 0, 1, 1, 1], [32, 1, 4, 3, 2], [64, 0, 2, 1, 4], [128, 1, 1, 2, 1], [256, 1, 2, 4, 4], [4, 1, 8, 2, 4], [1, 0, 32, 5, 2]],
+        &[
+            [32, 0, 1, 1, 1],
+            [32, 1, 4, 3, 2],
+            [64, 0, 2, 1, 4],
+            [128, 1, 1, 2, 1],
+            [256, 1, 2, 4, 4],
+            [4, 1, 8, 2, 4],
+            [1, 0, 32, 5, 2],
+        ],
     ),
     (
         "func.func @main(%x: tensor<?x36xi32>) -> tensor<?x36xi32> {
@@ -134,7 +185,8 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     &text[start..start + text[start..].find(to).unwrap_or_else(|| panic!("no {to} behind {from}"))]
 }
 
-/// On the emulator: with fewer blocks than there are rows, so that each goes on with further rows, of no rows too.
+/// On the emulator: with fewer blocks than there are rows, so that each goes on with further rows,
+/// of no rows too.
 #[test]
 #[ignore = "a part of the next"]
 fn child() {
@@ -144,7 +196,8 @@ fn child() {
     let on = Options { device: Place::Cuda(0), cache: CachePolicy::Off, ..Options::default() };
     for source in LONG {
         std::fs::write(&path, source).unwrap();
-        let (module, _) = Module::parse(c.ctx(), source.as_bytes(), "long").unwrap_or_else(|e| panic!("{e}"));
+        let (module, _) =
+            Module::parse(c.ctx(), source.as_bytes(), "long").unwrap_or_else(|e| panic!("{e}"));
         let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{source}: {e}"));
         let inputs = inputs_of_sizes(functions(&module)[0], 1, &HashMap::new());
         as_interpreted(&module, &inputs, &exe).unwrap_or_else(|e| panic!("{source}: {e}"));
@@ -152,20 +205,31 @@ fn child() {
     for (source, others) in PARTS {
         std::fs::write(&path, source).unwrap();
         let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
-        let (schedule, threads) = (between(&text, "#kiln.schedule<\"scan\"", ">"), between(&text, "kiln.threads = ", "}"));
+        let (schedule, threads) = (
+            between(&text, "#kiln.schedule<\"scan\"", ">"),
+            between(&text, "kiln.threads = ", "}"),
+        );
         let grid = between(&text, "affine_map<()[s0] -> ", ">\n");
-        let (module, _) = Module::parse(c.ctx(), source.as_bytes(), "parts").unwrap_or_else(|e| panic!("{e}"));
+        let (module, _) =
+            Module::parse(c.ctx(), source.as_bytes(), "parts").unwrap_or_else(|e| panic!("{e}"));
         for [across, ahead, beside, pieces, vector] in *others {
             let other = format!(
                 "#kiln.schedule<\"scan\", {{across = {across} : i64, ahead = {ahead} : i64, beside = {beside} : i64, pieces = {pieces} : i64, \
                  vector = {vector} : i64}}"
             );
-            let made = text.replace(schedule, &other).replace(threads, &format!("kiln.threads = {} : i64", across * beside));
+            let made = text
+                .replace(schedule, &other)
+                .replace(threads, &format!("kiln.threads = {} : i64", across * beside));
             std::fs::write(&path, made.replace(grid, "affine_map<()[s0] -> (2)")).unwrap();
             let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{other}: {e}"));
             for n in [0, 1, 7, 130] {
-                let inputs = inputs_of_sizes(functions(&module)[0], n as u64, &HashMap::from([("n".to_string(), n)]));
-                as_interpreted(&module, &inputs, &exe).unwrap_or_else(|e| panic!("{other}, {n}: {e}"));
+                let inputs = inputs_of_sizes(
+                    functions(&module)[0],
+                    n as u64,
+                    &HashMap::from([("n".to_string(), n)]),
+                );
+                as_interpreted(&module, &inputs, &exe)
+                    .unwrap_or_else(|e| panic!("{other}, {n}: {e}"));
             }
         }
     }

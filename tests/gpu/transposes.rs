@@ -1,4 +1,5 @@
-//! Transposes: how wide memory is accessed on both sides, what is in one kernel, and what is read as it lies.
+//! Transposes: how wide memory is accessed on both sides, what is in one kernel, and what is read
+//! as it lies.
 use super::*;
 use crate::support::{functions, inputs};
 use kiln::{dialects::ir::Context, runtime::Place};
@@ -6,19 +7,47 @@ use kiln::{dialects::ir::Context, runtime::Place};
 /// Accesses of memory outside of the block: all, and those of 16 bytes.
 fn accesses(ptx: &str, what: &str) -> (usize, usize) {
     let all = ptx.lines().filter(|l| l.contains(what));
-    let wide = |l: &&str| [".v4.b32", ".v4.u32", ".v4.f32", ".v2.b64", ".v2.u64", ".v2.f64"].iter().any(|w| l.contains(w));
+    let wide = |l: &&str| {
+        [".v4.b32", ".v4.u32", ".v4.f32", ".v2.b64", ".v2.u64", ".v2.f64"]
+            .iter()
+            .any(|w| l.contains(w))
+    };
     (all.clone().count(), all.filter(wide).count())
 }
 
 /// Arguments, ops up to `%r`, and its type.
 const TURNED: &[(&str, &str, &str)] = &[
-    ("%x: tensor<4096x8192xbf16>", "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xbf16>", "8192x4096xbf16"),
-    ("%x: tensor<4096x8192xf32>", "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xf32>", "8192x4096xf32"),
-    ("%x: tensor<4096x8192xf64>", "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xf64>", "8192x4096xf64"),
-    ("%x: tensor<4096x8192xi8>", "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xi8>", "8192x4096xi8"),
+    (
+        "%x: tensor<4096x8192xbf16>",
+        "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xbf16>",
+        "8192x4096xbf16",
+    ),
+    (
+        "%x: tensor<4096x8192xf32>",
+        "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xf32>",
+        "8192x4096xf32",
+    ),
+    (
+        "%x: tensor<4096x8192xf64>",
+        "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xf64>",
+        "8192x4096xf64",
+    ),
+    (
+        "%x: tensor<4096x8192xi8>",
+        "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xi8>",
+        "8192x4096xi8",
+    ),
     // Images, to channels last and back; 100 is no multiple of a tile.
-    ("%x: tensor<4x256x56x56xbf16>", "%r = kiln.transpose %x permutation = [0, 2, 3, 1] : tensor<4x256x56x56xbf16>", "4x56x56x256xbf16"),
-    ("%x: tensor<4x8x20x104xbf16>", "%r = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<4x8x20x104xbf16>", "4x104x8x20xbf16"),
+    (
+        "%x: tensor<4x256x56x56xbf16>",
+        "%r = kiln.transpose %x permutation = [0, 2, 3, 1] : tensor<4x256x56x56xbf16>",
+        "4x56x56x256xbf16",
+    ),
+    (
+        "%x: tensor<4x8x20x104xbf16>",
+        "%r = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<4x8x20x104xbf16>",
+        "4x104x8x20xbf16",
+    ),
     // What stands in front and behind is in the same kernel.
     (
         "%x: tensor<4096x8192xbf16>, %b: tensor<8192xbf16>, %y: tensor<8192x4096xbf16>",
@@ -32,15 +61,21 @@ const TURNED: &[(&str, &str, &str)] = &[
 #[test]
 fn what_is_turned_is_read_and_written_by_16_bytes() {
     for (arguments, ops, result) in TURNED {
-        let text = format!("func.func @main({arguments}) -> tensor<{result}> {{\n{ops}\nreturn %r : tensor<{result}>\n}}");
+        let text = format!(
+            "func.func @main({arguments}) -> tensor<{result}> {{\n{ops}\nreturn %r : tensor<{result}>\n}}"
+        );
         for chip in CHIPS {
             let all = assembled_ptx(&text, chip);
             let [kernel] = &all[..] else { panic!("{} kernels of {text}", all.len()) };
             // In front of what is read of a tile, and behind it: blocks go on with further tiles.
-            assert!(kernel.matches("bar.sync").count() == 2 && kernel.contains("ld.shared.v"), "{text}\n{kernel}");
+            assert!(
+                kernel.matches("bar.sync").count() == 2 && kernel.contains("ld.shared.v"),
+                "{text}\n{kernel}"
+            );
             let (loads, wide) = accesses(kernel, "ld.global");
             // A bias is the same for all results that an access takes.
-            let narrow = if arguments.contains("%b") { accesses(kernel, "ld.global.nc.b16").0 } else { 0 };
+            let narrow =
+                if arguments.contains("%b") { accesses(kernel, "ld.global.nc.b16").0 } else { 0 };
             assert!(wide > 0 && loads == wide + narrow, "{text}: {wide} of {loads}\n{kernel}");
             let (stores, wide) = accesses(kernel, "st.global");
             assert!(wide > 0 && stores == wide, "{text}: {wide} of {stores}\n{kernel}");
@@ -48,7 +83,8 @@ fn what_is_turned_is_read_and_written_by_16_bytes() {
     }
 }
 
-/// What need not go through shared memory: what stays in rows, and rows so short that a warp reads all of them.
+/// What need not go through shared memory: what stays in rows, and rows so short that a warp reads
+/// all of them.
 #[test]
 fn what_lies_side_by_side_on_both_sides_is_read_as_it_lies() {
     for (x, permutation, result) in [
@@ -60,12 +96,16 @@ fn what_lies_side_by_side_on_both_sides_is_read_as_it_lies() {
             "func.func @main(%x: tensor<{x}>) -> tensor<{result}> {{\n%r = kiln.transpose %x permutation = [{permutation}] : tensor<{x}>\n\
              return %r : tensor<{result}>\n}}"
         );
-        assert!(assembled_ptx(&text, "sm_90a").iter().all(|kernel| !kernel.contains("bar.sync")), "{text}");
+        assert!(
+            assembled_ptx(&text, "sm_90a").iter().all(|kernel| !kernel.contains("bar.sync")),
+            "{text}"
+        );
     }
 }
 
 /// 35 tiles, turned for a stage that reads another tensor as well.
-const TILES: &str = "func.func @main(%x: tensor<200x136xf32>, %y: tensor<136x200xf32>) -> tensor<136x200xf32> {
+const TILES: &str =
+    "func.func @main(%x: tensor<200x136xf32>, %y: tensor<136x200xf32>) -> tensor<136x200xf32> {
 %0 = kiln.abs %x : tensor<200x136xf32>
 %1 = kiln.transpose %0 permutation = [1, 0] : tensor<200x136xf32>
 %r = kiln.add %1, %y : tensor<136x200xf32>
@@ -80,13 +120,21 @@ fn child() {
     let path = folder.path().join("m.mlir");
     std::fs::write(&path, TILES).unwrap();
     let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
-    let (grid, tile) = ("affine_map<() -> (35)>", "down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 4 : i64");
+    let (grid, tile) = (
+        "affine_map<() -> (35)>",
+        "down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 4 : i64",
+    );
     assert!(text.contains(grid) && text.contains(tile), "{text}");
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), TILES.as_bytes(), "tiles").unwrap_or_else(|e| panic!("{e}"));
+    let (module, _) =
+        Module::parse(c.ctx(), TILES.as_bytes(), "tiles").unwrap_or_else(|e| panic!("{e}"));
     let inputs = inputs(functions(&module)[0], 0);
-    for (blocks, down, over, threads, vector) in [(3, 32, 32, 256, 4), (2, 64, 16, 1024, 2), (4, 16, 128, 32, 1), (1, 128, 64, 512, 4)] {
-        let other = format!("down = {down} : i64, over = {over} : i64, threads = {threads} : i64, vector = {vector} : i64");
+    for (blocks, down, over, threads, vector) in
+        [(3, 32, 32, 256, 4), (2, 64, 16, 1024, 2), (4, 16, 128, 32, 1), (1, 128, 64, 512, 4)]
+    {
+        let other = format!(
+            "down = {down} : i64, over = {over} : i64, threads = {threads} : i64, vector = {vector} : i64"
+        );
         let count = text
             .replace(grid, &format!("affine_map<() -> ({blocks})>"))
             .replace("kiln.threads = 256", &format!("kiln.threads = {threads}"));

@@ -9,8 +9,10 @@ use kiln_passes::Pass;
 type Unary = unsafe extern "C" fn(*const f32, *mut f32, i64, i64, i64);
 type Binary = unsafe extern "C" fn(*const f32, *const f32, *mut f32, i64, i64, i64);
 
-const NAMES: &[&str] =
-    &["acos", "asin", "atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "sin", "sinh", "tan", "tanh"];
+const NAMES: &[&str] = &[
+    "acos", "asin", "atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log", "log10", "log1p",
+    "log2", "sin", "sinh", "tan", "tanh",
+];
 
 pub(crate) fn exact(name: &str, x: f64) -> f64 {
     match name {
@@ -37,14 +39,25 @@ pub(crate) fn exact(name: &str, x: f64) -> f64 {
 
 /// A kernel that applies ops of two names, one on vectors and the rest scalar.
 fn text(names: &[&str], operands: usize, element: &str) -> String {
-    let params: String =
-        (0..=operands).map(|i| format!("%m{i}: memref<?x{element}> {{kiln.sizes = array<i64: -1>, kiln.noalias}}, ")).collect();
-    let op = |name: &str| if name == "remf" { "arith.remf".to_string() } else { format!("math.{name}") };
+    let params: String = (0..=operands)
+        .map(|i| {
+            format!("%m{i}: memref<?x{element}> {{kiln.sizes = array<i64: -1>, kiln.noalias}}, ")
+        })
+        .collect();
+    let op =
+        |name: &str| if name == "remf" { "arith.remf".to_string() } else { format!("math.{name}") };
     let vector = |ty: &str| if ty == element { String::new() } else { format!(", {ty}") };
     let body = |name: &str, ty: &str, load: &str, store: &str| {
-        let loads: String = (0..operands).map(|i| format!("%x{i} = {load} %m{i}[%i] : memref<?x{element}>{}\n", vector(ty))).collect();
+        let loads: String = (0..operands)
+            .map(|i| format!("%x{i} = {load} %m{i}[%i] : memref<?x{element}>{}\n", vector(ty)))
+            .collect();
         let args: Vec<String> = (0..operands).map(|i| format!("%x{i}")).collect();
-        format!("{loads}%y = {} {} : {ty}\n{store} %y, %m{operands}[%i] : memref<?x{element}>{}\n", op(name), args.join(", "), vector(ty))
+        format!(
+            "{loads}%y = {} {} : {ty}\n{store} %y, %m{operands}[%i] : memref<?x{element}>{}\n",
+            op(name),
+            args.join(", "),
+            vector(ty)
+        )
     };
     // As many as AVX-512's registers hold.
     let lanes = if element == "f64" { 8 } else { 16 };
@@ -64,21 +77,31 @@ fn text(names: &[&str], operands: usize, element: &str) -> String {
 fn expanded(text: &str) -> Vec<u8> {
     let target = Target::host().expect("this machine");
     let options = target.pass_options();
-    let own = options.iter().find(|(flag, _)| *flag == "kiln-expand-math").map_or("", |(_, options)| options);
+    let own = options
+        .iter()
+        .find(|(flag, _)| *flag == "kiln-expand-math")
+        .map_or("", |(_, options)| options);
     expanded_with(text, own, &target)
 }
 
 fn expanded_with(text: &str, options: &str, target: &Target) -> Vec<u8> {
     let c = Context::new();
     let m = parse(&c, text);
-    let pipeline = format!("builtin.module(kiln-expand-math{{{options}}},{},{KERNEL_TO_LLVM})", KernelAbi::FLAG);
-    run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    CodeGen::new(target).and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES)).unwrap_or_else(|e| panic!("{e}"))
+    let pipeline = format!(
+        "builtin.module(kiln-expand-math{{{options}}},{},{KERNEL_TO_LLVM})",
+        KernelAbi::FLAG
+    );
+    run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ())
+        .unwrap_or_else(|e| panic!("{e}"));
+    CodeGen::new(target)
+        .and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Nothing but the block functions: a call of the C library does not link.
 fn linked(object: &[u8]) -> Code {
-    let symbols: Vec<_> = library_symbols().into_iter().filter(|(n, _)| n.starts_with("mem")).collect();
+    let symbols: Vec<_> =
+        library_symbols().into_iter().filter(|(n, _)| n.starts_with("mem")).collect();
     Code::link([("math", object)], &symbols).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -106,16 +129,35 @@ pub(crate) fn inputs(mantissas: u32) -> Vec<f32> {
         .collect();
     // Where most values are in practice, and the zeros of logarithms.
     all.extend((0..mantissas * 256).map(|_| random() as f32 / 2f32.powi(31) * 40.0 - 20.0));
-    all.extend(
-        (0..mantissas * 64)
-            .flat_map(|_| [random() as f32 / 2f32.powi(31) * 2.0 - 1.0, 1.0 + (random() as f32 / 2f32.powi(31) - 0.5) * 0.01]),
-    );
-    all.extend([0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, f32::from_bits(1), 0.5, -0.5]);
-    all.extend([88.72283, 88.72284, 89.41598, 89.416, -103.97207, -103.97208, -87.33655, 128.0, 127.99999, -149.0, -150.0, -149.5]);
+    all.extend((0..mantissas * 64).flat_map(|_| {
+        [
+            random() as f32 / 2f32.powi(31) * 2.0 - 1.0,
+            1.0 + (random() as f32 / 2f32.powi(31) - 0.5) * 0.01,
+        ]
+    }));
+    all.extend([
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        f32::MAX,
+        f32::MIN,
+        f32::from_bits(1),
+        0.5,
+        -0.5,
+    ]);
+    all.extend([
+        88.72283, 88.72284, 89.41598, 89.416, -103.97207, -103.97208, -87.33655, 128.0, 127.99999,
+        -149.0, -150.0, -149.5,
+    ]);
     all
 }
 
-/// The error in units of the last place; `None` if only one is NaN or infinite, or a zero has the wrong sign.
+/// The error in units of the last place; `None` if only one is NaN or infinite, or a zero has the
+/// wrong sign.
 fn ulps(got: f32, exact: f64) -> Option<f64> {
     let nearest = exact as f32;
     if nearest.is_nan() || got.is_nan() {
@@ -153,15 +195,32 @@ fn check(mantissas: u32, bound: impl Fn(&str, f64, &str)) {
         let mut y = vec![0.0; x.len()];
         // SAFETY: both have that many elements.
         unsafe { f(x.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1) };
-        let points = x.iter().zip(&y).map(|(x, y)| (format!("{name}({x:e})"), *y, exact(name, *x as f64)));
+        let points =
+            x.iter().zip(&y).map(|(x, y)| (format!("{name}({x:e})"), *y, exact(name, *x as f64)));
         let (error, at) = worst(points);
         bound(name, error, &at);
     }
     let jit = linked(&expanded(&text(&["powf", "atan2"], 2, "f32")));
     // Every value with many others: the second operand walks on by another step.
     let mut z: Vec<f32> = (0..x.len()).map(|i| x[(i * 7919 + 13) % x.len()]).collect();
-    let special =
-        [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 16777216.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, 1e38];
+    let special = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        2.0,
+        -2.0,
+        3.0,
+        -3.0,
+        0.5,
+        -0.5,
+        16777216.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        1e-45,
+        1e38,
+    ];
     let mut x = x;
     for a in special {
         for b in special {
@@ -184,14 +243,24 @@ fn check(mantissas: u32, bound: impl Fn(&str, f64, &str)) {
         let mut y = vec![0.0; x.len()];
         // SAFETY: all have that many elements.
         unsafe { f(x.as_ptr(), z.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1) };
-        let exact = |a: f32, b: f32| if name == "powf" { (a as f64).powf(b as f64) } else { (a as f64).atan2(b as f64) };
-        let (error, at) = worst(x.iter().zip(&z).zip(&y).map(|((a, b), y)| (format!("{name}({a:e}, {b:e})"), *y, exact(*a, *b))));
+        let exact = |a: f32, b: f32| {
+            if name == "powf" { (a as f64).powf(b as f64) } else { (a as f64).atan2(b as f64) }
+        };
+        let (error, at) = worst(
+            x.iter()
+                .zip(&z)
+                .zip(&y)
+                .map(|((a, b), y)| (format!("{name}({a:e}, {b:e})"), *y, exact(*a, *b))),
+        );
         bound(name, error, &at);
     }
 }
 
 fn within(name: &str, error: f64, at: &str) {
-    let limit = ACCURACY.iter().find(|(n, ..)| n.strip_prefix("math.") == Some(name)).map_or(0.0, |(_, l, _)| *l);
+    let limit = ACCURACY
+        .iter()
+        .find(|(n, ..)| n.strip_prefix("math.") == Some(name))
+        .map_or(0.0, |(_, l, _)| *l);
     assert!(error <= limit, "{name}: {error} ulp, the table says {limit}: {at}");
 }
 
@@ -216,27 +285,51 @@ fn remainders_are_exact() {
     };
     for ((x, y), r) in narrow.iter().zip(&y).zip(&made) {
         let want = x % y;
-        assert!(r.to_bits() == want.to_bits() || (r.is_nan() && want.is_nan()), "{x:e} % {y:e} is {r:e} and not {want:e}");
+        assert!(
+            r.to_bits() == want.to_bits() || (r.is_nan() && want.is_nan()),
+            "{x:e} % {y:e} is {r:e} and not {want:e}"
+        );
     }
     // The same exponents and mantissas, spread over those of f64.
     let wide: Vec<f64> = narrow
         .iter()
         .enumerate()
-        .map(|(i, x)| f64::from_bits(((x.to_bits() as u64) << 32) | (x.to_bits() as u64).wrapping_mul(2654435761 + i as u64)))
-        .chain([f64::MAX, f64::from_bits(1), 1.0, 0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3.0, -7.5])
+        .map(|(i, x)| {
+            f64::from_bits(
+                ((x.to_bits() as u64) << 32)
+                    | (x.to_bits() as u64).wrapping_mul(2654435761 + i as u64),
+            )
+        })
+        .chain([
+            f64::MAX,
+            f64::from_bits(1),
+            1.0,
+            0.0,
+            -0.0,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            3.0,
+            -7.5,
+        ])
         .collect();
-    let y: Vec<f64> = (0..wide.len()).map(|i| wide[walked(i, wide.len())]).chain([f64::from_bits(3)]).collect();
+    let y: Vec<f64> =
+        (0..wide.len()).map(|i| wide[walked(i, wide.len())]).chain([f64::from_bits(3)]).collect();
     let wide = [wide, vec![f64::MAX]].concat();
     // SAFETY: as above.
     let made = unsafe {
-        let f: unsafe extern "C" fn(*const f64, *const f64, *mut f64, i64, i64, i64) = std::mem::transmute(address(&jit[1], "remf"));
+        let f: unsafe extern "C" fn(*const f64, *const f64, *mut f64, i64, i64, i64) =
+            std::mem::transmute(address(&jit[1], "remf"));
         let mut made = vec![0.0; y.len()];
         f(wide.as_ptr(), y.as_ptr(), made.as_mut_ptr(), y.len() as i64, 0, 1);
         made
     };
     for ((x, y), r) in wide.iter().zip(&y).zip(&made) {
         let want = x % y;
-        assert!(r.to_bits() == want.to_bits() || (r.is_nan() && want.is_nan()), "{x:e} % {y:e} is {r:e} and not {want:e}");
+        assert!(
+            r.to_bits() == want.to_bits() || (r.is_nan() && want.is_nan()),
+            "{x:e} % {y:e} is {r:e} and not {want:e}"
+        );
     }
 }
 
@@ -248,7 +341,9 @@ fn scaled_in_one_step_or_two() {
     }
     let target = Target::host().expect("this machine");
     let names = ["exp", "exp2", "sinh", "cosh", "tanh", "expm1"];
-    let made = |scalef: bool| linked(&expanded_with(&text(&names, 1, "f32"), &format!("scalef={scalef}"), &target));
+    let made = |scalef: bool| {
+        linked(&expanded_with(&text(&names, 1, "f32"), &format!("scalef={scalef}"), &target))
+    };
     let (one, two) = (made(true), made(false));
     let x = inputs(32);
     for name in names {
@@ -261,7 +356,10 @@ fn scaled_in_one_step_or_two() {
             y
         });
         for ((x, a), b) in x.iter().zip(a).zip(b) {
-            assert!(a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()), "{name}({x:e}) is {a:e} in one step and {b:e} in two");
+            assert!(
+                a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
+                "{name}({x:e}) is {a:e} in one step and {b:e} in two"
+            );
         }
     }
 }
@@ -284,17 +382,23 @@ fn other_shapes_and_processors() {
     let c = Context::new();
     let m = parse(&c, &text);
     let pipeline = format!("builtin.module(kiln-expand-math,kiln-kernel-abi,{KERNEL_TO_LLVM})");
-    run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    let object = CodeGen::new(&target).and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES)).unwrap_or_else(|e| panic!("{e}"));
+    run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ())
+        .unwrap_or_else(|e| panic!("{e}"));
+    let object = CodeGen::new(&target)
+        .and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES))
+        .unwrap_or_else(|e| panic!("{e}"));
     let jit = linked(&object);
     let x: Vec<f32> = (0..16).map(|i| i as f32 * 0.06 + 0.01).collect();
     for name in NAMES {
         // SAFETY: two pointers to 16 floats, as in the text.
-        let f: unsafe extern "C" fn(*const f32, *mut f32) = unsafe { std::mem::transmute(address(&jit, name)) };
+        let f: unsafe extern "C" fn(*const f32, *mut f32) =
+            unsafe { std::mem::transmute(address(&jit, name)) };
         let mut y = [0.0; 16];
         // SAFETY: as above.
         unsafe { f(x.as_ptr(), y.as_mut_ptr()) };
-        let (error, at) = worst(x.iter().zip(y).map(|(x, y)| (format!("{name}({x:e})"), y, exact(name, *x as f64))));
+        let (error, at) = worst(
+            x.iter().zip(y).map(|(x, y)| (format!("{name}({x:e})"), y, exact(name, *x as f64))),
+        );
         within(name, error, &at);
     }
 }
@@ -338,12 +442,23 @@ fn narrow_types_go_by_way_of_f32() {
         "func.func @f(%x: vector<4x8xbf16>, %y: f16, %z: f64) -> (vector<4x8xbf16>, f16, f64) {\n  %0 = math.exp %x : vector<4x8xbf16>\n\
         %1 = math.tanh %y : f16\n  %2 = math.exp %z : f64\n  return %0, %1, %2 : vector<4x8xbf16>, f16, f64\n}",
     );
-    run_pipeline(&m, "builtin.module(kiln-expand-math)", &RunOptions::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    let text = m.print(PrintOptions::default());
-    assert!(text.contains("arith.extf %arg0 : vector<4x8xbf16> to vector<4x8xf32>") && text.contains("to f16"), "{text}");
-    assert!(!text.contains("math.exp") && !text.contains("math.tanh"), "{text}");
-    let m = parse(&c, "func.func @f(%x: f32) -> f32 {\n  %0 = math.exp %x : f32\n  return %0 : f32\n}");
-    run_pipeline(&m, "builtin.module(kiln-expand-math{keep=math.exp})", &RunOptions::default(), &|_, _, _| ())
+    run_pipeline(&m, "builtin.module(kiln-expand-math)", &RunOptions::default(), &|_, _, _| ())
         .unwrap_or_else(|e| panic!("{e}"));
+    let text = m.print(PrintOptions::default());
+    assert!(
+        text.contains("arith.extf %arg0 : vector<4x8xbf16> to vector<4x8xf32>")
+            && text.contains("to f16"),
+        "{text}"
+    );
+    assert!(!text.contains("math.exp") && !text.contains("math.tanh"), "{text}");
+    let m =
+        parse(&c, "func.func @f(%x: f32) -> f32 {\n  %0 = math.exp %x : f32\n  return %0 : f32\n}");
+    run_pipeline(
+        &m,
+        "builtin.module(kiln-expand-math{keep=math.exp})",
+        &RunOptions::default(),
+        &|_, _, _| (),
+    )
+    .unwrap_or_else(|e| panic!("{e}"));
     assert!(m.print(PrintOptions::default()).contains("math.exp"));
 }

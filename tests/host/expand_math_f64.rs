@@ -1,4 +1,5 @@
-//! The same in f64: numbers computed in some hundred bits more, and a sweep beside the C library, which is good to two units itself.
+//! The same in f64: numbers computed in some hundred bits more, and a sweep beside the C library,
+//! which is good to two units itself.
 use super::*;
 
 type Unary64 = unsafe extern "C" fn(*const f64, *mut f64, i64, i64, i64);
@@ -12,7 +13,8 @@ struct Kernels {
 
 impl Kernels {
     fn new() -> Kernels {
-        let make = |names: &[&str], operands: usize| linked(&expanded(&text(names, operands, "f64")));
+        let make =
+            |names: &[&str], operands: usize| linked(&expanded(&text(names, operands, "f64")));
         Kernels { unary: make(NAMES, 1), binary: make(&["powf", "atan2"], 2) }
     }
     fn apply(&self, name: &str, x: &[f64], z: &[f64]) -> Vec<f64> {
@@ -33,7 +35,14 @@ impl Kernels {
             let f = address(&self.binary, name);
             // SAFETY: as above, for three.
             unsafe {
-                std::mem::transmute::<*const std::ffi::c_void, Binary64>(f)(x.as_ptr(), z.as_ptr(), y.as_mut_ptr(), x.len() as i64, 0, 1)
+                std::mem::transmute::<*const std::ffi::c_void, Binary64>(f)(
+                    x.as_ptr(),
+                    z.as_ptr(),
+                    y.as_mut_ptr(),
+                    x.len() as i64,
+                    0,
+                    1,
+                )
             };
         }
         y
@@ -41,7 +50,10 @@ impl Kernels {
 }
 
 fn limit(name: &str) -> f64 {
-    ACCURACY.iter().find(|(n, ..)| n.strip_prefix("math.") == Some(name)).map_or(0.0, |(_, _, l)| *l)
+    ACCURACY
+        .iter()
+        .find(|(n, ..)| n.strip_prefix("math.") == Some(name))
+        .map_or(0.0, |(_, _, l)| *l)
 }
 
 /// The unit in the last place of a number.
@@ -73,7 +85,10 @@ fn against_numbers(text: &str) -> Vec<(String, f64, String)> {
         for (i, (near, rest)) in want.into_iter().enumerate() {
             let error = ((got[i] - near) / unit(near) - rest).abs();
             if error.is_nan() || error > most.0 {
-                most = (error, format!("{name}({:e}, {:e}) is {:e} and not {near:e}", x[i], z[i], got[i]));
+                most = (
+                    error,
+                    format!("{name}({:e}, {:e}) is {:e} and not {near:e}", x[i], z[i], got[i]),
+                );
             }
         }
         worst.push((name.to_string(), most.0, most.1));
@@ -84,11 +99,16 @@ fn against_numbers(text: &str) -> Vec<(String, f64, String)> {
 #[test]
 fn f64_as_computed_in_more_bits() {
     for (name, error, at) in against_numbers(include_str!("f64_math.txt")) {
-        assert!(error <= limit(&name), "{name}: {error} ulp, the table says {}: {at}", limit(&name));
+        assert!(
+            error <= limit(&name),
+            "{name}: {error} ulp, the table says {}: {at}",
+            limit(&name)
+        );
     }
 }
 
-/// Prints the errors over the file that KILN_NUMBERS names, written by `gen_f64_math.py numbers FILE N`.
+/// Prints the errors over the file that KILN_NUMBERS names, written by `gen_f64_math.py numbers
+/// FILE N`.
 #[test]
 #[ignore = "wants a file of numbers"]
 fn f64_as_in_a_file() {
@@ -148,7 +168,8 @@ fn inputs(mantissas: u64) -> Vec<f64> {
     all
 }
 
-/// Errors in units beside the C library's; infinite where one is NaN or infinite alone, or a zero has the other sign.
+/// Errors in units beside the C library's; infinite where one is NaN or infinite alone, or a zero
+/// has the other sign.
 fn beside(got: f64, want: f64) -> f64 {
     if got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) {
         return 0.0;
@@ -156,7 +177,11 @@ fn beside(got: f64, want: f64) -> f64 {
     if got.is_infinite() || want.is_infinite() || (got == 0.0 && want == 0.0) {
         // On the edge of overflow one of both may be the greatest number.
         let edge = |v: f64| v.abs() >= f64::MAX;
-        return if got != want && edge(got) && edge(want) && (got > 0.0) == (want > 0.0) { 1.0 } else { f64::INFINITY };
+        return if got != want && edge(got) && edge(want) && (got > 0.0) == (want > 0.0) {
+            1.0
+        } else {
+            f64::INFINITY
+        };
     }
     let error = (got - want).abs() / unit(want);
     if error.is_nan() { f64::INFINITY } else { error }
@@ -171,7 +196,13 @@ fn f64_beside_the_c_library() {
         for i in 0..x.len() {
             let want = exact(x[i], z[i]);
             let error = beside(y[i], want);
-            assert!(error <= limit(name) + 2.0, "{name}({:e}, {:e}) is {:e} and not {want:e}: {error} ulp", x[i], z[i], y[i]);
+            assert!(
+                error <= limit(name) + 2.0,
+                "{name}({:e}, {:e}) is {:e} and not {want:e}: {error} ulp",
+                x[i],
+                z[i],
+                y[i]
+            );
         }
     };
     for name in NAMES {
@@ -198,7 +229,8 @@ fn f64_beside_the_c_library() {
         5e-324,
         1e308,
     ];
-    let mut pairs: Vec<(f64, f64)> = x.iter().enumerate().map(|(i, a)| (*a, x[(i * 7919 + 13) % x.len()])).collect();
+    let mut pairs: Vec<(f64, f64)> =
+        x.iter().enumerate().map(|(i, a)| (*a, x[(i * 7919 + 13) % x.len()])).collect();
     pairs.extend(special.into_iter().flat_map(|a| special.into_iter().map(move |b| (a, b))));
     pairs.extend(
         x.iter()

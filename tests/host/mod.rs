@@ -1,4 +1,5 @@
-//! Host code generation: kernels as text, through the conversions, LLVM and the linker, to calls with numbers.
+//! Host code generation: kernels as text, through the conversions, LLVM and the linker, to calls
+//! with numbers.
 mod codegen;
 pub(crate) mod expand_math;
 mod kernel_abi;
@@ -23,8 +24,11 @@ pub fn kernel(text: &str, target: &Target) -> Vec<u8> {
     let c = Context::new();
     let m = parse(&c, text);
     let pipeline = format!("builtin.module(kiln-kernel-abi,{KERNEL_TO_LLVM})");
-    run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    CodeGen::new(target).and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES)).unwrap_or_else(|e| panic!("{e}"))
+    run_pipeline(&m, &pipeline, &RunOptions::default(), &|_, _, _| ())
+        .unwrap_or_else(|e| panic!("{e}"));
+    CodeGen::new(target)
+        .and_then(|g| g.object(m.op(), UNROLLING_KERNEL_PASSES))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// A function of the llvm and omp dialects to an object.
@@ -32,7 +36,9 @@ pub fn program(text: &str) -> Vec<u8> {
     let c = Context::new();
     let m = parse(&c, text);
     let target = Target::host().expect("this machine");
-    CodeGen::new(&target).and_then(|g| g.object(m.op(), HOST_PASSES)).unwrap_or_else(|e| panic!("{e}"))
+    CodeGen::new(&target)
+        .and_then(|g| g.object(m.op(), HOST_PASSES))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Objects, the pool's entry points and the library's functions, linked.

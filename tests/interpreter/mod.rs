@@ -1,4 +1,5 @@
-//! Programs through MLIR text: control flow and attention against PyTorch (cases.json, by gen_cases.py), symbols, globals, calls, errors.
+//! Programs through MLIR text: control flow and attention against PyTorch (cases.json, by
+//! gen_cases.py), symbols, globals, calls, errors.
 use crate::{reference::tensor, support::*, tolerance};
 use kiln::dialects::{
     interp::{Interpreter, Mode},
@@ -18,12 +19,16 @@ fn programs_agree_with_pytorch() {
         seen.insert(name);
         let program = all.iter().find(|p| p.name == name).unwrap();
         let context = Context::new();
-        let (module, _) = Module::parse(context.ctx(), program.text.as_bytes(), "programs.mlir").unwrap();
+        let (module, _) =
+            Module::parse(context.ctx(), program.text.as_bytes(), "programs.mlir").unwrap();
         let list = |key: &str| case[key].as_array().unwrap().iter().map(tensor).collect::<Vec<_>>();
         let results = run(&module, functions(&module)[0], Mode::Exact, &list("in")).unwrap();
         assert_eq!(results.len(), list("out").len(), "{name}");
         for (i, (r, e)) in results.iter().zip(&list("out")).enumerate() {
-            assert!(relative_error(r, e) < tolerance::EXACT, "{name}, result {i}: {r:?}, PyTorch {e:?}");
+            assert!(
+                relative_error(r, e) < tolerance::EXACT,
+                "{name}, result {i}: {r:?}, PyTorch {e:?}"
+            );
         }
     }
     assert_eq!(seen.len(), all.len(), "programs with results: {seen:?}");
@@ -36,7 +41,8 @@ fn floats(shape: &[usize], v: &[f64]) -> Tensor {
 /// Runs `@f` of a module.
 fn outcome(text: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
     let context = Context::new();
-    let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "model.mlir").map_err(|e| e.to_string())?;
+    let (module, _) =
+        Module::parse(context.ctx(), text.as_bytes(), "model.mlir").map_err(|e| e.to_string())?;
     run(&module, module.find("f").unwrap(), Mode::Rounded, inputs).map_err(|e| e.to_string())
 }
 
@@ -59,10 +65,15 @@ const SYMBOLS: &str = "module {
 
 #[test]
 fn inputs_bind_symbols() {
-    let run = |s, t, y| outcome(SYMBOLS, &[floats(&[s, t], &vec![0.0; s * t]), floats(&[y], &vec![0.0; y])]);
+    let run = |s, t, y| {
+        outcome(SYMBOLS, &[floats(&[s, t], &vec![0.0; s * t]), floats(&[y], &vec![0.0; y])])
+    };
     assert_eq!(run(6, 2, 6).unwrap()[0].as_i().unwrap(), [0, 1, 2]);
     for (sizes, part) in [
-        ((6, 2, 4), "model.mlir:7:5: 'kiln.bind_shape' binds @s to 4, but another input binds it to 6"),
+        (
+            (6, 2, 4),
+            "model.mlir:7:5: 'kiln.bind_shape' binds @s to 4, but another input binds it to 6",
+        ),
         ((10, 2, 10), "has @s = 10 outside of [2, 8]"),
         ((0, 2, 0), "has @s = 0 outside of [2, 8]"),
         ((5, 2, 5), "has @s = 5, which 2 does not divide"),
@@ -88,8 +99,13 @@ fn facts_and_types_are_checked() {
         return %0 : tensor<?xf32>
       }
     }";
-    refused(fact, &[floats(&[2], &[1.0, 2.0])], "model.mlir:4:9: 'kiln.bind_shape' states size 5 of dimension 0, which has size 4");
-    let plain = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {\n  return %x : tensor<2xf32>\n}";
+    refused(
+        fact,
+        &[floats(&[2], &[1.0, 2.0])],
+        "model.mlir:4:9: 'kiln.bind_shape' states size 5 of dimension 0, which has size 4",
+    );
+    let plain =
+        "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {\n  return %x : tensor<2xf32>\n}";
     refused(plain, &[floats(&[3], &[0.0; 3])], "input 0 is f32 [3], which is not tensor<2xf32>");
     refused(plain, &[], "@f takes 1 inputs, 0 are given");
     let size = "module {
@@ -99,7 +115,11 @@ fn facts_and_types_are_checked() {
       }
     }";
     let at = Tensor::scalar_i(DType::I64, 2).unwrap();
-    refused(size, &[floats(&[2], &[0.0; 2]), at], "model.mlir:3:14: 'kiln.gather' index 2 is out of range for dimension 0 of size 2");
+    refused(
+        size,
+        &[floats(&[2], &[0.0; 2]), at],
+        "model.mlir:3:14: 'kiln.gather' index 2 is out of range for dimension 0 of size 2",
+    );
 }
 
 #[test]
@@ -112,7 +132,10 @@ fn errors_name_the_place_in_the_source() {
       }
     }";
     let error = outcome(text, &[Tensor::scalar_i(DType::I32, 7).unwrap()]).unwrap_err();
-    assert_eq!(error, "\"normalise\" <- net.py:12:3 <- train.py:40:1: 'kiln.div' Div of 7 by 0 (element 0)");
+    assert_eq!(
+        error,
+        "\"normalise\" <- net.py:12:3 <- train.py:40:1: 'kiln.div' Div of 7 by 0 (element 0)"
+    );
     let endless = "module {
       func.func @f(%x: tensor<i1>) -> tensor<i1> {
         %0 = kiln.while(%x) : (tensor<i1>) -> (tensor<i1>) {
@@ -125,7 +148,11 @@ fn errors_name_the_place_in_the_source() {
         return %0 : tensor<i1>
       }
     }";
-    refused(endless, &[Tensor::scalar_i(DType::I1, 1).unwrap()], "model.mlir:3:14: 'kiln.while' ran 1000 times without ending");
+    refused(
+        endless,
+        &[Tensor::scalar_i(DType::I1, 1).unwrap()],
+        "model.mlir:3:14: 'kiln.while' ran 1000 times without ending",
+    );
 }
 
 #[test]
@@ -151,11 +178,16 @@ fn globals_and_calls_come_from_outside() {
         assert_eq!((name, source), ("w", "layer/w"));
         Ok(floats(&[2], &[3.0, 4.0]))
     };
-    let mut interpreter = Interpreter { globals: &weights, max_iterations: 1, ..Interpreter::new(Mode::Rounded) };
+    let mut interpreter =
+        Interpreter { globals: &weights, max_iterations: 1, ..Interpreter::new(Mode::Rounded) };
     let error = interpreter.run(module.op(), "f", &[]).unwrap_err();
-    assert_eq!(error.to_string(), "model.mlir:5:14: 'kiln.custom_call' calls 'mine.scale', which is not registered");
+    assert_eq!(
+        error.to_string(),
+        "model.mlir:5:14: 'kiln.custom_call' calls 'mine.scale', which is not registered"
+    );
     let scale = |inputs: &[std::rc::Rc<Tensor>], config: Option<Attr>| {
-        let by = config.and_then(|c| c.entry("by")).and_then(Attr::as_i64).ok_or("has no 'by'")? as f64;
+        let by =
+            config.and_then(|c| c.entry("by")).and_then(Attr::as_i64).ok_or("has no 'by'")? as f64;
         Ok(vec![floats(&[2], &inputs[0].as_f()?.iter().map(|x| x * by).collect::<Vec<_>>())])
     };
     interpreter.custom_calls.insert("mine.scale".into(), Box::new(scale));
@@ -163,7 +195,9 @@ fn globals_and_calls_come_from_outside() {
     let without = Interpreter::new(Mode::Rounded);
     let error = without.run(module.op(), "f", &[]).unwrap_err();
     assert!(error.to_string().ends_with("has no value for @w from \"layer/w\""), "{error}");
-    assert!(without.run(module.op(), "g", &[]).unwrap_err().to_string().contains("has no function @g"));
+    assert!(
+        without.run(module.op(), "g", &[]).unwrap_err().to_string().contains("has no function @g")
+    );
 }
 
 #[test]
@@ -176,7 +210,11 @@ fn results_are_rounded_in_one_mode_only() {
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "model.mlir").unwrap();
     let x = Tensor::scalar_f(DType::F16, 0.25).unwrap();
-    let of = |mode| run(&module, functions(&module)[0], mode, std::slice::from_ref(&x)).unwrap()[0].as_f().unwrap()[0];
+    let of = |mode| {
+        run(&module, functions(&module)[0], mode, std::slice::from_ref(&x)).unwrap()[0]
+            .as_f()
+            .unwrap()[0]
+    };
     assert_eq!(of(Mode::Exact), 0.5f64.exp());
     // The nearest f16 of e^0.5.
     assert_eq!(of(Mode::Rounded), 1.6484375);

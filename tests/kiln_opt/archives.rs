@@ -11,11 +11,18 @@ fn an_archive_is_printed_lowered_run_and_checked() {
     let (archive, tensors) = (model("mlp.pt2"), model("mlp.safetensors"));
     let graph = ok(&[&archive]);
     // Names and places come from Python.
-    assert!(graph.contains("%layer_norm = kiln.layer_norm %gelu") && graph.contains("kiln.sym @s77 {max = 512"), "{graph}");
+    assert!(
+        graph.contains("%layer_norm = kiln.layer_norm %gelu")
+            && graph.contains("kiln.sym @s77 {max = 512"),
+        "{graph}"
+    );
     assert!(ok(&[&archive, "--mlir-print-debuginfo"]).contains("make.py"));
-    assert!(ok(&[&archive, "--to=prims"]).contains("%linear = kiln.dot_general %x, %p_net_0_weight"));
+    assert!(
+        ok(&[&archive, "--to=prims"]).contains("%linear = kiln.dot_general %x, %p_net_0_weight")
+    );
     for level in ["graph", "prims"] {
-        let text = ok(&[&archive, &format!("--to={level}"), "--execute", "--inputs", &tensors, "--check"]);
+        let text =
+            ok(&[&archive, &format!("--to={level}"), "--execute", "--inputs", &tensors, "--check"]);
         assert!(text.contains("check output_0: ok"), "{text}");
     }
 }
@@ -26,7 +33,9 @@ fn a_level_of_an_archive_can_be_written_out_edited_and_resumed() {
     let graph = ok(&[&model("mlp.pt2")]).replace("mlp.pt2#", &format!("{}#", model("mlp.pt2")));
     let file = path(&folder, "graph.mlir");
     std::fs::write(&file, &graph).unwrap();
-    assert!(ok(&[&file, "--to=prims", "--execute", "--inputs", &tensors, "--check"]).contains("ok"));
+    assert!(
+        ok(&[&file, "--to=prims", "--execute", "--inputs", &tensors, "--check"]).contains("ok")
+    );
     // An edit that changes the result is seen.
     std::fs::write(&file, graph.replace("kiln.gelu", "kiln.silu")).unwrap();
     fails(1, "", &[&file, "--execute", "--inputs", &tensors, "--check"]);
@@ -61,6 +70,9 @@ fn the_example_of_the_readme_works() {
     ok(&["--kiln-simplify", "--cse", &file]);
     for level in ["graph", "prims"] {
         let to = format!("--to={level}");
-        assert!(ok(&[&file, &to, "--execute", "--inputs", &tensors, "--check"]).contains("check output_0: ok"));
+        assert!(
+            ok(&[&file, &to, "--execute", "--inputs", &tensors, "--check"])
+                .contains("check output_0: ok")
+        );
     }
 }

@@ -5,7 +5,11 @@ use std::{io::Read, process::Stdio, time::Instant};
 fn refused(what: &str, input: impl AsRef<[u8]>, part: &str) {
     let done = pipe(&[], input);
     assert_eq!(done.code(), 2, "{what}: {}", done.stderr);
-    assert!(done.stderr.contains("error") && done.stderr.contains(part), "{what}: no {part:?} in\n{}", done.stderr);
+    assert!(
+        done.stderr.contains("error") && done.stderr.contains(part),
+        "{what}: no {part:?} in\n{}",
+        done.stderr
+    );
     assert!(done.stderr.len() < 4000 && done.text().is_empty(), "{what}: {}", done.stderr);
 }
 
@@ -41,13 +45,19 @@ fn bytecode_that_is_cut_or_changed() {
 #[test]
 fn text_of_no_dialect_and_no_language() {
     refused("unregistered op", "\"no.such\"() : () -> ()", "unregistered dialect");
-    refused("unregistered op in a module", "module {\n  no.such\n}\n", "<stdin>:2:3: error: Dialect `no' not found");
+    refused(
+        "unregistered op in a module",
+        "module {\n  no.such\n}\n",
+        "<stdin>:2:3: error: Dialect `no' not found",
+    );
     refused("unknown op", "module { func.bar }", "custom op 'func.bar' is unknown");
     refused("prose", "It was a bright cold day in April.", "<stdin>:1:1: error");
     refused("half a module", "module {", "error");
     refused("bytes", (0..=255u8).collect::<Vec<_>>(), "is not UTF-8 text");
     let mut state = 1u64;
-    let noise = |n: usize, state: &mut u64| (0..n).map(|_| super::mutation::next(state) as u8).collect::<Vec<u8>>();
+    let noise = |n: usize, state: &mut u64| {
+        (0..n).map(|_| super::mutation::next(state) as u8).collect::<Vec<u8>>()
+    };
     for n in [1, 10, 100, 1000, 100_000] {
         refused("random bytes", [&[0xff], &noise(n, &mut state)[..]].concat(), "error");
     }
@@ -69,13 +79,17 @@ fn no_input_at_all() {
     assert_eq!(run(&["/dev/null"]).text(), "module {\n}\n");
 }
 
-/// No pass of upstream crashes reliably, so the working process is hit from outside while it is in one.
+/// No pass of upstream crashes reliably, so the working process is hit from outside while it is in
+/// one.
 #[test]
 fn a_crash_in_a_pass_leaves_a_reproducer() {
     let folder = temporary();
     let (file, reproducer) = (path(&folder, "in.mlir"), path(&folder, "r.mlir"));
-    let body: String = (0..5000).map(|i| format!("  %{i} = kiln.exp %x : tensor<4xf32>\n")).collect();
-    let parts = format!("func.func @first() {{ return }}\n// -----\nfunc.func @second(%x: tensor<4xf32>) {{\n{body}  return\n}}\n");
+    let body: String =
+        (0..5000).map(|i| format!("  %{i} = kiln.exp %x : tensor<4xf32>\n")).collect();
+    let parts = format!(
+        "func.func @first() {{ return }}\n// -----\nfunc.func @second(%x: tensor<4xf32>) {{\n{body}  return\n}}\n"
+    );
     std::fs::write(&file, parts).unwrap();
     let args = [
         file.as_str(),
@@ -86,17 +100,25 @@ fn a_crash_in_a_pass_leaves_a_reproducer() {
         "--reproducer",
         &reproducer,
     ];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kiln-opt"))
+        .args(args)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stderr = child.stderr.take().unwrap();
-    // A pipe holds less than the second dump, so the process waits inside of it until this side reads on.
+    // A pipe holds less than the second dump, so the process waits inside of it until this side
+    // reads on.
     let mut said = vec![0; 1000];
     stderr.read_exact(&mut said).unwrap();
-    let workers = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+    let workers =
+        std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
     let worker: libc::pid_t = workers.trim().parse().expect("one child");
     assert_eq!(unsafe { libc::kill(worker, libc::SIGILL) }, 0);
-    // Until one of its threads has taken the signal the others go on: it has to be gone before this side reads on.
+    // Until one of its threads has taken the signal the others go on: it has to be gone before this
+    // side reads on.
     let start = Instant::now();
-    while std::fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|s| !s.contains(") Z ")) {
+    while std::fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|s| !s.contains(") Z "))
+    {
         assert!(start.elapsed() < LIMIT, "the worker does not end");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -104,9 +126,17 @@ fn a_crash_in_a_pass_leaves_a_reproducer() {
     let (said, status) = (String::from_utf8_lossy(&said), watchdog::wait(&mut child, || LIMIT));
     let last: Vec<_> = said.lines().rev().take(2).collect();
     assert_eq!(status.and_then(|s| s.code()), Some(4), "{last:?}");
-    assert!(last[1].ends_with("in.mlir: crashed (SIGILL) in canonicalize") && last[0].starts_with("reproducer: "), "{last:?}");
+    assert!(
+        last[1].ends_with("in.mlir: crashed (SIGILL) in canonicalize")
+            && last[0].starts_with("reproducer: "),
+        "{last:?}"
+    );
     let stored = std::fs::read_to_string(&reproducer).unwrap();
-    assert!(!stored.contains("@first") && stored.contains("@second") && stored.contains("\"builtin.module(canonicalize,cse)\""));
+    assert!(
+        !stored.contains("@first")
+            && stored.contains("@second")
+            && stored.contains("\"builtin.module(canonicalize,cse)\"")
+    );
     assert!(!ok(&["--run-reproducer", &reproducer]).contains("kiln.exp"));
 }
 
@@ -115,15 +145,27 @@ fn want_of_memory_is_exit_5() {
     let program = "func.func @main() -> tensor<1073741824xf32> {\n  %0 = kiln.splat [1073741824], 1.0 : f32\n  return %0 : tensor<1073741824xf32>\n}\n";
     let script = "ulimit -v 4000000; exec \"$0\" --execute --reproducer=/dev/null";
     let mut command = Command::new("sh");
-    let done = watchdog::run(command.args(["-c", script, env!("CARGO_BIN_EXE_kiln-opt")]), program.as_bytes(), LIMIT);
+    let done = watchdog::run(
+        command.args(["-c", script, env!("CARGO_BIN_EXE_kiln-opt")]),
+        program.as_bytes(),
+        LIMIT,
+    );
     assert_eq!(done.code(), 5, "{}", done.stderr);
-    assert!(done.stderr.contains("memory allocation of 8589934592 bytes failed) while running the program"), "{}", done.stderr);
+    assert!(
+        done.stderr
+            .contains("memory allocation of 8589934592 bytes failed) while running the program"),
+        "{}",
+        done.stderr
+    );
 }
 
 /// Brackets do not nest here, but MLIR's parser recurses all the same.
 #[test]
 fn a_crash_of_mlir_is_an_error_of_its_own() {
-    let text = format!("func.func private @f() attributes {{a = affine_map<(d0) -> ({}d0)>}}", "-".repeat(1_000_000));
+    let text = format!(
+        "func.func private @f() attributes {{a = affine_map<(d0) -> ({}d0)>}}",
+        "-".repeat(1_000_000)
+    );
     refused("a million signs", &text, "while parsing <stdin>; this input is not supported");
     let done = pipe(&["--no-isolate"], &text);
     assert_eq!(done.status.code(), None, "without isolation it ends by a signal");

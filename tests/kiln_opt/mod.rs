@@ -53,7 +53,9 @@ fn path(folder: &tempfile::TempDir, name: &str) -> String {
 
 /// Compares with `snapshots/kiln_opt/<name>.snap`. Folders and times are redacted.
 fn snapshot(name: &str, text: &str) {
-    let redact = |pattern: &str, with: &str, text: &str| regex::Regex::new(pattern).unwrap().replace_all(text, with).into_owned();
+    let redact = |pattern: &str, with: &str, text: &str| {
+        regex::Regex::new(pattern).unwrap().replace_all(text, with).into_owned()
+    };
     let here: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "kiln_opt"].iter().collect();
     let text = text.replace(&format!("{}/", here.display()), "");
     let text = redact(r"/[^ \n]*/kiln-reproducer-[0-9]+-[0-9]+\.mlir", "REPRODUCER", &text);

@@ -1,7 +1,9 @@
-//! Mutants of every input under tests/, from a fixed seed: each is refused or accepted, and none ends `kiln-opt` by a signal.
+//! Mutants of every input under tests/, from a fixed seed: each is refused or accepted, and none
+//! ends `kiln-opt` by a signal.
 //!
-//! A child process (this test binary again) reads, verifies and prints one mutant after the other. If it dies, a file says at which; that
-//! mutant goes through `kiln-opt` itself, and the next child goes on behind it.
+//! A child process (this test binary again) reads, verifies and prints one mutant after the other.
+//! If it dies, a file says at which; that mutant goes through `kiln-opt` itself, and the next child
+//! goes on behind it.
 use super::*;
 use crate::watchdog;
 use kiln::dialects::ir::{BYTECODE_MAGIC, Context, Module, PrintOptions};
@@ -13,7 +15,8 @@ use std::{
 };
 
 const SEED: u64 = 0x6b69_6c6e;
-/// Mutants of text, of bytecode as it lies in files, and of bytecode whose checksum was made right again.
+/// Mutants of text, of bytecode as it lies in files, and of bytecode whose checksum was made right
+/// again.
 const TEXTS: u64 = 40_000;
 const FILES: u64 = 4_000;
 const CODES: u64 = 3_000;
@@ -21,7 +24,8 @@ const ALL: u64 = TEXTS + FILES + CODES;
 /// Every so many mutants one goes through kiln-opt too.
 const SAMPLE: u64 = 400;
 /// No mutant needs a hundredth of this; of those with a right checksum some hang.
-const PATIENCE: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(1)];
+const PATIENCE: [Duration; 3] =
+    [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(1)];
 const PROGRESS: &str = "KILN_TEST_MUTANTS";
 
 /// SplitMix64.
@@ -39,7 +43,8 @@ fn below(n: usize, state: &mut u64) -> usize {
 
 /// Parts of all files under tests/, and their bytecode behind its checksum.
 fn corpus() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-    let (mut files, mut folders) = (vec![], vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))]);
+    let (mut files, mut folders) =
+        (vec![], vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -52,9 +57,14 @@ fn corpus() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     }
     files.sort();
     let texts: Vec<String> = files.iter().map(|f| std::fs::read_to_string(f).unwrap()).collect();
-    let parts: Vec<Vec<u8>> = texts.iter().flat_map(|t| t.split("// -----\n")).map(|p| p.as_bytes().to_vec()).collect();
+    let parts: Vec<Vec<u8>> =
+        texts.iter().flat_map(|t| t.split("// -----\n")).map(|p| p.as_bytes().to_vec()).collect();
     let context = Context::new();
-    let codes = parts.iter().filter_map(|p| Module::parse(context.ctx(), p, "corpus").ok()).map(|(m, _)| m.bytecode()).collect();
+    let codes = parts
+        .iter()
+        .filter_map(|p| Module::parse(context.ctx(), p, "corpus").ok())
+        .map(|(m, _)| m.bytecode())
+        .collect();
     (parts, codes)
 }
 
@@ -158,7 +168,8 @@ fn worker() {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(progress).unwrap();
     let mut numbers = [0; 16];
     file.read_exact_at(&mut numbers, 0).unwrap();
-    let [first, mut accepted] = [0, 8].map(|i| u64::from_le_bytes(numbers[i..i + 8].try_into().unwrap()));
+    let [first, mut accepted] =
+        [0, 8].map(|i| u64::from_le_bytes(numbers[i..i + 8].try_into().unwrap()));
     let corpus = corpus();
     let mut context = Context::new();
     for n in first..ALL {
@@ -195,9 +206,14 @@ fn mutants_never_crash_kiln_opt() {
     let (mut deaths, mut hung, mut lines) = ([0; 3], 0, vec![]);
     loop {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["kiln_opt::mutation::worker", "--exact", "--test-threads=1"]).env(PROGRESS, &progress);
+        command
+            .args(["kiln_opt::mutation::worker", "--exact", "--test-threads=1"])
+            .env(PROGRESS, &progress);
         // The stack that kiln-opt gives to its work.
-        command.env("RUST_MIN_STACK", (256 << 20).to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .env("RUST_MIN_STACK", (256 << 20).to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let (started, mut last) = (Instant::now(), (read()[0], Duration::ZERO));
         // The limit moves on with every mutant.
@@ -216,22 +232,40 @@ fn mutants_never_crash_kiln_opt() {
         let kind = kind(n);
         match status {
             Some(status) => {
-                assert!(status.signal().is_some(), "the child failed at mutant {n} without a signal; is it a bug of the test?");
+                assert!(
+                    status.signal().is_some(),
+                    "the child failed at mutant {n} without a signal; is it a bug of the test?"
+                );
                 deaths[kind] += 1;
-                let again = if survives(&mutant(n, &corpus), &format!("mutant {n}")) { "not in kiln-opt" } else { "in kiln-opt too" };
+                let again = if survives(&mutant(n, &corpus), &format!("mutant {n}")) {
+                    "not in kiln-opt"
+                } else {
+                    "in kiln-opt too"
+                };
                 lines.push(format!("mutant {n}: {status}, {again}"));
             }
             // Only whoever makes a right checksum gets MLIR's bytecode reader into a loop.
             None if kind == 2 => hung += 1,
-            None => panic!("mutant {n} takes more than {:?}:\n{}", PATIENCE[kind], String::from_utf8_lossy(&mutant(n, &corpus))),
+            None => panic!(
+                "mutant {n} takes more than {:?}:\n{}",
+                PATIENCE[kind],
+                String::from_utf8_lossy(&mutant(n, &corpus))
+            ),
         }
-        std::fs::write(&progress, [(n + 1).to_le_bytes(), accepted.to_le_bytes()].concat()).unwrap();
+        std::fs::write(&progress, [(n + 1).to_le_bytes(), accepted.to_le_bytes()].concat())
+            .unwrap();
     }
     for n in (0..ALL).step_by(SAMPLE as usize) {
         survives(&mutant(n, &corpus), &format!("mutant {n}"));
     }
     println!("{}", lines.join("\n"));
-    println!("{ALL} mutants ({TEXTS} text, {FILES} bytecode, {CODES} bytecode with a right checksum): {} accepted,", read()[1]);
-    println!("MLIR died on {deaths:?} of them and hung on {hung}, kiln-opt died on none; {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "{ALL} mutants ({TEXTS} text, {FILES} bytecode, {CODES} bytecode with a right checksum): {} accepted,",
+        read()[1]
+    );
+    println!(
+        "MLIR died on {deaths:?} of them and hung on {hung}, kiln-opt died on none; {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     assert_eq!(deaths[1], 0, "bytecode with a wrong checksum reached MLIR");
 }

@@ -4,7 +4,14 @@ use super::*;
 #[test]
 fn help_states_exit_codes_and_kiln_passes_but_not_upstream_ones() {
     let help = ok(&["--help"]);
-    for line in ["0  done", "1  the answer is no", "2  usage", "3  unsupported op", "4  compile failed", "5  device"] {
+    for line in [
+        "0  done",
+        "1  the answer is no",
+        "2  usage",
+        "3  unsupported op",
+        "4  compile failed",
+        "5  device",
+    ] {
         assert!(help.contains(line), "no {line:?} in\n{help}");
     }
     assert!(help.contains("--kiln-simplify") && help.contains("fold-limit=1024"));
@@ -46,7 +53,10 @@ fn mistakes_are_answered_with_the_nearest_name() {
         ("did you mean '--kiln-simplify'? (--help", &["--kiln-simplfy"]),
         ("did you mean '--canonicalize'?", &["--canonicalise"]),
         ("did you mean '--split-input-file'?", &["--split-input-fil"]),
-        ("did you mean 'kiln-simplify'? (kiln-opt --list-passes", &["--pass-pipeline=builtin.module(kiln-simplfy)"]),
+        (
+            "did you mean 'kiln-simplify'? (kiln-opt --list-passes",
+            &["--pass-pipeline=builtin.module(kiln-simplfy)"],
+        ),
         ("did you mean 'fold-limit'?", &["--kiln-simplify=fold-limt=3"]),
         ("fold-limit wants a whole number, not 'x'", &["--kiln-simplify=fold-limit=x"]),
         (
@@ -56,7 +66,10 @@ fn mistakes_are_answered_with_the_nearest_name() {
         ("did you mean 'cse'?", &["--disable-pass=cs"]),
         ("did you mean 'canonicalize'?", &["--mlir-print-ir-after=canonicalze"]),
         ("there is no target 'cuda:sm_91'; did you mean", &["--target=cuda:sm_91"]),
-        ("--pass-pipeline and --cse both say what runs", &["--pass-pipeline=builtin.module()", "--cse"]),
+        (
+            "--pass-pipeline and --cse both say what runs",
+            &["--pass-pipeline=builtin.module()", "--cse"],
+        ),
         ("does not parse", &["--pass-pipeline=builtin.module("]),
     ];
     for (part, args) in cases {
@@ -87,7 +100,11 @@ fn input_and_output_are_files_or_pipes() {
     fails(2, "No such file", &[&file, "-o", &path(&folder, "no/such/folder")]);
     // The output of a failing run is not kept.
     let bad = path(&folder, "bad.mlir");
-    fails(4, "failed", &[&input("prims.mlir"), "--kiln-verify-level", "-o", &bad, "--reproducer=/dev/null"]);
+    fails(
+        4,
+        "failed",
+        &[&input("prims.mlir"), "--kiln-verify-level", "-o", &bad, "--reproducer=/dev/null"],
+    );
     assert!(!std::path::Path::new(&bad).exists());
 }
 
@@ -99,7 +116,9 @@ fn bytecode_comes_back_as_text() {
     assert!(std::fs::read(&code).unwrap().starts_with(b"KILNBC1\n"));
     assert_eq!(ok(&[&code]), ok(&[&file]));
     // To a pipe it goes without -o.
-    assert!(pipe(&["--emit-bytecode"], std::fs::read(&file).unwrap()).stdout.starts_with(b"KILNBC1\n"));
+    assert!(
+        pipe(&["--emit-bytecode"], std::fs::read(&file).unwrap()).stdout.starts_with(b"KILNBC1\n")
+    );
     fails(2, "is not text", &[&code, "--split-input-file"]);
     fails(2, "one module", &[&input("split.mlir"), "--split-input-file", "--emit-bytecode"]);
 }

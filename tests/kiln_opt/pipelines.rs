@@ -11,13 +11,26 @@ fn pipeline(args: &[&str]) -> String {
 
 #[test]
 fn flags_run_in_order_and_nest_by_themselves() {
-    assert_eq!(pipeline(&["--cse", "--kiln-simplify", "-canonicalize", "--cse"]), "builtin.module(cse,kiln-simplify,canonicalize,cse)");
-    let nested = pipeline(&["--cse", "--affine-loop-tile", "--affine-loop-unroll", "--canonicalize"]);
-    assert_eq!(nested, "builtin.module(cse,func.func(affine-loop-tile,affine-loop-unroll),canonicalize)");
-    let with =
-        run(&[&input("simple.mlir"), "--dump-pass-pipeline", "--kiln-simplify=fold-limit=3", "--kiln-decompose=keep=attention,softmax"]);
+    assert_eq!(
+        pipeline(&["--cse", "--kiln-simplify", "-canonicalize", "--cse"]),
+        "builtin.module(cse,kiln-simplify,canonicalize,cse)"
+    );
+    let nested =
+        pipeline(&["--cse", "--affine-loop-tile", "--affine-loop-unroll", "--canonicalize"]);
+    assert_eq!(
+        nested,
+        "builtin.module(cse,func.func(affine-loop-tile,affine-loop-unroll),canonicalize)"
+    );
+    let with = run(&[
+        &input("simple.mlir"),
+        "--dump-pass-pipeline",
+        "--kiln-simplify=fold-limit=3",
+        "--kiln-decompose=keep=attention,softmax",
+    ]);
     assert!(
-        with.stderr.starts_with("builtin.module(kiln-simplify{fold-limit=3 rounds=16},kiln-decompose{chip=none keep="),
+        with.stderr.starts_with(
+            "builtin.module(kiln-simplify{fold-limit=3 rounds=16},kiln-decompose{chip=none keep="
+        ),
         "{}",
         with.stderr
     );
@@ -28,15 +41,26 @@ fn flags_run_in_order_and_nest_by_themselves() {
 fn a_textual_pipeline_is_the_same_as_flags() {
     let file = input("simple.mlir");
     let by_flags = ok(&[&file, "--cse", "--canonicalize"]);
-    assert_eq!(ok(&[&file, "--pass-pipeline=builtin.module(func.func(cse,canonicalize))"]), by_flags);
-    assert_eq!(ok(&[&file, "--pass-pipeline", "builtin.module(cse,canonicalize)", "--verify-each=false"]), by_flags);
+    assert_eq!(
+        ok(&[&file, "--pass-pipeline=builtin.module(func.func(cse,canonicalize))"]),
+        by_flags
+    );
+    assert_eq!(
+        ok(&[&file, "--pass-pipeline", "builtin.module(cse,canonicalize)", "--verify-each=false"]),
+        by_flags
+    );
 }
 
-/// Every flag of the list is accepted and ends in one of the stated ways, whatever the pass says to this input.
+/// Every flag of the list is accepted and ends in one of the stated ways, whatever the pass says to
+/// this input.
 #[test]
 fn every_pass_has_a_flag() {
-    let upstream = kiln::dialects::ops::UPSTREAM_PASSES.iter().map(|p| p.0).filter(|f| kiln::dialects::ffi::is_registered(f));
-    let flags: Vec<&str> = upstream.chain(kiln::lowering::passes().iter().map(|p| p.flag)).collect();
+    let upstream = kiln::dialects::ops::UPSTREAM_PASSES
+        .iter()
+        .map(|p| p.0)
+        .filter(|f| kiln::dialects::ffi::is_registered(f));
+    let flags: Vec<&str> =
+        upstream.chain(kiln::lowering::passes().iter().map(|p| p.flag)).collect();
     assert!(flags.len() > 250, "{}", flags.len());
     let folder = temporary();
     let reproducer = format!("--reproducer={}", path(&folder, "reproducer.mlir"));
@@ -61,7 +85,12 @@ fn every_pass_has_a_flag() {
 fn levels_are_pipelines() {
     let file = input("simple.mlir");
     let done = ok(&[&file, "--from=graph", "--to=prims", "--target=host"]);
-    assert!(done.contains("kiln.level = \"prims\"") && done.contains("kiln.target = \"host\"") && !done.contains("kiln.silu"), "{done}");
+    assert!(
+        done.contains("kiln.level = \"prims\"")
+            && done.contains("kiln.target = \"host\"")
+            && !done.contains("kiln.silu"),
+        "{done}"
+    );
     assert_eq!(ok(&[&file, "--to=prims", "--target=host"]), done);
     assert_eq!(pipe(&["--to=prims"], &done).text(), done);
     fails(2, "comes before", &[&input("prims.mlir"), "--to=graph"]);
@@ -74,7 +103,11 @@ fn passes_can_be_bisected_and_disabled() {
     let flags = ["--cse", "--canonicalize", "--kiln-decompose"];
     let count = |more: &[&str]| {
         let done = run(&[&[file.as_str()], &flags[..], more].concat());
-        (done.text().matches("kiln.silu").count(), done.text().matches("kiln.exp").count(), done.stderr)
+        (
+            done.text().matches("kiln.silu").count(),
+            done.text().matches("kiln.exp").count(),
+            done.stderr,
+        )
     };
     assert_eq!(count(&["--bisect-limit=0"]).0, 2);
     let (silu, _, said) = count(&["--bisect-limit=1"]);
@@ -86,15 +119,25 @@ fn passes_can_be_bisected_and_disabled() {
     assert_eq!(count(&["--disable-pass=cse,canonicalize,kiln-decompose"]).0, 2);
     assert!(count(&["--disable-pass=kiln-decompose"]).2.contains("kiln-decompose is required"));
     // A pass that is nested on functions counts once per function.
-    let nested = run(&[&file, "--pass-pipeline=builtin.module(func.func(cse))", "--bisect-limit=1"]);
-    assert!(nested.stderr.contains("ran 1 cse on func.func") && nested.stderr.contains("skipped 2 cse on func.func"), "{}", nested.stderr);
+    let nested =
+        run(&[&file, "--pass-pipeline=builtin.module(func.func(cse))", "--bisect-limit=1"]);
+    assert!(
+        nested.stderr.contains("ran 1 cse on func.func")
+            && nested.stderr.contains("skipped 2 cse on func.func"),
+        "{}",
+        nested.stderr
+    );
 }
 
 #[test]
 fn ir_is_printed_around_passes() {
     let file = input("simple.mlir");
     let seen = |args: &[&str]| {
-        let done = run(&[&[file.as_str(), "--pass-pipeline=builtin.module(cse,func.func(canonicalize))"], args].concat());
+        let done = run(&[
+            &[file.as_str(), "--pass-pipeline=builtin.module(cse,func.func(canonicalize))"],
+            args,
+        ]
+        .concat());
         assert_eq!(done.code(), 0, "{}", done.stderr);
         done.stderr
             .lines()
@@ -102,10 +145,16 @@ fn ir_is_printed_around_passes() {
             .map(|l| l["// -----// IR Dump ".len()..l.len() - " //----- //".len()].to_string())
             .collect::<Vec<_>>()
     };
-    let (a, b, c) =
-        ("cse ('builtin.module' operation)", "canonicalize ('func.func' operation: @main)", "canonicalize ('func.func' operation: @other)");
+    let (a, b, c) = (
+        "cse ('builtin.module' operation)",
+        "canonicalize ('func.func' operation: @main)",
+        "canonicalize ('func.func' operation: @other)",
+    );
     assert_eq!(seen(&["--mlir-print-ir-before=cse"]), [format!("Before {a}")]);
-    assert_eq!(seen(&["--mlir-print-ir-after=canonicalize"]), [format!("After {b}"), format!("After {c}")]);
+    assert_eq!(
+        seen(&["--mlir-print-ir-after=canonicalize"]),
+        [format!("After {b}"), format!("After {c}")]
+    );
     let all = |when: &str| [a, b, c].map(|x| format!("{when} {x}"));
     assert_eq!(seen(&["--mlir-print-ir-after-all"]), all("After"));
     assert_eq!(seen(&["--mlir-print-ir-after"]), all("After"));
@@ -127,8 +176,10 @@ fn dumps_are_numbered_in_a_new_folder() {
     let dir = format!("--dump-dir={}", path(&folder, "dumps"));
     for n in 0..2 {
         ok(&[&input("simple.mlir"), "--cse", "--canonicalize", &dir]);
-        let mut names: Vec<_> =
-            std::fs::read_dir(folder.path().join(format!("dumps/run-{n}"))).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut names: Vec<_> = std::fs::read_dir(folder.path().join(format!("dumps/run-{n}")))
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         names.sort();
         assert_eq!(names, ["00-input.mlir", "01-cse.mlir", "02-canonicalize.mlir"]);
     }
@@ -169,7 +220,11 @@ fn a_failing_pass_leaves_a_reproducer() {
     assert!(again.contains("prims.mlir:4:10"), "{again}");
     // The default is a new file in the temporary folder.
     let said = fails(4, "reproducer: ", &[&input("prims.mlir"), "--kiln-verify-level"]);
-    let name = said.lines().find_map(|l| l.strip_prefix("reproducer: ")).and_then(|l| l.split(' ').next()).unwrap();
+    let name = said
+        .lines()
+        .find_map(|l| l.strip_prefix("reproducer: "))
+        .and_then(|l| l.split(' ').next())
+        .unwrap();
     std::fs::remove_file(name).unwrap();
     // mlir-opt's own reproducers replay too.
     let theirs = "func.func @f() { return }\n{-#\n  external_resources: {\n    mlir_reproducer: {\n      pipeline: \"builtin.module(cse)\",\n      disable_threading: true\n    }\n  }\n#-}\n";

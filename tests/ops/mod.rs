@@ -1,7 +1,9 @@
-//! The verifier, the printed forms and the shape rules of every op: `*.mlir` beside this file, cases separated by `// -----`.
+//! The verifier, the printed forms and the shape rules of every op: `*.mlir` beside this file,
+//! cases separated by `// -----`.
 //!
-//! A case with `// expected-error` is refused with just these messages. Every other case is accepted, prints to what parses to the same
-//! text, and its functions are run: results have the sizes that types and shape rules say. `// NO-RUN: why` leaves the running out.
+//! A case with `// expected-error` is refused with just these messages. Every other case is
+//! accepted, prints to what parses to the same text, and its functions are run: results have the
+//! sizes that types and shape rules say. `// NO-RUN: why` leaves the running out.
 use crate::support::*;
 use kiln::dialects::{
     interp::Mode,
@@ -14,10 +16,20 @@ use std::collections::{BTreeSet, HashMap};
 
 fn files() -> Vec<(String, String)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ops");
-    let paths = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "mlir"));
+    let paths = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "mlir"));
     let mut all: Vec<_> = paths.collect();
     all.sort();
-    all.into_iter().map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(p).unwrap())).collect()
+    all.into_iter()
+        .map(|p| {
+            (
+                p.file_name().unwrap().to_string_lossy().into_owned(),
+                std::fs::read_to_string(p).unwrap(),
+            )
+        })
+        .collect()
 }
 
 /// Runs `check` on every accepted case.
@@ -46,7 +58,11 @@ fn the_verifier_refuses_what_is_wrong() {
                 Ok(_) => vec![],
                 Err(e) => parse_errors(e),
             };
-            failures.extend(unmatched(&case.text, &errors).into_iter().map(|e| format!("{file}, {}: {e}", case.name)));
+            failures.extend(
+                unmatched(&case.text, &errors)
+                    .into_iter()
+                    .map(|e| format!("{file}, {}: {e}", case.name)),
+            );
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -59,7 +75,8 @@ fn every_op_is_accepted_somewhere_and_survives_printing() {
         seen.extend(walk(module.op()).into_iter().filter_map(Op::kind));
         round_trips(module)
     });
-    let missing: Vec<_> = OpKind::ALL.iter().filter(|k| !seen.contains(*k)).map(|k| k.name()).collect();
+    let missing: Vec<_> =
+        OpKind::ALL.iter().filter(|k| !seen.contains(*k)).map(|k| k.name()).collect();
     assert!(missing.is_empty(), "no accepted case of {missing:?}");
 }
 
@@ -67,9 +84,14 @@ fn every_op_is_accepted_somewhere_and_survives_printing() {
 pub fn round_trips(module: &Module) -> Result<(), String> {
     let pretty = module.print(PrintOptions::default());
     let generic = module.print(PrintOptions { generic: true, ..Default::default() });
-    for (what, source) in [("text", pretty.clone().into_bytes()), ("generic text", generic.into_bytes()), ("bytecode", module.bytecode())] {
+    for (what, source) in [
+        ("text", pretty.clone().into_bytes()),
+        ("generic text", generic.into_bytes()),
+        ("bytecode", module.bytecode()),
+    ] {
         let context = Context::new();
-        let (again, _) = Module::parse(context.ctx(), &source, what).map_err(|e| format!("its {what} does not parse: {e}"))?;
+        let (again, _) = Module::parse(context.ctx(), &source, what)
+            .map_err(|e| format!("its {what} does not parse: {e}"))?;
         let text = again.print(PrintOptions::default());
         if text != pretty {
             return Err(format!("its {what} reads back as\n{text}\nnot\n{pretty}"));
@@ -126,7 +148,8 @@ impl Symbolic {
             let types = rules::infer(&View::of(op).ok_or("has no view")?, self)?;
             for (v, t) in op.results().into_iter().zip(types) {
                 let stated = tensor_type(v.ty())?;
-                let agree = stated.dims.len() == t.dims.len() && stated.dims.iter().zip(&t.dims).all(|(a, b)| !a.differs(b));
+                let agree = stated.dims.len() == t.dims.len()
+                    && stated.dims.iter().zip(&t.dims).all(|(a, b)| !a.differs(b));
                 if stated.dtype != t.dtype || !agree {
                     return Err(format!("is {t:?} by its rule, {stated:?} by its type"));
                 }
@@ -147,13 +170,17 @@ fn rules_give_the_sizes_that_results_have() {
             }
             let block = func.regions()[0].first().unwrap();
             let (env, symbols) = (Symbolic::of(block)?, symbol_values(func));
-            let results = run(module, func, Mode::Rounded, &inputs(func, 1)).map_err(|e| e.to_string())?;
-            let value = |a: &Atom| if let Atom::Sym(s) = a { symbols.get(s).copied() } else { None };
+            let results =
+                run(module, func, Mode::Rounded, &inputs(func, 1)).map_err(|e| e.to_string())?;
+            let value =
+                |a: &Atom| if let Atom::Sym(s) = a { symbols.get(s).copied() } else { None };
             for (v, r) in block.terminator().unwrap().operands().into_iter().zip(&results) {
                 for (axis, (d, n)) in env.tensor(v)?.dims.iter().zip(r.shape()).enumerate() {
                     match d.evaluate(&value) {
                         Some(found) if found != *n as i64 => {
-                            return Err(format!("axis {axis} of {v:?} is {d} = {found} by its rule, but {n}"));
+                            return Err(format!(
+                                "axis {axis} of {v:?} is {d} = {found} by its rule, but {n}"
+                            ));
                         }
                         Some(_) => known += usize::from(d.known().is_none()),
                         None => {}
@@ -177,19 +204,34 @@ fn the_builder_refuses_operands_that_do_not_match() {
     let x = |dtype, sizes: &[i64]| b.splat(dtype, &Size::all(sizes), 0.0).unwrap();
     let (four, five) = (x(DType::F32, &[4]), x(DType::F32, &[5]));
     let refused = |r: Result<Value, String>, message: &str| assert_eq!(r.unwrap_err(), message);
-    refused(b.add(&Add { lhs: four, rhs: five }), "'kiln.add' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first");
+    refused(
+        b.add(&Add { lhs: four, rhs: five }),
+        "'kiln.add' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first",
+    );
     let row = x(DType::F32, &[1, 4]);
-    refused(b.add(&Add { lhs: four, rhs: row }), "'kiln.add' op has ranks 1 and 2 of its operands; broadcast first");
+    refused(
+        b.add(&Add { lhs: four, rhs: row }),
+        "'kiln.add' op has ranks 1 and 2 of its operands; broadcast first",
+    );
     let half = x(DType::F16, &[4]);
     refused(b.add(&Mul { lhs: four, rhs: half }), "'kiln.mul' op mixes f32 and f16; convert first");
     let condition = x(DType::I1, &[4]);
     let select = Select { condition, on_true: four, on_false: half };
     refused(b.add(&select), "'kiln.select' op mixes f32 and f16; convert first");
     let select = Select { on_false: five, ..select };
-    refused(b.add(&select), "'kiln.select' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first");
+    refused(
+        b.add(&select),
+        "'kiln.select' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first",
+    );
     refused(b.add(&Concat { inputs: vec![], axis: 0 }), "'kiln.concat' op joins nothing");
     let key = x(DType::I64, &[3]);
-    refused(b.add(&Dropout { input: four, key, p: 0.5 }), "'kiln.dropout' op has sizes 3 and 2 of the key");
+    refused(
+        b.add(&Dropout { input: four, key, p: 0.5 }),
+        "'kiln.dropout' op has sizes 3 and 2 of the key",
+    );
     let key = x(DType::I64, &[]);
-    refused(b.add(&Dropout { input: four, key, p: 0.5 }), "'kiln.dropout' op needs a key of two numbers");
+    refused(
+        b.add(&Dropout { input: four, key, p: 0.5 }),
+        "'kiln.dropout' op needs a key of two numbers",
+    );
 }

@@ -1,9 +1,11 @@
-//! Every pass against its test input `tests/passes/<stem>.mlir` and its snapshots `snapshots/<stem>/`.
+//! Every pass against its test input `tests/passes/<stem>.mlir` and its snapshots
+//! `snapshots/<stem>/`.
 //!
-//! The first line is `// RUN: <pipeline>`, to stand inside of `builtin.module(…)`; a case may have a `// RUN:` of its own. Cases are separated by `// -----`; each has a
-//! `// CASE: name`, and may have `// CHECK: part` and `// CHECK-NOT: part` for the IR afterwards, which accepting a snapshot cannot rewrite.
-//! A case with `// expected-error` must fail so and has no snapshot. The functions of all others are run before and after; `// NO-RUN: why`
-//! leaves that out.
+//! The first line is `// RUN: <pipeline>`, to stand inside of `builtin.module(…)`; a case may have
+//! a `// RUN:` of its own. Cases are separated by `// -----`; each has a `// CASE: name`, and may
+//! have `// CHECK: part` and `// CHECK-NOT: part` for the IR afterwards, which accepting a snapshot
+//! cannot rewrite. A case with `// expected-error` must fail so and has no snapshot. The functions
+//! of all others are run before and after; `// NO-RUN: why` leaves that out.
 use crate::{support::*, tolerance};
 use insta::Settings;
 use kiln::{
@@ -26,7 +28,11 @@ fn every_pass_does_what_its_cases_say() {
         };
         failures.extend(run_file(&stem, &text, &root.join("snapshots").join(&stem), row.numerics));
     }
-    assert!(failures.is_empty(), "{}\n\nIf the IR is right as it is now, accept it: ./x bless", failures.join("\n\n"));
+    assert!(
+        failures.is_empty(),
+        "{}\n\nIf the IR is right as it is now, accept it: ./x bless",
+        failures.join("\n\n")
+    );
 }
 
 pub fn run_file(stem: &str, text: &str, snapshots: &Path, numerics: Numerics) -> Vec<String> {
@@ -42,24 +48,43 @@ pub fn run_file(stem: &str, text: &str, snapshots: &Path, numerics: Numerics) ->
         }
         match run_case(pipeline, &case, stem, numerics) {
             Ok(None) => drop(names.remove(&case.name)),
-            Ok(Some(snapshot)) => failures.extend(compare(&case.name, &snapshot, snapshots).err().map(fail)),
+            Ok(Some(snapshot)) => {
+                failures.extend(compare(&case.name, &snapshot, snapshots).err().map(fail))
+            }
             Err(e) => failures.push(fail(e)),
         }
     }
-    let old = std::fs::read_dir(snapshots).into_iter().flatten().flatten().filter_map(|e| e.file_name().into_string().ok());
-    let stale = old.filter(|f| f.strip_suffix(".snap").is_some_and(|n| !names.iter().any(|name| file_stem(name) == n)));
+    let old = std::fs::read_dir(snapshots)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|e| e.file_name().into_string().ok());
+    let stale = old.filter(|f| {
+        f.strip_suffix(".snap").is_some_and(|n| !names.iter().any(|name| file_stem(name) == n))
+    });
     failures.extend(stale.map(|f| format!("snapshots/{stem}/{f} belongs to no case; delete it")));
     failures
 }
 
 /// IR before and after; `None` for a case that fails as expected.
-fn run_case(pipeline: &str, case: &Case, stem: &str, numerics: Numerics) -> Result<Option<String>, String> {
+fn run_case(
+    pipeline: &str,
+    case: &Case,
+    stem: &str,
+    numerics: Numerics,
+) -> Result<Option<String>, String> {
     let context = Context::new();
     let file = format!("tests/passes/{stem}.mlir");
-    let (module, _) = Module::parse(context.ctx(), case.text.as_bytes(), &file).map_err(|e| e.to_string())?;
+    let (module, _) =
+        Module::parse(context.ctx(), case.text.as_bytes(), &file).map_err(|e| e.to_string())?;
     let (before, text) = (module.duplicate(), module.print(PrintOptions::default()));
     let pipeline = case.text.lines().find_map(|l| l.strip_prefix("// RUN: ")).unwrap_or(pipeline);
-    let outcome = run_pipeline(&module, &format!("builtin.module({pipeline})"), &RunOptions::default(), &|_, _, _| ());
+    let outcome = run_pipeline(
+        &module,
+        &format!("builtin.module({pipeline})"),
+        &RunOptions::default(),
+        &|_, _, _| (),
+    );
     let errors = match &outcome {
         Ok(report) => report.diagnostics.clone(),
         Err(PassError::Failed { diagnostics, .. }) => diagnostics.clone(),
@@ -87,8 +112,8 @@ fn run_case(pipeline: &str, case: &Case, stem: &str, numerics: Numerics) -> Resu
     Ok(Some(format!("{text}\n// ----- after\n\n{after}")))
 }
 
-/// Whether all functions of both modules give the same on random inputs: the same bits after rounding every op's result if the passes between
-/// them are exact, else nearly the same in f64.
+/// Whether all functions of both modules give the same on random inputs: the same bits after
+/// rounding every op's result if the passes between them are exact, else nearly the same in f64.
 pub fn same_results(before: &Module, after: &Module, numerics: Numerics) -> Result<(), String> {
     let exact = numerics == Numerics::Exact;
     let mode = if exact { Mode::Rounded } else { Mode::Exact };
@@ -97,16 +122,23 @@ pub fn same_results(before: &Module, after: &Module, numerics: Numerics) -> Resu
         let other = after.find(&name).ok_or_else(|| format!("@{name} is gone"))?;
         for seed in 0..2 {
             let inputs = inputs(func, seed);
-            let wanted = run(before, func, mode, &inputs).map_err(|e| format!("before the pass: {e}"))?;
-            let found = run(after, other, mode, &inputs).map_err(|e| format!("after the pass: {e}"))?;
+            let wanted =
+                run(before, func, mode, &inputs).map_err(|e| format!("before the pass: {e}"))?;
+            let found =
+                run(after, other, mode, &inputs).map_err(|e| format!("after the pass: {e}"))?;
             for (i, (w, f)) in wanted.iter().zip(&found).enumerate() {
                 if exact && !same_bits(f, w) {
-                    return Err(format!("@{name}, result {i} has other bits: {f:?}, before the pass {w:?}"));
+                    return Err(format!(
+                        "@{name}, result {i} has other bits: {f:?}, before the pass {w:?}"
+                    ));
                 }
                 let error = relative_error(f, w);
-                let bound = if w.dtype() == DType::F64 { tolerance::EXACT } else { tolerance::CONSTANTS };
+                let bound =
+                    if w.dtype() == DType::F64 { tolerance::EXACT } else { tolerance::CONSTANTS };
                 if error > bound || wanted.len() != found.len() {
-                    return Err(format!("@{name}, result {i} is {error} off: {f:?}, before the pass {w:?}"));
+                    return Err(format!(
+                        "@{name}, result {i} is {error} off: {f:?}, before the pass {w:?}"
+                    ));
                 }
             }
         }
@@ -126,5 +158,6 @@ fn compare(name: &str, text: &str, folder: &Path) -> Result<(), String> {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     let check = || settings.bind(|| insta::assert_snapshot!(file_stem(name), text));
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).map_err(|_| "the IR differs from its snapshot (see above)".into())
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(check))
+        .map_err(|_| "the IR differs from its snapshot (see above)".into())
 }

@@ -1,4 +1,5 @@
-//! Steps of control flow: branches, loops of a few rounds, and what is done with each slice, of steps of their own, in which there is control flow once more.
+//! Steps of control flow: branches, loops of a few rounds, and what is done with each slice, of
+//! steps of their own, in which there is control flow once more.
 use super::values::{Graph, dtype};
 use kiln::dialects::{ir::*, ops::*, value::DType};
 
@@ -55,7 +56,9 @@ impl Graph {
         let found = self.value(|d, _| d.is_empty());
         self.exact = before;
         let constant = self.random.below(2) as f64;
-        let Some(lhs) = found.filter(|_| self.random.below(3) > 0) else { return self.scalar(DType::I1, constant) };
+        let Some(lhs) = found.filter(|_| self.random.below(3) > 0) else {
+            return self.scalar(DType::I1, constant);
+        };
         let rhs = self.scalar(dtype(lhs), 1.0)?;
         self.b.add(&Compare { kind: CompareKind::Ge, lhs, rhs })
     }
@@ -72,20 +75,28 @@ impl Graph {
             self.values.extend(made);
         }
         self.exact = false;
-        let Some(v) = last.filter(|v| !dtype(*v).is_float() || dtype(x).is_float()) else { return self.like(x) };
+        let Some(v) = last.filter(|v| !dtype(*v).is_float() || dtype(x).is_float()) else {
+            return self.like(x);
+        };
         let b = self.b;
         let wide = if dtype(x) == DType::F64 { DType::F64 } else { DType::F32 };
         let to = |input: Value, to: DType| {
-            if dtype(input) == to { Ok(input) } else { b.add(&Convert { input, dtype: Type::scalar(b.ctx, to) }) }
+            if dtype(input) == to {
+                Ok(input)
+            } else {
+                b.add(&Convert { input, dtype: Type::scalar(b.ctx, to) })
+            }
         };
         let dims: Vec<i64> = (0..v.ty().dims().len() as i64).collect();
         let kind = if dtype(v) == DType::I1 { ReduceKind::Any } else { ReduceKind::Sum };
         let sum = b.add(&Reduce { kind, input: v, dims, maybe_empty: false })?;
-        let everywhere = |input: Value| b.add(&BroadcastInDim { input, dims: vec![], sizes: b.sizes_of(x)? });
+        let everywhere =
+            |input: Value| b.add(&BroadcastInDim { input, dims: vec![], sizes: b.sizes_of(x)? });
         match dtype(x) {
             DType::I1 => {
                 let zero = b.splat(dtype(sum), &[], 0.0)?;
-                let rhs = everywhere(b.add(&Compare { kind: CompareKind::Ne, lhs: sum, rhs: zero })?)?;
+                let rhs =
+                    everywhere(b.add(&Compare { kind: CompareKind::Ne, lhs: sum, rhs: zero })?)?;
                 b.add(&Compare { kind: CompareKind::Ne, lhs: x, rhs })
             }
             t if t.is_float() => {
@@ -99,7 +110,8 @@ impl Graph {
     }
 
     fn branch(&mut self) -> Made {
-        let (x, condition, seeds) = (self.any(), self.condition()?, [self.random.bits(), self.random.bits()]);
+        let (x, condition, seeds) =
+            (self.any(), self.condition()?, [self.random.bits(), self.random.bits()]);
         let (graph, sizes) = (&*self, self.b.sizes_of(x)?);
         let way = |seed: u64| {
             move |b: Builder, _: Vec<Value>| {
@@ -109,19 +121,26 @@ impl Graph {
             }
         };
         let (mut then, mut otherwise) = (way(seeds[0]), way(seeds[1]));
-        let made = graph.b.create_with(&If { condition }, &[x.ty(), x.ty()], &mut [(&[], &mut then), (&[], &mut otherwise)])?;
+        let made = graph.b.create_with(
+            &If { condition },
+            &[x.ty(), x.ty()],
+            &mut [(&[], &mut then), (&[], &mut otherwise)],
+        )?;
         bound(graph.b, made, &[&sizes, &sizes])
     }
 
-    /// At most 4 rounds, counted in a carried number; the limit is a value of the region or one from outside.
+    /// At most 4 rounds, counted in a carried number; the limit is a value of the region or one
+    /// from outside.
     fn repeated(&mut self) -> Made {
         let (x, y) = (self.any(), self.any());
         let counter = self.pick(&[DType::I32, DType::I64, DType::I16]);
         let most = self.random.below(5) as f64;
-        let outside = if self.random.below(2) == 0 { Some(self.scalar(counter, most)?) } else { None };
+        let outside =
+            if self.random.below(2) == 0 { Some(self.scalar(counter, most)?) } else { None };
         let zero = self.scalar(counter, 0.0)?;
         let (seed, graph) = (self.random.bits(), &*self);
-        let (types, sizes) = ([zero.ty(), x.ty(), y.ty()], [self.b.sizes_of(x)?, self.b.sizes_of(y)?]);
+        let (types, sizes) =
+            ([zero.ty(), x.ty(), y.ty()], [self.b.sizes_of(x)?, self.b.sizes_of(y)?]);
         let mut condition = |b: Builder, args: Vec<Value>| {
             let rhs = outside.map_or_else(|| b.splat(counter, &[], most), Ok)?;
             yields(b, vec![b.add(&Compare { kind: CompareKind::Lt, lhs: args[0], rhs })?])
@@ -136,7 +155,11 @@ impl Graph {
             let kept = if same { args[1] } else { args[2] };
             yields(b, vec![next, grown, kept])
         };
-        let made = graph.b.create_with(&While { inits: vec![zero, x, y] }, &types, &mut [(&types, &mut condition), (&types, &mut body)])?;
+        let made = graph.b.create_with(
+            &While { inits: vec![zero, x, y] },
+            &types,
+            &mut [(&types, &mut condition), (&types, &mut body)],
+        )?;
         bound(graph.b, made, &[&[], &sizes[0], &sizes[1]])
     }
 
@@ -144,7 +167,8 @@ impl Graph {
     fn sliced(&mut self, carries: bool) -> Made {
         let Some(x) = self.value(|d, _| !d.is_empty()) else { return Ok(vec![]) };
         let inputs = if self.random.below(2) == 0 { vec![x] } else { vec![x, self.like(x)?] };
-        let (row, sizes) = (Type::tensor(self.b.ctx, dtype(x), &x.ty().dims()[1..]), self.b.sizes_of(x)?);
+        let (row, sizes) =
+            (Type::tensor(self.b.ctx, dtype(x), &x.ty().dims()[1..]), self.b.sizes_of(x)?);
         let inits = if carries { vec![self.b.splat(dtype(x), &sizes[1..], 1.0)?] } else { vec![] };
         let scan = Scan { reverse: self.random.below(2) == 0, inits, inputs };
         let (seed, graph) = (self.random.bits(), &*self);
@@ -165,7 +189,8 @@ impl Graph {
         };
         let results = [vec![row; scan.inits.len()], vec![x.ty(), x.ty()]].concat();
         let made = graph.b.create_with(&scan, &results, &mut [(&args, &mut body)])?;
-        let all: Vec<&[Size]> = scan.inits.iter().map(|_| &sizes[1..]).chain([&sizes[..], &sizes[..]]).collect();
+        let all: Vec<&[Size]> =
+            scan.inits.iter().map(|_| &sizes[1..]).chain([&sizes[..], &sizes[..]]).collect();
         bound(graph.b, made, &all)
     }
 }

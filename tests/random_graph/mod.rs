@@ -1,4 +1,5 @@
-//! Random graphs over all prims and dtypes, with static and symbolic sizes: what every pass and every form of the IR must preserve.
+//! Random graphs over all prims and dtypes, with static and symbolic sizes: what every pass and
+//! every form of the IR must preserve.
 mod control;
 mod preserves;
 mod steps;
@@ -13,7 +14,8 @@ use proptest::{
 use steps::STEPS;
 use values::Graph;
 
-/// The numbers that a graph is made of: proptest makes them smaller and fewer until a failure is minimal.
+/// The numbers that a graph is made of: proptest makes them smaller and fewer until a failure is
+/// minimal.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub symbolic: bool,
@@ -23,8 +25,10 @@ pub struct Recipe {
 }
 
 fn recipes() -> impl Strategy<Value = Recipe> {
-    let steps = proptest::collection::vec((proptest::num::u16::ANY, proptest::num::u64::ANY), 4..24);
-    (proptest::bool::ANY, proptest::num::u16::ANY, steps).prop_map(|(symbolic, sizes, steps)| Recipe { symbolic, sizes, steps })
+    let steps =
+        proptest::collection::vec((proptest::num::u16::ANY, proptest::num::u64::ANY), 4..24);
+    (proptest::bool::ANY, proptest::num::u16::ANY, steps)
+        .prop_map(|(symbolic, sizes, steps)| Recipe { symbolic, sizes, steps })
 }
 
 /// What graphs are made of.
@@ -35,21 +39,30 @@ pub struct Material {
     pub dtypes: &'static [DType],
     /// Sizes of arguments: a recipe takes three in a row.
     pub sizes: &'static [i64],
-    /// Leaves out what makes a small difference a large one: comparing, rounding and ordering only what is exact.
+    /// Leaves out what makes a small difference a large one: comparing, rounding and ordering only
+    /// what is exact.
     pub continuous: bool,
 }
 
-const EVERYTHING: Material = Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5], continuous: false };
+const EVERYTHING: Material =
+    Material { steps: STEPS, dtypes: &DType::ALL, sizes: &[4, 3, 5], continuous: false };
 
 pub fn build(c: Ctx, recipe: &Recipe, material: &'static Material) -> Result<Module, String> {
     let module = Module::new(Loc::unknown(c));
     let top = Builder::at_end(c, module.body(), Loc::unknown(c));
     let known = |n: i64| if recipe.symbolic { Extent::Unknown } else { Extent::Known(n) };
     let mut random = Random(recipe.steps.len() as u64);
-    let mut argument = |dims: &[Extent]| Type::tensor(c, material.dtypes[random.below(material.dtypes.len())], dims);
+    let mut argument = |dims: &[Extent]| {
+        Type::tensor(c, material.dtypes[random.below(material.dtypes.len())], dims)
+    };
     let size = |i: usize| material.sizes[(recipe.sizes as usize * 3 + i) % material.sizes.len()];
     let (m, fixed, n) = (size(0), Extent::Known(size(1)), size(2));
-    let types = [argument(&[known(m), fixed.clone()]), argument(&[known(m)]), argument(&[]), argument(&[Extent::Known(2), known(n)])];
+    let types = [
+        argument(&[known(m), fixed.clone()]),
+        argument(&[known(m)]),
+        argument(&[]),
+        argument(&[Extent::Known(2), known(n)]),
+    ];
     let mut results = vec![];
     let mut body = |b: Builder, args: Vec<Value>| {
         if recipe.symbolic {
@@ -57,18 +70,31 @@ pub fn build(c: Ctx, recipe: &Recipe, material: &'static Material) -> Result<Mod
             let sym = |name: &str| Sym { name: name.into(), min: 0, max: None, divisor: 1 };
             let s = Size::Dynamic(b.create_with(&sym("s"), &[index], &mut [])?.result(0));
             let t = Size::Dynamic(b.create_with(&sym("t"), &[index], &mut [])?.result(0));
-            for (value, sizes) in [(args[0], vec![s, Size::Static(size(1))]), (args[1], vec![s]), (args[3], vec![Size::Static(2), t])] {
+            for (value, sizes) in [
+                (args[0], vec![s, Size::Static(size(1))]),
+                (args[1], vec![s]),
+                (args[3], vec![Size::Static(2), t]),
+            ] {
                 b.create_with(&BindShape { value, sizes }, &[], &mut [])?;
             }
         }
         let all: Vec<&str> = material.steps.split_whitespace().collect();
-        let mut graph = Graph { b, values: args, random: Random(0), material, exact: false, depth: 0, regional: vec![] };
+        let mut graph = Graph {
+            b,
+            values: args,
+            random: Random(0),
+            material,
+            exact: false,
+            depth: 0,
+            regional: vec![],
+        };
         for (kind, seed) in &recipe.steps {
             graph.random = Random(*seed);
             let made = graph.any_step(all[*kind as usize % all.len()])?;
             graph.values.extend(made);
         }
-        let last: Vec<Value> = graph.values.iter().copied().filter(|v| v.uses().is_empty()).collect();
+        let last: Vec<Value> =
+            graph.values.iter().copied().filter(|v| v.uses().is_empty()).collect();
         results = last.iter().map(|v| v.ty()).collect();
         b.ret(&last).map(|_| ())
     };
@@ -86,7 +112,8 @@ pub fn each_graph(count: u64, check: impl Fn(&Module) -> Result<(), String>) {
     }
 }
 
-/// Checks the graph of that number, which is the same in every run. Err: of the smallest graph that fails among as many as `attempts`, with its IR.
+/// Checks the graph of that number, which is the same in every run. Err: of the smallest graph that
+/// fails among as many as `attempts`, with its IR.
 pub fn one_graph(
     material: &'static Material,
     number: u64,
@@ -96,11 +123,13 @@ pub fn one_graph(
     let mut seed = [7; 32];
     seed[..8].copy_from_slice(&number.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(Config { failure_persistence: None, ..Config::default() }, rng);
+    let mut runner =
+        TestRunner::new_with_rng(Config { failure_persistence: None, ..Config::default() }, rng);
     let mut tree = recipes().new_tree(&mut runner).expect("a recipe");
     let attempt = |recipe: &Recipe| {
         let context = Context::new();
-        build(context.ctx(), recipe, material).and_then(|m| check(&m, recipe).map_err(|e| format!("{e}\n{}", m.op())))
+        build(context.ctx(), recipe, material)
+            .and_then(|m| check(&m, recipe).map_err(|e| format!("{e}\n{}", m.op())))
     };
     let Err(mut error) = attempt(&tree.current()) else { return Ok(()) };
     for _ in 0..attempts {

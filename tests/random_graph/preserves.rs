@@ -33,7 +33,12 @@ fn random_graphs_survive_printing() {
                 | Family::Random
         )
     };
-    let missing: Vec<_> = OpKind::ALL.iter().filter(prims).filter(|k| !seen.borrow().contains(*k)).map(|k| k.name()).collect();
+    let missing: Vec<_> = OpKind::ALL
+        .iter()
+        .filter(prims)
+        .filter(|k| !seen.borrow().contains(*k))
+        .map(|k| k.name())
+        .collect();
     assert!(missing.is_empty(), "no graph has {missing:?}");
 }
 
@@ -52,7 +57,13 @@ fn random_graphs_run() {
 fn preserves(pipeline: &str, numerics: Numerics) {
     each_graph(100, |m| {
         let after = m.duplicate();
-        run_pipeline(&after, &format!("builtin.module({pipeline})"), &RunOptions::default(), &|_, _, _| ()).map_err(|e| e.to_string())?;
+        run_pipeline(
+            &after,
+            &format!("builtin.module({pipeline})"),
+            &RunOptions::default(),
+            &|_, _, _| (),
+        )
+        .map_err(|e| e.to_string())?;
         same_results(m, &after, numerics)
     });
 }

@@ -32,12 +32,24 @@ impl Graph {
             }
             "binary" => {
                 let kind = self.pick(BinaryKind::ALL);
-                let jumps = matches!(kind, BinaryKind::Rem | BinaryKind::FloorDiv | BinaryKind::Div | BinaryKind::Pow | BinaryKind::Atan2);
+                let jumps = matches!(
+                    kind,
+                    BinaryKind::Rem
+                        | BinaryKind::FloorDiv
+                        | BinaryKind::Div
+                        | BinaryKind::Pow
+                        | BinaryKind::Atan2
+                );
                 self.exact |= self.material.continuous && jumps;
                 let x = self.any();
-                let divides = matches!(kind, BinaryKind::Div | BinaryKind::Rem | BinaryKind::FloorDiv);
+                let divides =
+                    matches!(kind, BinaryKind::Div | BinaryKind::Rem | BinaryKind::FloorDiv);
                 // An integer divisor of 0 is an error.
-                let y = if divides && dtype(x).is_int() { b.splat(dtype(x), &b.sizes_of(x)?, 3.0)? } else { self.like(x)? };
+                let y = if divides && dtype(x).is_int() {
+                    b.splat(dtype(x), &b.sizes_of(x)?, 3.0)?
+                } else {
+                    self.like(x)?
+                };
                 let made = b.generic(kind.op().name(), &[x, y], &[x.ty()], &[], &mut []);
                 self.checked(made?, false)
             }
@@ -49,7 +61,8 @@ impl Graph {
             "select" => {
                 let on_true = self.any();
                 let (on_false, other) = (self.like(on_true)?, self.like(on_true)?);
-                let condition = b.add(&Compare { kind: CompareKind::Ge, lhs: on_true, rhs: other })?;
+                let condition =
+                    b.add(&Compare { kind: CompareKind::Ge, lhs: on_true, rhs: other })?;
                 one(b.add(&Select { condition, on_true, on_false }))
             }
             "clamp" => {
@@ -63,7 +76,13 @@ impl Graph {
             }
             "bitcast" => {
                 let input = self.any();
-                let same: Vec<DType> = self.material.dtypes.iter().copied().filter(|d| d.bits() == dtype(input).bits()).collect();
+                let same: Vec<DType> = self
+                    .material
+                    .dtypes
+                    .iter()
+                    .copied()
+                    .filter(|d| d.bits() == dtype(input).bits())
+                    .collect();
                 let to = self.pick(&same);
                 one(b.add(&Bitcast { input, dtype: Type::scalar(b.ctx, to) }))
             }
@@ -83,7 +102,8 @@ impl Graph {
             }
             "broadcast" => {
                 let Some(input) = self.value(|d, _| d.len() < 3) else { return none };
-                let (at, n) = (self.random.below(input.ty().dims().len() + 1), self.pick(&[1, 2, 3]));
+                let (at, n) =
+                    (self.random.below(input.ty().dims().len() + 1), self.pick(&[1, 2, 3]));
                 let mut sizes = b.sizes_of(input)?;
                 let dims = (0..sizes.len()).map(|i| (i + usize::from(i >= at)) as i64).collect();
                 sizes.insert(at, Size::Static(n));
@@ -110,7 +130,10 @@ impl Graph {
                 (offsets[axis], sizes[axis]) = match sizes[axis] {
                     Size::Static(n) if n > 0 => {
                         let from = self.random.below(n as usize) as i64;
-                        (Size::Static(from), Size::Static(1 + self.random.below((n - from) as usize) as i64))
+                        (
+                            Size::Static(from),
+                            Size::Static(1 + self.random.below((n - from) as usize) as i64),
+                        )
                     }
                     Size::Static(_) => return none,
                     Size::Dynamic(n) => self.half(n)?,
@@ -120,9 +143,18 @@ impl Graph {
             }
             "pad" => {
                 let Some((input, axis)) = self.shaped() else { return none };
-                let counts = |n: i64| (0..input.ty().dims().len()).map(|i| Size::Static(if i == axis as usize { n } else { 0 })).collect();
+                let counts = |n: i64| {
+                    (0..input.ty().dims().len())
+                        .map(|i| Size::Static(if i == axis as usize { n } else { 0 }))
+                        .collect()
+                };
                 let value = self.scalar(dtype(input), 1.0)?;
-                one(b.add(&Pad { input, value, low: counts(self.pick(&[0, 1])), high: counts(self.pick(&[0, 1])) }))
+                one(b.add(&Pad {
+                    input,
+                    value,
+                    low: counts(self.pick(&[0, 1])),
+                    high: counts(self.pick(&[0, 1])),
+                }))
             }
             "concat" => {
                 let Some((x, axis)) = self.shaped() else { return none };
@@ -130,12 +162,21 @@ impl Graph {
                 one(b.add(&Concat { inputs: vec![x, y], axis }))
             }
             "place" => {
-                let Some(x) = self.value(|d, _| !d.is_empty() && d.iter().all(|d| d.known().is_some())) else { return none };
+                let Some(x) =
+                    self.value(|d, _| !d.is_empty() && d.iter().all(|d| d.known().is_some()))
+                else {
+                    return none;
+                };
                 let (y, own) = (self.like(x)?, b.sizes_of(x)?);
                 let (mut offsets, mut sizes) = (vec![Size::Static(0); own.len()], own.clone());
                 let n = own[0].known().unwrap_or_default();
                 (offsets[0], sizes[0]) = (Size::Static(n), Size::Static(2 * n));
-                let first = b.add(&Place { piece: x, whole: None, offsets: vec![Size::Static(0); own.len()], sizes: sizes.clone() })?;
+                let first = b.add(&Place {
+                    piece: x,
+                    whole: None,
+                    offsets: vec![Size::Static(0); own.len()],
+                    sizes: sizes.clone(),
+                })?;
                 one(b.add(&Place { piece: y, whole: Some(first), offsets, sizes }))
             }
             "reverse" => {
@@ -154,14 +195,32 @@ impl Graph {
                     return Ok(vec![taken]);
                 }
                 let integer = !dtype(input).is_float();
-                let kind = if integer && dtype(input) != DType::I1 { self.pick(ScatterKind::ALL) } else { ScatterKind::Assign };
-                one(b.add(&Scatter { kind, input, updates: taken, indices: vec![index], dims: vec![axis] }))
+                let kind = if integer && dtype(input) != DType::I1 {
+                    self.pick(ScatterKind::ALL)
+                } else {
+                    ScatterKind::Assign
+                };
+                one(b.add(&Scatter {
+                    kind,
+                    input,
+                    updates: taken,
+                    indices: vec![index],
+                    dims: vec![axis],
+                }))
             }
             "dynamic_slice" | "dynamic_update_slice" => {
-                let Some(input) = self.value(|d, _| d.iter().all(|d| d.known().is_none_or(|n| n > 0))) else { return none };
+                let Some(input) =
+                    self.value(|d, _| d.iter().all(|d| d.known().is_none_or(|n| n > 0)))
+                else {
+                    return none;
+                };
                 let start = self.scalar(DType::I32, 1.0)?;
                 let starts = vec![start; input.ty().dims().len()];
-                let sizes = b.sizes_of(input)?.into_iter().map(|s| if s.known().is_some() { Size::Static(1) } else { s }).collect();
+                let sizes = b
+                    .sizes_of(input)?
+                    .into_iter()
+                    .map(|s| if s.known().is_some() { Size::Static(1) } else { s })
+                    .collect();
                 let part = b.add(&DynamicSlice { input, starts: starts.clone(), sizes })?;
                 if kind == "dynamic_slice" {
                     return Ok(vec![part]);
@@ -173,7 +232,9 @@ impl Graph {
                 let dims = self.subset(input.ty().dims().len());
                 let all: &[ReduceKind] = match dtype(input) {
                     DType::I1 => &[ReduceKind::Any, ReduceKind::All],
-                    _ if input.ty().dims().iter().any(|d| d.known() == Some(0)) => &[ReduceKind::Sum],
+                    _ if input.ty().dims().iter().any(|d| d.known() == Some(0)) => {
+                        &[ReduceKind::Sum]
+                    }
                     _ => &[ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Max, ReduceKind::Min],
                 };
                 let kind = self.pick(all);
@@ -184,10 +245,17 @@ impl Graph {
                 if input.ty().dims()[axis as usize].known() == Some(0) {
                     return none;
                 }
-                one(if self.random.below(2) == 0 { b.add(&ArgMax { input, axis }) } else { b.add(&ArgMin { input, axis }) })
+                one(if self.random.below(2) == 0 {
+                    b.add(&ArgMax { input, axis })
+                } else {
+                    b.add(&ArgMin { input, axis })
+                })
             }
             "cumulative" => {
-                let Some((input, axis)) = self.shaped().filter(|(v, _)| dtype(*v) != DType::I1) else { return none };
+                let Some((input, axis)) = self.shaped().filter(|(v, _)| dtype(*v) != DType::I1)
+                else {
+                    return none;
+                };
                 let kind = self.pick(CumulativeKind::ALL);
                 one(b.add(&Cumulative { kind, input, axis }))
             }
@@ -200,15 +268,28 @@ impl Graph {
                 Ok(b.create_node(&TopK { input, axis, k, smallest: false })?.results())
             }
             "dot" => {
-                let Some((lhs, axis)) = self.shaped().filter(|(v, _)| dtype(*v) != DType::I1 && v.ty().dims().len() < 3) else {
+                let Some((lhs, axis)) = self
+                    .shaped()
+                    .filter(|(v, _)| dtype(*v) != DType::I1 && v.ty().dims().len() < 3)
+                else {
                     return none;
                 };
                 let rhs = self.like(lhs)?;
-                let (lhs_contract, rhs_contract, lhs_batch, rhs_batch) = (vec![axis], vec![axis], vec![], vec![]);
-                one(b.add(&DotGeneral { lhs, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type: None }))
+                let (lhs_contract, rhs_contract, lhs_batch, rhs_batch) =
+                    (vec![axis], vec![axis], vec![], vec![]);
+                one(b.add(&DotGeneral {
+                    lhs,
+                    rhs,
+                    lhs_batch,
+                    rhs_batch,
+                    lhs_contract,
+                    rhs_contract,
+                    element_type: None,
+                }))
             }
             "random" => {
-                let (like, to) = (self.any(), self.pick(&[DType::F64, DType::F32, DType::F16, DType::BF16]));
+                let (like, to) =
+                    (self.any(), self.pick(&[DType::F64, DType::F32, DType::F16, DType::BF16]));
                 let key = b.splat(DType::I64, &Size::all(&[2]), 5.0)?;
                 let (sizes, dtype) = (b.sizes_of(like)?, Type::scalar(b.ctx, to));
                 one(match self.random.below(3) {
@@ -218,51 +299,98 @@ impl Graph {
                 })
             }
             "convolution" => {
-                let Some(x) = self.value(|d, t| t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))) else {
+                let Some(x) = self.value(|d, t| {
+                    t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))
+                }) else {
                     return none;
                 };
                 // One channel, and a weight of one tap less than a window of two.
                 let sizes = b.sizes_of(x)?;
-                let input = b.add(&Reshape { input: x, sizes: vec![sizes[0], Size::Static(1), sizes[1]] })?;
+                let input =
+                    b.add(&Reshape { input: x, sizes: vec![sizes[0], Size::Static(1), sizes[1]] })?;
                 let weight = b.splat(dtype(x), &Size::all(&[2, 1, 2]), 2.0)?;
                 let (strides, pad_low, pad_high, dilation) = (vec![1], vec![1], vec![0], vec![1]);
                 let groups = 1;
                 let (transposed, output_padding) = (false, None);
-                one(b.add(&Convolution { input, weight, strides, pad_low, pad_high, dilation, groups, transposed, output_padding }))
+                one(b.add(&Convolution {
+                    input,
+                    weight,
+                    strides,
+                    pad_low,
+                    pad_high,
+                    dilation,
+                    groups,
+                    transposed,
+                    output_padding,
+                }))
             }
             "pieces" => {
-                let Some(x) = self.value(|d, t| t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))) else {
+                let Some(x) = self.value(|d, t| {
+                    t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))
+                }) else {
                     return none;
                 };
-                // Two convolutions, the second of the first's result or of the input, and the input itself, joined along the channels.
+                // Two convolutions, the second of the first's result or of the input, and the input
+                // itself, joined along the channels.
                 let sizes = b.sizes_of(x)?;
-                let input = b.add(&Reshape { input: x, sizes: vec![sizes[0], Size::Static(1), sizes[1]] })?;
+                let input =
+                    b.add(&Reshape { input: x, sizes: vec![sizes[0], Size::Static(1), sizes[1]] })?;
                 let one_of = |input: Value, filters: i64, channels: i64, window: i64| {
-                    let weight = b.splat(dtype(x), &Size::all(&[filters, channels, window]), 2.0)?;
-                    let (strides, pad_low, pad_high, dilation) = (vec![1], vec![window - 1], vec![0], vec![1]);
+                    let weight =
+                        b.splat(dtype(x), &Size::all(&[filters, channels, window]), 2.0)?;
+                    let (strides, pad_low, pad_high, dilation) =
+                        (vec![1], vec![window - 1], vec![0], vec![1]);
                     let (groups, transposed, output_padding) = (1, false, None);
-                    b.add(&Convolution { input, weight, strides, pad_low, pad_high, dilation, groups, transposed, output_padding })
+                    b.add(&Convolution {
+                        input,
+                        weight,
+                        strides,
+                        pad_low,
+                        pad_high,
+                        dilation,
+                        groups,
+                        transposed,
+                        output_padding,
+                    })
                 };
                 let first = one_of(input, 2, 1, 1)?;
-                let second = if self.random.below(2) == 0 { one_of(first, 3, 2, 2)? } else { one_of(input, 3, 1, 2)? };
+                let second = if self.random.below(2) == 0 {
+                    one_of(first, 3, 2, 2)?
+                } else {
+                    one_of(input, 3, 1, 2)?
+                };
                 let mut inputs = vec![first, second, input];
                 inputs.rotate_left(self.random.below(3));
                 let joined = b.add(&Concat { inputs, axis: 1 })?;
                 Ok(if self.random.below(2) == 0 { vec![joined, first] } else { vec![joined] })
             }
             "joined" => {
-                let Some(x) = self.value(|d, t| t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))) else {
+                let Some(x) = self.value(|d, t| {
+                    t != DType::I1 && d.len() == 2 && d.iter().all(|d| d.known() != Some(0))
+                }) else {
                     return none;
                 };
                 one(self.joined(x))
             }
             "control" => self.control(),
             _ => {
-                let Some(input) = self.value(|d, t| t != DType::I1 && d.iter().all(|d| d.known() != Some(0))) else { return none };
+                let Some(input) =
+                    self.value(|d, t| t != DType::I1 && d.iter().all(|d| d.known() != Some(0)))
+                else {
+                    return none;
+                };
                 let n = input.ty().dims().len();
                 let (kind, ones) = (self.pick(CumulativeKind::ALL), vec![1; n]);
                 let (window, pad_high) = (vec![2; n], ones.clone());
-                one(b.add(&ReduceWindow { kind, input, window, strides: ones.clone(), pad_low: vec![0; n], pad_high, dilation: ones }))
+                one(b.add(&ReduceWindow {
+                    kind,
+                    input,
+                    window,
+                    strides: ones.clone(),
+                    pad_low: vec![0; n],
+                    pad_high,
+                    dilation: ones,
+                }))
             }
         }
     }
@@ -271,7 +399,12 @@ impl Graph {
     fn half(&mut self, n: Value) -> Result<(Size, Size), String> {
         let b = self.b;
         let made = |kind: SymKind, lhs: Value, rhs: i64| {
-            b.create_with(&SymExpr { kind, lhs, rhs: b.index(rhs)? }, &[Type::index(b.ctx)], &mut []).map(|op| op.result(0))
+            b.create_with(
+                &SymExpr { kind, lhs, rhs: b.index(rhs)? },
+                &[Type::index(b.ctx)],
+                &mut [],
+            )
+            .map(|op| op.result(0))
         };
         let before = made(SymKind::Floordiv, n, 2)?;
         let size = Size::Dynamic(made(SymKind::Floordiv, made(SymKind::Add, n, 1)?, 2)?);
@@ -289,18 +422,45 @@ impl Graph {
                 1 => {
                     let columns = self.pick(&[1, 3, 16]);
                     let rhs = b.splat(dtype(x), &[width, Size::Static(columns)], 2.0)?;
-                    let (lhs_batch, rhs_batch, lhs_contract, rhs_contract) = (vec![], vec![], vec![1], vec![0]);
-                    b.add(&DotGeneral { lhs: x, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type: None })?
+                    let (lhs_batch, rhs_batch, lhs_contract, rhs_contract) =
+                        (vec![], vec![], vec![1], vec![0]);
+                    b.add(&DotGeneral {
+                        lhs: x,
+                        rhs,
+                        lhs_batch,
+                        rhs_batch,
+                        lhs_contract,
+                        rhs_contract,
+                        element_type: None,
+                    })?
                 }
                 2 => {
-                    let (strides, dilation, pad_low, pad_high) = (vec![1, 1], vec![1, 1], vec![0, 1], vec![0, 0]);
+                    let (strides, dilation, pad_low, pad_high) =
+                        (vec![1, 1], vec![1, 1], vec![0, 1], vec![0, 0]);
                     let (kind, window) = (CumulativeKind::Max, vec![1, 2]);
-                    b.add(&ReduceWindow { kind, input: x, window, strides, pad_low, pad_high, dilation })?
+                    b.add(&ReduceWindow {
+                        kind,
+                        input: x,
+                        window,
+                        strides,
+                        pad_low,
+                        pad_high,
+                        dilation,
+                    })?
                 }
                 n => {
-                    let sum = b.add(&Reduce { kind: ReduceKind::Sum, input: x, dims: vec![1], maybe_empty: false })?;
+                    let sum = b.add(&Reduce {
+                        kind: ReduceKind::Sum,
+                        input: x,
+                        dims: vec![1],
+                        maybe_empty: false,
+                    })?;
                     let columns = if n == 3 { Size::Static(1) } else { width };
-                    let all = b.add(&BroadcastInDim { input: sum, dims: vec![0], sizes: vec![height, columns] })?;
+                    let all = b.add(&BroadcastInDim {
+                        input: sum,
+                        dims: vec![0],
+                        sizes: vec![height, columns],
+                    })?;
                     if n == 3 { all } else { b.add(&Add { lhs: x, rhs: all })? }
                 }
             };
@@ -309,7 +469,8 @@ impl Graph {
         b.add(&Concat { inputs, axis: 1 })
     }
 
-    /// The result of an op that was made without asking the rule; nothing if the rule has no such op.
+    /// The result of an op that was made without asking the rule; nothing if the rule has no such
+    /// op.
     fn checked(&self, op: Op, to_i1: bool) -> Made {
         let view = View::of(op).ok_or("has no view")?;
         match kiln::dialects::rules::infer_types(&view) {

@@ -23,7 +23,8 @@ impl Graph {
     }
     /// A value that `fits`, else one made of a number.
     pub fn value(&mut self, fits: impl Fn(&[Extent], DType) -> bool) -> Option<Value> {
-        let ok = |v: &&Value| fits(&v.ty().dims(), dtype(**v)) && (!self.exact || self.is_exact(**v));
+        let ok =
+            |v: &&Value| fits(&v.ty().dims(), dtype(**v)) && (!self.exact || self.is_exact(**v));
         let all: Vec<Value> = self.values.iter().filter(ok).copied().collect();
         if all.is_empty() { None } else { Some(self.pick(&all)) }
     }
@@ -41,7 +42,12 @@ impl Graph {
         let sizes = Symbolic::of(block)?;
         let (ty, wanted) = (x.ty(), sizes.tensor(x)?);
         let known = wanted.dims.iter().all(|d| *d != Extent::Unknown);
-        let fits = |v: Value| known && v.ty() == ty && (!self.exact || self.is_exact(v)) && sizes.tensor(v).is_ok_and(|t| t == wanted);
+        let fits = |v: Value| {
+            known
+                && v.ty() == ty
+                && (!self.exact || self.is_exact(v))
+                && sizes.tensor(v).is_ok_and(|t| t == wanted)
+        };
         let same = |v: &&Value| **v == x || fits(**v);
         let all: Vec<Value> = self.values.iter().filter(same).copied().collect();
         if self.random.below(3) > 0 {
@@ -62,11 +68,25 @@ impl Graph {
     fn is_exact(&self, v: Value) -> bool {
         let Some(op) = v.def() else { return !dtype(v).is_float() || !self.regional.contains(&v) };
         use OpKind::*;
-        let copies = matches!(op.kind().map(|k| k.family()), Some(Family::Movement | Family::Create))
-            || matches!(
-                op.kind(),
-                Some(Gather | DynamicSlice | DynamicUpdateSlice | Sort | TopK | Select | Clamp | Neg | Abs | Sign | Max | Min)
-            );
+        let copies =
+            matches!(op.kind().map(|k| k.family()), Some(Family::Movement | Family::Create))
+                || matches!(
+                    op.kind(),
+                    Some(
+                        Gather
+                            | DynamicSlice
+                            | DynamicUpdateSlice
+                            | Sort
+                            | TopK
+                            | Select
+                            | Clamp
+                            | Neg
+                            | Abs
+                            | Sign
+                            | Max
+                            | Min
+                    )
+                );
         let whole = !dtype(v).is_float() && op.kind() != Some(RandomBits);
         let tensors = || op.operands().into_iter().filter(|o| o.ty().is_tensor());
         (copies || whole || op.kind() == Some(RandomBits)) && tensors().all(|o| self.is_exact(o))
@@ -81,5 +101,13 @@ pub fn dtype(v: Value) -> DType {
 }
 
 /// Functions under which errors do not grow by much.
-pub const SMOOTH: &[UnaryKind] =
-    &[UnaryKind::Neg, UnaryKind::Abs, UnaryKind::Sin, UnaryKind::Cos, UnaryKind::Atan, UnaryKind::Tanh, UnaryKind::Erf, UnaryKind::Not];
+pub const SMOOTH: &[UnaryKind] = &[
+    UnaryKind::Neg,
+    UnaryKind::Abs,
+    UnaryKind::Sin,
+    UnaryKind::Cos,
+    UnaryKind::Atan,
+    UnaryKind::Tanh,
+    UnaryKind::Erf,
+    UnaryKind::Not,
+];

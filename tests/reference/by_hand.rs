@@ -49,7 +49,11 @@ fn random_numbers_have_their_distribution() {
         assert_eq!(x.clone().rounded(), x, "{dtype} represents every draw");
     }
     let x = kernel::random_normal(&key, &[20000], DType::F32, 0.0, 1.0).unwrap();
-    let (mean, square) = x.as_f().unwrap().iter().fold((0.0, 0.0), |(m, s), v| (m + v / 20000.0, s + v * v / 20000.0));
+    let (mean, square) = x
+        .as_f()
+        .unwrap()
+        .iter()
+        .fold((0.0, 0.0), |(m, s), v| (m + v / 20000.0, s + v * v / 20000.0));
     assert!(mean.abs() < 0.03 && (square - 1.0).abs() < 0.03);
     let x = kernel::dropout(&f(&[20000], &[1.0; 20000]), &key, 0.25).unwrap();
     assert!((x.as_f().unwrap().iter().sum::<f64>() / 20000.0 - 1.0).abs() < 0.02);
@@ -57,16 +61,26 @@ fn random_numbers_have_their_distribution() {
 
 #[test]
 fn float_formats_round_to_the_nearest_even() {
-    for (dtype, top) in [(DType::F16, 0x7c00), (DType::BF16, 0x7f80), (DType::F8E4M3FN, 0x7f), (DType::F8E5M2, 0x7c)] {
+    for (dtype, top) in [
+        (DType::F16, 0x7c00),
+        (DType::BF16, 0x7f80),
+        (DType::F8E4M3FN, 0x7f),
+        (DType::F8E5M2, 0x7c),
+    ] {
         let size = dtype.byte_size();
-        let value = |bits: u32| dtype.decode(&[], &bits.to_le_bytes()[..size]).unwrap().as_f().unwrap()[0];
+        let value =
+            |bits: u32| dtype.decode(&[], &bits.to_le_bytes()[..size]).unwrap().as_f().unwrap()[0];
         for bits in 0..top {
             let (x, next) = (value(bits), value(bits + 1));
             assert_eq!(dtype.encode(&f(&[], &[x])), bits.to_le_bytes()[..size]);
             assert_eq!(dtype.round(x), x);
             if next.is_finite() {
                 let (middle, even) = ((x + next) / 2.0, if bits % 2 == 0 { x } else { next });
-                assert_eq!((dtype.round(middle), dtype.round(-middle)), (even, -even), "{dtype} {bits:#x}");
+                assert_eq!(
+                    (dtype.round(middle), dtype.round(-middle)),
+                    (even, -even),
+                    "{dtype} {bits:#x}"
+                );
                 // Neighbours of a tie in f64, which conversions through f32 would get wrong.
                 assert_eq!(dtype.round(middle.next_up()), next);
                 assert_eq!(dtype.round(middle.next_down()), x);
@@ -94,7 +108,12 @@ fn dtypes_name_wrap_and_encode() {
     assert_eq!([-1, 256, 511].map(|x| DType::UI8.wrap(x)), [255, 0, 255]);
     assert_eq!([-129, 128, 255].map(|x| DType::I8.wrap(x)), [127, -128, -1]);
     assert_eq!([-5, 0, 256].map(|x| DType::I1.wrap(x)), [1, 0, 1]);
-    for (dtype, v) in [(DType::I16, vec![-2, 300]), (DType::UI8, vec![200, 3]), (DType::I1, vec![1, 0]), (DType::I64, vec![i64::MIN, 7])] {
+    for (dtype, v) in [
+        (DType::I16, vec![-2, 300]),
+        (DType::UI8, vec![200, 3]),
+        (DType::I1, vec![1, 0]),
+        (DType::I64, vec![i64::MIN, 7]),
+    ] {
         let x = i(dtype, &[2], &v);
         assert_eq!(dtype.decode(&[2], &dtype.encode(&x)).unwrap(), x);
     }
@@ -125,15 +144,24 @@ fn tensors_check_what_they_are_given() {
 
 #[test]
 fn signed_zeros_and_limits_of_integers() {
-    let signs = |t: Tensor| t.as_f().unwrap().iter().map(|v| v.is_sign_negative()).collect::<Vec<_>>();
+    let signs =
+        |t: Tensor| t.as_f().unwrap().iter().map(|v| v.is_sign_negative()).collect::<Vec<_>>();
     let (x, y) = (f(&[4], &[0.0, -0.0, 0.0, -0.0]), f(&[4], &[-0.0, 0.0, 0.0, -0.0]));
-    assert_eq!(signs(kernel::binary(BinaryKind::Max, &x, &y).unwrap()), [false, false, false, true]);
+    assert_eq!(
+        signs(kernel::binary(BinaryKind::Max, &x, &y).unwrap()),
+        [false, false, false, true]
+    );
     assert_eq!(signs(kernel::binary(BinaryKind::Min, &x, &y).unwrap()), [true, true, false, true]);
     assert_eq!(signs(kernel::unary(UnaryKind::Sign, &x).unwrap()), [false, true, false, true]);
-    for (dtype, least) in [(DType::I8, -128), (DType::I32, i64::from(i32::MIN)), (DType::I64, i64::MIN)] {
+    for (dtype, least) in
+        [(DType::I8, -128), (DType::I32, i64::from(i32::MIN)), (DType::I64, i64::MIN)]
+    {
         let (x, y) = (i(dtype, &[1], &[least]), i(dtype, &[1], &[-1]));
         let result = |kind| kernel::binary(kind, &x, &y).unwrap().as_i().unwrap()[0];
-        assert_eq!([BinaryKind::Div, BinaryKind::Rem, BinaryKind::FloorDiv].map(result), [least, 0, least]);
+        assert_eq!(
+            [BinaryKind::Div, BinaryKind::Rem, BinaryKind::FloorDiv].map(result),
+            [least, 0, least]
+        );
     }
     let x = f(&[5], &[f64::NAN, 300.0, -300.0, f64::INFINITY, -1.5]);
     assert_eq!(kernel::convert(&x, DType::I8).unwrap().as_i().unwrap(), [0, 127, -128, 127, -1]);
@@ -144,9 +172,16 @@ fn signed_zeros_and_limits_of_integers() {
 
 #[test]
 fn windows_in_padding_alone_give_the_identity() {
-    let p = kernel::WindowParams { window: vec![1], strides: vec![1], pad_low: vec![1], pad_high: vec![0], dilation: vec![1] };
+    let p = kernel::WindowParams {
+        window: vec![1],
+        strides: vec![1],
+        pad_low: vec![1],
+        pad_high: vec![0],
+        dilation: vec![1],
+    };
     let x = |dtype| Tensor::floats(dtype, vec![1], vec![2.0]).unwrap();
-    let first = |kind, dtype| kernel::reduce_window(kind, &x(dtype), &p).unwrap().as_f().unwrap()[0];
+    let first =
+        |kind, dtype| kernel::reduce_window(kind, &x(dtype), &p).unwrap().as_f().unwrap()[0];
     assert_eq!(first(CumulativeKind::Max, DType::F32), f64::NEG_INFINITY);
     assert_eq!(first(CumulativeKind::Max, DType::F8E4M3FN), -448.0);
     assert_eq!(first(CumulativeKind::Min, DType::F8E4M3FN), 448.0);
@@ -159,8 +194,17 @@ fn windows_in_padding_alone_give_the_identity() {
         count_include_pad: false,
         divisor_override: None,
     };
-    assert_eq!(kernel::avg_pool(&f(&[1, 1, 1], &[5.0]), &p).unwrap().as_f().unwrap(), [0.0, 5.0, 0.0]);
-    let p = kernel::MaxPoolParams { window: vec![1], strides: vec![1], padding: vec![1], dilation: vec![1], ceil_mode: false };
+    assert_eq!(
+        kernel::avg_pool(&f(&[1, 1, 1], &[5.0]), &p).unwrap().as_f().unwrap(),
+        [0.0, 5.0, 0.0]
+    );
+    let p = kernel::MaxPoolParams {
+        window: vec![1],
+        strides: vec![1],
+        padding: vec![1],
+        dilation: vec![1],
+        ceil_mode: false,
+    };
     let r = kernel::max_pool(&i(DType::I8, &[1, 1, 1], &[5]), &p).unwrap();
     assert_eq!(r.as_i().unwrap(), [-128, 5, -128]);
     // Transposition, size 1, kernel 2: the input is spread, and output_padding adds zeros.
@@ -173,7 +217,8 @@ fn windows_in_padding_alone_give_the_identity() {
         transposed: true,
         output_padding: Some(vec![2]),
     };
-    let r = kernel::convolution(&f(&[1, 1, 2], &[1.0, 2.0]), &f(&[1, 1, 2], &[10.0, 1.0]), &p).unwrap();
+    let r =
+        kernel::convolution(&f(&[1, 1, 2], &[1.0, 2.0]), &f(&[1, 1, 2], &[10.0, 1.0]), &p).unwrap();
     assert_eq!(r.as_f().unwrap(), [10.0, 1.0, 0.0, 20.0, 2.0, 0.0, 0.0]);
 }
 
@@ -181,10 +226,14 @@ fn windows_in_padding_alone_give_the_identity() {
 fn contractions_take_and_give_other_dtypes() {
     let x = Tensor::floats(DType::F8E4M3FN, vec![2], vec![1.5, 2.0]).unwrap();
     let y = Tensor::floats(DType::F8E5M2, vec![2], vec![4.0, 8.0]).unwrap();
-    let mut p = kernel::DotParams { lhs_contract: vec![0], rhs_contract: vec![0], ..Default::default() };
+    let mut p =
+        kernel::DotParams { lhs_contract: vec![0], rhs_contract: vec![0], ..Default::default() };
     fails(kernel::dot_general(&x, &y, &p), &["f8E4M3FN", "f8E5M2"]);
     p.element_type = Some(DType::F32);
-    assert_eq!(kernel::dot_general(&x, &y, &p).unwrap(), Tensor::scalar_f(DType::F32, 22.0).unwrap());
+    assert_eq!(
+        kernel::dot_general(&x, &y, &p).unwrap(),
+        Tensor::scalar_f(DType::F32, 22.0).unwrap()
+    );
     p.element_type = Some(DType::I32);
     fails(kernel::dot_general(&x, &y, &p), &["i32"]);
 }
@@ -195,7 +244,8 @@ fn attention_gives_regions_their_positions() {
     let v = f(&[1, 1, 3, 1], &[1.0, 10.0, 100.0]);
     let p = kernel::AttentionParams { with_lse: true, ..Default::default() };
     let mut seen = vec![];
-    // Query 0 of head 0 sees key 2, query 1 sees nothing, head 1 sees everything with a score that leaves key q alone.
+    // Query 0 of head 0 sees key 2, query 1 sees nothing, head 1 sees everything with a score that
+    // leaves key q alone.
     let mut mask = |[_, h, q, k]: [i64; 4]| Ok(h == 1 || (q == 0 && k == 2));
     let mut score = |s: f64, [b, h, q, k]: [i64; 4]| {
         seen.push([b, h, q, k]);
@@ -204,14 +254,27 @@ fn attention_gives_regions_their_positions() {
     let (r, lse) = kernel::attention(&q, &k, &v, &p, Some(&mut score), Some(&mut mask)).unwrap();
     assert_eq!(r.as_f().unwrap(), [100.0, 0.0, 1.0, 10.0]);
     assert_eq!(lse.unwrap().as_f().unwrap(), [3.0, f64::NEG_INFINITY, 3.0, 3.0]);
-    assert_eq!(seen, [[0, 0, 0, 2], [0, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 2], [0, 1, 1, 0], [0, 1, 1, 1], [0, 1, 1, 2]]);
+    assert_eq!(
+        seen,
+        [
+            [0, 0, 0, 2],
+            [0, 1, 0, 0],
+            [0, 1, 0, 1],
+            [0, 1, 0, 2],
+            [0, 1, 1, 0],
+            [0, 1, 1, 1],
+            [0, 1, 1, 2]
+        ]
+    );
     let mut broken = |_: [i64; 4]| Err("no mask here".to_string());
     fails(kernel::attention(&q, &k, &v, &p, None, Some(&mut broken)), &["no mask here"]);
 }
 
 #[test]
 fn attention_checks_and_its_dtypes() {
-    let half = |shape: &[usize]| Tensor::floats(DType::F16, shape.to_vec(), vec![1.0; shape.iter().product()]).unwrap();
+    let half = |shape: &[usize]| {
+        Tensor::floats(DType::F16, shape.to_vec(), vec![1.0; shape.iter().product()]).unwrap()
+    };
     let (q, k) = (half(&[1, 2, 1, 2]), half(&[1, 1, 2, 2]));
     let p = kernel::AttentionParams { with_lse: true, ..Default::default() };
     let (r, lse) = kernel::attention(&q, &k, &k, &p, None, None).unwrap();
@@ -222,12 +285,41 @@ fn attention_checks_and_its_dtypes() {
     let bias = f(&[1], &[f64::NEG_INFINITY]);
     let hidden = kernel::AttentionParams { bias: Some(&bias), ..p };
     let (r, lse) = kernel::attention(&q, &k, &k, &hidden, None, None).unwrap();
-    assert_eq!((r.as_f().unwrap(), lse.unwrap().as_f().unwrap()), (&[0.0; 4][..], &[f64::NEG_INFINITY; 2][..]));
-    fails(kernel::attention(&half(&[1, 3, 1, 2]), &half(&[1, 2, 2, 2]), &half(&[1, 2, 2, 2]), &p, None, None), &["2", "3"]);
-    fails(kernel::attention(&q, &k, &half(&[1, 1, 3, 2]), &p, None, None), &["[1, 1, 3, 2]", "[1, 1, 2, 2]"]);
-    fails(kernel::attention(&q, &k, &k, &kernel::AttentionParams { dropout_p: 0.5, ..p }, None, None), &["0.5"]);
+    assert_eq!(
+        (r.as_f().unwrap(), lse.unwrap().as_f().unwrap()),
+        (&[0.0; 4][..], &[f64::NEG_INFINITY; 2][..])
+    );
+    fails(
+        kernel::attention(
+            &half(&[1, 3, 1, 2]),
+            &half(&[1, 2, 2, 2]),
+            &half(&[1, 2, 2, 2]),
+            &p,
+            None,
+            None,
+        ),
+        &["2", "3"],
+    );
+    fails(
+        kernel::attention(&q, &k, &half(&[1, 1, 3, 2]), &p, None, None),
+        &["[1, 1, 3, 2]", "[1, 1, 2, 2]"],
+    );
+    fails(
+        kernel::attention(&q, &k, &k, &kernel::AttentionParams { dropout_p: 0.5, ..p }, None, None),
+        &["0.5"],
+    );
     let wrong = i(DType::I64, &[2], &[1, 1]);
-    fails(kernel::attention(&q, &k, &k, &kernel::AttentionParams { key_lengths: Some(&wrong), ..p }, None, None), &["[2]", "[1]"]);
+    fails(
+        kernel::attention(
+            &q,
+            &k,
+            &k,
+            &kernel::AttentionParams { key_lengths: Some(&wrong), ..p },
+            None,
+            None,
+        ),
+        &["[2]", "[1]"],
+    );
 }
 
 #[test]
@@ -259,7 +351,10 @@ fn bad_operands_are_errors() {
     fails(kernel::slice(&x, &[0, i64::MAX], &[2, 2], &[1, i64::MAX]), &["dimension 1"]);
     fails(kernel::slice(&x, &[0, 0], &[2, 2], &[1, 0]), &["0 is not positive"]);
     fails(kernel::pad(&x, &f(&[], &[0.0]), &[0, -2], &[0, -2]), &["-1"]);
-    fails(kernel::pad(&x, &f(&[], &[0.0]), &[0, i64::MAX], &[0, i64::MAX]), &["dimension 1 would have size 18446744073709551617"]);
+    fails(
+        kernel::pad(&x, &f(&[], &[0.0]), &[0, i64::MAX], &[0, i64::MAX]),
+        &["dimension 1 would have size 18446744073709551617"],
+    );
     fails(kernel::concat(&[], 0), &["nothing"]);
     fails(kernel::concat(&[&x, &y], 0), &["input 1"]);
     fails(kernel::reverse(&x, &[2]), &["axis 2", "rank 2"]);
@@ -267,7 +362,10 @@ fn bad_operands_are_errors() {
     fails(kernel::gather(&x, &[], &[]), &["no index tensors"]);
     fails(kernel::gather(&x, &[&b], &[1]), &["i1"]);
     fails(kernel::scatter(ScatterKind::Add, &y, &y, &[&at], &[0]), &["index 7"]);
-    fails(kernel::scatter(ScatterKind::Add, &y, &y, &[&i(DType::I64, &[1], &[0])], &[0]), &["[3]", "[1]"]);
+    fails(
+        kernel::scatter(ScatterKind::Add, &y, &y, &[&i(DType::I64, &[1], &[0])], &[0]),
+        &["[3]", "[1]"],
+    );
     fails(kernel::dynamic_slice(&y, &[&i(DType::I64, &[], &[0])], &[4]), &["4", "3"]);
     fails(kernel::dynamic_slice(&y, &[], &[1]), &["0 starts", "1"]);
     fails(kernel::reduce(ReduceKind::Max, &f(&[2, 0], &[]), &[1], false), &["Max", "[2, 0]"]);
@@ -287,7 +385,12 @@ fn bad_operands_are_errors() {
     fails(kernel::group_norm(&x, None, None, 2, 0.0), &["3 channels", "2 groups"]);
     fails(kernel::rms_norm(&x, Some(&x), 1, 0.0), &["weight", "[2, 3]", "[3]"]);
     fails(kernel::softmax(&x, 2), &["axis 2"]);
-    let p = kernel::CrossEntropyParams { reduction: LossReduction::Sum, weight: None, ignore_index: -100, label_smoothing: 0.0 };
+    let p = kernel::CrossEntropyParams {
+        reduction: LossReduction::Sum,
+        weight: None,
+        ignore_index: -100,
+        label_smoothing: 0.0,
+    };
     fails(kernel::cross_entropy(&x, &at, &p), &["7", "3"]);
     fails(kernel::interpolate(&y, &[3]), &["[3]"]);
 }
@@ -327,6 +430,15 @@ fn windows_that_do_not_fit_are_errors() {
     fails(kernel::avg_pool(&x, &pool(2, -1)), &["-1"]);
     fails(kernel::avg_pool(&x, &pool(2, 0)), &["divisor_override"]);
     fails(kernel::adaptive_avg_pool(&x, &[1, 2]), &["2 sizes", "1 dimensions"]);
-    let p = kernel::WindowParams { window: vec![4], strides: vec![3], pad_low: vec![0], pad_high: vec![0], dilation: vec![1] };
-    fails(kernel::reduce_window(CumulativeKind::Sum, &f(&[3], &[0.0; 3]), &p), &["window of size 4", "size 3"]);
+    let p = kernel::WindowParams {
+        window: vec![4],
+        strides: vec![3],
+        pad_low: vec![0],
+        pad_high: vec![0],
+        dilation: vec![1],
+    };
+    fails(
+        kernel::reduce_window(CumulativeKind::Sum, &f(&[3], &[0.0; 3]), &p),
+        &["window of size 4", "size 3"],
+    );
 }

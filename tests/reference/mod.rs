@@ -8,7 +8,8 @@ use kiln_dialects::value::{DType, Data, Tensor};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Relative error of one float. Sums whose terms cancel (`scale` 1) may have it as an absolute error, too.
+/// Relative error of one float. Sums whose terms cancel (`scale` 1) may have it as an absolute
+/// error, too.
 const TOLERANCE: f64 = 1e-12;
 
 /// Every kernel; each needs at least one case.
@@ -95,35 +96,69 @@ impl Case {
             "bitcast" => kernel::bitcast(x[0], self.dtype()),
             "splat" => kernel::splat(x[0], &self.list("sizes")),
             "iota" => kernel::iota(self.dtype(), &self.list("sizes"), self.int("axis")),
-            "broadcast_in_dim" => kernel::broadcast_in_dim(x[0], &self.list("dims"), &self.list("sizes")),
+            "broadcast_in_dim" => {
+                kernel::broadcast_in_dim(x[0], &self.list("dims"), &self.list("sizes"))
+            }
             "reshape" => kernel::reshape(x[0], &self.list("sizes")),
             "transpose" => kernel::transpose(x[0], &self.list("permutation")),
-            "slice" => kernel::slice(x[0], &self.list("offsets"), &self.list("sizes"), &self.list("strides")),
+            "slice" => kernel::slice(
+                x[0],
+                &self.list("offsets"),
+                &self.list("sizes"),
+                &self.list("strides"),
+            ),
             "pad" => kernel::pad(x[0], x[1], &self.list("low"), &self.list("high")),
             "concat" => kernel::concat(&x, self.int("axis")),
             "reverse" => kernel::reverse(x[0], &self.list("dims")),
             "gather" => kernel::gather(x[0], &x[1..], &self.list("dims")),
-            "scatter" => kernel::scatter(kind(ScatterKind::ALL, self.text("kind")), x[0], x[1], &x[2..], &self.list("dims")),
+            "scatter" => kernel::scatter(
+                kind(ScatterKind::ALL, self.text("kind")),
+                x[0],
+                x[1],
+                &x[2..],
+                &self.list("dims"),
+            ),
             "dynamic_slice" => kernel::dynamic_slice(x[0], &x[1..], &self.list("sizes")),
             "dynamic_update_slice" => kernel::dynamic_update_slice(x[0], x[1], &x[2..]),
-            "reduce" => kernel::reduce(kind(ReduceKind::ALL, self.text("kind")), x[0], &self.list("dims"), false),
+            "reduce" => kernel::reduce(
+                kind(ReduceKind::ALL, self.text("kind")),
+                x[0],
+                &self.list("dims"),
+                false,
+            ),
             "arg_max" => kernel::arg_max(x[0], self.int("axis")),
             "arg_min" => kernel::arg_min(x[0], self.int("axis")),
             "cumulative" => kernel::cumulative(self.reduce_like(), x[0], self.int("axis")),
             "sort" => {
-                let (values, indices) = kernel::sort(x[0], self.int("axis"), self.flag("descending"))?;
+                let (values, indices) =
+                    kernel::sort(x[0], self.int("axis"), self.flag("descending"))?;
                 return Ok(vec![values, indices]);
             }
             "top_k" => {
-                let (values, indices) = kernel::top_k(x[0], self.int("axis"), self.int("k"), self.flag("smallest"))?;
+                let (values, indices) =
+                    kernel::top_k(x[0], self.int("axis"), self.int("k"), self.flag("smallest"))?;
                 return Ok(vec![values, indices]);
             }
             "dot_general" => kernel::dot_general(x[0], x[1], &self.dot_params()),
             "convolution" => kernel::convolution(x[0], x[1], &self.conv_params()),
-            "reduce_window" => kernel::reduce_window(self.reduce_like(), x[0], &self.window_params()),
+            "reduce_window" => {
+                kernel::reduce_window(self.reduce_like(), x[0], &self.window_params())
+            }
             "random_bits" => kernel::random_bits(x[0], &self.list("sizes"), self.dtype()),
-            "random_uniform" => kernel::random_uniform(x[0], &self.list("sizes"), self.dtype(), self.float("low"), self.float("high")),
-            "random_normal" => kernel::random_normal(x[0], &self.list("sizes"), self.dtype(), self.float("mean"), self.float("std")),
+            "random_uniform" => kernel::random_uniform(
+                x[0],
+                &self.list("sizes"),
+                self.dtype(),
+                self.float("low"),
+                self.float("high"),
+            ),
+            "random_normal" => kernel::random_normal(
+                x[0],
+                &self.list("sizes"),
+                self.dtype(),
+                self.float("mean"),
+                self.float("std"),
+            ),
             "dropout" => kernel::dropout(x[0], x[1], self.float("p")),
             "sigmoid" => kernel::sigmoid(x[0]),
             "silu" => kernel::silu(x[0]),
@@ -134,12 +169,19 @@ impl Case {
             "linear" => kernel::linear(x[0], x[1], bias),
             "matmul" => kernel::matmul(x[0], x[1]),
             "embedding" => kernel::embedding(x[0], x[1]),
-            "layer_norm" => kernel::layer_norm(x[0], weight, bias, self.int("rank"), self.float("epsilon")),
+            "layer_norm" => {
+                kernel::layer_norm(x[0], weight, bias, self.int("rank"), self.float("epsilon"))
+            }
             "rms_norm" => kernel::rms_norm(x[0], weight, self.int("rank"), self.float("epsilon")),
-            "group_norm" => kernel::group_norm(x[0], weight, bias, self.int("groups"), self.float("epsilon")),
+            "group_norm" => {
+                kernel::group_norm(x[0], weight, bias, self.int("groups"), self.float("epsilon"))
+            }
             "batch_norm" => {
                 let epsilon = self.float("epsilon");
-                kernel::batch_norm(x[0], &kernel::BatchNormParams { mean: x[1], variance: x[2], weight, bias, epsilon })
+                kernel::batch_norm(
+                    x[0],
+                    &kernel::BatchNormParams { mean: x[1], variance: x[2], weight, bias, epsilon },
+                )
             }
             "softmax" => kernel::softmax(x[0], self.int("axis")),
             "log_softmax" => kernel::log_softmax(x[0], self.int("axis")),
@@ -157,8 +199,18 @@ impl Case {
             "max_pool" => kernel::max_pool(x[0], &self.max_pool_params()),
             "avg_pool" => kernel::avg_pool(x[0], &self.avg_pool_params()),
             "mean" => kernel::mean(x[0], &self.list("dims"), self.flag("keep_dims")),
-            "var" => kernel::var(x[0], &self.list("dims"), self.flag("keep_dims"), self.float("correction")),
-            "std" => kernel::std(x[0], &self.list("dims"), self.flag("keep_dims"), self.float("correction")),
+            "var" => kernel::var(
+                x[0],
+                &self.list("dims"),
+                self.flag("keep_dims"),
+                self.float("correction"),
+            ),
+            "std" => kernel::std(
+                x[0],
+                &self.list("dims"),
+                self.flag("keep_dims"),
+                self.float("correction"),
+            ),
             "attention" => return self.attention(&x),
             _ => panic!("no kernel {op}"),
         };
@@ -220,7 +272,8 @@ impl Case {
 
     /// Regions are known by name; the generator has the same functions.
     fn attention(&self, x: &[&Tensor]) -> Result<Vec<Tensor>, String> {
-        let tensors = ["bias", "query_lengths", "key_lengths", "dropout_key"].map(|name| self.tensor(name));
+        let tensors =
+            ["bias", "query_lengths", "key_lengths", "dropout_key"].map(|name| self.tensor(name));
         let p = kernel::AttentionParams {
             bias: tensors[0].as_ref(),
             query_lengths: tensors[1].as_ref(),
@@ -243,8 +296,10 @@ impl Case {
             Some("odd") => Ok((b + k) % 2 == 1),
             other => Err(format!("no mask {other:?}")),
         };
-        let score: Option<kernel::ScoreFn<'_>> = if score_name.is_some() { Some(&mut score) } else { None };
-        let mask: Option<kernel::MaskFn<'_>> = if mask_name.is_some() { Some(&mut mask) } else { None };
+        let score: Option<kernel::ScoreFn<'_>> =
+            if score_name.is_some() { Some(&mut score) } else { None };
+        let mask: Option<kernel::MaskFn<'_>> =
+            if mask_name.is_some() { Some(&mut mask) } else { None };
         let (result, lse) = kernel::attention(x[0], x[1], x[2], &p, score, mask)?;
         Ok(std::iter::once(result).chain(lse).collect())
     }
@@ -254,7 +309,13 @@ impl Case {
 fn difference(result: &Tensor, expected: &Tensor, scale: f64, signed_zero: bool) -> Option<String> {
     if (result.dtype(), result.shape()) != (expected.dtype(), expected.shape()) {
         let (r, e) = (result, expected);
-        return Some(format!("{} {:?}, expected {} {:?}", r.dtype(), r.shape(), e.dtype(), e.shape()));
+        return Some(format!(
+            "{} {:?}, expected {} {:?}",
+            r.dtype(),
+            r.shape(),
+            e.dtype(),
+            e.shape()
+        ));
     }
     match (result.data(), expected.data()) {
         (Data::F(r), Data::F(e)) => r.iter().zip(e).enumerate().find_map(|(k, (&r, &e))| {
@@ -271,7 +332,8 @@ fn difference(result: &Tensor, expected: &Tensor, scale: f64, signed_zero: bool)
 fn kernels_agree_with_numpy_and_pytorch() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("cases.json")).unwrap();
     let mut failures = vec![];
-    let mut counts: BTreeMap<String, usize> = KERNELS.split(' ').map(|op| (op.to_string(), 0)).collect();
+    let mut counts: BTreeMap<String, usize> =
+        KERNELS.split(' ').map(|op| (op.to_string(), 0)).collect();
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for (n, case) in cases.iter().enumerate() {
         let op = case["op"].as_str().unwrap();
@@ -281,7 +343,8 @@ fn kernels_agree_with_numpy_and_pytorch() {
         }
         let inputs = case["in"].as_array().unwrap().iter().map(tensor).collect();
         let expected: Vec<Tensor> = case["out"].as_array().unwrap().iter().map(tensor).collect();
-        // Of a single operation even a zero's sign is defined; elsewhere it depends on the order of a sum.
+        // Of a single operation even a zero's sign is defined; elsewhere it depends on the order of
+        // a sum.
         let signed_zero = matches!(op, "unary" | "binary" | "round");
         let scale = case["scale"].as_f64().unwrap_or(0.0);
         match (Case { args: case["args"].clone(), inputs }).run(op) {
@@ -296,12 +359,27 @@ fn kernels_agree_with_numpy_and_pytorch() {
             Err(why) => failures.push(format!("case {n}, {op} {}: {why}", case["args"])),
         }
     }
-    assert!(failures.is_empty(), "{} of {} cases fail:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} cases fail:\n{}",
+        failures.len(),
+        cases.len(),
+        failures.join("\n")
+    );
     let missing: Vec<_> = counts.iter().filter(|&(_, &n)| n == 0).map(|(op, _)| op).collect();
     assert!(missing.is_empty(), "no case of {missing:?}");
-    let all = [("unary", UnaryKind::ALL.len()), ("binary", BinaryKind::ALL.len()), ("compare", CompareKind::ALL.len())];
-    let all = all.into_iter().chain([("reduce", ReduceKind::ALL.len()), ("scatter", ScatterKind::ALL.len())]);
-    for (op, count) in all.chain([("cumulative", CumulativeKind::ALL.len()), ("reduce_window", CumulativeKind::ALL.len())]) {
+    let all = [
+        ("unary", UnaryKind::ALL.len()),
+        ("binary", BinaryKind::ALL.len()),
+        ("compare", CompareKind::ALL.len()),
+    ];
+    let all = all
+        .into_iter()
+        .chain([("reduce", ReduceKind::ALL.len()), ("scatter", ScatterKind::ALL.len())]);
+    for (op, count) in all.chain([
+        ("cumulative", CumulativeKind::ALL.len()),
+        ("reduce_window", CumulativeKind::ALL.len()),
+    ]) {
         let seen = kinds.keys().filter(|key| key.split(' ').next() == Some(op)).count();
         assert_eq!(seen, count, "kinds of {op} that have a case");
     }

@@ -1,4 +1,5 @@
-//! The cache of whole programs: warm starts, damage, bounds, several processes, and the command that manages it.
+//! The cache of whole programs: warm starts, damage, bounds, several processes, and the command
+//! that manages it.
 use super::{agree, file, models, options, walk};
 use kiln::{Options, load, model::CachePolicy};
 use std::{
@@ -8,7 +9,13 @@ use std::{
 
 fn kiln(cache: &Path, size: &str, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    command.args(args).current_dir(models()).env("KILN_CACHE_DIR", cache).env("KILN_CACHE_SIZE", size).output().expect("it runs")
+    command
+        .args(args)
+        .current_dir(models())
+        .env("KILN_CACHE_DIR", cache)
+        .env("KILN_CACHE_SIZE", size)
+        .output()
+        .expect("it runs")
 }
 fn text(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
@@ -21,7 +28,9 @@ fn a_flipped_byte_is_found_and_told() {
     let options = Options { cache: CachePolicy::Dir(dir.path().into()), ..options(1) };
     let model = || load(models().join("elementwise.pt2")).unwrap();
     model().compile(&options).unwrap();
-    let is_program = |p: &&std::path::PathBuf| std::fs::read(p).unwrap().windows(13).any(|w| w == b"manifest.json");
+    let is_program = |p: &&std::path::PathBuf| {
+        std::fs::read(p).unwrap().windows(13).any(|w| w == b"manifest.json")
+    };
     let entries = walk(dir.path());
     let path = entries.iter().find(is_program).expect("the program's entry");
     let good = std::fs::read(path).unwrap();
@@ -33,7 +42,10 @@ fn a_flipped_byte_is_found_and_told() {
         assert!(exe.times().compile.is_some(), "byte {at} was believed");
         let told: Vec<String> = exe.times().remarks.iter().map(|r| r.to_string()).collect();
         assert!(told.len() == 1 && told[0].contains("cache"), "byte {at}: {told:?}");
-        assert!(model().compile(&options).unwrap().times().compile.is_none(), "it is not made anew");
+        assert!(
+            model().compile(&options).unwrap().times().compile.is_none(),
+            "it is not made anew"
+        );
     }
 }
 
@@ -41,22 +53,32 @@ fn a_flipped_byte_is_found_and_told() {
 #[test]
 fn the_cache_stays_below_its_bound() {
     let dir = tempfile::tempdir().unwrap();
-    let with = |bytes| Options { cache: CachePolicy::Dir(dir.path().into()), cache_bytes: bytes, ..options(1) };
+    let with = |bytes| Options {
+        cache: CachePolicy::Dir(dir.path().into()),
+        cache_bytes: bytes,
+        ..options(1)
+    };
     let size = || walk(dir.path()).iter().map(|p| p.metadata().unwrap().len()).sum::<u64>();
-    let compile = |model: &str, bytes| load(models().join(format!("{model}.pt2"))).unwrap().compile(&with(bytes)).unwrap();
+    let compile = |model: &str, bytes| {
+        load(models().join(format!("{model}.pt2"))).unwrap().compile(&with(bytes)).unwrap()
+    };
     compile("elementwise", u64::MAX);
     let small = size();
     compile("mlp", u64::MAX);
     let both = size();
     for path in walk(dir.path()) {
         let file = std::fs::File::options().write(true).open(path).unwrap();
-        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(1000)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(1000))
+            .unwrap();
     }
     // Used again, so the other one's entries are the oldest.
     assert!(compile("mlp", u64::MAX).times().compile.is_none());
     compile("lenet", both + small / 2);
     assert!(size() <= both + small / 2, "{} of {}", size(), both + small / 2);
-    assert!(compile("mlp", u64::MAX).times().compile.is_none(), "what was used last is still there");
+    assert!(
+        compile("mlp", u64::MAX).times().compile.is_none(),
+        "what was used last is still there"
+    );
     compile("elementwise", 0);
     assert_eq!(size(), 0);
 }
@@ -77,21 +99,44 @@ fn passes_that_do_not_run_make_other_programs() {
 #[test]
 fn two_processes_at_once_and_a_third_that_is_warm() {
     let dir = tempfile::tempdir().unwrap();
-    let run = || kiln(dir.path(), "1G", &["run", "mlp.pt2", "--inputs", "mlp.safetensors", "--expect", "mlp.safetensors", "--repeat", "1"]);
+    let run = || {
+        kiln(
+            dir.path(),
+            "1G",
+            &[
+                "run",
+                "mlp.pt2",
+                "--inputs",
+                "mlp.safetensors",
+                "--expect",
+                "mlp.safetensors",
+                "--repeat",
+                "1",
+            ],
+        )
+    };
     std::thread::scope(|s| {
         let both = [s.spawn(run), s.spawn(run)];
         for one in both {
             let out = one.join().unwrap();
-            assert!(out.status.success() && text(&out).contains("agrees with PyTorch"), "{}", text(&out));
+            assert!(
+                out.status.success() && text(&out).contains("agrees with PyTorch"),
+                "{}",
+                text(&out)
+            );
         }
     });
     let third = text(&run());
-    assert!(third.contains("from the cache in") && third.contains("agrees with PyTorch"), "{third}");
+    assert!(
+        third.contains("from the cache in") && third.contains("agrees with PyTorch"),
+        "{third}"
+    );
 }
 
 #[test]
 fn the_command_counts_clears_exports_and_imports() {
-    let (here, there, file) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (here, there, file) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let exported = file.path().join("all.kpkg");
     let exported = exported.to_str().unwrap();
     let run = |dir: &Path| text(&kiln(dir, "1G", &["run", "elementwise.pt2", "--repeat", "1"]));
@@ -99,7 +144,9 @@ fn the_command_counts_clears_exports_and_imports() {
     let stat = text(&kiln(here.path(), "1G", &["cache", "stat"]));
     assert!(stat.contains("1 programs") && stat.contains("at most 1048576 KiB"), "{stat}");
     assert!(text(&kiln(here.path(), "1G", &["cache", "export", exported])).contains("entries"));
-    assert!(text(&kiln(there.path(), "1G", &["cache", "import", exported])).contains("new entries"));
+    assert!(
+        text(&kiln(there.path(), "1G", &["cache", "import", exported])).contains("new entries")
+    );
     assert!(run(there.path()).contains("from the cache in"), "what was imported is used");
     assert!(text(&kiln(there.path(), "1G", &["cache", "clear"])).contains("freed"));
     assert!(text(&kiln(there.path(), "1G", &["cache", "stat"])).contains("0 programs"));
@@ -107,7 +154,11 @@ fn the_command_counts_clears_exports_and_imports() {
     std::fs::write(exported, "no archive").unwrap();
     assert_eq!(kiln(there.path(), "1G", &["cache", "import", exported]).status.code(), Some(2));
     let wrong = kiln(there.path(), "much", &["cache", "stat"]);
-    assert!(wrong.status.code() == Some(2) && text(&wrong).contains("KILN_CACHE_SIZE is 'much'"), "{}", text(&wrong));
+    assert!(
+        wrong.status.code() == Some(2) && text(&wrong).contains("KILN_CACHE_SIZE is 'much'"),
+        "{}",
+        text(&wrong)
+    );
 }
 
 /// Channels by name; an unknown one is an error with the nearest.
@@ -125,7 +176,9 @@ fn the_log_tells_by_channel() {
     };
     let out = run("fusion,schedule,+cache,output_code");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    for part in ["kiln::fusion", "kiln::schedule", "kiln::cache: miss", "kiln::output_code", "llvm.func"] {
+    for part in
+        ["kiln::fusion", "kiln::schedule", "kiln::cache: miss", "kiln::output_code", "llvm.func"]
+    {
         assert!(said.contains(part), "no '{part}' in\n{said}");
     }
     let out = run("+cache");
@@ -134,5 +187,8 @@ fn the_log_tells_by_channel() {
     assert!(run("").stderr.is_empty());
     let out = run("fusions");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(out.status.code() == Some(2) && said.contains("'fusions'") && said.contains("'fusion'"), "{said}");
+    assert!(
+        out.status.code() == Some(2) && said.contains("'fusions'") && said.contains("'fusion'"),
+        "{said}"
+    );
 }

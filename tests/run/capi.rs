@@ -1,4 +1,5 @@
-//! The C ABI: programs in C against `libkiln_runtime.so`, on packages that are made here, and against `libkiln.so`, which compiles.
+//! The C ABI: programs in C against `libkiln_runtime.so`, on packages that are made here, and
+//! against `libkiln.so`, which compiles.
 use crate::support::{build, emulated, libraries};
 use kiln::{
     Options,
@@ -59,7 +60,9 @@ const SUM: &str = "module attributes {kiln.level = \"graph\"} {
 
 /// A package of IR in a folder for a target, with its weights.
 fn package(dir: &Path, source: &str, target: &str, name: &str) -> PathBuf {
-    let w = Tensor::floats(DType::F32, vec![3, 4], (0..12).map(|i| (i / 4 + i % 4) as f64).collect()).unwrap();
+    let w =
+        Tensor::floats(DType::F32, vec![3, 4], (0..12).map(|i| (i / 4 + i % 4) as f64).collect())
+            .unwrap();
     let (file, weights, to) = (dir.join("model.mlir"), dir.join("w.safetensors"), dir.join(name));
     weight::write(&weights, &[("w".into(), Weight::of(&w))]).unwrap();
     std::fs::write(&file, source).unwrap();
@@ -74,7 +77,8 @@ fn package(dir: &Path, source: &str, target: &str, name: &str) -> PathBuf {
 
 /// Two packages for any processor with AVX2, and a damaged one.
 fn packages(dir: &Path) -> [PathBuf; 3] {
-    let [product, sum] = [(PRODUCT, "product.kpkg"), (SUM, "sum.kpkg")].map(|(source, name)| package(dir, source, "x86_64:haswell", name));
+    let [product, sum] = [(PRODUCT, "product.kpkg"), (SUM, "sum.kpkg")]
+        .map(|(source, name)| package(dir, source, "x86_64:haswell", name));
     let damaged = dir.join("damaged.kpkg");
     let bytes = std::fs::read(&product).unwrap();
     std::fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
@@ -101,7 +105,8 @@ fn compiled(source: &str, library: &Path, to: &Path) {
 
 fn run(command: &mut Command) -> String {
     let out = command.output().expect("it runs");
-    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    let text =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{:?}\n{text}", out.status);
     text
 }
@@ -115,9 +120,13 @@ fn a_program_in_c_calls_packages_and_is_refused_what_is_wrong() {
     compiled("tests/c/check.c", &RUNTIME, &program);
     let text = run(Command::new(&program).args(&packages));
     assert!(text.contains("all is well"), "{text}");
-    // The same with every access watched, where the tool is. It knows no AVX-512, which the packages do not use.
+    // The same with every access watched, where the tool is. It knows no AVX-512, which the
+    // packages do not use.
     if Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success()) {
-        let watched = run(Command::new("valgrind").args(["--quiet", "--error-exitcode=9"]).arg(&program).args(&packages));
+        let watched = run(Command::new("valgrind")
+            .args(["--quiet", "--error-exitcode=9"])
+            .arg(&program)
+            .args(&packages));
         assert!(watched.contains("all is well"), "{watched}");
     }
 }
@@ -148,16 +157,26 @@ fn the_example_in_c_runs() {
     compiled("examples/c/run.c", &RUNTIME, &program);
     let text = run(Command::new(&program).arg(&product));
     // Rows of ones: the sum of a row of w, and one.
-    assert!(text.contains("[n, 4]") && text.contains("[n, 3]") && text.contains("output 0 starts with 7"), "{text}");
+    assert!(
+        text.contains("[n, 4]")
+            && text.contains("[n, 3]")
+            && text.contains("output 0 starts with 7"),
+        "{text}"
+    );
     let out = Command::new(&program).arg("/nowhere").output().unwrap();
     assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// What of C's functions a library offers, by name; the dialect in C++ calls others of `libkiln.so`.
+/// What of C's functions a library offers, by name; the dialect in C++ calls others of
+/// `libkiln.so`.
 fn offered(library: &Path) -> Vec<String> {
     let names = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
-    let mut all: Vec<String> =
-        names.lines().filter_map(|l| l.split_whitespace().last()).filter(|n| n.starts_with("kiln_")).map(str::to_string).collect();
+    let mut all: Vec<String> = names
+        .lines()
+        .filter_map(|l| l.split_whitespace().last())
+        .filter(|n| n.starts_with("kiln_"))
+        .map(str::to_string)
+        .collect();
     all.sort_unstable();
     all
 }
@@ -166,13 +185,17 @@ fn offered(library: &Path) -> Vec<String> {
 fn declared() -> Vec<String> {
     let header = std::fs::read_to_string(root().join("include/kiln.h")).unwrap();
     let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    let mut all: Vec<String> = words.filter(|n| n.starts_with("kiln_") && header.contains(&format!("{n}("))).map(str::to_string).collect();
+    let mut all: Vec<String> = words
+        .filter(|n| n.starts_with("kiln_") && header.contains(&format!("{n}(")))
+        .map(str::to_string)
+        .collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
-/// What the libraries offer is what the header declares, and no more; there is nothing of MLIR in that of packages.
+/// What the libraries offer is what the header declares, and no more; there is nothing of MLIR in
+/// that of packages.
 #[test]
 fn the_libraries_offer_what_the_header_says() {
     crate::watchdog::arm();
@@ -201,9 +224,13 @@ func.func private @other(tensor<2xf32>) -> tensor<2xf32>
     let data = super::file("mlp");
     for (name, to) in [("input_0", &x), ("output_0", &y)] {
         let tensor = &data.iter().find(|(n, _)| *n == name).expect("a tensor").1;
-        let bytes: Vec<u8> = tensor.as_f().expect("floats").iter().flat_map(|v| (*v as f32).to_ne_bytes()).collect();
+        let bytes: Vec<u8> =
+            tensor.as_f().expect("floats").iter().flat_map(|v| (*v as f32).to_ne_bytes()).collect();
         std::fs::write(to, bytes).unwrap();
     }
-    let said = run(Command::new(&program).arg(super::models().join("mlp.pt2")).args([&broken, &x, &y]).env("KILN_CACHE_DIR", dir.path()));
+    let said = run(Command::new(&program)
+        .arg(super::models().join("mlp.pt2"))
+        .args([&broken, &x, &y])
+        .env("KILN_CACHE_DIR", dir.path()));
     assert_eq!(said, "all is well\n");
 }

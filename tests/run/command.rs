@@ -3,7 +3,12 @@ use super::models;
 use std::process::{Command, Output, Stdio};
 
 fn kiln(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).current_dir(models()).env("KILN_CACHE_DIR", "off").output().expect("it runs")
+    Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(args)
+        .current_dir(models())
+        .env("KILN_CACHE_DIR", "off")
+        .output()
+        .expect("it runs")
 }
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -11,15 +16,33 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn run_reports_one_screen_and_compares() {
-    let out = kiln(&["run", "mlp.pt2", "--inputs", "mlp.safetensors", "--expect", "mlp.safetensors", "--repeat", "3"]);
+    let out = kiln(&[
+        "run",
+        "mlp.pt2",
+        "--inputs",
+        "mlp.safetensors",
+        "--expect",
+        "mlp.safetensors",
+        "--repeat",
+        "3",
+    ]);
     let all = text(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{all}{}", text(&out.stderr));
-    for part in ["launches of", "contract", "share", "compiled in", "median of 3 calls", "output_0: ok", "agrees with PyTorch"] {
+    for part in [
+        "launches of",
+        "contract",
+        "share",
+        "compiled in",
+        "median of 3 calls",
+        "output_0: ok",
+        "agrees with PyTorch",
+    ] {
         assert!(all.contains(part), "no '{part}' in\n{all}");
     }
     assert!(all.lines().count() < 40, "{all}");
     // Another model's results are not this one's.
-    let out = kiln(&["run", "mlp.pt2", "--inputs", "mlp.safetensors", "--expect", "lenet.safetensors"]);
+    let out =
+        kiln(&["run", "mlp.pt2", "--inputs", "mlp.safetensors", "--expect", "lenet.safetensors"]);
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stdout));
 }
 
@@ -27,9 +50,23 @@ fn run_reports_one_screen_and_compares() {
 fn made_up_inputs_json_and_outputs() {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("out.safetensors");
-    let out = kiln(&["run", "lenet.pt2", "--json", "--repeat", "1", "--threads", "1", "--outputs", to.to_str().unwrap()]);
+    let out = kiln(&[
+        "run",
+        "lenet.pt2",
+        "--json",
+        "--repeat",
+        "1",
+        "--threads",
+        "1",
+        "--outputs",
+        to.to_str().unwrap(),
+    ]);
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    assert!(json["kernels"].as_array().is_some_and(|k| !k.is_empty()) && json["median_us"].as_f64().is_some_and(|t| t > 0.0), "{json}");
+    assert!(
+        json["kernels"].as_array().is_some_and(|k| !k.is_empty())
+            && json["median_us"].as_f64().is_some_and(|t| t > 0.0),
+        "{json}"
+    );
     assert!(to.exists());
 }
 
@@ -55,12 +92,18 @@ fn packages_and_the_other_commands() {
     ] {
         assert!(lines.contains(part), "no '{part}' in\n{lines}");
     }
-    let lines = text(&kiln(&["explain", "mlp.pt2", "--target", "cuda:sm_80", "--option", "cuda_blocking=true"]).stdout);
-    for part in
-        ["argument 'x' is copied outside of it where it lies in the host's memory", "calls with other values of s77", "(cuda_blocking)"]
-    {
+    let lines = text(
+        &kiln(&["explain", "mlp.pt2", "--target", "cuda:sm_80", "--option", "cuda_blocking=true"])
+            .stdout,
+    );
+    for part in [
+        "argument 'x' is copied outside of it where it lies in the host's memory",
+        "calls with other values of s77",
+        "(cuda_blocking)",
+    ] {
         assert!(
-            lines.contains(&format!("no CUDA graph, or not all of the call: {part}")) || lines.contains(part),
+            lines.contains(&format!("no CUDA graph, or not all of the call: {part}"))
+                || lines.contains(part),
             "no '{part}' in\n{lines}"
         );
     }
@@ -75,17 +118,27 @@ fn a_trace_names_kernels_ops_and_source_lines() {
     let path = dir.path().join("t.json");
     let out = kiln(&["run", "mlp.pt2", "--repeat", "1", "--profile", path.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).expect("JSON");
+    let trace: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).expect("JSON");
     let events = trace["traceEvents"].as_array().expect("events");
     let kernels: Vec<_> = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == 1).collect();
     let ops: Vec<_> = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == 2).collect();
     assert!(!kernels.is_empty() && kernels.len() == ops.len(), "{trace}");
     for (k, o) in kernels.iter().zip(&ops) {
-        assert!(k["dur"].as_f64().is_some_and(|t| t > 0.0) && k["ts"] == o["ts"] && o["args"]["kernel"] == k["name"], "{k}");
+        assert!(
+            k["dur"].as_f64().is_some_and(|t| t > 0.0)
+                && k["ts"] == o["ts"]
+                && o["args"]["kernel"] == k["name"],
+            "{k}"
+        );
         let sources = k["args"]["sources"].as_array().expect("a list");
         assert!(sources.iter().any(|s| s.as_str().is_some_and(|s| s.contains(".py:"))), "{k}");
     }
-    let all = kernels.iter().flat_map(|k| k["args"]["ops"].as_array().expect("a list")).filter_map(|o| o.as_str()).collect::<Vec<_>>();
+    let all = kernels
+        .iter()
+        .flat_map(|k| k["args"]["ops"].as_array().expect("a list"))
+        .filter_map(|o| o.as_str())
+        .collect::<Vec<_>>();
     assert!(all.contains(&"dot_general"), "{all:?}");
 }
 
@@ -96,11 +149,25 @@ fn control_flow_shows_the_kernels_that_it_calls() {
     let (path, trace) = (dir.path().join("loop.mlir"), dir.path().join("t.json"));
     std::fs::write(&path, LOOP).unwrap();
     let path = path.to_str().unwrap();
-    let out = kiln(&["run", path, "--repeat", "1", "--threads", "1", "--profile", trace.to_str().unwrap()]);
+    let out = kiln(&[
+        "run",
+        path,
+        "--repeat",
+        "1",
+        "--threads",
+        "1",
+        "--profile",
+        trace.to_str().unwrap(),
+    ]);
     let all = text(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{all}{}", text(&out.stderr));
-    assert!(all.contains("in 6 launches of 2 kernels, in 2 programs that control flow calls"), "{all}");
-    let json: serde_json::Value = serde_json::from_slice(&kiln(&["run", path, "--repeat", "1", "--json"]).stdout).expect("JSON");
+    assert!(
+        all.contains("in 6 launches of 2 kernels, in 2 programs that control flow calls"),
+        "{all}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_slice(&kiln(&["run", path, "--repeat", "1", "--json"]).stdout)
+            .expect("JSON");
     let mut runs: Vec<(i64, i64)> = json["kernels"]
         .as_array()
         .expect("kernels")
@@ -108,12 +175,25 @@ fn control_flow_shows_the_kernels_that_it_calls() {
         .map(|k| (k["launches"].as_i64().unwrap_or(0), k["bytes"].as_i64().unwrap_or(0)))
         .collect();
     runs.sort_unstable();
-    // The exponential reads and writes 5 rows of 8 once; each step reads a row and what is carried, and writes that.
+    // The exponential reads and writes 5 rows of 8 once; each step reads a row and what is carried,
+    // and writes that.
     assert_eq!(runs, [(1, 2 * 5 * 8 * 4), (5, 5 * 3 * 8 * 4)], "{json}");
-    assert!(json["kernels"].as_array().expect("kernels").iter().all(|k| k["time_us"].as_f64() > Some(0.0)), "{json}");
-    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).expect("JSON");
+    assert!(
+        json["kernels"]
+            .as_array()
+            .expect("kernels")
+            .iter()
+            .all(|k| k["time_us"].as_f64() > Some(0.0)),
+        "{json}"
+    );
+    let trace: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&trace).unwrap()).expect("JSON");
     let events = trace["traceEvents"].as_array().expect("events");
-    let runs: Vec<i64> = events.iter().filter(|e| e["ph"] == "X" && e["tid"] == 1).filter_map(|e| e["args"]["runs"].as_i64()).collect();
+    let runs: Vec<i64> = events
+        .iter()
+        .filter(|e| e["ph"] == "X" && e["tid"] == 1)
+        .filter_map(|e| e["args"]["runs"].as_i64())
+        .collect();
     assert_eq!(runs, [1, 5], "{trace}");
     assert!(text(&kiln(&["explain", path]).stdout).contains("2 kernels"));
 }
@@ -133,14 +213,25 @@ pub const LOOP: &str = "func.func @main(%x: tensor<5x8xf32>, %a: tensor<8xf32>) 
 fn graphs_are_for_gpus() {
     let out = kiln(&["run", "mlp.pt2", "--mode", "reduce-overhead"]);
     assert_eq!(out.status.code(), Some(2), "{}", text(&out.stdout));
-    assert!(text(&out.stderr).contains("CUDA graphs are for GPUs; the program is for x86_64"), "{}", text(&out.stderr));
-    assert!(text(&kiln(&["run", "mlp.pt2", "--mode", "fast"]).stderr).contains("default, reduce-overhead"));
+    assert!(
+        text(&out.stderr).contains("CUDA graphs are for GPUs; the program is for x86_64"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert!(
+        text(&kiln(&["run", "mlp.pt2", "--mode", "fast"]).stderr)
+            .contains("default, reduce-overhead")
+    );
 }
 
 #[test]
 fn output_that_nobody_reads_is_no_panic() {
-    let mut child =
-        Command::new(env!("CARGO_BIN_EXE_kiln")).arg("options").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .arg("options")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
     drop(child.stdout.take());
     let out = child.wait_with_output().expect("it ends");
     assert!(out.stderr.is_empty(), "{}", text(&out.stderr));
@@ -166,14 +257,21 @@ fn exit_codes() {
     assert!(text(&out.stderr).contains("call.mlir:2:"), "{}", text(&out.stderr));
 }
 
-/// IR and pipeline of a pass that fails, on the graph or on a kernel, are where the message says, and fail again.
+/// IR and pipeline of a pass that fails, on the graph or on a kernel, are where the message says,
+/// and fail again.
 #[test]
 fn a_pass_that_fails_leaves_a_reproducer() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
-    let (path, temporary, named, dump) = (dir.path().join("m.mlir"), dir.path().join("t"), dir.path().join("r/s"), dir.path().join("d"));
+    let (path, temporary, named, dump) = (
+        dir.path().join("m.mlir"),
+        dir.path().join("t"),
+        dir.path().join("r/s"),
+        dir.path().join("d"),
+    );
     std::fs::create_dir(&temporary).unwrap();
-    let source = "func.func @main(%x: tensor<8x32xf32>, %w: tensor<16x32xf32>) -> tensor<8x16xf32> {
+    let source =
+        "func.func @main(%x: tensor<8x32xf32>, %w: tensor<16x32xf32>) -> tensor<8x16xf32> {
   %0 = kiln.linear %x, %w : tensor<8x32xf32>, tensor<16x32xf32>
   return %0 : tensor<8x16xf32>
 }
@@ -181,25 +279,57 @@ fn a_pass_that_fails_leaves_a_reproducer() {
     std::fs::write(&path, source).unwrap();
     let graph = "graph: kiln-verify-level{level=prims}";
     let kernel = "kiln-tile: kiln-verify-level{level=graph}";
-    let (to_named, to_dump) = (format!("reproducer={}", named.display()), format!("dump={}", dump.display()));
+    let (to_named, to_dump) =
+        (format!("reproducer={}", named.display()), format!("dump={}", dump.display()));
     let model = path.to_str().unwrap();
-    for (passes, option, folder) in
-        [(graph, None, &temporary), (graph, Some(&to_named), &named), (graph, Some(&to_dump), &dump), (kernel, None, &temporary)]
-    {
+    for (passes, option, folder) in [
+        (graph, None, &temporary),
+        (graph, Some(&to_named), &named),
+        (graph, Some(&to_dump), &dump),
+        (kernel, None, &temporary),
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        command.args(["compile", model, "--no-cache", "-o", "/dev/null", "--passes", passes]).env("TMPDIR", &temporary);
-        let out = command.args(option.iter().flat_map(|o| ["--option", o.as_str()])).output().expect("it runs");
+        command
+            .args(["compile", model, "--no-cache", "-o", "/dev/null", "--passes", passes])
+            .env("TMPDIR", &temporary);
+        let out = command
+            .args(option.iter().flat_map(|o| ["--option", o.as_str()]))
+            .output()
+            .expect("it runs");
         let said = text(&out.stderr);
         assert_eq!(out.status.code(), Some(4), "{said}");
         assert_eq!(said.contains("(kernel "), passes == kernel, "{said}");
-        let file = said.lines().find_map(|l| l.strip_prefix("reproducer: ")).and_then(|l| l.split(' ').next()).expect("a line");
+        let file = said
+            .lines()
+            .find_map(|l| l.strip_prefix("reproducer: "))
+            .and_then(|l| l.split(' ').next())
+            .expect("a line");
         assert!(file.starts_with(folder.to_str().unwrap()), "{said}");
-        let again =
-            Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(["--run-reproducer", file, "--reproducer=/dev/null"]).output().unwrap();
-        assert!(again.status.code() == Some(4) && text(&again.stderr).contains("kiln-verify-level"), "{}", text(&again.stderr));
+        let again = Command::new(env!("CARGO_BIN_EXE_kiln-opt"))
+            .args(["--run-reproducer", file, "--reproducer=/dev/null"])
+            .output()
+            .unwrap();
+        assert!(
+            again.status.code() == Some(4) && text(&again.stderr).contains("kiln-verify-level"),
+            "{}",
+            text(&again.stderr)
+        );
     }
-    let out = kiln(&["compile", model, "-o", "/dev/null", "--passes", graph, "--option", "reproducer=off"]);
-    assert!(out.status.code() == Some(4) && !text(&out.stderr).contains("reproducer: "), "{}", text(&out.stderr));
+    let out = kiln(&[
+        "compile",
+        model,
+        "-o",
+        "/dev/null",
+        "--passes",
+        graph,
+        "--option",
+        "reproducer=off",
+    ]);
+    assert!(
+        out.status.code() == Some(4) && !text(&out.stderr).contains("reproducer: "),
+        "{}",
+        text(&out.stderr)
+    );
 }
 
 /// `--option` sets what the table has, behind the environment and before flags of their own.
@@ -208,7 +338,11 @@ fn options_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let run = |env: &[(&str, &str)], more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        command.args(["run", "mlp.pt2", "--repeat", "1"]).args(more).current_dir(models()).env("KILN_CACHE_DIR", dir.path());
+        command
+            .args(["run", "mlp.pt2", "--repeat", "1"])
+            .args(more)
+            .current_dir(models())
+            .env("KILN_CACHE_DIR", dir.path());
         let out = command.envs(env.iter().copied()).output().expect("it runs");
         (out.status.code(), text(&out.stdout), text(&out.stderr))
     };
@@ -218,12 +352,22 @@ fn options_by_name() {
     };
     threads(&[("KILN_NUM_THREADS", "3")], &[], 3);
     threads(&[("KILN_NUM_THREADS", "3")], &["--option", "threads=4"], 4);
-    threads(&[("KILN_NUM_THREADS", "3")], &["--option", "threads=4", "--option", "threads=2", "--threads", "1"], 1);
+    threads(
+        &[("KILN_NUM_THREADS", "3")],
+        &["--option", "threads=4", "--option", "threads=2", "--threads", "1"],
+        1,
+    );
     let dump = format!("dump={}", dir.path().join("dump").display());
     assert_eq!(run(&[], &["--option", &dump, "--option", "cache_dir=off"]).0, Some(0));
     assert!(dir.path().join("dump/mlp-0/index.html").exists());
     let (code, _, said) = run(&[], &["--option", "dynamic=true"]);
-    assert!(code == Some(0) && said.contains("remark: option dynamic=true changes nothing: it is for compiled functions"), "{said}");
+    assert!(
+        code == Some(0)
+            && said.contains(
+                "remark: option dynamic=true changes nothing: it is for compiled functions"
+            ),
+        "{said}"
+    );
     for (option, want) in [
         ("thread=1", "there is no option 'thread'; did you mean 'threads'?"),
         ("threads", "--option threads: that is not NAME=VALUE"),
@@ -234,7 +378,8 @@ fn options_by_name() {
         assert!(code == Some(2) && said.contains(want), "{said}");
     }
     assert_eq!(run(&[], &["--threads", "257"]).0, Some(2));
-    // A mode by its variable measures, unless the flag says otherwise; on the host it is without graphs.
+    // A mode by its variable measures, unless the flag says otherwise; on the host it is without
+    // graphs.
     let tiny = dir.path().join("tiny.mlir");
     std::fs::write(
         &tiny,
@@ -243,19 +388,44 @@ fn options_by_name() {
     .unwrap();
     let measures = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        command.arg("run").arg(&tiny).args(["--repeat", "1", "--option", "autotune_budget=0.01"]).args(more);
-        let out =
-            command.env("KILN_CACHE_DIR", "off").env("KILN_LOG", "autotune").env("KILN_MODE", "max-autotune").output().expect("it runs");
+        command
+            .arg("run")
+            .arg(&tiny)
+            .args(["--repeat", "1", "--option", "autotune_budget=0.01"])
+            .args(more);
+        let out = command
+            .env("KILN_CACHE_DIR", "off")
+            .env("KILN_LOG", "autotune")
+            .env("KILN_MODE", "max-autotune")
+            .output()
+            .expect("it runs");
         assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
         text(&out.stderr).contains(" kiln::autotune: ")
     };
-    assert!(measures(&[]) && !measures(&["--mode", "default"]) && !measures(&["--option", "max_autotune=false"]));
+    assert!(
+        measures(&[])
+            && !measures(&["--mode", "default"])
+            && !measures(&["--option", "max_autotune=false"])
+    );
     // Another folder of the cache.
-    let cache =
-        text(&kiln(&["cache", "stat", "--option", &format!("cache_dir={}", dir.path().display()), "--option", "cache_size=3M"]).stdout);
+    let cache = text(
+        &kiln(&[
+            "cache",
+            "stat",
+            "--option",
+            &format!("cache_dir={}", dir.path().display()),
+            "--option",
+            "cache_size=3M",
+        ])
+        .stdout,
+    );
     assert!(cache.contains(&format!("{}, at most 3072 KiB", dir.path().display())), "{cache}");
     let listed = text(&kiln(&["options"]).stdout);
     for o in kiln::list_options() {
-        assert!(listed.contains(o.name) && listed.contains(o.variable) && listed.contains(o.summary), "{}\n{listed}", o.name);
+        assert!(
+            listed.contains(o.name) && listed.contains(o.variable) && listed.contains(o.summary),
+            "{}\n{listed}",
+            o.name
+        );
     }
 }

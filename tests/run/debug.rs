@@ -51,7 +51,8 @@ impl Pass for AddForSub {
     fn run(&self, op: Op) -> Result<(), Failure> {
         for sub in walk(op).into_iter().filter(|o| o.is("arith.subf")) {
             let b = kiln::dialects::ir::Builder::before(sub).ok_or("it is in no block")?;
-            let add = b.generic("arith.addf", &sub.operands(), &[sub.result(0).ty()], &[], &mut [])?;
+            let add =
+                b.generic("arith.addf", &sub.operands(), &[sub.result(0).ty()], &[], &mut [])?;
             sub.result(0).replace_uses(add.result(0));
             sub.erase();
         }
@@ -122,7 +123,8 @@ fn bisect_finds_a_wrong_pass_above_the_kernels() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let model = load(source(dir.path())).unwrap();
-    let found = debug::bisect(&model, &inserted("kiln-reciprocals", "test-swap-sub"), None).unwrap();
+    let found =
+        debug::bisect(&model, &inserted("kiln-reciprocals", "test-swap-sub"), None).unwrap();
     assert!(found.wrong.is_some(), "{found}");
     assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-swap-sub"), "{found}");
     // Each kernel computes what the wrong graph says.
@@ -134,13 +136,15 @@ fn bisect_finds_a_wrong_kernel_and_its_op() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let model = load(source(dir.path())).unwrap();
-    let found = debug::bisect(&model, &inserted("kiln-to-linalg", "test-add-for-sub"), None).unwrap();
+    let found =
+        debug::bisect(&model, &inserted("kiln-to-linalg", "test-add-for-sub"), None).unwrap();
     assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-add-for-sub"), "{found}");
     assert!(found.kernel.is_some(), "{found}");
     assert!(found.op.as_ref().is_some_and(|o| o.0.starts_with("kiln.sub")), "{found}");
 }
 
-/// On a level and behind a pass alike: in order, timed, dumped, left out by flag, ended early, a row of ablate, found by bisect.
+/// On a level and behind a pass alike: in order, timed, dumped, left out by flag, ended early, a
+/// row of ablate, found by bisect.
 #[test]
 fn passes_of_ones_own_run_as_those_of_the_table_do() {
     crate::watchdog::arm();
@@ -148,7 +152,9 @@ fn passes_of_ones_own_run_as_those_of_the_table_do() {
     let model = load(source(dir.path())).unwrap();
     for place in ["prims", "kiln-reciprocals"] {
         let options = inserted(place, "test-swap-sub");
-        let exe = model.compile(&Options { dump: Some(dir.path().join(place)), ..options.clone() }).unwrap();
+        let exe = model
+            .compile(&Options { dump: Some(dir.path().join(place)), ..options.clone() })
+            .unwrap();
         let ran: Vec<(&str, usize)> = exe
             .times()
             .compile
@@ -159,23 +165,49 @@ fn passes_of_ones_own_run_as_those_of_the_table_do() {
             .collect();
         assert_eq!(ran, [("test-swap-sub", 1)], "{place}");
         let dumped = exe.times().dump.clone().unwrap().join("graph/run-0");
-        let names: Vec<String> =
-            std::fs::read_dir(dumped).unwrap().map(|f| f.unwrap().file_name().to_string_lossy().into_owned()).collect();
-        assert_eq!(names.iter().filter(|n| n.ends_with("-test-swap-sub.mlir")).count(), 1, "{names:?}");
+        let names: Vec<String> = std::fs::read_dir(dumped)
+            .unwrap()
+            .map(|f| f.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(
+            names.iter().filter(|n| n.ends_with("-test-swap-sub.mlir")).count(),
+            1,
+            "{names:?}"
+        );
         let found = debug::bisect(&model, &options, None).unwrap();
         assert_eq!(found.pass.as_ref().map(|p| p.0.as_str()), Some("test-swap-sub"), "{found}");
         let without = Options { disable: vec!["test-swap-sub".into()], ..options };
-        assert_eq!(debug::bisect(&model, &without, None).unwrap(), debug::Bisection::default(), "{place}");
+        assert_eq!(
+            debug::bisect(&model, &without, None).unwrap(),
+            debug::Bisection::default(),
+            "{place}"
+        );
     }
-    let rows = debug::ablate(&model, &inserted("prims", "test-swap-sub"), None, std::time::Duration::from_millis(1)).unwrap().rows;
-    assert!(rows.iter().any(|r| r.without.as_deref() == Some("test-swap-sub") && r.measured.is_ok()), "no row");
+    let rows = debug::ablate(
+        &model,
+        &inserted("prims", "test-swap-sub"),
+        None,
+        std::time::Duration::from_millis(1),
+    )
+    .unwrap()
+    .rows;
+    assert!(
+        rows.iter().any(|r| r.without.as_deref() == Some("test-swap-sub") && r.measured.is_ok()),
+        "no row"
+    );
     // What comes behind the one that ends it does not run.
     let stop = Stop::new();
     *CANCELLED.lock().unwrap() = Some(stop.clone());
-    let ended = model.compile(&Options { stop, ..inserted("graph", "test-cancel,no-such-pass") }).err().expect("an error");
+    let ended = model
+        .compile(&Options { stop, ..inserted("graph", "test-cancel,no-such-pass") })
+        .err()
+        .expect("an error");
     assert!(ended.to_string().contains("no-such-pass"), "{ended}");
     let stop = CANCELLED.lock().unwrap().clone().unwrap();
-    let ended = model.compile(&Options { stop, ..inserted("graph", "test-cancel,test-add-for-sub") }).err().expect("an error");
+    let ended = model
+        .compile(&Options { stop, ..inserted("graph", "test-cancel,test-add-for-sub") })
+        .err()
+        .expect("an error");
     assert!(matches!(ended, Error::Compile(CompileError::Stopped(Stopped::Cancelled))), "{ended}");
     *CANCELLED.lock().unwrap() = None;
 }
@@ -201,15 +233,28 @@ fn reduce_asks_a_command() {
     let dir = tempfile::tempdir().unwrap();
     let (model, to) = (source(dir.path()), dir.path().join("small.mlir"));
     let out = Command::new(env!("CARGO_BIN_EXE_kiln"))
-        .args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--command", "grep -q kiln.tanh"])
+        .args([
+            "reduce",
+            model.to_str().unwrap(),
+            "-o",
+            to.to_str().unwrap(),
+            "--command",
+            "grep -q kiln.tanh",
+        ])
         .output()
         .expect("it runs");
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     let small = std::fs::read_to_string(&to).unwrap();
-    assert!(small.contains("kiln.tanh") && !small.contains("kiln.matmul") && !small.contains("kiln.exp"), "{small}");
+    assert!(
+        small.contains("kiln.tanh")
+            && !small.contains("kiln.matmul")
+            && !small.contains("kiln.exp"),
+        "{small}"
+    );
 }
 
-/// A compilation that fails, in a process of its own: the op that it does not take is left, and what surrounds it is not.
+/// A compilation that fails, in a process of its own: the op that it does not take is left, and
+/// what surrounds it is not.
 #[test]
 fn reduce_finds_what_the_compiler_fails_on() {
     crate::watchdog::arm();
@@ -230,25 +275,47 @@ fn reduce_finds_what_the_compiler_fails_on() {
     let reduced_with = |text: &str, more: &[&str]| {
         std::fs::write(&model, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        let out =
-            command.args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--crash"]).args(more).output().expect("it runs");
+        let out = command
+            .args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--crash"])
+            .args(more)
+            .output()
+            .expect("it runs");
         (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
     let reduced = |text: &str| reduced_with(text, &[]);
     assert_eq!(reduced(source).0, Some(0));
     let small = std::fs::read_to_string(&to).unwrap();
-    assert!(small.contains("call @other") && !["exp", "matmul", "tanh", "add", "8x"].iter().any(|s| small.contains(s)), "{small}");
+    assert!(
+        small.contains("call @other")
+            && !["exp", "matmul", "tanh", "add", "8x"].iter().any(|s| small.contains(s)),
+        "{small}"
+    );
     // What compiles is no crash, and neither is a refusal.
     let (code, said) = reduced(SOURCE);
     assert!(code == Some(1) && said.contains("does not fail as it is"), "{code:?} {said}");
     let unsupported = Command::new(env!("CARGO_BIN_EXE_kiln"))
-        .args(["reduce", model.to_str().unwrap(), "-o", to.to_str().unwrap(), "--crash", "--target", "cuda:sm_12"])
+        .args([
+            "reduce",
+            model.to_str().unwrap(),
+            "-o",
+            to.to_str().unwrap(),
+            "--crash",
+            "--target",
+            "cuda:sm_12",
+        ])
         .output()
         .expect("it runs");
-    assert_eq!(unsupported.status.code(), Some(1), "{}", String::from_utf8_lossy(&unsupported.stderr));
+    assert_eq!(
+        unsupported.status.code(),
+        Some(1),
+        "{}",
+        String::from_utf8_lossy(&unsupported.stderr)
+    );
     assert!(!to.with_extension("kpkg").exists(), "an attempt is left behind");
-    // The attempts have the options of the command: here a pass that refuses a composite op fails, and nothing does without it.
-    let composite = "func.func @main(%x: tensor<8x32xf32>, %w: tensor<16x32xf32>) -> tensor<8x16xf32> {
+    // The attempts have the options of the command: here a pass that refuses a composite op fails,
+    // and nothing does without it.
+    let composite =
+        "func.func @main(%x: tensor<8x32xf32>, %w: tensor<16x32xf32>) -> tensor<8x16xf32> {
   %0 = kiln.exp %x : tensor<8x32xf32>
   %1 = kiln.linear %0, %w : tensor<8x32xf32>, tensor<16x32xf32>
   %2 = kiln.tanh %1 : tensor<8x16xf32>
@@ -256,10 +323,14 @@ fn reduce_finds_what_the_compiler_fails_on() {
 }
 ";
     assert_eq!(reduced(composite).0, Some(1));
-    let (code, said) = reduced_with(composite, &["--passes", "graph: kiln-verify-level{level=prims}"]);
+    let (code, said) =
+        reduced_with(composite, &["--passes", "graph: kiln-verify-level{level=prims}"]);
     assert_eq!(code, Some(0), "{said}");
     let small = std::fs::read_to_string(&to).unwrap();
-    assert!(small.contains("kiln.linear") && !small.contains("exp") && !small.contains("tanh"), "{small}");
+    assert!(
+        small.contains("kiln.linear") && !small.contains("exp") && !small.contains("tanh"),
+        "{small}"
+    );
 }
 
 /// On kernels for a GPU too, behind a pass that each kernel goes through by itself.
@@ -269,11 +340,21 @@ fn passes_of_ones_own_run_on_kernels_for_a_gpu() {
     let dir = tempfile::tempdir().unwrap();
     let subtractions = |options: &Options| {
         let options = Options { target: Some("cuda:sm_80".into()), ..options.clone() };
-        let (package, report) = load(source(dir.path())).unwrap().build(&options, &|_, _| ()).unwrap_or_else(|e| panic!("{e}"));
+        let (package, report) = load(source(dir.path()))
+            .unwrap()
+            .build(&options, &|_, _| ())
+            .unwrap_or_else(|e| panic!("{e}"));
         let texts = package.objects.values().map(|ptx| String::from_utf8_lossy(ptx).into_owned());
         (
             texts.filter(|t| t.contains("\tsub.")).count(),
-            report.compile.expect("it is compiled").passes.iter().filter(|p| p.pass == AddForSub::FLAG).map(|p| p.runs).sum::<usize>(),
+            report
+                .compile
+                .expect("it is compiled")
+                .passes
+                .iter()
+                .filter(|p| p.pass == AddForSub::FLAG)
+                .map(|p| p.runs)
+                .sum::<usize>(),
         )
     };
     let (without, runs) = subtractions(&options(2));
@@ -286,13 +367,26 @@ fn passes_of_ones_own_run_on_kernels_for_a_gpu() {
 fn ablation_has_a_row_for_each_optional_pass() {
     crate::watchdog::arm();
     let model = load(models().join("mlp.pt2")).unwrap();
-    let found = debug::ablate(&model, &options(2), None, std::time::Duration::from_millis(1)).unwrap();
-    let row = |name: &str| found.rows.iter().find(|r| r.without.as_deref() == Some(name)).and_then(|r| r.measured.as_ref().ok());
+    let found =
+        debug::ablate(&model, &options(2), None, std::time::Duration::from_millis(1)).unwrap();
+    let row = |name: &str| {
+        found
+            .rows
+            .iter()
+            .find(|r| r.without.as_deref() == Some(name))
+            .and_then(|r| r.measured.as_ref().ok())
+    };
     let whole = found.rows[0].measured.as_ref().expect("it compiles");
     for name in ["kiln-simplify", "canonicalize", "kiln-pack", "kiln-in-place"] {
-        assert!(found.rows.iter().any(|r| r.without.as_deref() == Some(name)), "no row without {name}\n{found}");
+        assert!(
+            found.rows.iter().any(|r| r.without.as_deref() == Some(name)),
+            "no row without {name}\n{found}"
+        );
     }
-    assert!(row("kiln-pack").is_some_and(|m| m.launches > 0 && !m.call.is_zero()) && whole.kernels > 0, "{found}");
+    assert!(
+        row("kiln-pack").is_some_and(|m| m.launches > 0 && !m.call.is_zero()) && whole.kernels > 0,
+        "{found}"
+    );
     assert!(found.to_string().contains("(nothing)"), "{found}");
 }
 
@@ -309,39 +403,74 @@ fn a_dump_is_complete() {
     }
     let folder = dir.path().join("dump/mlp-0");
     let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
-    let data = page.split("<script id=\"data\" type=\"application/json\">").nth(1).and_then(|s| s.split("</script>").next()).expect("data");
+    let data = page
+        .split("<script id=\"data\" type=\"application/json\">")
+        .nth(1)
+        .and_then(|s| s.split("</script>").next())
+        .expect("data");
     let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
     assert!(
-        !page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org/2000/svg").count(),
+        !page.contains("http://")
+            || page.matches("http://").count()
+                == page.matches("http://www.w3.org/2000/svg").count(),
         "it needs the net"
     );
-    let passes: Vec<&str> = data["passes"].as_array().unwrap().iter().filter_map(|p| p["pass"].as_str()).collect();
-    for flag in ["input", "kiln-simplify", "kiln-fuse", "kiln-to-linalg", "kiln-tile", "kiln-plan", "kiln-host-abi"] {
+    let passes: Vec<&str> =
+        data["passes"].as_array().unwrap().iter().filter_map(|p| p["pass"].as_str()).collect();
+    for flag in [
+        "input",
+        "kiln-simplify",
+        "kiln-fuse",
+        "kiln-to-linalg",
+        "kiln-tile",
+        "kiln-plan",
+        "kiln-host-abi",
+    ] {
         assert!(passes.contains(&flag), "no {flag} in {passes:?}");
     }
     let texts = data["texts"].as_array().unwrap();
-    assert!(data["passes"].as_array().unwrap().iter().all(|p| p["after"].as_u64().is_some_and(|i| (i as usize) < texts.len())));
-    assert!(texts.iter().all(|t| t.as_str().is_some_and(|t| !t.contains(" loc("))), "places are left out");
-    let timings: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("timings.json")).unwrap()).unwrap();
+    assert!(
+        data["passes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|p| p["after"].as_u64().is_some_and(|i| (i as usize) < texts.len()))
+    );
+    assert!(
+        texts.iter().all(|t| t.as_str().is_some_and(|t| !t.contains(" loc("))),
+        "places are left out"
+    );
+    let timings: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("timings.json")).unwrap()).unwrap();
     assert!(timings["passes"].as_array().is_some_and(|p| p.len() > 20), "{timings}");
     let kernels = data["kernels"].as_array().unwrap();
-    assert!(!kernels.is_empty() && kernels.iter().all(|k| k["time_us"].as_f64().is_some_and(|t| t > 0.0)), "{kernels:?}");
+    assert!(
+        !kernels.is_empty()
+            && kernels.iter().all(|k| k["time_us"].as_f64().is_some_and(|t| t > 0.0)),
+        "{kernels:?}"
+    );
     for k in kernels {
         let file = k["file"].as_str().expect("a file");
-        let out =
-            Command::new(env!("CARGO_BIN_EXE_kiln")).args(["bench", file, "--seconds", "0.001", "--no-cache"]).output().expect("it runs");
+        let out = Command::new(env!("CARGO_BIN_EXE_kiln"))
+            .args(["bench", file, "--seconds", "0.001", "--no-cache"])
+            .output()
+            .expect("it runs");
         assert!(out.status.success(), "{file}: {}", String::from_utf8_lossy(&out.stderr));
     }
 }
 
-/// Of control flow, a dump and `KILN_LOG`'s page have the kernels of every program that it calls, with the sizes that these have.
+/// Of control flow, a dump and `KILN_LOG`'s page have the kernels of every program that it calls,
+/// with the sizes that these have.
 #[test]
 fn a_dump_has_the_kernels_of_control_flow() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("loop.mlir");
     std::fs::write(&model, super::LOOP).unwrap();
-    let exe = load(&model).unwrap().compile(&Options { dump: Some(dir.path().join("dump")), ..options(1) }).unwrap();
+    let exe = load(&model)
+        .unwrap()
+        .compile(&Options { dump: Some(dir.path().join("dump")), ..options(1) })
+        .unwrap();
     assert!(exe.program().control.is_some() && exe.program().kernels.is_empty());
     let timings = std::fs::read(dir.path().join("dump/loop-0/timings.json")).unwrap();
     let timings: serde_json::Value = serde_json::from_slice(&timings).unwrap();
@@ -349,7 +478,10 @@ fn a_dump_has_the_kernels_of_control_flow() {
     let bytes: Vec<&str> = kernels.iter().filter_map(|k| k["bytes"].as_str()).collect();
     // The exponential of 5 rows of 8, and a step: a row, what is carried, and the sum.
     assert_eq!(bytes, ["320", "96"], "{timings}");
-    assert!(kernels.iter().all(|k| k["time_us"].as_f64() > Some(0.0) && k["file"].is_string()), "{timings}");
+    assert!(
+        kernels.iter().all(|k| k["time_us"].as_f64() > Some(0.0) && k["file"].is_string()),
+        "{timings}"
+    );
     assert_eq!(kiln::dump::svg(exe.program()).matches("<rect").count(), 2);
 }
 
@@ -359,6 +491,7 @@ fn an_inserted_pass_runs() {
     registered();
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "model.mlir").unwrap();
-    run_pipeline(&module, "builtin.module(test-swap-sub)", &RunOptions::default(), &|_, _, _| ()).unwrap();
+    run_pipeline(&module, "builtin.module(test-swap-sub)", &RunOptions::default(), &|_, _, _| ())
+        .unwrap();
     assert!(module.op().to_string().contains("kiln.sub %arg2, %"), "{}", module.op());
 }

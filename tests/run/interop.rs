@@ -35,7 +35,11 @@ fn arrays_of_any_strides() {
     let mut gaps = Array2::from_elem((2 * n, m), f32::NAN);
     gaps.slice_mut(s![..;2, ..]).assign(&x);
     let reversed = x.slice(s![..;-1, ..]).as_standard_layout().into_owned();
-    for (what, array) in [("columns", columns.t()), ("gaps", gaps.slice(s![..;2, ..])), ("reversed", reversed.slice(s![..;-1, ..]))] {
+    for (what, array) in [
+        ("columns", columns.t()),
+        ("gaps", gaps.slice(s![..;2, ..])),
+        ("reversed", reversed.slice(s![..;-1, ..])),
+    ] {
         assert_eq!(exe.copied(&[View::of_array(&array)]), [0], "{what}");
         assert_eq!(call(&exe, View::of_array(&array), n), want, "{what}");
     }
@@ -49,23 +53,32 @@ fn slices_of_numbers() {
     let (shape, mut y) = ([x.nrows(), x.ncols()], vec![f32::NAN; want.len()]);
     let to = [want.nrows(), 10];
     let values = x.as_slice().unwrap();
-    exe.call(&[View::of(&shape, values).unwrap()], &mut [ViewMut::of(&to, &mut y).unwrap()]).unwrap();
+    exe.call(&[View::of(&shape, values).unwrap()], &mut [ViewMut::of(&to, &mut y).unwrap()])
+        .unwrap();
     assert_eq!(y, want.as_slice().unwrap());
     assert!(View::of(&shape, &values[1..]).is_err());
     let halves = vec![half::f16::ONE; values.len()];
-    let e = exe.call(&[View::of(&shape, &halves).unwrap()], &mut [ViewMut::of(&to, &mut y).unwrap()]).unwrap_err();
+    let e = exe
+        .call(&[View::of(&shape, &halves).unwrap()], &mut [ViewMut::of(&to, &mut y).unwrap()])
+        .unwrap_err();
     assert!(e.to_string().contains("is f16, the program takes f32"), "{e}");
 }
 
-/// x + x, and x of [n, 3] turned around, of arguments and results that begin one element into an array, whose other elements stay.
-fn one_element_in<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -> T, twice: impl Fn(T) -> T) {
+/// x + x, and x of [n, 3] turned around, of arguments and results that begin one element into an
+/// array, whose other elements stay.
+fn one_element_in<T: Element + PartialEq + std::fmt::Debug>(
+    of: impl Fn(usize) -> T,
+    twice: impl Fn(T) -> T,
+) {
     let (ty, dir) = (T::DTYPE, tempfile::tempdir().unwrap());
     let built = |name: &str, text: String| {
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
         load(&path).unwrap().compile(&options(1)).unwrap_or_else(|e| panic!("{ty}: {e}"))
     };
-    let open = |dims: &str| format!("    %n = kiln.sym @n {{min = 1, max = 64}}\n    kiln.bind_shape %x, [{dims}] : ");
+    let open = |dims: &str| {
+        format!("    %n = kiln.sym @n {{min = 1, max = 64}}\n    kiln.bind_shape %x, [{dims}] : ")
+    };
     let sum = format!(
         "func.func @main(%x: tensor<?x{ty}>) -> tensor<?x{ty}> {{\n{}tensor<?x{ty}>\n%0 = kiln.add %x, %x : tensor<?x{ty}>\nreturn %0 : tensor<?x{ty}>\n}}",
         open("%n")
@@ -76,16 +89,27 @@ fn one_element_in<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -
     );
     let (sum, turned) = (built("sum.mlir", sum), built("turned.mlir", turned));
     for n in [1usize, 15, 16, 17] {
-        let (x, mut y): (Vec<T>, Vec<T>) = ((0..n + 2).map(&of).collect(), (0..n + 2).map(|i| of(i + 40)).collect());
+        let (x, mut y): (Vec<T>, Vec<T>) =
+            ((0..n + 2).map(&of).collect(), (0..n + 2).map(|i| of(i + 40)).collect());
         let mut want = y.clone();
         (1..=n).for_each(|i| want[i] = twice(x[i]));
-        sum.call(&[View::of(&[n], &x[1..=n]).unwrap()], &mut [ViewMut::of(&[n], &mut y[1..=n]).unwrap()]).unwrap();
+        sum.call(
+            &[View::of(&[n], &x[1..=n]).unwrap()],
+            &mut [ViewMut::of(&[n], &mut y[1..=n]).unwrap()],
+        )
+        .unwrap();
         assert_eq!(y, want, "{ty}, {n} elements");
-        let (x, mut y): (Vec<T>, Vec<T>) = ((0..3 * n + 2).map(&of).collect(), (0..3 * n + 2).map(|i| of(i + 40)).collect());
+        let (x, mut y): (Vec<T>, Vec<T>) =
+            ((0..3 * n + 2).map(&of).collect(), (0..3 * n + 2).map(|i| of(i + 40)).collect());
         let mut want = y.clone();
         (0..3 * n).for_each(|i| want[1 + i % 3 * n + i / 3] = x[1 + i]);
         let (from, to) = ([n, 3], [3, n]);
-        turned.call(&[View::of(&from, &x[1..=3 * n]).unwrap()], &mut [ViewMut::of(&to, &mut y[1..=3 * n]).unwrap()]).unwrap();
+        turned
+            .call(
+                &[View::of(&from, &x[1..=3 * n]).unwrap()],
+                &mut [ViewMut::of(&to, &mut y[1..=3 * n]).unwrap()],
+            )
+            .unwrap();
         assert_eq!(y, want, "{ty}, {n} rows");
     }
 }
@@ -119,7 +143,8 @@ fn dlpack_tensors() {
     let view = unsafe { View::of_dlpack(&tensor) }.unwrap();
     assert_eq!(call(&exe, view, x.nrows()), want);
     // Without strides it is row-major, and it may start behind its pointer.
-    (tensor.data, tensor.strides) = (x.as_ptr().wrapping_sub(3).cast_mut().cast(), std::ptr::null_mut());
+    (tensor.data, tensor.strides) =
+        (x.as_ptr().wrapping_sub(3).cast_mut().cast(), std::ptr::null_mut());
     tensor.byte_offset = 12;
     // SAFETY: 12 bytes behind the pointer `x` begins.
     let view = unsafe { View::of_dlpack(&tensor) }.unwrap();
@@ -131,7 +156,8 @@ fn dlpack_tensors() {
     };
     let code = |code, bits| DLTensor { dtype: DLDataType { code, bits, lanes: 1 }, ..tensor };
     assert!(refused(code(DLDataTypeCode::COMPLEX, 64)).contains("type code 5 with 64 bits"));
-    let device = |device_type, device_id| DLTensor { device: DLDevice { device_type, device_id }, ..tensor };
+    let device =
+        |device_type, device_id| DLTensor { device: DLDevice { device_type, device_id }, ..tensor };
     assert!(refused(device(DLDeviceType::ROCM, 0)).contains("DLPack's type 10"));
     assert!(refused(device(DLDeviceType::CUDA, -1)).contains("GPU -1"));
     assert!(refused(DLTensor { ndim: -1, ..tensor }).contains("-1 dimensions"));
@@ -158,10 +184,14 @@ fn memory_of_a_gpu_is_not_the_hosts() {
     let view = unsafe { View::of_dlpack(&input) }.unwrap();
     assert_eq!(view.place(), Place::Cuda(3));
     let e = exe.call(&[view], &mut [ViewMut::of(&to, &mut y).unwrap()]).unwrap_err();
-    assert_eq!(e.to_string(), "input 'x': lies in the memory of GPU 3, the program runs on the host");
+    assert_eq!(
+        e.to_string(),
+        "input 'x': lies in the memory of GPU 3, the program runs on the host"
+    );
     let mut result = |strides: *mut i64, device| {
         let mut output = tensor(y.as_mut_ptr(), &mut out_shape, strides, device);
-        // SAFETY: memory of this size; what is said to be a GPU's is refused before anything is written.
+        // SAFETY: memory of this size; what is said to be a GPU's is refused before anything is
+        // written.
         let written = unsafe { ViewMut::of_dlpack(&mut output) }.unwrap();
         exe.call(&[View::of_array(&x)], &mut [written]).map_err(|e| e.to_string())
     };
@@ -170,7 +200,12 @@ fn memory_of_a_gpu_is_not_the_hosts() {
         Err("output 'output_0': lies in the memory of GPU 3, the program runs on the host".into())
     );
     let strided = result(out_strides.as_mut_ptr(), DLDeviceType::CPU);
-    assert!(strided.as_ref().is_err_and(|e| e.contains("'output_0': has strides [1, ") && e.contains("row-major order")), "{strided:?}");
+    assert!(
+        strided.as_ref().is_err_and(
+            |e| e.contains("'output_0': has strides [1, ") && e.contains("row-major order")
+        ),
+        "{strided:?}"
+    );
     out_strides = [10, 1];
     assert_eq!(result(out_strides.as_mut_ptr(), DLDeviceType::CPU), Ok(()));
     assert_eq!(y, want.as_slice().unwrap());

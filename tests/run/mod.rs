@@ -1,4 +1,5 @@
-//! Models from a file to a call on the host: results against PyTorch's, the cache, packages, refusals, threads, and the command line.
+//! Models from a file to a call on the host: results against PyTorch's, the cache, packages,
+//! refusals, threads, and the command line.
 mod caches;
 mod capi;
 mod command;
@@ -19,7 +20,8 @@ use kiln::{
 };
 use std::path::{Path, PathBuf};
 
-/// The archives with PyTorch's results that the project holds; the second file has other sizes than the exported ones.
+/// The archives with PyTorch's results that the project holds; the second file has other sizes than
+/// the exported ones.
 pub const MODELS: &[(&str, &[&str])] = &[
     ("mlp", &["mlp", "mlp.other"]),
     ("mlp.core", &["mlp"]),
@@ -44,7 +46,8 @@ fn options(threads: usize) -> Options {
 }
 
 pub fn file(name: &str) -> Tensors {
-    tensors::read(&models().join(format!("{name}.safetensors")), |_| true).unwrap_or_else(|e| panic!("{name}: {}", e.message))
+    tensors::read(&models().join(format!("{name}.safetensors")), |_| true)
+        .unwrap_or_else(|e| panic!("{name}: {}", e.message))
 }
 
 fn agree(exe: &Executable, data: &Tensors, what: &str) {
@@ -54,12 +57,15 @@ fn agree(exe: &Executable, data: &Tensors, what: &str) {
 
 /// Calls with the inputs of a file; what is not as the outputs there say.
 pub fn agreement(exe: &Executable, data: &Tensors) -> Vec<String> {
-    let inputs: Vec<&Tensor> = tensors::numbered(data, "input_").into_iter().map(|(_, t)| t).collect();
+    let inputs: Vec<&Tensor> =
+        tensors::numbered(data, "input_").into_iter().map(|(_, t)| t).collect();
     let results = match exe.call_values(&inputs) {
         Ok(results) => results,
         Err(e) => return vec![e.to_string()],
     };
-    let compared = tensors::numbered(data, "output_").into_iter().map(|(i, want)| (i, tolerance::compare(&results[i], want)));
+    let compared = tensors::numbered(data, "output_")
+        .into_iter()
+        .map(|(i, want)| (i, tolerance::compare(&results[i], want)));
     let wrong = compared.filter_map(|(i, c)| match c {
         Ok(c) if c.ok => None,
         Ok(c) => Some(format!("output {i}: {c}")),
@@ -72,8 +78,12 @@ pub fn agreement(exe: &Executable, data: &Tensors) -> Vec<String> {
 fn real_models_give_pytorchs_results() {
     for (model, inputs) in MODELS {
         crate::watchdog::arm();
-        let exe = load(models().join(format!("{model}.pt2"))).unwrap().compile(&options(2)).unwrap_or_else(|e| panic!("{model}: {e}"));
-        let alone = load(models().join(format!("{model}.pt2"))).unwrap().compile(&options(1)).unwrap();
+        let exe = load(models().join(format!("{model}.pt2")))
+            .unwrap()
+            .compile(&options(2))
+            .unwrap_or_else(|e| panic!("{model}: {e}"));
+        let alone =
+            load(models().join(format!("{model}.pt2"))).unwrap().compile(&options(1)).unwrap();
         for data in *inputs {
             agree(&exe, &file(data), &format!("{model}, {data}, 2 threads"));
             agree(&alone, &file(data), &format!("{model}, {data}, 1 thread"));
@@ -81,21 +91,27 @@ fn real_models_give_pytorchs_results() {
     }
 }
 
-/// Larger archives than the project holds, as `tests/models/make.py` makes them: NAME.pt2 and NAME.safetensors in the folder KILN_ARCHIVES.
+/// Larger archives than the project holds, as `tests/models/make.py` makes them: NAME.pt2 and
+/// NAME.safetensors in the folder KILN_ARCHIVES.
 #[test]
 #[ignore = "needs archives in KILN_ARCHIVES"]
 fn archives_of_a_folder_give_pytorchs_results() {
     let Some(folder) = std::env::var_os("KILN_ARCHIVES").map(PathBuf::from) else { return };
-    let mut names: Vec<PathBuf> = std::fs::read_dir(&folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
+    let mut names: Vec<PathBuf> =
+        std::fs::read_dir(&folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
     names.retain(|p| p.extension().is_some_and(|e| e == "pt2"));
     names.sort();
     assert!(!names.is_empty(), "no archives in {}", folder.display());
     for archive in names {
         let data = archive.with_extension("").with_extension("safetensors");
-        let data = tensors::read(&data, |_| true).unwrap_or_else(|e| panic!("{}: {}", data.display(), e.message));
+        let data = tensors::read(&data, |_| true)
+            .unwrap_or_else(|e| panic!("{}: {}", data.display(), e.message));
         for threads in [1, 2] {
             crate::watchdog::arm();
-            let exe = load(&archive).unwrap().compile(&options(threads)).unwrap_or_else(|e| panic!("{}: {e}", archive.display()));
+            let exe = load(&archive)
+                .unwrap()
+                .compile(&options(threads))
+                .unwrap_or_else(|e| panic!("{}: {e}", archive.display()));
             agree(&exe, &data, &format!("{}, {threads} threads", archive.display()));
             println!("{}, {threads} threads: as PyTorch", archive.display());
         }
@@ -105,7 +121,8 @@ fn archives_of_a_folder_give_pytorchs_results() {
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let data = file("bert_tiny");
-    let inputs: Vec<&Tensor> = tensors::numbered(&data, "input_").into_iter().map(|(_, t)| t).collect();
+    let inputs: Vec<&Tensor> =
+        tensors::numbered(&data, "input_").into_iter().map(|(_, t)| t).collect();
     let of = |threads| {
         let exe = load(models().join("bert_tiny.pt2")).unwrap().compile(&options(threads)).unwrap();
         exe.call_values(&inputs).unwrap()
@@ -117,10 +134,12 @@ fn results_do_not_depend_on_the_number_of_threads() {
 #[test]
 fn a_profile_has_the_time_of_every_launch() {
     let data = file("gpt2_tiny");
-    let inputs: Vec<Data> = tensors::numbered(&data, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
+    let inputs: Vec<Data> =
+        tensors::numbered(&data, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
     for threads in [1, 2] {
         let exe = load(models().join("gpt2_tiny.pt2")).unwrap().compile(&options(threads)).unwrap();
-        let (mut plain, mut profiled) = (exe.memory(&inputs).unwrap(), exe.memory(&inputs).unwrap());
+        let (mut plain, mut profiled) =
+            (exe.memory(&inputs).unwrap(), exe.memory(&inputs).unwrap());
         exe.call_data(&inputs, &mut plain).unwrap();
         let start = std::time::Instant::now();
         let profile = exe.profile(&inputs, &mut profiled).unwrap();
@@ -165,7 +184,8 @@ fn the_second_process_starts_warm_and_a_damaged_cache_is_rebuilt() {
     assert!(rebuilt.times().compile.as_ref().is_some_and(|c| c.cached == 0));
     agree(&rebuilt, &data, "after damage");
     // Kernels survive the loss of the program.
-    let is_program = |p: &PathBuf| std::fs::read(p).unwrap().windows(13).any(|w| w == b"manifest.json");
+    let is_program =
+        |p: &PathBuf| std::fs::read(p).unwrap().windows(13).any(|w| w == b"manifest.json");
     let program = walk(dir.path()).into_iter().find(is_program).unwrap();
     std::fs::remove_file(program).unwrap();
     let again = model();
@@ -187,7 +207,8 @@ fn a_package_runs_where_its_weights_are() {
     let exe = load(models().join("lenet.pt2")).unwrap().compile(&options(2)).unwrap();
     let path = dir.path().join("lenet.kpkg");
     exe.package().save(&path).unwrap();
-    let missing = load(&path).unwrap().compile(&options(2)).err().expect("no weights here").to_string();
+    let missing =
+        load(&path).unwrap().compile(&options(2)).err().expect("no weights here").to_string();
     assert!(missing.contains("lenet.pt2"), "{missing}");
     std::fs::copy(models().join("lenet.pt2"), dir.path().join("lenet.pt2")).unwrap();
     let packed = load(&path).unwrap().compile(&options(2)).unwrap();
@@ -205,8 +226,13 @@ fn inputs_of_any_strides_are_right() {
     let bytes = x.dtype().encode(x);
     let row = |i: usize, j: usize| &bytes[4 * (i * m + j)..4 * (i * m + j) + 4];
     // Column-major, and row-major with a gap behind each row.
-    let columns: Vec<u8> = (0..m).flat_map(|j| (0..n).flat_map(move |i| row(i, j).to_vec())).collect();
-    let gaps: Vec<u8> = (0..n).flat_map(|i| (0..m + 3).flat_map(move |j| if j < m { row(i, j).to_vec() } else { vec![0xff; 4] })).collect();
+    let columns: Vec<u8> =
+        (0..m).flat_map(|j| (0..n).flat_map(move |i| row(i, j).to_vec())).collect();
+    let gaps: Vec<u8> = (0..n)
+        .flat_map(|i| {
+            (0..m + 3).flat_map(move |j| if j < m { row(i, j).to_vec() } else { vec![0xff; 4] })
+        })
+        .collect();
     for (memory, strides) in [(&columns, [1, n as isize]), (&gaps, [m as isize + 3, 1])] {
         let shape = [n, m];
         // SAFETY: the strides reach exactly what was written above.
@@ -233,7 +259,9 @@ fn inputs_that_lie_as_asked_are_not_copied() {
     let bytes = x.dtype().encode(x);
     let mut last = vec![];
     for n in 0..shape[0] {
-        for (i, j, k) in (0..h).flat_map(|i| (0..w).flat_map(move |j| (0..c).map(move |k| (i, j, k)))) {
+        for (i, j, k) in
+            (0..h).flat_map(|i| (0..w).flat_map(move |j| (0..c).map(move |k| (i, j, k))))
+        {
             let at = 4 * (((n * c + k) * h + i) * w + j);
             last.extend_from_slice(&bytes[at..at + 4]);
         }
@@ -250,11 +278,18 @@ fn inputs_that_lie_as_asked_are_not_copied() {
     let c = tolerance::compare(&to.tensor().unwrap(), want).unwrap();
     assert!(c.ok, "{c}");
     // Orders that fit nothing are named.
-    for (i, order, reason) in
-        [(3, vec![0], "no argument 3"), (0, vec![0, 1, 1, 2], "no order"), (0, vec![1, 0, 2, 3], "only the outermost")]
-    {
+    for (i, order, reason) in [
+        (3, vec![0], "no argument 3"),
+        (0, vec![0, 1, 1, 2], "no order"),
+        (0, vec![1, 0, 2, 3], "only the outermost"),
+    ] {
         let options = Options { orders: [(i, order)].into(), ..options.clone() };
-        let e = load(models().join("lenet.pt2")).unwrap().compile(&options).err().expect("refused").to_string();
+        let e = load(models().join("lenet.pt2"))
+            .unwrap()
+            .compile(&options)
+            .err()
+            .expect("refused")
+            .to_string();
         assert!(e.contains(reason), "{e}");
     }
 }
@@ -265,12 +300,26 @@ fn every_level_down_to_program_runs() {
     for level in ["graph", "prims", "kernels", "linalg", "scheduled", "tiled", "program"] {
         for model in ["mlp", "lenet", "gpt2_tiny"] {
             let run = |args: &[&str]| {
-                let out =
-                    std::process::Command::new(env!("CARGO_BIN_EXE_kiln-opt")).args(args).current_dir(models()).output().expect("it runs");
-                (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+                let out = std::process::Command::new(env!("CARGO_BIN_EXE_kiln-opt"))
+                    .args(args)
+                    .current_dir(models())
+                    .output()
+                    .expect("it runs");
+                (
+                    out.status.code(),
+                    String::from_utf8_lossy(&out.stdout).into_owned()
+                        + &String::from_utf8_lossy(&out.stderr),
+                )
             };
             let (archive, data) = (format!("{model}.pt2"), format!("{model}.safetensors"));
-            let (code, text) = run(&[&archive, &format!("--to={level}"), "--execute", "--inputs", &data, "--check"]);
+            let (code, text) = run(&[
+                &archive,
+                &format!("--to={level}"),
+                "--execute",
+                "--inputs",
+                &data,
+                "--check",
+            ]);
             assert_eq!(code, Some(0), "{model} at {level}: {text}");
         }
     }

@@ -22,19 +22,40 @@ fn wrong_inputs_and_outputs_are_named() {
     assert_eq!(call(&[], "f32", &[8, 10]), "takes 1 inputs, 0 are given");
     assert_eq!(call(&[good, good], "f32", &[8, 10]), "takes 1 inputs, 2 are given");
     let short = floats(8 * 63);
-    assert_eq!(call(&[view(&[8, 63], &short)], "f32", &[8, 10]), "input 'x': has size 63 in dimension 1, which is 64 here");
-    assert_eq!(call(&[view(&[512], &x)], "f32", &[8, 10]), "input 'x': has 1 dimensions, the program takes 2");
+    assert_eq!(
+        call(&[view(&[8, 63], &short)], "f32", &[8, 10]),
+        "input 'x': has size 63 in dimension 1, which is 64 here"
+    );
+    assert_eq!(
+        call(&[view(&[512], &x)], "f32", &[8, 10]),
+        "input 'x': has 1 dimensions, the program takes 2"
+    );
     let long = floats(513 * 64);
     let range = "size s77 (dimension 0 of input 'x') is 513; the program takes 2 to 512";
     assert_eq!(call(&[view(&[513, 64], &long)], "f32", &[8, 10]), range);
     let ints = View::new("i32", &[8, 64], &x).unwrap();
     assert_eq!(call(&[ints], "f32", &[8, 10]), "input 'x': is i32, the program takes f32");
-    assert_eq!(call(&[good], "f32", &[4, 10]), "output 'output_0': has size 4 in dimension 0, which is 8 here");
+    assert_eq!(
+        call(&[good], "f32", &[4, 10]),
+        "output 'output_0': has size 4 in dimension 0, which is 8 here"
+    );
     assert_eq!(call(&[good], "f16", &[8, 10]), "output 'output_0': is f16, the program takes f32");
     assert_eq!(message(exe.call(&[good], &mut [])), "takes 1 outputs, 0 are given");
     assert_eq!(y, before);
-    assert!(View::new("f32", &[usize::MAX, 4], &x).err().unwrap().to_string().contains("larger than any memory"));
-    assert!(View::new("f32", &[8, 64], &x[1..]).err().unwrap().to_string().contains("needs 2048 bytes, 2047 are given"));
+    assert!(
+        View::new("f32", &[usize::MAX, 4], &x)
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("larger than any memory")
+    );
+    assert!(
+        View::new("f32", &[8, 64], &x[1..])
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("needs 2048 bytes, 2047 are given")
+    );
 }
 
 /// A module that kiln-opt has written for a GPU.
@@ -54,7 +75,11 @@ fn a_module_that_is_for_another_chip_says_so() {
         load(&path).unwrap().build(&options(1), &|_, _| ()).map(drop).map_err(|e| e.to_string())
     };
     let e = compiled(source).unwrap_err();
-    assert!(e.contains("the module is for cuda:sm_90a from level kernels on") && e.contains("--target cuda:sm_90a"), "{e}");
+    assert!(
+        e.contains("the module is for cuda:sm_90a from level kernels on")
+            && e.contains("--target cuda:sm_90a"),
+        "{e}"
+    );
     compiled(&source.replace("cuda:sm_90a", "host")).unwrap();
     compiled(&source.replace("\"kernels\"", "\"graph\"")).unwrap();
 }
@@ -78,11 +103,14 @@ fn fixed_sizes_are_refused_alike() {
     assert_eq!(exe.fixed_outputs(), Some(&[(vec![2, 3], 24), (vec![3], 24)][..]));
     let floats: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_ne_bytes()).collect();
     let ints: Vec<u8> = (0..3i64).flat_map(i64::to_ne_bytes).collect();
-    let (x, y) = (View::new("f32", &[2, 3], &floats).unwrap(), View::new("i64", &[3], &ints).unwrap());
+    let (x, y) =
+        (View::new("f32", &[2, 3], &floats).unwrap(), View::new("i64", &[3], &ints).unwrap());
     let call = |inputs: &[View], outputs: [(&str, &[usize]); 2]| {
         let (mut a, mut b) = (vec![7u8; 24], vec![7u8; 24]);
         let done = {
-            let bytes = |(dtype, shape): (&str, &[usize])| shape.iter().product::<usize>() * kiln::runtime::view::byte_size(dtype).unwrap();
+            let bytes = |(dtype, shape): (&str, &[usize])| {
+                shape.iter().product::<usize>() * kiln::runtime::view::byte_size(dtype).unwrap()
+            };
             let (n, m) = (bytes(outputs[0]), bytes(outputs[1]));
             let mut out = [
                 ViewMut::new(outputs[0].0, outputs[0].1, &mut a[..n]).unwrap(),
@@ -90,14 +118,16 @@ fn fixed_sizes_are_refused_alike() {
             ];
             exe.call(inputs, &mut out)
         };
-        done.map(|()| (a.clone(), b.clone())).inspect_err(|_| assert!(a.iter().chain(&b).all(|x| *x == 7), "something was written"))
+        done.map(|()| (a.clone(), b.clone()))
+            .inspect_err(|_| assert!(a.iter().chain(&b).all(|x| *x == 7), "something was written"))
     };
     let good: [(&str, &[usize]); 2] = [("f32", &[2, 3]), ("i64", &[3])];
     let (doubled, twice) = call(&[x, y], good).unwrap();
     assert_eq!(doubled, (0..6).flat_map(|i| (2.0 * i as f32).to_ne_bytes()).collect::<Vec<u8>>());
     assert_eq!(twice, (0..3i64).flat_map(|i| (2 * i).to_ne_bytes()).collect::<Vec<u8>>());
     // The transposed matrix in memory: it is copied.
-    let columns: Vec<u8> = [0, 3, 1, 4, 2, 5].iter().flat_map(|i| (*i as f32).to_ne_bytes()).collect();
+    let columns: Vec<u8> =
+        [0, 3, 1, 4, 2, 5].iter().flat_map(|i| (*i as f32).to_ne_bytes()).collect();
     // SAFETY: 2 x 3 elements of 4 bytes.
     let strided = unsafe { View::strided("f32", &[2, 3], &[1, 2], columns.as_ptr()) };
     assert_eq!(call(&[strided, y], good).unwrap().0, doubled);
@@ -108,7 +138,10 @@ fn fixed_sizes_are_refused_alike() {
     assert!(wrong(&[flat, y], good).contains("has size 3 in dimension 0, which is 2 here"));
     let other = View::new("i32", &[2, 3], &floats).unwrap();
     assert!(wrong(&[other, y], good).contains("is i32, the program takes f32"));
-    assert!(wrong(&[x, y], [("f32", &[3, 2]), good[1]]).contains("has size 3 in dimension 0, which is 2 here"));
+    assert!(
+        wrong(&[x, y], [("f32", &[3, 2]), good[1]])
+            .contains("has size 3 in dimension 0, which is 2 here")
+    );
     assert!(wrong(&[x, y], [("i32", &[2, 3]), good[1]]).contains("is i32, the program takes f32"));
 }
 
@@ -135,6 +168,10 @@ fn an_archive_cut_anywhere_is_an_error() {
     let path = dir.path().join("cut.pt2");
     for n in (0..bytes.len()).step_by(bytes.len() / 40) {
         std::fs::write(&path, &bytes[..n]).unwrap();
-        assert!(load(&path).and_then(|m| m.compile(&options(1))).is_err(), "{n} of {} bytes", bytes.len());
+        assert!(
+            load(&path).and_then(|m| m.compile(&options(1))).is_err(),
+            "{n} of {} bytes",
+            bytes.len()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What several test modules share: test files of many cases, expected diagnostics, random inputs, comparison of results.
+//! What several test modules share: test files of many cases, expected diagnostics, random inputs,
+//! comparison of results.
 use kiln::dialects::{
     interp::{Interpreter, Mode, RunError},
     ir::*,
@@ -13,26 +14,37 @@ use std::{
     sync::LazyLock,
 };
 
-/// Where the repository lies: where cargo says at run time, else in the working directory, so that the binary runs on other machines as well.
+/// Where the repository lies: where cargo says at run time, else in the working directory, so that
+/// the binary runs on other machines as well.
 pub fn repository() -> PathBuf {
-    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| std::env::current_dir().expect("a working directory"), PathBuf::from)
+    std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| std::env::current_dir().expect("a working directory"), PathBuf::from)
 }
 
 /// Where libraries are built, of the dev profile.
 pub fn libraries() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_kiln")).parent().and_then(Path::parent).expect("target").join("debug")
+    Path::new(env!("CARGO_BIN_EXE_kiln"))
+        .parent()
+        .and_then(Path::parent)
+        .expect("target")
+        .join("debug")
 }
 
 /// Builds a package's library there.
 pub fn build(package: &str) {
-    let done = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", package]).current_dir(repository()).status().expect("cargo");
+    let done = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", package])
+        .current_dir(repository())
+        .status()
+        .expect("cargo");
     assert!(done.success(), "{package} is not built");
 }
 
 /// Lets a process find the emulator (`emulator/`) as the driver, in front of all else.
 pub fn emulated(command: &mut Command) -> &mut Command {
     let before = std::env::var_os("LD_LIBRARY_PATH");
-    let all = [emulator().to_path_buf()].into_iter().chain(before.iter().flat_map(std::env::split_paths));
+    let all =
+        [emulator().to_path_buf()].into_iter().chain(before.iter().flat_map(std::env::split_paths));
     command.env("LD_LIBRARY_PATH", std::env::join_paths(all).expect("paths without colons"))
 }
 
@@ -45,7 +57,10 @@ fn emulator() -> &'static Path {
         std::fs::create_dir_all(&folder).expect("a folder");
         for name in ["libcuda.so", "libcuda.so.1"] {
             // Another process may have made it.
-            let _ = std::os::unix::fs::symlink(libraries().join("libkiln_emulator.so"), folder.join(name));
+            let _ = std::os::unix::fs::symlink(
+                libraries().join("libkiln_emulator.so"),
+                folder.join(name),
+            );
         }
         folder
     });
@@ -68,8 +83,14 @@ pub fn cases(file: &str) -> Vec<Case> {
         if line.starts_with("// -----") {
             let body = std::mem::take(&mut text);
             if body.lines().any(|l| !l.trim().is_empty() && !l.trim().starts_with("//")) {
-                let name = body.lines().find_map(|l| l.trim().strip_prefix("// CASE: ")).map(str::to_string);
-                all.push(Case { name: name.unwrap_or_else(|| format!("case {}", all.len() + 1)), text: format!("{padding}{body}") });
+                let name = body
+                    .lines()
+                    .find_map(|l| l.trim().strip_prefix("// CASE: "))
+                    .map(str::to_string);
+                all.push(Case {
+                    name: name.unwrap_or_else(|| format!("case {}", all.len() + 1)),
+                    text: format!("{padding}{body}"),
+                });
             }
             padding.extend(body.lines().map(|_| '\n'));
             padding.push('\n');
@@ -112,7 +133,8 @@ pub fn unmatched(text: &str, diagnostics: &[Diagnostic]) -> Vec<String> {
             None => wrong.push(format!("line {line}: unexpected error: {}", d.message)),
         }
     }
-    wrong.extend(expected.into_iter().map(|(line, m)| format!("line {line}: no error {{{{{m}}}}}")));
+    wrong
+        .extend(expected.into_iter().map(|(line, m)| format!("line {line}: no error {{{{{m}}}}}")));
     wrong
 }
 
@@ -120,7 +142,13 @@ pub fn unmatched(text: &str, diagnostics: &[Diagnostic]) -> Vec<String> {
 pub fn parse_errors(e: ParseError) -> Vec<Diagnostic> {
     match e {
         ParseError::Diagnostics(all) => all,
-        other => vec![Diagnostic { severity: Severity::Error, message: other.to_string(), locations: vec![], place: None, notes: vec![] }],
+        other => vec![Diagnostic {
+            severity: Severity::Error,
+            message: other.to_string(),
+            locations: vec![],
+            place: None,
+            notes: vec![],
+        }],
     }
 }
 
@@ -142,7 +170,8 @@ impl Random {
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Floats in [-2, 2) that the dtype has; wide integers are 1 or 2, so that they are positions and divisors alike.
+    /// Floats in [-2, 2) that the dtype has; wide integers are 1 or 2, so that they are positions
+    /// and divisors alike.
     pub fn tensor(&mut self, dtype: DType, shape: &[usize]) -> Tensor {
         let n: usize = shape.iter().product();
         let mut int = || match dtype {
@@ -163,10 +192,12 @@ impl Random {
 /// The functions with a body at the top of a module.
 pub fn functions(module: &Module) -> Vec<Op> {
     let all = module.body().ops().into_iter();
-    all.filter(|o| o.is("func.func") && o.regions().first().is_some_and(|r| !r.is_empty())).collect()
+    all.filter(|o| o.is("func.func") && o.regions().first().is_some_and(|r| !r.is_empty()))
+        .collect()
 }
 
-/// Values of the symbols that a function's facts name, in their ranges and different where possible.
+/// Values of the symbols that a function's facts name, in their ranges and different where
+/// possible.
 pub fn symbol_values(func: Op) -> HashMap<String, i64> {
     let mut all = HashMap::new();
     for op in walk(func) {
@@ -212,7 +243,8 @@ pub fn inputs_of_sizes(func: Op, seed: u64, symbols: &HashMap<String, i64>) -> V
                 Size::Dynamic(s) => size_value(s, symbols),
             }
         };
-        let size = |(i, d): (usize, &sym::Dim)| d.known().or_else(|| bound(i)).unwrap_or(3) as usize;
+        let size =
+            |(i, d): (usize, &sym::Dim)| d.known().or_else(|| bound(i)).unwrap_or(3) as usize;
         let shape: Vec<usize> = t.dims.iter().enumerate().map(size).collect();
         random.tensor(t.dtype, &shape)
     };
@@ -220,24 +252,36 @@ pub fn inputs_of_sizes(func: Op, seed: u64, symbols: &HashMap<String, i64>) -> V
 }
 
 /// Runs a function; globals that have a source get random values.
-pub fn run(module: &Module, func: Op, mode: Mode, inputs: &[Tensor]) -> Result<Vec<Tensor>, RunError> {
+pub fn run(
+    module: &Module,
+    func: Op,
+    mode: Mode,
+    inputs: &[Tensor],
+) -> Result<Vec<Tensor>, RunError> {
     let global = |name: &str, _: &str| {
         let g = module.find(name).and_then(Global::of).ok_or("is no global")?;
         let t = kiln::dialects::rules::tensor_type(g.r#type)?;
         let shape: Vec<usize> = t.dims.iter().map(|d| d.known().unwrap_or(0) as usize).collect();
         Ok(Random(name.len() as u64).tensor(t.dtype, &shape))
     };
-    let mut interpreter = Interpreter { globals: &global, max_iterations: 1000, ..Interpreter::new(mode) };
-    interpreter.custom_calls.insert("test.identity".into(), Box::new(|inputs, _| Ok(inputs.iter().map(|t| Tensor::clone(t)).collect())));
+    let mut interpreter =
+        Interpreter { globals: &global, max_iterations: 1000, ..Interpreter::new(mode) };
+    interpreter.custom_calls.insert(
+        "test.identity".into(),
+        Box::new(|inputs, _| Ok(inputs.iter().map(|t| Tensor::clone(t)).collect())),
+    );
     interpreter.run(module.op(), &func.symbol().unwrap(), inputs)
 }
 
-/// ‖a − b‖ / ‖b‖ over the finite numbers of b; infinite if shapes, dtypes, integers, NaNs or infinities differ.
+/// ‖a − b‖ / ‖b‖ over the finite numbers of b; infinite if shapes, dtypes, integers, NaNs or
+/// infinities differ.
 pub fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
     if a.dtype() != b.dtype() || a.shape() != b.shape() {
         return f64::INFINITY;
     }
-    let (Data::F(x), Data::F(y)) = (a.data(), b.data()) else { return if a == b { 0.0 } else { f64::INFINITY } };
+    let (Data::F(x), Data::F(y)) = (a.data(), b.data()) else {
+        return if a == b { 0.0 } else { f64::INFINITY };
+    };
     let (mut difference, mut norm) = (0.0, 0.0);
     for (x, y) in x.iter().zip(y) {
         if y.is_finite() && x.is_finite() {
@@ -254,15 +298,25 @@ pub fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
 pub fn same_bits(a: &Tensor, b: &Tensor) -> bool {
     let same = |x: &f64, y: &f64| x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan());
     match (a.data(), b.data()) {
-        (Data::F(x), Data::F(y)) => a.dtype() == b.dtype() && a.shape() == b.shape() && x.iter().zip(y).all(|(x, y)| same(x, y)),
+        (Data::F(x), Data::F(y)) => {
+            a.dtype() == b.dtype()
+                && a.shape() == b.shape()
+                && x.iter().zip(y).all(|(x, y)| same(x, y))
+        }
         _ => a == b,
     }
 }
 
 /// max |a − b| / max |b| over the finite numbers of b; infinite as [`relative_error`].
 pub fn greatest_error(a: &Tensor, b: &Tensor) -> f64 {
-    let (Ok(x), Ok(y), true) = (a.as_f(), b.as_f(), relative_error(a, b).is_finite()) else { return relative_error(a, b) };
+    let (Ok(x), Ok(y), true) = (a.as_f(), b.as_f(), relative_error(a, b).is_finite()) else {
+        return relative_error(a, b);
+    };
     let finite = || x.iter().zip(y).filter(|(x, y)| x.is_finite() && y.is_finite());
     let difference = finite().map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
-    if difference == 0.0 { 0.0 } else { difference / finite().map(|(_, y)| y.abs()).fold(1e-30, f64::max) }
+    if difference == 0.0 {
+        0.0
+    } else {
+        difference / finite().map(|(_, y)| y.abs()).fold(1e-30, f64::max)
+    }
 }

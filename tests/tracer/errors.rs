@@ -18,14 +18,22 @@ fn an_error_names_the_users_line_and_what_follows_is_silent() {
         line = line!() + 1;
         let bad = x.matmul(g.zeros((32, 10), F32));
         // Checks of the methods themselves are silent on it too.
-        let worse = bad.dropout(2.0) + &bad.split(0, 0)[0] + bad.layer_norm(&[1, 2, 3], None, None, 1e-5) + bad.reshape((bad.size(9), 2));
+        let worse = bad.dropout(2.0)
+            + &bad.split(0, 0)[0]
+            + bad.layer_norm(&[1, 2, 3], None, None, 1e-5)
+            + bad.reshape((bad.size(9), 2));
         Ok((bad + 1).relu().sum(.., false) * worse)
     }));
     let [e] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!((e.file.as_str(), e.line, e.op.as_str()), (file!(), line, "matmul"));
     assert_eq!(e.operands, ["f32[batch, 64]", "f32[32, 10]"]);
     let text = e.to_string();
-    assert!(text.starts_with(&format!("{}:{line}:", file!())) && text.contains("64") && text.contains("32"), "{text}");
+    assert!(
+        text.starts_with(&format!("{}:{line}:", file!()))
+            && text.contains("64")
+            && text.contains("32"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -42,7 +50,10 @@ fn operators_have_places_too_and_all_errors_come_at_once() {
         Ok(a * b * c)
     }));
     assert_eq!(all.iter().map(|e| e.line).collect::<Vec<_>>(), lines);
-    assert_eq!(all.iter().map(|e| e.op.as_str()).collect::<Vec<_>>(), ["add", "reshape", "softmax"]);
+    assert_eq!(
+        all.iter().map(|e| e.op.as_str()).collect::<Vec<_>>(),
+        ["add", "reshape", "softmax"]
+    );
     assert!(all.iter().all(|e| e.column > 1));
 }
 
@@ -95,7 +106,8 @@ fn what_pytorch_refuses() {
         ("dimension 4 is outside of rank 2", |_, x, _| x.reshape((x.size(4), 1))),
     ];
     for (want, bad) in cases {
-        let all = ops(kiln::trace(|g| Ok(bad(g, g.input("x", F32, (2, 3)), g.input("i", I64, (2, 3))))));
+        let all =
+            ops(kiln::trace(|g| Ok(bad(g, g.input("x", F32, (2, 3)), g.input("i", I64, (2, 3))))));
         assert!(all.len() == 1 && all[0].reason.contains(want), "{want}: {all:?}");
         assert_eq!(all[0].file, file!(), "{want}");
     }
@@ -106,7 +118,13 @@ fn types_of_poisoned_tensors_are_errors() {
     let r = kiln::trace(|g| {
         let x = g.input("x", F32, (2, 3));
         let bad = &x + g.zeros((5,), F32);
-        assert!(bad.dtype().is_err() && bad.rank().is_err() && bad.check().is_err() && x.check().is_ok() && g.check().is_err());
+        assert!(
+            bad.dtype().is_err()
+                && bad.rank().is_err()
+                && bad.check().is_err()
+                && x.check().is_ok()
+                && g.check().is_err()
+        );
         assert_eq!(bad.to_string(), "an error");
         let n = bad.dims()?.len();
         Ok(x * n as i64)
@@ -127,14 +145,30 @@ fn names_and_places_are_in_the_module() {
         let x = g.input("pixels", F32, (2, 3));
         line = line!() + 1;
         let h = (x * 2).relu().named("hidden");
-        let w = g.frozen("w", &kiln::capture::weight::Weight::of(&value::Tensor::floats(F32, vec![3], vec![1.0; 3]).expect("a tensor")));
-        let m = g.parameter("m", &kiln::capture::weight::Weight::of(&value::Tensor::floats(F32, vec![3], vec![1.0; 3]).expect("a tensor")));
-        let c = g.constant(&value::Tensor::floats(F32, vec![3], vec![1.0, 2.0, 3.0]).expect("a tensor"));
-        let large = g.constant(&value::Tensor::floats(F32, vec![2, 3, 1000], vec![1.0; 6000]).expect("a tensor"));
+        let w = g.frozen(
+            "w",
+            &kiln::capture::weight::Weight::of(
+                &value::Tensor::floats(F32, vec![3], vec![1.0; 3]).expect("a tensor"),
+            ),
+        );
+        let m = g.parameter(
+            "m",
+            &kiln::capture::weight::Weight::of(
+                &value::Tensor::floats(F32, vec![3], vec![1.0; 3]).expect("a tensor"),
+            ),
+        );
+        let c = g
+            .constant(&value::Tensor::floats(F32, vec![3], vec![1.0, 2.0, 3.0]).expect("a tensor"));
+        let large = g.constant(
+            &value::Tensor::floats(F32, vec![2, 3, 1000], vec![1.0; 6000]).expect("a tensor"),
+        );
         Ok((h + w + c + m + large.sum(-1, false)).named("hidden"))
     })
     .expect("a program");
-    let text = traced.module().op().print(PrintOptions { names_from_locations: true, ..Default::default() });
+    let text = traced
+        .module()
+        .op()
+        .print(PrintOptions { names_from_locations: true, ..Default::default() });
     for part in [
         "%pixels: tensor<2x3xf32>",
         "%hidden = ",
@@ -148,15 +182,20 @@ fn names_and_places_are_in_the_module() {
     }
     assert_eq!(traced.captured.inputs, ["pixels"]);
     assert_eq!(traced.captured.outputs, [kiln::capture::Output::User("hidden_1".into())]);
-    let relu = walk(traced.module().op()).into_iter().find(|o| o.loc().name().as_deref() == Some("hidden")).expect("an op");
+    let relu = walk(traced.module().op())
+        .into_iter()
+        .find(|o| o.loc().name().as_deref() == Some("hidden"))
+        .expect("an op");
     let place = relu.loc().place().expect("a place");
     assert_eq!((place.0.as_str(), place.1), (file!(), line));
-    let x = value::Tensor::floats(F32, vec![2, 3], vec![1.0, -1.0, 0.5, 0.0, 2.0, -3.0]).expect("a tensor");
+    let x = value::Tensor::floats(F32, vec![2, 3], vec![1.0, -1.0, 0.5, 0.0, 2.0, -3.0])
+        .expect("a tensor");
     let y = run(&traced.captured, &[x]).expect("a result").remove(0);
     assert_eq!(y.as_f().expect("floats"), [1005.0, 1004.0, 1006.0, 1003.0, 1008.0, 1005.0]);
 }
 
-/// A function of several ops that gives them all the place where it is called, as the layers of `nn` do.
+/// A function of several ops that gives them all the place where it is called, as the layers of
+/// `nn` do.
 #[track_caller]
 fn double_softmax(x: Tensor, dim: i64) -> Tensor {
     let _frame = x.graph().frame(std::panic::Location::caller());

@@ -1,4 +1,5 @@
-//! The Rust tracer: methods against PyTorch's numbers, promotion and broadcasting, errors with places, symbolic sizes, and `nn`.
+//! The Rust tracer: methods against PyTorch's numbers, promotion and broadcasting, errors with
+//! places, symbolic sizes, and `nn`.
 mod errors;
 #[allow(dead_code)]
 #[path = "../../examples/trace.rs"]
@@ -37,9 +38,13 @@ fn every_method_is_tested() {
     };
     let (source, tests) = (read("../src/tensor"), read("tracer") + &read("front"));
     let own = regex::Regex::new(r#"(?m)^    (?:pub fn (\w+)|(\w+) "aten\.)"#).expect("a pattern");
-    let names = own.captures_iter(&source).filter_map(|c| c.get(1).or(c.get(2)).map(|m| m.as_str().to_string()));
+    let names = own
+        .captures_iter(&source)
+        .filter_map(|c| c.get(1).or(c.get(2)).map(|m| m.as_str().to_string()));
     let used = |name: &str| {
-        tests.contains(&format!(".{name}(")) || tests.contains(&format!(".{name}::<")) || tests.contains(&format!("::{name}("))
+        tests.contains(&format!(".{name}("))
+            || tests.contains(&format!(".{name}::<"))
+            || tests.contains(&format!("::{name}("))
     };
     let missing: Vec<String> = names.filter(|n| !used(n)).collect();
     assert!(missing.is_empty(), "no test calls {missing:?}");

@@ -16,7 +16,8 @@ struct Model {
 impl Model {
     fn new() -> Model {
         let s = Scope::root();
-        let first = Convolution { stride: [2, 1], padding: [1, 1], groups: 2, ..Default::default() };
+        let first =
+            Convolution { stride: [2, 1], padding: [1, 1], groups: 2, ..Default::default() };
         Model {
             embed: nn::Embedding::new(&s.child("embed"), 11, 8),
             norm: nn::LayerNorm::new(&s.child("norm"), &[8]),
@@ -49,7 +50,8 @@ impl Module for Model {
         &x + self.mlp.forward(&self.rms.forward(&x))
     }
     fn parameters(&self) -> Vec<&Parameter> {
-        let layers: [&dyn Module; 6] = [&self.embed, &self.norm, &self.attention, &self.rms, &self.mlp, &self.image];
+        let layers: [&dyn Module; 6] =
+            [&self.embed, &self.norm, &self.attention, &self.rms, &self.mlp, &self.image];
         layers.iter().flat_map(|m| m.parameters()).collect()
     }
 }
@@ -70,7 +72,10 @@ fn weights_and_results_as_pytorch() {
     let wrong = differences(&traced.captured, &numbers("input"), &numbers("output"));
     assert!(wrong.is_empty(), "at prims: {}", wrong.join("\n"));
     let text = traced.module().op().print(PrintOptions::default());
-    assert!(text.contains("@mlp.0.weight : tensor<12x8xf32> from \"nn.safetensors#mlp.0.weight\""), "{text}");
+    assert!(
+        text.contains("@mlp.0.weight : tensor<12x8xf32> from \"nn.safetensors#mlp.0.weight\""),
+        "{text}"
+    );
     assert!(!text.contains("mutable"), "weights of a file are frozen");
 }
 
@@ -80,7 +85,8 @@ fn saved_weights_come_back() {
     let path = folder.path().join("m.safetensors");
     let (a, b) = (Model::new(), Model::new());
     let weight = a.mlp.parameters()[0];
-    let other = value::Tensor::floats(F32, vec![12, 8], (0..96).map(f64::from).collect()).expect("a tensor");
+    let other = value::Tensor::floats(F32, vec![12, 8], (0..96).map(f64::from).collect())
+        .expect("a tensor");
     weight.set(&other).expect("it fits");
     a.save(&path).expect("saved");
     b.load(&path).expect("loaded");
@@ -88,25 +94,41 @@ fn saved_weights_come_back() {
     b.save(&path).expect("saved again");
     for (x, y) in a.parameters().iter().zip(b.parameters()) {
         assert_eq!(x.name(), y.name());
-        assert_eq!(x.value().and_then(|v| v.read()), y.value().and_then(|v| v.read()), "{}", x.name());
+        assert_eq!(
+            x.value().and_then(|v| v.read()),
+            y.value().and_then(|v| v.read()),
+            "{}",
+            x.name()
+        );
     }
     assert_eq!(b.mlp.parameters()[0].value().and_then(|v| v.read()), Ok(other));
-    assert!(weight.set(&value::Tensor::floats(F32, vec![2], vec![0.0; 2]).expect("a tensor")).is_err());
+    assert!(
+        weight.set(&value::Tensor::floats(F32, vec![2], vec![0.0; 2]).expect("a tensor")).is_err()
+    );
 }
 
 #[test]
 fn weights_that_were_made_here_are_mutable_and_the_same_in_every_run() {
     let (a, b) = (Model::new(), Model::new());
     let text = a.trace().expect("a program").module().op().print(PrintOptions::default());
-    assert!(text.contains("mutable @mlp.0.weight : tensor<12x8xf32> from \"#mlp.0.weight\""), "{text}");
-    let values = |m: &Model| m.parameters().iter().map(|p| p.value().and_then(|v| v.read())).collect::<Vec<_>>();
+    assert!(
+        text.contains("mutable @mlp.0.weight : tensor<12x8xf32> from \"#mlp.0.weight\""),
+        "{text}"
+    );
+    let values = |m: &Model| {
+        m.parameters().iter().map(|p| p.value().and_then(|v| v.read())).collect::<Vec<_>>()
+    };
     assert_eq!(values(&a), values(&b));
     let bound = 1.0 / 8f64.sqrt();
     let w = a.mlp.parameters()[0].value().and_then(|v| v.read()).expect("a value");
     let w = w.as_f().expect("floats");
     assert!(w.iter().all(|x| x.abs() <= bound) && w.iter().any(|x| x.abs() > bound / 2.0));
     let half = nn::Linear::new(&Scope::root().with_dtype(BF16), 2, 2);
-    assert!(half.parameters().iter().all(|p| p.dtype() == BF16 && p.value().is_ok_and(|v| v.dtype == BF16)));
+    assert!(
+        half.parameters()
+            .iter()
+            .all(|p| p.dtype() == BF16 && p.value().is_ok_and(|v| v.dtype == BF16))
+    );
 }
 
 #[test]
@@ -121,11 +143,18 @@ fn everything_that_does_not_fit_is_said_at_once() {
     let WeightsError::Mismatch { missing, unexpected, misshapen, .. } = &e else { panic!("{e}") };
     assert_eq!(missing, &["mlp.2.bias", "mlp.3.weight", "mlp.3.bias"]);
     assert_eq!(misshapen.len(), 2);
-    assert!(misshapen[0].contains("mlp.0.weight is f32[12, 8], but f32[13, 8] is expected"), "{misshapen:?}");
-    assert!(unexpected.contains(&"embed.weight".to_string()) && !unexpected.contains(&"mlp.2.weight".to_string()));
+    assert!(
+        misshapen[0].contains("mlp.0.weight is f32[12, 8], but f32[13, 8] is expected"),
+        "{misshapen:?}"
+    );
+    assert!(
+        unexpected.contains(&"embed.weight".to_string())
+            && !unexpected.contains(&"mlp.2.weight".to_string())
+    );
     let text = e.to_string();
     assert!(
-        text.contains("nn.safetensors does not fit: it lacks mlp.2.bias") && text.contains("nothing takes attention.in_proj_bias"),
+        text.contains("nn.safetensors does not fit: it lacks mlp.2.bias")
+            && text.contains("nothing takes attention.in_proj_bias"),
         "{text}"
     );
     // Nothing was changed.
@@ -137,7 +166,9 @@ fn files_that_cannot_be_used() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.safetensors");
     let layer = nn::Linear::new(&Scope::root(), 2, 2);
-    let reason = |e: WeightsError| if let WeightsError::File { reason, .. } = e { reason } else { panic!("{e}") };
+    let reason = |e: WeightsError| {
+        if let WeightsError::File { reason, .. } = e { reason } else { panic!("{e}") }
+    };
     assert!(reason(layer.load(&path).expect_err("no file")).contains("No such file"));
     assert!(reason(layer.load(folder.path()).expect_err("a folder")).contains("is a directory"));
     for bytes in [&b""[..], b"not a file", &[255; 64]] {
@@ -147,13 +178,17 @@ fn files_that_cannot_be_used() {
     layer.save(&folder.path().join("no/such/folder.safetensors")).expect_err("no folder");
     let twice = nn::Linear::new(&Scope::root(), 2, 2);
     let both: Vec<_> = [layer.parameters(), twice.parameters()].concat();
-    assert_eq!(nn::save(&both, &path), Err(WeightsError::Names(vec!["weight".into(), "bias".into()])));
+    assert_eq!(
+        nn::save(&both, &path),
+        Err(WeightsError::Names(vec!["weight".into(), "bias".into()]))
+    );
 }
 
 #[test]
 fn errors_in_layers_have_the_users_place() {
     let line = line!() + 1;
-    let model = nn::Sequential::new(&Scope::root()).layer(|s| nn::Linear::new(s, 5, 2)).apply(|x| x.relu());
+    let model =
+        nn::Sequential::new(&Scope::root()).layer(|s| nn::Linear::new(s, 5, 2)).apply(|x| x.relu());
     let mut call = 0;
     let r = kiln::trace_all(|g| {
         let x = g.input("x", F32, (3, 4));

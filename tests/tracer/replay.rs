@@ -1,4 +1,5 @@
-//! PyTorch's own numbers for every method: the archives of `tests/capture`, call by call through the Rust API.
+//! PyTorch's own numbers for every method: the archives of `tests/capture`, call by call through
+//! the Rust API.
 use super::*;
 use kiln::{
     capture::{aten, pt2},
@@ -86,7 +87,10 @@ impl Call<'_> {
     }
     pub fn dims(&self, name: &str) -> Vec<Dim> {
         let Some((kind, j)) = self.given(name) else { return vec![] };
-        j.as_array().map_or_else(|| vec![self.size(kind, j)], |all| all.iter().map(|j| self.size(kind, j)).collect())
+        j.as_array().map_or_else(
+            || vec![self.size(kind, j)],
+            |all| all.iter().map(|j| self.size(kind, j)).collect(),
+        )
     }
     pub fn dim(&self, name: &str, default: i64) -> Dim {
         self.given(name).map_or(default.into(), |(kind, j)| self.size(kind, j))
@@ -135,7 +139,12 @@ impl Call<'_> {
     pub fn pool(&self) -> Pool<2> {
         let window = self.pair("kernel_size", 1);
         let stride = if self.ints("stride").is_empty() { window } else { self.pair("stride", 1) };
-        Pool { window, stride, padding: self.pair("padding", 0), ceil_mode: self.flag("ceil_mode", false) }
+        Pool {
+            window,
+            stride,
+            padding: self.pair("padding", 0),
+            ceil_mode: self.flag("ceil_mode", false),
+        }
     }
     pub fn convolution<const N: usize>(&self) -> Convolution<N> {
         Convolution {
@@ -157,13 +166,26 @@ impl Axes for Over {
 
 fn dtype(number: i64) -> Option<DType> {
     use DType::*;
-    let all = [(1, UI8), (2, I8), (3, I16), (4, I32), (5, I64), (6, F16), (7, F32), (8, F64), (12, I1), (13, BF16)];
+    let all = [
+        (1, UI8),
+        (2, I8),
+        (3, I16),
+        (4, I32),
+        (5, I64),
+        (6, F16),
+        (7, F32),
+        (8, F64),
+        (12, I1),
+        (13, BF16),
+    ];
     all.iter().find(|(n, _)| *n == number).map(|(_, d)| *d)
 }
 
 fn model(path: &Path) -> Json {
-    let mut zip = zip::ZipArchive::new(std::fs::File::open(path).expect("an archive")).expect("a zip");
-    let name = zip.file_names().find(|n| n.ends_with("models/model.json")).expect("a model").to_string();
+    let mut zip =
+        zip::ZipArchive::new(std::fs::File::open(path).expect("an archive")).expect("a zip");
+    let name =
+        zip.file_names().find(|n| n.ends_with("models/model.json")).expect("a model").to_string();
     let mut text = String::new();
     zip.by_name(&name).expect("a model").read_to_string(&mut text).expect("text");
     serde_json::from_str(&text).expect("JSON")
@@ -187,9 +209,14 @@ fn start(g: &Graph, path: &Path, json: &Json) -> HashMap<String, V> {
             Some(n) => Dim::from(n),
             None => {
                 let text = s["as_expr"]["expr_str"].as_str().expect("an expression");
-                let symbol = text.split('\'').nth(1).unwrap_or_else(|| panic!("{text} is no symbol"));
+                let symbol =
+                    text.split('\'').nth(1).unwrap_or_else(|| panic!("{text} is no symbol"));
                 let range = &json["range_constraints"][symbol];
-                g.dim(symbol, range["min_val"].as_i64().unwrap_or(0)..=range["max_val"].as_i64().unwrap_or(i64::MAX))
+                g.dim(
+                    symbol,
+                    range["min_val"].as_i64().unwrap_or(0)
+                        ..=range["max_val"].as_i64().unwrap_or(i64::MAX),
+                )
             }
         };
         let dims: Vec<Dim> = meta["sizes"].as_array().expect("sizes").iter().map(size).collect();
@@ -217,21 +244,33 @@ fn replay(c: &Context, path: &Path, used: &mut Vec<String>) -> (Captured, Vec<us
                 used.push(target.to_string());
             }
             let mut values = match (target, &made) {
-                ("aten.sym_size.int", _) if complete => vec![V::Size(call.t("self").size(call.int("dim", 0)))],
+                ("aten.sym_size.int", _) if complete => {
+                    vec![V::Size(call.t("self").size(call.int("dim", 0)))]
+                }
                 (_, Some(all)) => all.iter().map(|t| V::Tensor(t.clone())).collect(),
                 _ => vec![],
             }
             .into_iter();
             for output in node["outputs"].as_array().expect("results") {
                 let (_, j) = only(output);
-                for name in j.as_array().map_or_else(|| vec![named(j)], |all| all.iter().map(named).collect()) {
-                    let name = name.or_else(|| j["as_name"].as_str().map(str::to_string)).unwrap_or_default();
+                for name in j
+                    .as_array()
+                    .map_or_else(|| vec![named(j)], |all| all.iter().map(named).collect())
+                {
+                    let name = name
+                        .or_else(|| j["as_name"].as_str().map(str::to_string))
+                        .unwrap_or_default();
                     env.insert(name, values.next().unwrap_or(V::Nothing));
                 }
             }
         }
         let mut results = vec![];
-        for (i, spec) in json["graph_module"]["signature"]["output_specs"].as_array().expect("results").iter().enumerate() {
+        for (i, spec) in json["graph_module"]["signature"]["output_specs"]
+            .as_array()
+            .expect("results")
+            .iter()
+            .enumerate()
+        {
             let name = only(spec).1["arg"]["as_tensor"]["name"].as_str().unwrap_or("");
             if let Some(V::Tensor(t)) = env.get(name) {
                 kept.push(i);
@@ -249,7 +288,9 @@ const MANY: usize = 560;
 #[test]
 fn every_method_as_pytorch() {
     let (mut used, mut wrong, mut compared) = (vec![], vec![], 0);
-    for family in ["unary", "binary", "create", "view", "index", "reduce", "contract", "norm", "image"] {
+    for family in
+        ["unary", "binary", "create", "view", "index", "reduce", "contract", "norm", "image"]
+    {
         crate::watchdog::arm();
         let path = root().join(format!("capture/aten_{family}.pt2"));
         let c = Context::new();
@@ -258,12 +299,15 @@ fn every_method_as_pytorch() {
         let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
         let want: Vec<_> = kept.iter().map(|i| want[*i].clone()).collect();
         compared += want.len();
-        wrong.extend(differences(&captured, &inputs, &want).into_iter().map(|d| format!("{family}: {d}")));
+        wrong.extend(
+            differences(&captured, &inputs, &want).into_iter().map(|d| format!("{family}: {d}")),
+        );
     }
     assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
     assert!(compared >= MANY, "only {compared} results are compared; {MANY} were");
     used.sort();
     used.dedup();
-    let missing: Vec<&str> = table::TARGETS.iter().copied().filter(|t| !used.iter().any(|u| u == t)).collect();
+    let missing: Vec<&str> =
+        table::TARGETS.iter().copied().filter(|t| !used.iter().any(|u| u == t)).collect();
     assert!(missing.is_empty(), "no archive uses {missing:?}");
 }

@@ -1,4 +1,5 @@
-//! Symbolic sizes: computed with, compared, printed, carried through ops, and run at several values.
+//! Symbolic sizes: computed with, compared, printed, carried through ops, and run at several
+//! values.
 use super::*;
 use kiln::dialects::value::DType::*;
 
@@ -25,7 +26,10 @@ fn sizes_are_expressions() {
             (x.permute([2, 0, 1]), vec![Dim::from(4), b, t]),
             (x.slice(1, 1, END), vec![b, t - 1, Dim::from(4)]),
             (g.cat(&[x.clone(), x.clone()], 0), vec![b * 2, t, Dim::from(4)]),
-            (x.unsqueeze(0).expand([3.into(), b, t, 4.into()]), vec![Dim::from(3), b, t, Dim::from(4)]),
+            (
+                x.unsqueeze(0).expand([3.into(), b, t, 4.into()]),
+                vec![Dim::from(3), b, t, Dim::from(4)],
+            ),
             (g.arange(0, t, 1), vec![t]),
             (x.sum([0, 2], true), vec![Dim::from(1), t, Dim::from(1)]),
             (x.matmul(x.transpose(1, 2)), vec![b, t, t]),
@@ -52,7 +56,10 @@ fn contradictions_are_errors_where_they_are_written() {
             })
         });
         let Err(TraceError::Ops(all)) = r else { panic!("case {i} was traced") };
-        assert!(all.len() == 1 && all[0].reason.contains(want) && all[0].file == file!(), "{all:?}");
+        assert!(
+            all.len() == 1 && all[0].reason.contains(want) && all[0].file == file!(),
+            "{all:?}"
+        );
     }
 }
 
@@ -70,7 +77,17 @@ fn one_program_runs_at_every_size() {
         let folded = x.reshape((b * t, -1)).sum(1, false);
         let z = y.reshape((b, 2, 4)).sum(1, true) + x;
         let up = x.unsqueeze(0).interpolate_nearest((t * 2, 4));
-        Ok(vec![mean, scores, position, folded, z, up, x.select(1, -1), x.slice(1, t - 1, t), x.narrow(0, b - 1, 1)])
+        Ok(vec![
+            mean,
+            scores,
+            position,
+            folded,
+            z,
+            up,
+            x.select(1, -1),
+            x.slice(1, t - 1, t),
+            x.narrow(0, b - 1, 1),
+        ])
     })
     .expect("a program");
     for lowered in [false, true] {
@@ -83,13 +100,25 @@ fn one_program_runs_at_every_size() {
             let y = value::Tensor::floats(F32, vec![2 * b, 4], vec![0.5; 8 * b]).expect("a tensor");
             let all = run(&traced.captured, &[x, y]).expect("results");
             let shapes: Vec<_> = all.iter().map(|r| r.shape().to_vec()).collect();
-            let want: [&[usize]; 9] =
-                [&[4], &[b, t, t], &[b, t, 4], &[b * t], &[b, t, 4], &[1, b, 2 * t, 4], &[b, 4], &[b, 1, 4], &[1, t, 4]];
+            let want: [&[usize]; 9] = [
+                &[4],
+                &[b, t, t],
+                &[b, t, 4],
+                &[b * t],
+                &[b, t, 4],
+                &[1, b, 2 * t, 4],
+                &[b, 4],
+                &[b, 1, 4],
+                &[1, t, 4],
+            ];
             assert_eq!(shapes, want, "b = {b}, t = {t}");
             let f = |i: usize| all[i].as_f().expect("floats").to_vec();
             let at = |i: usize, j: usize| numbers[4 * i + j];
             let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-            assert!((0..4).all(|j| near(f(0)[j], (0..b * t).map(|i| at(i, j)).sum::<f64>() / (b * t) as f64)));
+            assert!((0..4).all(|j| near(
+                f(0)[j],
+                (0..b * t).map(|i| at(i, j)).sum::<f64>() / (b * t) as f64
+            )));
             // The first query sees only itself.
             assert!(near(f(1)[0], 1.0) && f(1)[1..t].iter().all(|p| *p == 0.0));
             assert!((0..b * t).all(|i| near(f(3)[i], (0..4).map(|j| at(i, j)).sum())));

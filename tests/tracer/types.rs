@@ -35,7 +35,9 @@ fn tensors_promote_as_in_pytorch() {
     ] {
         let shape = |rank: i64| vec![3i64; rank as usize];
         for (first, second) in [((a, ra), (b, rb)), ((b, rb), (a, ra))] {
-            let have = type_of(|g| g.input("x", first.0, shape(first.1)) + g.input("y", second.0, shape(second.1)));
+            let have = type_of(|g| {
+                g.input("x", first.0, shape(first.1)) + g.input("y", second.0, shape(second.1))
+            });
             let sizes = if ra.max(rb) == 1 { "3" } else { "" };
             assert_eq!(have, format!("{want}[{sizes}]"), "{first:?} + {second:?}");
         }
@@ -47,8 +49,13 @@ fn numbers_raise_the_category_only() {
     fn x(g: &Graph, d: DType) -> Tensor {
         g.input("x", d, (2,))
     }
-    for (d, want) in [(F16, [F16, F16, F16]), (I32, [I32, F32, I32]), (I1, [I64, F32, I1]), (UI8, [UI8, F32, UI8]), (F64, [F64, F64, F64])]
-    {
+    for (d, want) in [
+        (F16, [F16, F16, F16]),
+        (I32, [I32, F32, I32]),
+        (I1, [I64, F32, I1]),
+        (UI8, [UI8, F32, UI8]),
+        (F64, [F64, F64, F64]),
+    ] {
         let [int, float, truth] = want;
         assert_eq!(type_of(|g| x(g, d) * 3), format!("{int}[2]"));
         assert_eq!(type_of(|g| 3 * x(g, d)), format!("{int}[2]"));
@@ -68,16 +75,38 @@ fn numbers_raise_the_category_only() {
 fn operators_with_numbers_on_either_side() {
     let traced = kiln::trace_all(|g| {
         let (x, b) = (&g.input("x", F32, (2,)), &g.input("b", I1, (2,)));
-        Ok(vec![1 - x, x - 1, 2.0 / x, x / 2, 7 % x, x % -3, -x, !b, b & true, true ^ b, b | b, x + 1i64 + 0.5f32])
+        Ok(vec![
+            1 - x,
+            x - 1,
+            2.0 / x,
+            x / 2,
+            7 % x,
+            x % -3,
+            -x,
+            !b,
+            b & true,
+            true ^ b,
+            b | b,
+            x + 1i64 + 0.5f32,
+        ])
     })
     .expect("a program");
     let x = value::Tensor::floats(F32, vec![2], vec![2.0, -4.0]).expect("a tensor");
     let b = value::Tensor::ints(I1, vec![2], vec![1, 0]).expect("a tensor");
     let all = run(&traced.captured, &[x, b]).expect("results");
-    let numbers: Vec<Vec<f64>> = all.iter().map(|t| t.as_f().map_or_else(|_| vec![], <[f64]>::to_vec)).collect();
+    let numbers: Vec<Vec<f64>> =
+        all.iter().map(|t| t.as_f().map_or_else(|_| vec![], <[f64]>::to_vec)).collect();
     assert_eq!(
         numbers[..7],
-        [vec![-1.0, 5.0], vec![1.0, -5.0], vec![1.0, -0.5], vec![1.0, -2.0], vec![1.0, -1.0], vec![-1.0, -1.0], vec![-2.0, 4.0]]
+        [
+            vec![-1.0, 5.0],
+            vec![1.0, -5.0],
+            vec![1.0, -0.5],
+            vec![1.0, -2.0],
+            vec![1.0, -1.0],
+            vec![-1.0, -1.0],
+            vec![-2.0, 4.0]
+        ]
     );
     let truths: Vec<_> = all[7..11].iter().map(|t| t.data().clone()).collect();
     let i = |v: &[i64]| value::Data::I(v.to_vec());

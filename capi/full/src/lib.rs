@@ -1,14 +1,18 @@
-//! `libkiln.so`: all functions of `include/kiln.h`; beside those of `libkiln_runtime.so` one that compiles.
+//! `libkiln.so`: all functions of `include/kiln.h`; beside those of `libkiln_runtime.so` one that
+//! compiles.
 use compiler::{Exit, Options, load};
 pub use runtime::capi::*;
 use std::ffi::c_char;
 
-/// Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target` is
-/// what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's processor. `options` may be null. The program is `*out`, which is
-/// null if this fails, and belongs to the caller.
+/// Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose
+/// weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target`
+/// is what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's
+/// processor. `options` may be null. The program is `*out`, which is null if this fails, and
+/// belongs to the caller.
 ///
 /// # Safety
-/// `path` is a string with a zero at its end, `target` and `options` are null or valid, `out` can be written.
+/// `path` is a string with a zero at its end, `target` and `options` are null or valid, `out` can
+/// be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_compile(
     path: *const c_char,
@@ -25,7 +29,8 @@ pub unsafe extern "C" fn kiln_program_compile(
                 // SAFETY: the caller's promise.
                 false => Some(unsafe { text(target, "target")? }.to_string()),
             };
-            let mut how = Options::from_env().map_err(|e| Failure(KilnStatus::KILN_ERROR_ARGUMENT, e))?;
+            let mut how =
+                Options::from_env().map_err(|e| Failure(KilnStatus::KILN_ERROR_ARGUMENT, e))?;
             how.target = target.or(how.target);
             let model = load(path).map_err(failure)?;
             let (mut package, _) = model.build(&how, &|_, _| ()).map_err(failure)?;

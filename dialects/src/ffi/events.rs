@@ -57,8 +57,14 @@ unsafe extern "C" {
 
 struct Watch<'a>(&'a dyn Events);
 
-/// Calls `f` on the watcher behind `data`, unless the pass is an adaptor. A panic of the watcher is dropped: it must not unwind through C++.
-fn tell<T>(data: *mut c_void, flag: MlirStringRef, default: T, f: impl FnOnce(&dyn Events, &str) -> T) -> T {
+/// Calls `f` on the watcher behind `data`, unless the pass is an adaptor. A panic of the watcher is
+/// dropped: it must not unwind through C++.
+fn tell<T>(
+    data: *mut c_void,
+    flag: MlirStringRef,
+    default: T,
+    f: impl FnOnce(&dyn Events, &str) -> T,
+) -> T {
     // SAFETY: `data` is the Watch that with_events keeps alive, the text lives as long as the pass.
     let (watch, flag) = unsafe { (&*data.cast::<Watch<'_>>(), text(flag)) };
     if flag.is_empty() {
@@ -73,19 +79,37 @@ extern "C" fn leave(data: *mut c_void, flag: MlirStringRef, op: MlirOperation) {
     tell(data, flag, (), |w, flag| w.event(flag, Op::of(op), Event::Left))
 }
 extern "C" fn done(data: *mut c_void, flag: MlirStringRef, op: MlirOperation, ok: bool) {
-    tell(data, flag, (), |w, flag| w.event(flag, Op::of(op), if ok { Event::Succeeded } else { Event::Failed }))
+    tell(data, flag, (), |w, flag| {
+        w.event(flag, Op::of(op), if ok { Event::Succeeded } else { Event::Failed })
+    })
 }
 
-/// Runs `f` with `events` attached to the context and the pass manager. A pass manager is watched at most once.
-pub(crate) fn with_events<T>(c: Ctx, pm: MlirPassManager, events: &dyn Events, f: impl FnOnce() -> T) -> T {
+/// Runs `f` with `events` attached to the context and the pass manager. A pass manager is watched
+/// at most once.
+pub(crate) fn with_events<T>(
+    c: Ctx,
+    pm: MlirPassManager,
+    events: &dyn Events,
+    f: impl FnOnce() -> T,
+) -> T {
     struct Detach(Ctx);
     impl Drop for Detach {
         fn drop(&mut self) {
-            unsafe { kilnSetActionHandler(self.0.raw(), KilnEvents { data: std::ptr::null_mut(), enter: None, leave: None, done: None }) }
+            unsafe {
+                kilnSetActionHandler(
+                    self.0.raw(),
+                    KilnEvents { data: std::ptr::null_mut(), enter: None, leave: None, done: None },
+                )
+            }
         }
     }
     let watch = Watch(events);
-    let table = KilnEvents { data: (&raw const watch) as *mut c_void, enter: Some(enter), leave: Some(leave), done: Some(done) };
+    let table = KilnEvents {
+        data: (&raw const watch) as *mut c_void,
+        enter: Some(enter),
+        leave: Some(leave),
+        done: Some(done),
+    };
     unsafe {
         kilnSetActionHandler(c.raw(), table);
         kilnWatchPasses(pm, table);

@@ -17,9 +17,22 @@ use std::{
 
 unsafe extern "C" {
     pub(crate) fn mlirGetDialectHandle__kiln__() -> MlirDialectHandle;
-    pub(crate) fn kilnLayoutGet(c: MlirContext, n: isize, strides: *const i64, offset: i64, alignment: i64) -> MlirAttribute;
-    pub(crate) fn kilnScheduleGet(strategy: MlirStringRef, parameters: MlirAttribute) -> MlirAttribute;
-    pub(crate) fn kilnScheduleRead(a: MlirAttribute, strategy: *mut MlirStringRef, parameters: *mut MlirAttribute) -> bool;
+    pub(crate) fn kilnLayoutGet(
+        c: MlirContext,
+        n: isize,
+        strides: *const i64,
+        offset: i64,
+        alignment: i64,
+    ) -> MlirAttribute;
+    pub(crate) fn kilnScheduleGet(
+        strategy: MlirStringRef,
+        parameters: MlirAttribute,
+    ) -> MlirAttribute;
+    pub(crate) fn kilnScheduleRead(
+        a: MlirAttribute,
+        strategy: *mut MlirStringRef,
+        parameters: *mut MlirAttribute,
+    ) -> bool;
     pub(crate) fn kilnLayoutRead(
         a: MlirAttribute,
         take: extern "C" fn(isize, *const i64, *mut c_void),
@@ -27,14 +40,21 @@ unsafe extern "C" {
         offset: *mut i64,
         alignment: *mut i64,
     ) -> bool;
-    pub(crate) fn kilnParseModule(c: MlirContext, source: MlirStringRef, file: MlirStringRef) -> MlirModule;
+    pub(crate) fn kilnParseModule(
+        c: MlirContext,
+        source: MlirStringRef,
+        file: MlirStringRef,
+    ) -> MlirModule;
     pub(crate) fn kilnPrintOpOnDiagnostic(c: MlirContext, on: bool);
     pub(crate) fn kilnDialectNames(c: MlirContext, take: MlirStringCallback, out: *mut c_void);
 }
 
 /// The message of a panic.
 pub fn panic_text(p: Box<dyn Any + Send>) -> String {
-    let text = p.downcast_ref::<&str>().map(|s| s.to_string()).or_else(|| p.downcast_ref::<String>().cloned());
+    let text = p
+        .downcast_ref::<&str>()
+        .map(|s| s.to_string())
+        .or_else(|| p.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "no message".into())
 }
 
@@ -69,16 +89,29 @@ extern "C" fn kilnVerifySymbolUses(op: MlirOperation, found: MlirOperation) -> b
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn kilnVerifyOpAttr(op: MlirOperation, name: MlirStringRef, value: MlirAttribute) -> bool {
+extern "C" fn kilnVerifyOpAttr(
+    op: MlirOperation,
+    name: MlirStringRef,
+    value: MlirAttribute,
+) -> bool {
     let op = Op::of(op);
-    verdict(op, "attribute verifier", || rules::verify_op_attr(op, &unsafe { crate::ir::text(name) }, Attr(value)))
+    verdict(op, "attribute verifier", || {
+        rules::verify_op_attr(op, &unsafe { crate::ir::text(name) }, Attr(value))
+    })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn kilnVerifyArgAttr(op: MlirOperation, ty: MlirType, name: MlirStringRef, value: MlirAttribute) -> bool {
+extern "C" fn kilnVerifyArgAttr(
+    op: MlirOperation,
+    ty: MlirType,
+    name: MlirStringRef,
+    value: MlirAttribute,
+) -> bool {
     let op = Op::of(op);
     let ty = (!ty.ptr.is_null()).then_some(Type(ty));
-    verdict(op, "attribute verifier", || rules::verify_arg_attr(ty, &unsafe { crate::ir::text(name) }, Attr(value)))
+    verdict(op, "attribute verifier", || {
+        rules::verify_arg_attr(ty, &unsafe { crate::ir::text(name) }, Attr(value))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -123,7 +156,13 @@ extern "C" fn kilnInfer(
         let kind = crate::ops::OpKind::from_name(&name).ok_or("is unknown to the op table")?;
         let values = unsafe { list(n, operands) }.iter().map(|v| Value::of(*v)).collect();
         let regions = unsafe { list(n_regions, regions) }.iter().map(|r| Region::of(*r)).collect();
-        rules::infer_types(&View::of_parts(Ctx(context.ptr), kind, values, regions, Attr(attributes)))
+        rules::infer_types(&View::of_parts(
+            Ctx(context.ptr),
+            kind,
+            values,
+            regions,
+            Attr(attributes),
+        ))
     };
     match guard(loc, "type inference", Err("type inference panicked".to_string()), run) {
         Ok(types) => {
@@ -141,7 +180,12 @@ extern "C" fn kilnInfer(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn kilnMaterialize(context: MlirContext, value: MlirAttribute, ty: MlirType, location: MlirLocation) -> MlirOperation {
+extern "C" fn kilnMaterialize(
+    context: MlirContext,
+    value: MlirAttribute,
+    ty: MlirType,
+    location: MlirLocation,
+) -> MlirOperation {
     let name = if Type(ty).is_index() { "arith.constant" } else { "kiln.constant" };
     unsafe {
         let mut state = mlirOperationStateGet(sref(name), location);
@@ -155,7 +199,12 @@ extern "C" fn kilnMaterialize(context: MlirContext, value: MlirAttribute, ty: Ml
 #[unsafe(no_mangle)]
 extern "C" fn kilnPatterns(context: MlirContext, set: MlirRewritePatternSet) {
     for pattern in rules::CANONICAL {
-        extern "C" fn run(_: MlirRewritePattern, op: MlirOperation, rewriter: MlirPatternRewriter, data: *mut c_void) -> MlirLogicalResult {
+        extern "C" fn run(
+            _: MlirRewritePattern,
+            op: MlirOperation,
+            rewriter: MlirPatternRewriter,
+            data: *mut c_void,
+        ) -> MlirLogicalResult {
             // SAFETY: the data is an element of a static table.
             let pattern = unsafe { &*data.cast::<Pattern>() };
             let op = Op::of(op);
@@ -163,10 +212,22 @@ extern "C" fn kilnPatterns(context: MlirContext, set: MlirRewritePatternSet) {
             let hit = guard(op.loc(), pattern.name, Ok(false), || (pattern.apply)(op, &rewriter));
             MlirLogicalResult { value: hit.unwrap_or(false) as i8 }
         }
-        let callbacks = MlirRewritePatternCallbacks { construct: None, destruct: None, matchAndRewrite: Some(run) };
+        let callbacks = MlirRewritePatternCallbacks {
+            construct: None,
+            destruct: None,
+            matchAndRewrite: Some(run),
+        };
         unsafe {
             let data = (&raw const *pattern) as *mut c_void;
-            let p = mlirOpRewritePatternCreate(sref(pattern.root.name()), 1, context, callbacks, data, 0, std::ptr::null_mut());
+            let p = mlirOpRewritePatternCreate(
+                sref(pattern.root.name()),
+                1,
+                context,
+                callbacks,
+                data,
+                0,
+                std::ptr::null_mut(),
+            );
             mlirRewritePatternSetAdd(set, p);
         }
     }

@@ -51,7 +51,8 @@ struct KilnPassTable {
     create: extern "C" fn(*const KilnPassTable) -> *mut c_void,
     clone: extern "C" fn(*mut c_void) -> *mut c_void,
     destroy: extern "C" fn(*mut c_void),
-    configure: extern "C" fn(*mut c_void, *const MlirStringRef, MlirStringCallback, *mut c_void) -> bool,
+    configure:
+        extern "C" fn(*mut c_void, *const MlirStringRef, MlirStringCallback, *mut c_void) -> bool,
     run: extern "C" fn(*mut c_void, MlirOperation) -> bool,
 }
 unsafe extern "C" {
@@ -67,7 +68,8 @@ pub fn is_registered(flag: &str) -> bool {
     unsafe { kilnPassIsRegistered(sref(flag)) || kilnPipelineIsRegistered(sref(flag)) }
 }
 
-/// The op that a registered pass must be nested on in a pipeline of modules; none if it runs on modules.
+/// The op that a registered pass must be nested on in a pipeline of modules; none if it runs on
+/// modules.
 pub fn nest_of(c: Ctx, flag: &str) -> Option<String> {
     let name = unsafe { text(kilnPassNest(c.raw(), sref(flag))) };
     (!name.is_empty()).then_some(name)
@@ -79,8 +81,8 @@ struct Object<P> {
     options: usize,
 }
 
-/// Puts a pass into upstream's registry, which is global and unlocked, so: before any pipeline is parsed on another thread.
-/// The same pass again is no error; another pass of the same flag is.
+/// Puts a pass into upstream's registry, which is global and unlocked, so: before any pipeline is
+/// parsed on another thread. The same pass again is no error; another pass of the same flag is.
 pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
     static OURS: Mutex<BTreeMap<&str, TypeId>> = Mutex::new(BTreeMap::new());
     Context::register_upstream();
@@ -96,8 +98,12 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
     extern "C" fn create<P: PassObject>(t: *const KilnPassTable) -> *mut c_void {
         // SAFETY: the table is leaked below.
         let t = unsafe { &*t };
-        let flag = unsafe { std::str::from_utf8(list(t.argument.length as isize, t.argument.data.cast())).unwrap_or("") };
-        Box::into_raw(Box::new(Object { pass: P::default(), flag, options: t.n_options as usize })).cast()
+        let flag = unsafe {
+            std::str::from_utf8(list(t.argument.length as isize, t.argument.data.cast()))
+                .unwrap_or("")
+        };
+        Box::into_raw(Box::new(Object { pass: P::default(), flag, options: t.n_options as usize }))
+            .cast()
     }
     extern "C" fn clone<P: PassObject>(p: *mut c_void) -> *mut c_void {
         let o = unsafe { &*p.cast::<Object<P>>() };
@@ -113,9 +119,13 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
         out: *mut c_void,
     ) -> bool {
         let o = unsafe { &mut *p.cast::<Object<P>>() };
-        let values: Vec<String> = unsafe { list(o.options as isize, values) }.iter().map(|s| unsafe { text(*s) }).collect();
+        let values: Vec<String> = unsafe { list(o.options as isize, values) }
+            .iter()
+            .map(|s| unsafe { text(*s) })
+            .collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        let result = catch_unwind(AssertUnwindSafe(|| o.pass.configure(&values))).unwrap_or_else(|p| Err(panic_text(p)));
+        let result = catch_unwind(AssertUnwindSafe(|| o.pass.configure(&values)))
+            .unwrap_or_else(|p| Err(panic_text(p)));
         if let (Err(e), Some(error)) = (&result, error) {
             unsafe { error(sref(e), out) }
         }
@@ -124,7 +134,12 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
     extern "C" fn run<P: PassObject>(p: *mut c_void, op: MlirOperation) -> bool {
         let o = unsafe { &mut *p.cast::<Object<P>>() };
         let op = Op::of(op);
-        let what = format!("pass {} on '{}'{}", o.flag, op.name(), op.symbol().map_or(String::new(), |s| format!(" @{s}")));
+        let what = format!(
+            "pass {} on '{}'{}",
+            o.flag,
+            op.name(),
+            op.symbol().map_or(String::new(), |s| format!(" @{s}"))
+        );
         guard(op.loc(), &what, false, || {
             let outcome = o.pass.run(op);
             if let Err(e) = outcome.as_ref()
@@ -135,11 +150,16 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
             outcome.is_ok()
         })
     }
-    let dialects: &'static [MlirStringRef] = d.dialects.iter().map(|d| sref(d)).collect::<Vec<_>>().leak();
+    let dialects: &'static [MlirStringRef] =
+        d.dialects.iter().map(|d| sref(d)).collect::<Vec<_>>().leak();
     let options: &'static [KilnOption] = d
         .options
         .into_iter()
-        .map(|(name, help, init)| KilnOption { name: sref(name), help: sref(help), init: sref(init.leak()) })
+        .map(|(name, help, init)| KilnOption {
+            name: sref(name),
+            help: sref(help),
+            init: sref(init.leak()),
+        })
         .collect::<Vec<_>>()
         .leak();
     let table = Box::leak(Box::new(KilnPassTable {

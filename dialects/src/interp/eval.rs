@@ -10,8 +10,8 @@ use std::rc::Rc;
 type Get<'a> = &'a dyn Fn(Value) -> Result<Rc<Tensor>, String>;
 type GetSize<'a> = &'a dyn Fn(&Size) -> Result<i64, String>;
 
-/// Evaluates an op without regions whose sizes are static on given operands; each result is rounded to its dtype.
-/// For constant folding; ops that need more than their operands are an error.
+/// Evaluates an op without regions whose sizes are static on given operands; each result is rounded
+/// to its dtype. For constant folding; ops that need more than their operands are an error.
 pub fn evaluate(op: Op, operands: &[Option<Rc<Tensor>>]) -> Result<Vec<Tensor>, String> {
     let view = View::of(op).ok_or("is no op of the dialect")?;
     let get = |v: Value| {
@@ -33,7 +33,11 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
     let operand = |i: usize| get(*view.values.get(i).ok_or("has too few operands")?);
     let one = match view.kind {
         unary!() => r::unary(UnaryKind::from_op(view.kind).ok_or("is no unary op")?, &*operand(0)?),
-        binary!() => r::binary(BinaryKind::from_op(view.kind).ok_or("is no binary op")?, &*operand(0)?, &*operand(1)?),
+        binary!() => r::binary(
+            BinaryKind::from_op(view.kind).ok_or("is no binary op")?,
+            &*operand(0)?,
+            &*operand(1)?,
+        ),
         OpKind::Compare => {
             let o = Compare::read(view)?;
             r::compare(o.kind, &*get(o.lhs)?, &*get(o.rhs)?)
@@ -88,7 +92,13 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         }
         OpKind::Scatter => {
             let o = Scatter::read(view)?;
-            r::scatter(o.kind, &*get(o.input)?, &*get(o.updates)?, &refs(&all(&o.indices)?), &o.dims)
+            r::scatter(
+                o.kind,
+                &*get(o.input)?,
+                &*get(o.updates)?,
+                &refs(&all(&o.indices)?),
+                &o.dims,
+            )
         }
         OpKind::DynamicSlice => {
             let o = DynamicSlice::read(view)?;
@@ -121,19 +131,48 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = DotGeneral::read(view)?;
             let element_type = o.element_type.map(Type::dtype).transpose()?;
             let DotGeneral { lhs_batch, rhs_batch, lhs_contract, rhs_contract, .. } = o;
-            r::dot_general(&*get(o.lhs)?, &*get(o.rhs)?, &r::DotParams { lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type })
+            r::dot_general(
+                &*get(o.lhs)?,
+                &*get(o.rhs)?,
+                &r::DotParams { lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type },
+            )
         }
         OpKind::Convolution => {
             let o = Convolution::read(view)?;
             let (x, w) = (get(o.input)?, get(o.weight)?);
-            let Convolution { strides, pad_low, pad_high, dilation, groups, transposed, output_padding, .. } = o;
-            r::convolution(&x, &w, &r::ConvParams { strides, pad_low, pad_high, dilation, groups, transposed, output_padding })
+            let Convolution {
+                strides,
+                pad_low,
+                pad_high,
+                dilation,
+                groups,
+                transposed,
+                output_padding,
+                ..
+            } = o;
+            r::convolution(
+                &x,
+                &w,
+                &r::ConvParams {
+                    strides,
+                    pad_low,
+                    pad_high,
+                    dilation,
+                    groups,
+                    transposed,
+                    output_padding,
+                },
+            )
         }
         OpKind::ReduceWindow => {
             let o = ReduceWindow::read(view)?;
             let x = get(o.input)?;
             let ReduceWindow { kind, window, strides, pad_low, pad_high, dilation, .. } = o;
-            r::reduce_window(kind, &x, &r::WindowParams { window, strides, pad_low, pad_high, dilation })
+            r::reduce_window(
+                kind,
+                &x,
+                &r::WindowParams { window, strides, pad_low, pad_high, dilation },
+            )
         }
         OpKind::RandomBits => {
             let o = RandomBits::read(view)?;
@@ -165,17 +204,39 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         OpKind::Embedding => r::embedding(&*operand(0)?, &*operand(1)?),
         OpKind::LayerNorm => {
             let o = LayerNorm::read(view)?;
-            r::layer_norm(&*get(o.input)?, opt(o.weight)?.as_deref(), opt(o.bias)?.as_deref(), o.rank, o.epsilon)
+            r::layer_norm(
+                &*get(o.input)?,
+                opt(o.weight)?.as_deref(),
+                opt(o.bias)?.as_deref(),
+                o.rank,
+                o.epsilon,
+            )
         }
         OpKind::GroupNorm => {
             let o = GroupNorm::read(view)?;
-            r::group_norm(&*get(o.input)?, opt(o.weight)?.as_deref(), opt(o.bias)?.as_deref(), o.groups, o.epsilon)
+            r::group_norm(
+                &*get(o.input)?,
+                opt(o.weight)?.as_deref(),
+                opt(o.bias)?.as_deref(),
+                o.groups,
+                o.epsilon,
+            )
         }
         OpKind::BatchNorm => {
             let o = BatchNorm::read(view)?;
-            let (mean, variance, weight, bias) = (get(o.mean)?, get(o.variance)?, opt(o.weight)?, opt(o.bias)?);
+            let (mean, variance, weight, bias) =
+                (get(o.mean)?, get(o.variance)?, opt(o.weight)?, opt(o.bias)?);
             let (weight, bias) = (weight.as_deref(), bias.as_deref());
-            r::batch_norm(&*get(o.input)?, &r::BatchNormParams { mean: &mean, variance: &variance, weight, bias, epsilon: o.epsilon })
+            r::batch_norm(
+                &*get(o.input)?,
+                &r::BatchNormParams {
+                    mean: &mean,
+                    variance: &variance,
+                    weight,
+                    bias,
+                    epsilon: o.epsilon,
+                },
+            )
         }
         OpKind::RmsNorm => {
             let o = RmsNorm::read(view)?;
@@ -187,7 +248,12 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = CrossEntropy::read(view)?;
             let weight = opt(o.weight)?;
             let CrossEntropy { reduction, ignore_index, label_smoothing, .. } = o;
-            let params = r::CrossEntropyParams { reduction, weight: weight.as_deref(), ignore_index, label_smoothing };
+            let params = r::CrossEntropyParams {
+                reduction,
+                weight: weight.as_deref(),
+                ignore_index,
+                label_smoothing,
+            };
             r::cross_entropy(&*get(o.logits)?, &*get(o.target)?, &params)
         }
         OpKind::Dropout => {
@@ -207,10 +273,30 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         OpKind::AvgPool => {
             let o = AvgPool::read(view)?;
             let x = get(o.input)?;
-            let AvgPool { window, strides, padding, ceil_mode, count_include_pad, divisor_override, .. } = o;
-            r::avg_pool(&x, &r::AvgPoolParams { window, strides, padding, ceil_mode, count_include_pad, divisor_override })
+            let AvgPool {
+                window,
+                strides,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                ..
+            } = o;
+            r::avg_pool(
+                &x,
+                &r::AvgPoolParams {
+                    window,
+                    strides,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                },
+            )
         }
-        OpKind::AdaptiveAvgPool => r::adaptive_avg_pool(&*operand(0)?, &AdaptiveAvgPool::read(view)?.sizes),
+        OpKind::AdaptiveAvgPool => {
+            r::adaptive_avg_pool(&*operand(0)?, &AdaptiveAvgPool::read(view)?.sizes)
+        }
         OpKind::Mean => {
             let o = Mean::read(view)?;
             r::mean(&*get(o.input)?, &o.dims, o.keep_dims)
@@ -229,8 +315,15 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         }
         OpKind::Global | OpKind::GetGlobal => Err("needs the module's globals".into()),
         OpKind::Launch => Err("needs the module's kernels".into()),
-        OpKind::Arena | OpKind::ArenaSize | OpKind::Output => Err("plans memory, which the interpreter does not".into()),
-        OpKind::If | OpKind::While | OpKind::Scan | OpKind::Yield | OpKind::Attention | OpKind::PtxCall => Err("needs its regions".into()),
+        OpKind::Arena | OpKind::ArenaSize | OpKind::Output => {
+            Err("plans memory, which the interpreter does not".into())
+        }
+        OpKind::If
+        | OpKind::While
+        | OpKind::Scan
+        | OpKind::Yield
+        | OpKind::Attention
+        | OpKind::PtxCall => Err("needs its regions".into()),
         OpKind::CustomCall => Err("calls code that is not kiln's".into()),
     };
     one.map(|t| vec![t])

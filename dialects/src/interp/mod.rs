@@ -1,4 +1,5 @@
-//! The interpreter: runs `kiln` IR with plain loops. It is the oracle of everything else and shares nothing with the lowering.
+//! The interpreter: runs `kiln` IR with plain loops. It is the oracle of everything else and shares
+//! nothing with the lowering.
 mod eval;
 
 use crate::{
@@ -80,15 +81,31 @@ impl<'b> Interpreter<'b> {
         }
     }
 
-    /// Runs a function of `module` on tensors. Sizes are checked against types and facts, and bind symbols.
-    pub fn run(&self, module: Op, function: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, RunError> {
+    /// Runs a function of `module` on tensors. Sizes are checked against types and facts, and bind
+    /// symbols.
+    pub fn run(
+        &self,
+        module: Op,
+        function: &str,
+        inputs: &[Tensor],
+    ) -> Result<Vec<Tensor>, RunError> {
         let found = func(module, function)?;
         let orders = found.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
-        let ordered = |(i, t): (usize, &Tensor)| match orders.get(i).and_then(|a| a.entry("kiln.order")).and_then(Attr::as_i64s) {
-            Some(order) => reference::transpose(t, &order).map_err(|e| error(found, format!("input {i} {e}"))),
+        let ordered = |(i, t): (usize, &Tensor)| match orders
+            .get(i)
+            .and_then(|a| a.entry("kiln.order"))
+            .and_then(Attr::as_i64s)
+        {
+            Some(order) => {
+                reference::transpose(t, &order).map_err(|e| error(found, format!("input {i} {e}")))
+            }
             None => Ok(t.clone()),
         };
-        let inputs = inputs.iter().enumerate().map(|i| Ok(Bound::Tensor(Rc::new(ordered(i)?)))).collect::<Result<_, _>>()?;
+        let inputs = inputs
+            .iter()
+            .enumerate()
+            .map(|i| Ok(Bound::Tensor(Rc::new(ordered(i)?))))
+            .collect::<Result<_, _>>()?;
         self.prepared.borrow_mut().clear();
         let results = self.call(module, function, inputs, 0)?;
         results
@@ -100,22 +117,40 @@ impl<'b> Interpreter<'b> {
             .collect()
     }
 
-    fn call(&self, module: Op, function: &str, inputs: Vec<Bound>, depth: usize) -> Result<Vec<Bound>, RunError> {
+    fn call(
+        &self,
+        module: Op,
+        function: &str,
+        inputs: Vec<Bound>,
+        depth: usize,
+    ) -> Result<Vec<Bound>, RunError> {
         if depth > MAX_CALLS {
             return Err(error(module, format!("calls nest deeper than {MAX_CALLS}")));
         }
         let func = func(module, function)?;
-        let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| error(func, "has no body".into()))?;
+        let block = func
+            .regions()
+            .first()
+            .and_then(|r| r.first())
+            .ok_or_else(|| error(func, "has no body".into()))?;
         let args = block.args();
         if args.len() != inputs.len() {
-            return Err(error(func, format!("@{function} takes {} inputs, {} are given", args.len(), inputs.len())));
+            return Err(error(
+                func,
+                format!("@{function} takes {} inputs, {} are given", args.len(), inputs.len()),
+            ));
         }
-        let mut frame = Frame { interp: self, module, symbols: HashMap::new(), values: HashMap::new(), depth };
+        let mut frame =
+            Frame { interp: self, module, symbols: HashMap::new(), values: HashMap::new(), depth };
         for (i, (arg, input)) in args.iter().zip(inputs).enumerate() {
             match &input {
-                Bound::Tensor(t) => check(arg.ty(), t).map_err(|e| error(func, format!("input {i} {e}")))?,
+                Bound::Tensor(t) => {
+                    check(arg.ty(), t).map_err(|e| error(func, format!("input {i} {e}")))?
+                }
                 Bound::Index(_) if arg.ty().is_index() => {}
-                Bound::Index(_) => return Err(error(func, format!("input {i} is a size, not {}", arg.ty()))),
+                Bound::Index(_) => {
+                    return Err(error(func, format!("input {i} is a size, not {}", arg.ty())));
+                }
             }
             frame.values.insert(*arg, input);
         }
@@ -125,12 +160,19 @@ impl<'b> Interpreter<'b> {
 }
 
 fn func(module: Op, name: &str) -> Result<Op, RunError> {
-    let found = blocks(module).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func") && o.symbol().as_deref() == Some(name));
+    let found = blocks(module)
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .find(|o| o.is("func.func") && o.symbol().as_deref() == Some(name));
     found.ok_or_else(|| error(module, format!("has no function @{name}")))
 }
 
 fn error(op: Op, message: String) -> RunError {
-    RunError { message: format!("'{}' {message}", op.name()), locations: op.loc().chain(), unsupported: false }
+    RunError {
+        message: format!("'{}' {message}", op.name()),
+        locations: op.loc().chain(),
+        unsupported: false,
+    }
 }
 
 fn unsupported(op: Op, message: String) -> RunError {
@@ -138,13 +180,17 @@ fn unsupported(op: Op, message: String) -> RunError {
 }
 
 fn has_function(module: Op, name: &str) -> bool {
-    blocks(module).into_iter().flat_map(|b| b.ops()).any(|o| o.is("func.func") && o.symbol().as_deref() == Some(name))
+    blocks(module)
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .any(|o| o.is("func.func") && o.symbol().as_deref() == Some(name))
 }
 
 /// Whether a tensor may stand for a value of that type.
 fn check(ty: Type, t: &Tensor) -> Result<(), String> {
     let want = crate::rules::tensor_type(ty)?;
-    let fits = want.dims.len() == t.rank() && want.dims.iter().zip(t.shape()).all(|(d, n)| d.known().is_none_or(|d| d == *n as i64));
+    let fits = want.dims.len() == t.rank()
+        && want.dims.iter().zip(t.shape()).all(|(d, n)| d.known().is_none_or(|d| d == *n as i64));
     if want.dtype != t.dtype() || !fits {
         return Err(format!("is {} {:?}, which is not {ty}", t.dtype().name(), t.shape()));
     }
@@ -178,7 +224,13 @@ impl Frame<'_, '_> {
                 let actual = *actual as i64;
                 match self.symbols.insert(s.name.clone(), actual) {
                     Some(old) if old != actual => {
-                        return Err(error(op, format!("binds @{} to {actual}, but another input binds it to {old}", s.name)));
+                        return Err(error(
+                            op,
+                            format!(
+                                "binds @{} to {actual}, but another input binds it to {old}",
+                                s.name
+                            ),
+                        ));
                     }
                     _ => in_range(&s, actual).map_err(|e| error(op, e))?,
                 }
@@ -192,13 +244,24 @@ impl Frame<'_, '_> {
         for op in block.ops() {
             let end = matches!(op.kind(), Some(OpKind::Yield)) || op.is("func.return");
             if end {
-                let get =
-                    |v: Value| self.values.get(&v).cloned().ok_or_else(|| error(op, "uses a value that has not been computed".into()));
+                let get = |v: Value| {
+                    self.values
+                        .get(&v)
+                        .cloned()
+                        .ok_or_else(|| error(op, "uses a value that has not been computed".into()))
+                };
                 return op.operands().into_iter().map(get).collect();
             }
             let results = self.op(op)?;
             if results.len() != op.result_count() {
-                return Err(error(op, format!("gave {} results where {} are declared", results.len(), op.result_count())));
+                return Err(error(
+                    op,
+                    format!(
+                        "gave {} results where {} are declared",
+                        results.len(),
+                        op.result_count()
+                    ),
+                ));
             }
             for (v, r) in op.results().into_iter().zip(results) {
                 if let Bound::Tensor(t) = &r {
@@ -213,7 +276,8 @@ impl Frame<'_, '_> {
     /// Result `n` of a function that gives globals their values; it runs once.
     fn prepared(&self, name: &str, n: &str) -> Result<Rc<Tensor>, Option<RunError>> {
         if !self.interp.prepared.borrow().contains_key(name) {
-            let results = self.interp.call(self.module, name, vec![], self.depth + 1).map_err(Some)?;
+            let results =
+                self.interp.call(self.module, name, vec![], self.depth + 1).map_err(Some)?;
             let tensor = |b| if let Bound::Tensor(t) = b { Some(t) } else { None };
             let all = results.into_iter().map(tensor).collect::<Option<Vec<_>>>().ok_or(None)?;
             self.interp.prepared.borrow_mut().insert(name.into(), all);
@@ -224,7 +288,8 @@ impl Frame<'_, '_> {
 
     /// A block with arguments.
     fn region(&mut self, region: Region, args: Vec<Bound>) -> Result<Vec<Bound>, RunError> {
-        let block = region.first().ok_or_else(|| error(self.module, "has an empty region".into()))?;
+        let block =
+            region.first().ok_or_else(|| error(self.module, "has an empty region".into()))?;
         self.values.extend(block.args().into_iter().zip(args));
         self.block(block)
     }
@@ -248,7 +313,9 @@ impl Frame<'_, '_> {
                     .ok_or_else(|| fail("uses a value that has not been computed".into()))?;
                 for _ in 0..self.interp.max_iterations {
                     let test = self.region(regions[0], state.clone())?;
-                    let Some(Bound::Tensor(t)) = test.first() else { return Err(fail("has a condition without a value".into())) };
+                    let Some(Bound::Tensor(t)) = test.first() else {
+                        return Err(fail("has a condition without a value".into()));
+                    };
                     if t.as_i().map_err(fail)?.first() == Some(&0) {
                         return Ok(state);
                     }
@@ -260,13 +327,20 @@ impl Frame<'_, '_> {
             OpKind::Attention => self.attention(op),
             OpKind::CustomCall => {
                 let o = CustomCall::of(op).ok_or_else(|| fail("is malformed".into()))?;
-                let inputs: Vec<_> = o.inputs.iter().map(|v| self.tensor(*v)).collect::<Result<_, _>>().map_err(fail)?;
-                let call = self
-                    .interp
-                    .custom_calls
-                    .get(&o.callee)
-                    .ok_or_else(|| unsupported(op, format!("calls '{}', which is not registered", o.callee)))?;
-                Ok(call(&inputs, o.config).map_err(fail)?.into_iter().map(|t| Bound::Tensor(Rc::new(t))).collect())
+                let inputs: Vec<_> = o
+                    .inputs
+                    .iter()
+                    .map(|v| self.tensor(*v))
+                    .collect::<Result<_, _>>()
+                    .map_err(fail)?;
+                let call = self.interp.custom_calls.get(&o.callee).ok_or_else(|| {
+                    unsupported(op, format!("calls '{}', which is not registered", o.callee))
+                })?;
+                Ok(call(&inputs, o.config)
+                    .map_err(fail)?
+                    .into_iter()
+                    .map(|t| Bound::Tensor(Rc::new(t)))
+                    .collect())
             }
             OpKind::PtxCall => match regions.first() {
                 Some(body) => self.region(*body, vec![]),
@@ -275,14 +349,21 @@ impl Frame<'_, '_> {
             OpKind::GetGlobal => {
                 let o = GetGlobal::of(op).ok_or_else(|| fail("is malformed".into()))?;
                 let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
-                let found = all.into_iter().find(|g| g.kind() == Some(OpKind::Global) && g.symbol().as_deref() == Some(&o.global));
-                let global = found.and_then(Global::of).ok_or_else(|| fail(format!("names @{}, which is no global", o.global)))?;
-                let made = global.source.as_deref().and_then(|s| s.split_once('#')).filter(|(name, _)| has_function(self.module, name));
+                let found = all.into_iter().find(|g| {
+                    g.kind() == Some(OpKind::Global) && g.symbol().as_deref() == Some(&o.global)
+                });
+                let global = found
+                    .and_then(Global::of)
+                    .ok_or_else(|| fail(format!("names @{}, which is no global", o.global)))?;
+                let made = global
+                    .source
+                    .as_deref()
+                    .and_then(|s| s.split_once('#'))
+                    .filter(|(name, _)| has_function(self.module, name));
                 if let Some((name, n)) = made {
-                    return self
-                        .prepared(name, n)
-                        .map(|t| vec![Bound::Tensor(t)])
-                        .map_err(|e| e.unwrap_or_else(|| fail(format!("names no result of @{name}"))));
+                    return self.prepared(name, n).map(|t| vec![Bound::Tensor(t)]).map_err(|e| {
+                        e.unwrap_or_else(|| fail(format!("names no result of @{name}")))
+                    });
                 }
                 let value = match (global.value, global.source) {
                     (Some(a), _) => a.as_tensor(),
@@ -294,31 +375,42 @@ impl Frame<'_, '_> {
             OpKind::Launch => {
                 let o = Launch::of(op).ok_or_else(|| fail("is malformed".into()))?;
                 let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
-                let found = all.into_iter().find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&o.kernel));
-                let kernel = found.ok_or_else(|| fail(format!("names @{}, which is no kernel", o.kernel)))?;
+                let found = all
+                    .into_iter()
+                    .find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&o.kernel));
+                let kernel = found
+                    .ok_or_else(|| fail(format!("names @{}, which is no kernel", o.kernel)))?;
                 let given = o.inputs.iter().chain(&o.sizes).map(|v| self.values.get(v).cloned());
                 let given: Option<Vec<Bound>> = given.collect();
-                let given = given.ok_or_else(|| fail("uses a value that has not been computed".into()))?;
+                let given =
+                    given.ok_or_else(|| fail("uses a value that has not been computed".into()))?;
                 self.interp.call(kernel, &o.kernel, given, self.depth + 1)
             }
             OpKind::Sym => {
                 let o = Sym::of(op).ok_or_else(|| fail("is malformed".into()))?;
-                let value = self.symbols.get(&o.name).copied().ok_or_else(|| fail(format!("is bound by no input: @{}", o.name)))?;
+                let value = self
+                    .symbols
+                    .get(&o.name)
+                    .copied()
+                    .ok_or_else(|| fail(format!("is bound by no input: @{}", o.name)))?;
                 in_range(&o, value).map_err(fail)?;
                 Ok(vec![Bound::Index(value)])
             }
             OpKind::SymExpr => {
                 let o = SymExpr::of(op).ok_or_else(|| fail("is malformed".into()))?;
                 let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
-                let value =
-                    sym::evaluate(o.kind, a, b).ok_or_else(|| fail(format!("has no value: {} of {a} and {b}", o.kind.keyword())))?;
+                let value = sym::evaluate(o.kind, a, b).ok_or_else(|| {
+                    fail(format!("has no value: {} of {a} and {b}", o.kind.keyword()))
+                })?;
                 Ok(vec![Bound::Index(value)])
             }
             OpKind::Dim => {
                 let o = Dim::of(op).ok_or_else(|| fail("is malformed".into()))?;
                 let t = self.tensor(o.input).map_err(fail)?;
                 let size = usize::try_from(o.axis).ok().and_then(|a| t.shape().get(a).copied());
-                Ok(vec![Bound::Index(size.ok_or_else(|| fail(format!("has axis {} outside of rank {}", o.axis, t.rank())))? as i64)])
+                Ok(vec![Bound::Index(size.ok_or_else(|| {
+                    fail(format!("has axis {} outside of rank {}", o.axis, t.rank()))
+                })? as i64)])
             }
             OpKind::BindShape => {
                 let o = BindShape::of(op).ok_or_else(|| fail("is malformed".into()))?;
@@ -326,7 +418,9 @@ impl Frame<'_, '_> {
                 for (i, (s, actual)) in o.sizes.iter().zip(t.shape()).enumerate() {
                     let stated = self.size(s).map_err(fail)?;
                     if stated != *actual as i64 {
-                        return Err(fail(format!("states size {stated} of dimension {i}, which has size {actual}")));
+                        return Err(fail(format!(
+                            "states size {stated} of dimension {i}, which has size {actual}"
+                        )));
                     }
                 }
                 Ok(vec![])
@@ -334,13 +428,25 @@ impl Frame<'_, '_> {
             OpKind::Require => {
                 let o = Require::of(op).ok_or_else(|| fail("is malformed".into()))?;
                 let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
-                if sym::holds(o.kind, a, b) { Ok(vec![]) } else { Err(fail(format!("is not met: {}: {a} and {b}", o.message))) }
+                if sym::holds(o.kind, a, b) {
+                    Ok(vec![])
+                } else {
+                    Err(fail(format!("is not met: {}: {a} and {b}", o.message)))
+                }
             }
             _ => {
                 let view = View::of(op).ok_or_else(|| fail("is malformed".into()))?;
                 let run = eval::eval(&view, &|v| self.tensor(v), &|s| self.size(s));
                 let results = run.map_err(fail)?.into_iter();
-                Ok(results.map(|t| Bound::Tensor(Rc::new(if self.interp.mode == Mode::Rounded { t.rounded() } else { t }))).collect())
+                Ok(results
+                    .map(|t| {
+                        Bound::Tensor(Rc::new(if self.interp.mode == Mode::Rounded {
+                            t.rounded()
+                        } else {
+                            t
+                        }))
+                    })
+                    .collect())
             }
         }
     }
@@ -357,13 +463,19 @@ impl Frame<'_, '_> {
         if op.is("arith.constant") {
             let a = op.attr("value").ok_or_else(|| fail("has no value".into()))?;
             if a.type_of().is_index() {
-                return Ok(vec![Bound::Index(a.as_i64().ok_or_else(|| fail("has no integer".into()))?)]);
+                return Ok(vec![Bound::Index(
+                    a.as_i64().ok_or_else(|| fail("has no integer".into()))?,
+                )]);
             }
             return Ok(vec![Bound::Tensor(Rc::new(a.as_tensor().map_err(fail)?))]);
         }
         if op.is("func.call") {
-            let callee = op.attr("callee").and_then(Attr::as_symbol).ok_or_else(|| fail("names no function".into()))?;
-            let inputs = op.operands().iter().map(|v| self.values.get(v).cloned()).collect::<Option<_>>();
+            let callee = op
+                .attr("callee")
+                .and_then(Attr::as_symbol)
+                .ok_or_else(|| fail("names no function".into()))?;
+            let inputs =
+                op.operands().iter().map(|v| self.values.get(v).cloned()).collect::<Option<_>>();
             return self.interp.call(
                 self.module,
                 &callee,
@@ -375,14 +487,28 @@ impl Frame<'_, '_> {
             // Memory for results; what is in it is never read, so one element stands for it.
             return Ok(vec![Bound::Index(0)]);
         }
-        Err(unsupported(op, "is not an op that the interpreter runs; it runs the graph, prims and kernels levels".into()))
+        Err(unsupported(
+            op,
+            "is not an op that the interpreter runs; it runs the graph, prims and kernels levels"
+                .into(),
+        ))
     }
 
     fn scan(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
         let fail = |e: String| error(op, e);
         let o = Scan::of(op).ok_or_else(|| fail("is malformed".into()))?;
-        let mut carried: Vec<Bound> = o.inits.iter().map(|v| self.tensor(*v).map(Bound::Tensor)).collect::<Result<_, _>>().map_err(fail)?;
-        let inputs: Vec<_> = o.inputs.iter().map(|v| self.tensor(*v)).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+        let mut carried: Vec<Bound> = o
+            .inits
+            .iter()
+            .map(|v| self.tensor(*v).map(Bound::Tensor))
+            .collect::<Result<_, _>>()
+            .map_err(fail)?;
+        let inputs: Vec<_> = o
+            .inputs
+            .iter()
+            .map(|v| self.tensor(*v))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(fail)?;
         let length = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(0);
         if inputs.iter().any(|t| t.shape().first() != Some(&length)) {
             return Err(fail("scans over inputs of different lengths".into()));
@@ -405,21 +531,36 @@ impl Frame<'_, '_> {
             if o.reverse {
                 rows.reverse();
             }
-            carried.push(Bound::Tensor(Rc::new(self.stack(op.result(o.inits.len() + k).ty(), rows).map_err(fail)?)));
+            carried.push(Bound::Tensor(Rc::new(
+                self.stack(op.result(o.inits.len() + k).ty(), rows).map_err(fail)?,
+            )));
         }
         Ok(carried)
     }
 
-    /// Rows as one tensor with a new leading dimension; the type gives dtype and sizes when there are none.
+    /// Rows as one tensor with a new leading dimension; the type gives dtype and sizes when there
+    /// are none.
     fn stack(&self, ty: Type, rows: Vec<Rc<Tensor>>) -> Result<Tensor, String> {
         let Some(first) = rows.first() else {
             let t = crate::rules::tensor_type(ty)?;
-            let shape = t.dims.iter().skip(1).map(|d| d.known().map(|n| n as usize)).collect::<Option<Vec<_>>>();
+            let shape = t
+                .dims
+                .iter()
+                .skip(1)
+                .map(|d| d.known().map(|n| n as usize))
+                .collect::<Option<Vec<_>>>();
             let shape = [vec![0], shape.ok_or("stacks no rows of unknown sizes")?].concat();
-            return if t.dtype.is_float() { Tensor::floats(t.dtype, shape, vec![]) } else { Tensor::ints(t.dtype, shape, vec![]) };
+            return if t.dtype.is_float() {
+                Tensor::floats(t.dtype, shape, vec![])
+            } else {
+                Tensor::ints(t.dtype, shape, vec![])
+            };
         };
         let shape = [vec![1], first.shape().to_vec()].concat();
-        let rows: Vec<Tensor> = rows.iter().map(|r| Tensor::clone(r).with_shape(shape.clone())).collect::<Result<_, _>>()?;
+        let rows: Vec<Tensor> = rows
+            .iter()
+            .map(|r| Tensor::clone(r).with_shape(shape.clone()))
+            .collect::<Result<_, _>>()?;
         reference::concat(&rows.iter().collect::<Vec<_>>(), 0)
     }
 
@@ -428,9 +569,12 @@ impl Frame<'_, '_> {
         let o = Attention::of(op).ok_or_else(|| fail("is malformed".into()))?;
         let get = |v: Value| self.tensor(v);
         let opt = |v: Option<Value>| v.map(get).transpose();
-        let (q, k, v) = (get(o.query).map_err(fail)?, get(o.key).map_err(fail)?, get(o.value).map_err(fail)?);
-        let (bias, query_lengths) = (opt(o.bias).map_err(fail)?, opt(o.query_lengths).map_err(fail)?);
-        let (key_lengths, dropout_key) = (opt(o.key_lengths).map_err(fail)?, opt(o.dropout_key).map_err(fail)?);
+        let (q, k, v) =
+            (get(o.query).map_err(fail)?, get(o.key).map_err(fail)?, get(o.value).map_err(fail)?);
+        let (bias, query_lengths) =
+            (opt(o.bias).map_err(fail)?, opt(o.query_lengths).map_err(fail)?);
+        let (key_lengths, dropout_key) =
+            (opt(o.key_lengths).map_err(fail)?, opt(o.dropout_key).map_err(fail)?);
         let params = reference::AttentionParams {
             bias: bias.as_deref(),
             query_lengths: query_lengths.as_deref(),
@@ -444,24 +588,36 @@ impl Frame<'_, '_> {
         let regions = op.regions();
         let dtype = if q.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         let frame = std::cell::RefCell::new(self);
-        let position = |p: [i64; 4]| p.map(|i| Tensor::scalar_i(DType::I64, i).map(|t| Bound::Tensor(Rc::new(t))));
-        let run =
-            |region: Region, args: Vec<Bound>| match frame.borrow_mut().region(region, args).map_err(|e| e.to_string())?.into_iter().next()
-            {
-                Some(Bound::Tensor(t)) => Ok(t),
-                _ => Err("has a region without a value".to_string()),
-            };
+        let position = |p: [i64; 4]| {
+            p.map(|i| Tensor::scalar_i(DType::I64, i).map(|t| Bound::Tensor(Rc::new(t))))
+        };
+        let run = |region: Region, args: Vec<Bound>| match frame
+            .borrow_mut()
+            .region(region, args)
+            .map_err(|e| e.to_string())?
+            .into_iter()
+            .next()
+        {
+            Some(Bound::Tensor(t)) => Ok(t),
+            _ => Err("has a region without a value".to_string()),
+        };
         let mut score = |s: f64, p: [i64; 4]| {
             let mut args = vec![Bound::Tensor(Rc::new(Tensor::scalar_f(dtype, s)?))];
             position(p).into_iter().try_for_each(|i| i.map(|i| args.push(i)))?;
-            run(regions[0], args)?.as_f()?.first().copied().ok_or_else(|| "has an empty score".to_string())
+            run(regions[0], args)?
+                .as_f()?
+                .first()
+                .copied()
+                .ok_or_else(|| "has an empty score".to_string())
         };
         let mut mask = |p: [i64; 4]| {
             let args = position(p).into_iter().collect::<Result<Vec<_>, _>>()?;
             Ok(run(regions[1], args)?.as_i()?.first().is_some_and(|m| *m != 0))
         };
-        let score: Option<reference::ScoreFn<'_>> = if regions[0].is_empty() { None } else { Some(&mut score) };
-        let mask: Option<reference::MaskFn<'_>> = if regions[1].is_empty() { None } else { Some(&mut mask) };
+        let score: Option<reference::ScoreFn<'_>> =
+            if regions[0].is_empty() { None } else { Some(&mut score) };
+        let mask: Option<reference::MaskFn<'_>> =
+            if regions[1].is_empty() { None } else { Some(&mut mask) };
         let (result, lse) = reference::attention(&q, &k, &v, &params, score, mask).map_err(fail)?;
         let mode = frame.borrow().interp.mode;
         Ok([Some(result), lse]

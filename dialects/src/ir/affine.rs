@@ -62,7 +62,9 @@ impl Attr {
                 return None;
             }
             let map = mlirAffineMapAttrGetValue(self.0);
-            let results: Option<_> = (0..mlirAffineMapGetNumResults(map)).map(|i| Affine::of(mlirAffineMapGetResult(map, i))).collect();
+            let results: Option<_> = (0..mlirAffineMapGetNumResults(map))
+                .map(|i| Affine::of(mlirAffineMapGetResult(map, i)))
+                .collect();
             Some((mlirAffineMapGetNumDims(map) as usize, results?))
         }
     }

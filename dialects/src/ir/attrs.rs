@@ -94,7 +94,9 @@ impl Attr {
     }
     /// `#kiln.layout<…>`: strides and offset in elements, alignment in bytes (0: unknown).
     pub fn layout(c: Ctx, strides: &[i64], offset: i64, alignment: i64) -> Attr {
-        Attr(unsafe { ffi::kilnLayoutGet(c.raw(), strides.len() as isize, strides.as_ptr(), offset, alignment) })
+        Attr(unsafe {
+            ffi::kilnLayoutGet(c.raw(), strides.len() as isize, strides.as_ptr(), offset, alignment)
+        })
     }
     /// Strides, offset and alignment of a `#kiln.layout`.
     pub fn as_layout(self) -> Option<(Vec<i64>, i64, i64)> {
@@ -102,8 +104,16 @@ impl Attr {
             unsafe { (*out.cast::<Vec<i64>>()).extend_from_slice(list(n, p)) }
         }
         let (mut strides, mut offset, mut alignment) = (Vec::<i64>::new(), 0, 0);
-        unsafe { ffi::kilnLayoutRead(self.0, take, (&raw mut strides).cast(), &mut offset, &mut alignment) }
-            .then_some((strides, offset, alignment))
+        unsafe {
+            ffi::kilnLayoutRead(
+                self.0,
+                take,
+                (&raw mut strides).cast(),
+                &mut offset,
+                &mut alignment,
+            )
+        }
+        .then_some((strides, offset, alignment))
     }
     /// `#kiln.schedule<"strategy", {…}>`.
     pub fn schedule(c: Ctx, strategy: &str, parameters: &[(&str, Attr)]) -> Attr {
@@ -112,7 +122,10 @@ impl Attr {
     /// Strategy and parameters of a `#kiln.schedule`.
     pub fn as_schedule(self) -> Option<(String, Attr)> {
         let (mut strategy, mut parameters) = (sref(""), self.0);
-        unsafe { ffi::kilnScheduleRead(self.0, &mut strategy, &mut parameters).then(|| (text(strategy), Attr(parameters))) }
+        unsafe {
+            ffi::kilnScheduleRead(self.0, &mut strategy, &mut parameters)
+                .then(|| (text(strategy), Attr(parameters)))
+        }
     }
     /// Literal elements of the tensor's own dtype and shape.
     pub fn dense(c: Ctx, t: &Tensor) -> Result<Attr, String> {
@@ -121,8 +134,11 @@ impl Attr {
         let bytes = t.dtype().encode(t);
         Attr::some(unsafe {
             if t.dtype() == DType::I1 {
-                // Raw i1 buffers are bit-packed in a way that has changed between releases; bools have a call of their own.
-                let Data::I(values) = t.data() else { return Err("an i1 tensor with float data".into()) };
+                // Raw i1 buffers are bit-packed in a way that has changed between releases; bools
+                // have a call of their own.
+                let Data::I(values) = t.data() else {
+                    return Err("an i1 tensor with float data".into());
+                };
                 let flags: Vec<i32> = values.iter().map(|v| (*v != 0) as i32).collect();
                 mlirDenseElementsAttrBoolGet(ty, flags.len() as isize, flags.as_ptr())
             } else {
@@ -139,23 +155,31 @@ impl Attr {
             }
             let ty = Type(mlirAttributeGetType(self.0));
             let dtype = ty.element().ok_or("has no element type")?.dtype()?;
-            let shape: Option<Vec<usize>> = ty.dims().iter().map(|d| d.known().map(|n| n as usize)).collect();
+            let shape: Option<Vec<usize>> =
+                ty.dims().iter().map(|d| d.known().map(|n| n as usize)).collect();
             let shape = shape.ok_or("has a dynamic shape")?;
             let count = mlirElementsAttrGetNumElements(self.0) as usize;
             if dtype == DType::I1 {
-                let values = (0..count).map(|i| mlirDenseElementsAttrGetBoolValue(self.0, i as isize) as i64).collect();
+                let values = (0..count)
+                    .map(|i| mlirDenseElementsAttrGetBoolValue(self.0, i as isize) as i64)
+                    .collect();
                 return Tensor::ints(dtype, shape, values);
             }
             let splat = mlirDenseElementsAttrIsSplat(self.0);
             let stored = if splat { 1 } else { count } * dtype.byte_size();
             let raw = list(stored as isize, mlirDenseElementsAttrGetRawData(self.0).cast::<u8>());
-            if splat && count > 0 { dtype.decode(&shape, &raw.repeat(count)) } else { dtype.decode(&shape, raw) }
+            if splat && count > 0 {
+                dtype.decode(&shape, &raw.repeat(count))
+            } else {
+                dtype.decode(&shape, raw)
+            }
         }
     }
     /// The one element of a `dense<…>` literal that is a splat.
     pub fn splat_value(self) -> Option<Attr> {
         unsafe {
-            let splat = mlirAttributeIsADenseElements(self.0) && mlirDenseElementsAttrIsSplat(self.0);
+            let splat =
+                mlirAttributeIsADenseElements(self.0) && mlirDenseElementsAttrIsSplat(self.0);
             if splat { Attr::some(mlirDenseElementsAttrGetSplatValue(self.0)) } else { None }
         }
     }
@@ -163,7 +187,13 @@ impl Attr {
     pub fn stored_elements(self) -> Option<usize> {
         unsafe {
             let dense = mlirAttributeIsADenseElements(self.0);
-            dense.then(|| if mlirDenseElementsAttrIsSplat(self.0) { 1 } else { mlirElementsAttrGetNumElements(self.0) as usize })
+            dense.then(|| {
+                if mlirDenseElementsAttrIsSplat(self.0) {
+                    1
+                } else {
+                    mlirElementsAttrGetNumElements(self.0) as usize
+                }
+            })
         }
     }
     /// The integer's value, of any integer or index type; unsigned ones as they are.
@@ -196,11 +226,17 @@ impl Attr {
     }
     /// The name behind `@`.
     pub fn as_symbol(self) -> Option<String> {
-        unsafe { mlirAttributeIsAFlatSymbolRef(self.0).then(|| text(mlirFlatSymbolRefAttrGetValue(self.0))) }
+        unsafe {
+            mlirAttributeIsAFlatSymbolRef(self.0)
+                .then(|| text(mlirFlatSymbolRefAttrGetValue(self.0)))
+        }
     }
     /// The bytes of a `#gpu.object`.
     pub fn as_gpu_object(self) -> Option<Vec<u8>> {
-        unsafe { mlirAttributeIsAGPUObjectAttr(self.0).then(|| bytes(mlirGPUObjectAttrGetObject(self.0)).to_vec()) }
+        unsafe {
+            mlirAttributeIsAGPUObjectAttr(self.0)
+                .then(|| bytes(mlirGPUObjectAttrGetObject(self.0)).to_vec())
+        }
     }
     /// The type of a type attribute.
     pub fn as_type(self) -> Option<Type> {
@@ -209,21 +245,30 @@ impl Attr {
     /// The numbers of `array<i64: …>`.
     pub fn as_i64s(self) -> Option<Vec<i64>> {
         unsafe {
-            mlirAttributeIsADenseI64Array(self.0)
-                .then(|| (0..mlirDenseArrayGetNumElements(self.0)).map(|i| mlirDenseI64ArrayGetElement(self.0, i)).collect())
+            mlirAttributeIsADenseI64Array(self.0).then(|| {
+                (0..mlirDenseArrayGetNumElements(self.0))
+                    .map(|i| mlirDenseI64ArrayGetElement(self.0, i))
+                    .collect()
+            })
         }
     }
     pub(crate) fn as_i32s(self) -> Option<Vec<i32>> {
         unsafe {
-            mlirAttributeIsADenseI32Array(self.0)
-                .then(|| (0..mlirDenseArrayGetNumElements(self.0)).map(|i| mlirDenseI32ArrayGetElement(self.0, i)).collect())
+            mlirAttributeIsADenseI32Array(self.0).then(|| {
+                (0..mlirDenseArrayGetNumElements(self.0))
+                    .map(|i| mlirDenseI32ArrayGetElement(self.0, i))
+                    .collect()
+            })
         }
     }
     /// The elements of `[…]`.
     pub fn as_array(self) -> Option<Vec<Attr>> {
         unsafe {
-            mlirAttributeIsAArray(self.0)
-                .then(|| (0..mlirArrayAttrGetNumElements(self.0)).map(|i| Attr(mlirArrayAttrGetElement(self.0, i))).collect())
+            mlirAttributeIsAArray(self.0).then(|| {
+                (0..mlirArrayAttrGetNumElements(self.0))
+                    .map(|i| Attr(mlirArrayAttrGetElement(self.0, i)))
+                    .collect()
+            })
         }
     }
     /// The entries of `{…}`.
@@ -241,13 +286,21 @@ impl Attr {
     /// One entry of `{…}`.
     pub fn entry(self, name: &str) -> Option<Attr> {
         unsafe {
-            if mlirAttributeIsADictionary(self.0) { Attr::some(mlirDictionaryAttrGetElementByName(self.0, sref(name))) } else { None }
+            if mlirAttributeIsADictionary(self.0) {
+                Attr::some(mlirDictionaryAttrGetElementByName(self.0, sref(name)))
+            } else {
+                None
+            }
         }
     }
     /// A dictionary.
     pub fn dictionary(c: Ctx, entries: &[(&str, Attr)]) -> Attr {
-        let named: Vec<_> =
-            entries.iter().map(|(n, a)| unsafe { mlirNamedAttributeGet(mlirIdentifierGet(c.raw(), sref(n)), a.0) }).collect();
+        let named: Vec<_> = entries
+            .iter()
+            .map(|(n, a)| unsafe {
+                mlirNamedAttributeGet(mlirIdentifierGet(c.raw(), sref(n)), a.0)
+            })
+            .collect();
         Attr(unsafe { mlirDictionaryAttrGet(c.raw(), named.len() as isize, named.as_ptr()) })
     }
     /// An array `[…]`.

@@ -19,9 +19,15 @@ impl State {
         self.groups.push(v.len() as i32);
     }
     pub(crate) fn sizes(&mut self, name: &str, sizes: &[Size]) {
-        let dynamic: Vec<_> = sizes.iter().filter_map(|s| if let Size::Dynamic(v) = s { Some(*v) } else { None }).collect();
+        let dynamic: Vec<_> = sizes
+            .iter()
+            .filter_map(|s| if let Size::Dynamic(v) = s { Some(*v) } else { None })
+            .collect();
         self.operands(&dynamic);
-        self.i64s(name, &sizes.iter().map(|s| s.known().unwrap_or(Size::DYNAMIC)).collect::<Vec<_>>());
+        self.i64s(
+            name,
+            &sizes.iter().map(|s| s.known().unwrap_or(Size::DYNAMIC)).collect::<Vec<_>>(),
+        );
     }
     pub(crate) fn segments(&mut self) {
         self.attrs.push(("operandSegmentSizes".into(), Attr::i32s(self.ctx, &self.groups)));
@@ -87,7 +93,8 @@ impl Builder {
         Builder { loc, ..self }
     }
 
-    /// Any op by name. `regions` get one block each, with these argument types, filled by the closure.
+    /// Any op by name. `regions` get one block each, with these argument types, filled by the
+    /// closure.
     pub fn generic(
         &self,
         name: &str,
@@ -115,7 +122,8 @@ impl Builder {
                 raw_regions.push(region);
                 let tys: Vec<_> = args.iter().map(|t| t.0).collect();
                 let locs = vec![self.loc.0; tys.len()];
-                let block = Block::of(mlirBlockCreate(tys.len() as isize, tys.as_ptr(), locs.as_ptr()));
+                let block =
+                    Block::of(mlirBlockCreate(tys.len() as isize, tys.as_ptr(), locs.as_ptr()));
                 mlirRegionAppendOwnedBlock(region, block.raw());
                 let inner = Builder { block, before: None, ..*self };
                 if let Err(e) = body(inner, block.args()) {
@@ -144,26 +152,36 @@ impl Builder {
         let values: Vec<_> = operands.iter().map(|v| v.raw()).collect();
         let types: Vec<_> = types.iter().map(|t| t.0).collect();
         let c = self.ctx.raw();
-        let named: Vec<_> = attrs.iter().map(|(n, a)| unsafe { mlirNamedAttributeGet(mlirIdentifierGet(c, sref(n)), a.0) }).collect();
+        let named: Vec<_> = attrs
+            .iter()
+            .map(|(n, a)| unsafe { mlirNamedAttributeGet(mlirIdentifierGet(c, sref(n)), a.0) })
+            .collect();
         unsafe {
             let mut state = mlirOperationStateGet(sref(name), self.loc.0);
             mlirOperationStateAddOperands(&mut state, values.len() as isize, values.as_ptr());
             mlirOperationStateAddResults(&mut state, types.len() as isize, types.as_ptr());
             mlirOperationStateAddAttributes(&mut state, named.len() as isize, named.as_ptr());
             mlirOperationStateAddOwnedRegions(&mut state, regions.len() as isize, regions.as_ptr());
-            let op = Op::some(mlirOperationCreate(&mut state)).ok_or_else(|| format!("MLIR refused to make a {name}"))?;
+            let op = Op::some(mlirOperationCreate(&mut state))
+                .ok_or_else(|| format!("MLIR refused to make a {name}"))?;
             self.insert(op);
             Ok(op)
         }
     }
 
     /// An op with one empty region, such as a function that is only declared.
-    pub fn generic_with_empty_region(&self, name: &str, attrs: &[(&str, Attr)]) -> Result<Op, String> {
+    pub fn generic_with_empty_region(
+        &self,
+        name: &str,
+        attrs: &[(&str, Attr)],
+    ) -> Result<Op, String> {
         self.create(name, &[], &[], attrs, empty_regions(1))
     }
-    /// A copy of an op with everything inside of it, with other operands, of the ops inside as well; `operand` leaves alone what it does not know.
+    /// A copy of an op with everything inside of it, with other operands, of the ops inside as
+    /// well; `operand` leaves alone what it does not know.
     pub fn clone_op(&self, op: Op, operand: &dyn Fn(Value) -> Value) -> Result<Op, String> {
-        let copy = Op::some(unsafe { mlirOperationClone(op.raw()) }).ok_or_else(|| format!("MLIR refused to copy a {}", op.name()))?;
+        let copy = Op::some(unsafe { mlirOperationClone(op.raw()) })
+            .ok_or_else(|| format!("MLIR refused to copy a {}", op.name()))?;
         for inner in walk(copy) {
             for (i, v) in inner.operands().into_iter().enumerate() {
                 inner.set_operand(i, operand(v));
@@ -175,7 +193,9 @@ impl Builder {
     fn insert(&self, op: Op) {
         unsafe {
             match self.before {
-                Some(next) => mlirBlockInsertOwnedOperationBefore(self.block.raw(), next.raw(), op.raw()),
+                Some(next) => {
+                    mlirBlockInsertOwnedOperationBefore(self.block.raw(), next.raw(), op.raw())
+                }
                 None => mlirBlockAppendOwnedOperation(self.block.raw(), op.raw()),
             }
         }
@@ -186,12 +206,25 @@ impl Builder {
         let mut s = State::new(self.ctx);
         node.write(&mut s);
         let view = View::of_list(self.ctx, N::KIND, s.values, vec![], s.attrs);
-        let types = rules::infer_types(&view).map_err(|e| format!("'{}' op {e}", N::KIND.name()))?;
+        let types =
+            rules::infer_types(&view).map_err(|e| format!("'{}' op {e}", N::KIND.name()))?;
         let attrs: Vec<_> = view.list().iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        self.create(N::KIND.name(), &view.values, &types, &attrs, empty_regions(N::KIND.regions().len()))
+        self.create(
+            N::KIND.name(),
+            &view.values,
+            &types,
+            &attrs,
+            empty_regions(N::KIND.regions().len()),
+        )
     }
-    /// An op with given result types and regions, for ops whose types do not follow from their operands.
-    pub fn create_with<N: Node>(&self, node: &N, types: &[Type], regions: &mut [RegionBody<'_>]) -> Result<Op, String> {
+    /// An op with given result types and regions, for ops whose types do not follow from their
+    /// operands.
+    pub fn create_with<N: Node>(
+        &self,
+        node: &N,
+        types: &[Type],
+        regions: &mut [RegionBody<'_>],
+    ) -> Result<Op, String> {
         let mut s = State::new(self.ctx);
         node.write(&mut s);
         let attrs: Vec<_> = s.attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
@@ -203,14 +236,32 @@ impl Builder {
     }
     /// `arith.constant` of index type.
     pub fn index(&self, value: i64) -> Result<Value, String> {
-        Ok(self.create("arith.constant", &[], &[Type::index(self.ctx)], &[("value", Attr::index(self.ctx, value))], vec![])?.result(0))
+        Ok(self
+            .create(
+                "arith.constant",
+                &[],
+                &[Type::index(self.ctx)],
+                &[("value", Attr::index(self.ctx, value))],
+                vec![],
+            )?
+            .result(0))
     }
     /// A function with these types; the closure fills its body, which ends in `func.return`.
-    pub fn function(&self, name: &str, inputs: &[Type], results: &[Type], body: &mut RegionFill<'_>) -> Result<Op, String> {
-        let attrs = [("sym_name", Attr::string(self.ctx, name)), ("function_type", Attr::ty(Type::function(self.ctx, inputs, results)))];
+    pub fn function(
+        &self,
+        name: &str,
+        inputs: &[Type],
+        results: &[Type],
+        body: &mut RegionFill<'_>,
+    ) -> Result<Op, String> {
+        let attrs = [
+            ("sym_name", Attr::string(self.ctx, name)),
+            ("function_type", Attr::ty(Type::function(self.ctx, inputs, results))),
+        ];
         self.generic("func.func", &[], &[], &attrs, &mut [(inputs, body)])
     }
-    /// A further argument of the block that ops go to. For functions whose signature is found while their body is made.
+    /// A further argument of the block that ops go to. For functions whose signature is found while
+    /// their body is made.
     pub fn argument(&self, ty: Type, loc: Loc) -> Value {
         Value::of(unsafe { mlirBlockAddArgument(self.block.raw(), ty.0, loc.0) })
     }
@@ -227,7 +278,13 @@ impl Builder {
         match v.ty().dims().get(axis) {
             Some(Dim::Known(n)) => Ok(Size::Static(*n)),
             Some(_) => {
-                let op = self.create("kiln.dim", &[v], &[Type::index(self.ctx)], &[("axis", Attr::i64(self.ctx, axis as i64))], vec![])?;
+                let op = self.create(
+                    "kiln.dim",
+                    &[v],
+                    &[Type::index(self.ctx)],
+                    &[("axis", Attr::i64(self.ctx, axis as i64))],
+                    vec![],
+                )?;
                 Ok(Size::Dynamic(op.result(0)))
             }
             None => Err(format!("has no dimension {axis}")),
@@ -237,19 +294,39 @@ impl Builder {
     pub fn size_as_tensor(&self, size: Size, to: DType) -> Result<Value, String> {
         use crate::ops::*;
         let Size::Dynamic(lhs) = size else {
-            return self.add(&Splat { value: Attr::scalar_int(self.ctx, to, size.known().unwrap_or(0)), sizes: vec![] });
+            return self.add(&Splat {
+                value: Attr::scalar_int(self.ctx, to, size.known().unwrap_or(0)),
+                sizes: vec![],
+            });
         };
         // Element n of 0, 1, …, n: no op turns a size into data in another way.
         let more = SymExpr { kind: SymKind::Add, lhs, rhs: self.index(1)? };
-        let longer = Size::Dynamic(self.create_with(&more, &[Type::index(self.ctx)], &mut [])?.result(0));
-        let all = self.add(&Iota { sizes: vec![longer], axis: 0, dtype: Type::scalar(self.ctx, DType::I64) })?;
-        let last = self.add(&Slice { input: all, offsets: vec![size], sizes: Size::all(&[1]), strides: vec![1] })?;
+        let longer =
+            Size::Dynamic(self.create_with(&more, &[Type::index(self.ctx)], &mut [])?.result(0));
+        let all = self.add(&Iota {
+            sizes: vec![longer],
+            axis: 0,
+            dtype: Type::scalar(self.ctx, DType::I64),
+        })?;
+        let last = self.add(&Slice {
+            input: all,
+            offsets: vec![size],
+            sizes: Size::all(&[1]),
+            strides: vec![1],
+        })?;
         let last = self.add(&Reshape { input: last, sizes: vec![] })?;
-        if to == DType::I64 { Ok(last) } else { self.add(&Convert { input: last, dtype: Type::scalar(self.ctx, to) }) }
+        if to == DType::I64 {
+            Ok(last)
+        } else {
+            self.add(&Convert { input: last, dtype: Type::scalar(self.ctx, to) })
+        }
     }
     /// `kiln.splat` of a number.
     pub fn splat(&self, dtype: DType, sizes: &[Size], value: f64) -> Result<Value, String> {
-        self.add(&crate::ops::Splat { value: Attr::scalar(self.ctx, dtype, value), sizes: sizes.to_vec() })
+        self.add(&crate::ops::Splat {
+            value: Attr::scalar(self.ctx, dtype, value),
+            sizes: sizes.to_vec(),
+        })
     }
 }
 

@@ -1,15 +1,18 @@
-//! The one constructor of contexts: every dialect registered, `kiln` and `func` loaded, MLIR's threading off.
+//! The one constructor of contexts: every dialect registered, `kiln` and `func` loaded, MLIR's
+//! threading off.
 use super::*;
 use crate::ffi;
 use std::{marker::PhantomData, sync::OnceLock};
 
-/// An MLIR context; one per compile job. It may move to another thread but is not shared between threads.
+/// An MLIR context; one per compile job. It may move to another thread but is not shared between
+/// threads.
 #[derive(Debug)]
 pub struct Context {
     raw: MlirContext,
     _one_thread: PhantomData<*mut ()>,
 }
-// SAFETY: threading is off and nothing in a context is tied to the thread that made it; `PhantomData` keeps it from being `Sync`.
+// SAFETY: threading is off and nothing in a context is tied to the thread that made it;
+// `PhantomData` keeps it from being `Sync`.
 unsafe impl Send for Context {}
 
 /// A handle of a [`Context`].
@@ -46,7 +49,8 @@ impl Context {
             Context { raw, _one_thread: PhantomData }
         }
     }
-    /// Makes upstream's passes known to the pipeline parser; needed before kiln's own are registered.
+    /// Makes upstream's passes known to the pipeline parser; needed before kiln's own are
+    /// registered.
     pub fn register_upstream() {
         registry();
     }

@@ -65,16 +65,20 @@ fn read(d: MlirDiagnostic) -> Diagnostic {
             message: printed(|cb, o| mlirDiagnosticPrint(d, cb, o)),
             locations: loc.chain(),
             place: loc.place(),
-            notes: (0..mlirDiagnosticGetNumNotes(d)).map(|i| read(mlirDiagnosticGetNote(d, i))).collect(),
+            notes: (0..mlirDiagnosticGetNumNotes(d))
+                .map(|i| read(mlirDiagnosticGetNote(d, i)))
+                .collect(),
         }
     }
 }
 
-/// Runs `f` and returns with its result everything that the context reported meanwhile. Calls may nest; the innermost takes all.
+/// Runs `f` and returns with its result everything that the context reported meanwhile. Calls may
+/// nest; the innermost takes all.
 pub fn collect<T>(c: Ctx, f: impl FnOnce() -> T) -> (T, Vec<Diagnostic>) {
     extern "C" fn take(d: MlirDiagnostic, out: *mut std::ffi::c_void) -> MlirLogicalResult {
         // SAFETY: `out` is the Vec below, alive until the handler is detached.
-        let keep = std::panic::catch_unwind(|| unsafe { (*out.cast::<Vec<Diagnostic>>()).push(read(d)) });
+        let keep =
+            std::panic::catch_unwind(|| unsafe { (*out.cast::<Vec<Diagnostic>>()).push(read(d)) });
         MlirLogicalResult { value: keep.is_ok() as i8 }
     }
     struct Detach(MlirContext, MlirDiagnosticHandlerID);
@@ -84,7 +88,9 @@ pub fn collect<T>(c: Ctx, f: impl FnOnce() -> T) -> (T, Vec<Diagnostic>) {
         }
     }
     let all = Box::into_raw(Box::new(Vec::<Diagnostic>::new()));
-    let guard = Detach(c.raw(), unsafe { mlirContextAttachDiagnosticHandler(c.raw(), Some(take), all.cast(), None) });
+    let guard = Detach(c.raw(), unsafe {
+        mlirContextAttachDiagnosticHandler(c.raw(), Some(take), all.cast(), None)
+    });
     let result = f();
     drop(guard);
     // SAFETY: the handler is detached, so this is the only pointer left.

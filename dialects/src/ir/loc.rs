@@ -25,12 +25,18 @@ impl Loc {
     /// All of these at once, each once.
     pub fn fused(c: Ctx, all: &[Loc]) -> Loc {
         let all: Vec<MlirLocation> = all.iter().map(|l| l.0).collect();
-        Loc(unsafe { mlirLocationFusedGet(c.raw(), all.len() as isize, all.as_ptr(), mlirAttributeGetNull()) })
+        Loc(unsafe {
+            mlirLocationFusedGet(c.raw(), all.len() as isize, all.as_ptr(), mlirAttributeGetNull())
+        })
     }
     /// What it fuses, if it is a fusion or the name of one; else itself.
     pub fn parts(self) -> Vec<Loc> {
         unsafe {
-            let inner = if mlirLocationIsAName(self.0) { mlirLocationNameGetChildLoc(self.0) } else { self.0 };
+            let inner = if mlirLocationIsAName(self.0) {
+                mlirLocationNameGetChildLoc(self.0)
+            } else {
+                self.0
+            };
             if !mlirLocationIsAFused(inner) {
                 return vec![self];
             }
@@ -48,13 +54,19 @@ impl Loc {
             unsafe {
                 if mlirLocationIsAFileLineColRange(l) {
                     let file = text(mlirIdentifierStr(mlirLocationFileLineColRangeGetFilename(l)));
-                    let (line, col) = (mlirLocationFileLineColRangeGetStartLine(l), mlirLocationFileLineColRangeGetStartColumn(l));
+                    let (line, col) = (
+                        mlirLocationFileLineColRangeGetStartLine(l),
+                        mlirLocationFileLineColRangeGetStartColumn(l),
+                    );
                     out.push(format!("{file}:{line}:{col}"));
                 } else if mlirLocationIsACallSite(l) {
                     stack.push(mlirLocationCallSiteGetCaller(l));
                     stack.push(mlirLocationCallSiteGetCallee(l));
                 } else if mlirLocationIsAName(l) {
-                    out.push(format!("\"{}\"", text(mlirIdentifierStr(mlirLocationNameGetName(l)))));
+                    out.push(format!(
+                        "\"{}\"",
+                        text(mlirIdentifierStr(mlirLocationNameGetName(l)))
+                    ));
                     stack.push(mlirLocationNameGetChildLoc(l));
                 } else if mlirLocationIsAFused(l) {
                     let mut parts = vec![l; mlirLocationFusedGetNumLocations(l) as usize];
@@ -80,13 +92,20 @@ impl Loc {
     }
     /// The outermost name, if the location is a name.
     pub fn name(self) -> Option<String> {
-        unsafe { mlirLocationIsAName(self.0).then(|| text(mlirIdentifierStr(mlirLocationNameGetName(self.0)))) }
+        unsafe {
+            mlirLocationIsAName(self.0)
+                .then(|| text(mlirIdentifierStr(mlirLocationNameGetName(self.0))))
+        }
     }
 }
 
 impl std::fmt::Display for Loc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let chain = self.chain();
-        if chain.is_empty() { f.write_str("unknown location") } else { f.write_str(&chain.join(" <- ")) }
+        if chain.is_empty() {
+            f.write_str("unknown location")
+        } else {
+            f.write_str(&chain.join(" <- "))
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! MLIR as id-like `Copy` handles. The only place that calls MLIR's C API, beside `ffi`.
 //!
-//! A handle is an address, as an index into an arena would be: cheap to copy, to compare and to keep in a map, and good for as long as
-//! what it names is not erased and its [`Context`] lives. Rust does not check that, so the rule is the design's: read, decide, apply,
-//! and keep no handle across the erasure of what it names. What owns something (`Context`, `Module`, `PassManager`) is not `Copy` and frees it.
+//! A handle is an address, as an index into an arena would be: cheap to copy, to compare and to
+//! keep in a map, and good for as long as what it names is not erased and its [`Context`] lives.
+//! Rust does not check that, so the rule is the design's: read, decide, apply, and keep no handle
+//! across the erasure of what it names. What owns something (`Context`, `Module`, `PassManager`) is
+//! not `Copy` and frees it.
 mod affine;
 mod attrs;
 mod builder;

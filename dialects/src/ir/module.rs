@@ -3,7 +3,8 @@ use super::*;
 use crate::ffi;
 use sha2::{Digest, Sha256};
 
-/// How deep brackets may nest in text. MLIR's parser recurses, so deeper text could exhaust its stack.
+/// How deep brackets may nest in text. MLIR's parser recurses, so deeper text could exhaust its
+/// stack.
 pub const NESTING_LIMIT: usize = 256;
 /// What kiln writes in front of bytecode: this, the SHA-256 of the bytecode, the bytecode.
 pub const BYTECODE_MAGIC: &[u8] = b"KILNBC1\n";
@@ -41,7 +42,8 @@ pub struct PrintOptions {
     pub generic: bool,
     /// `%name` from named locations, where they exist.
     pub names_from_locations: bool,
-    /// The op by itself: without it every print numbers all values of the whole module around the op.
+    /// The op by itself: without it every print numbers all values of the whole module around the
+    /// op.
     pub alone: bool,
 }
 
@@ -56,11 +58,18 @@ impl Module {
     pub fn new(loc: Loc) -> Module {
         Module(unsafe { mlirModuleCreateEmpty(loc.0) })
     }
-    /// Reads text, or bytecode with kiln's checksum, and verifies it. Warnings and remarks are returned beside the module.
-    pub fn parse(c: Ctx, source: &[u8], file: &str) -> Result<(Module, Vec<Diagnostic>), ParseError> {
+    /// Reads text, or bytecode with kiln's checksum, and verifies it. Warnings and remarks are
+    /// returned beside the module.
+    pub fn parse(
+        c: Ctx,
+        source: &[u8],
+        file: &str,
+    ) -> Result<(Module, Vec<Diagnostic>), ParseError> {
         let input = |reason: &str| ParseError::Input { file: file.into(), reason: reason.into() };
         let payload = if let Some(rest) = source.strip_prefix(BYTECODE_MAGIC) {
-            let (sum, code) = rest.split_at_checked(32).ok_or_else(|| input("kiln bytecode that ends inside its checksum"))?;
+            let (sum, code) = rest
+                .split_at_checked(32)
+                .ok_or_else(|| input("kiln bytecode that ends inside its checksum"))?;
             if Sha256::digest(code).as_slice() != sum {
                 return Err(input("kiln bytecode whose checksum is wrong: it was changed or cut"));
             }
@@ -70,8 +79,12 @@ impl Module {
                 "MLIR bytecode without kiln's checksum; MLIR's reader can crash on damaged bytecode, so kiln reads only its own (kiln-opt --emit-bytecode)",
             ));
         } else {
-            let text = std::str::from_utf8(source)
-                .map_err(|e| input(&format!("byte {} is not UTF-8 text, and it is not kiln bytecode", e.valid_up_to())))?;
+            let text = std::str::from_utf8(source).map_err(|e| {
+                input(&format!(
+                    "byte {} is not UTF-8 text, and it is not kiln bytecode",
+                    e.valid_up_to()
+                ))
+            })?;
             if let Some(line) = too_deep(text) {
                 return Err(ParseError::Nesting { file: file.into(), line });
             }
@@ -81,7 +94,8 @@ impl Module {
         let mut buffer = payload.to_vec();
         buffer.push(0);
         let source = MlirStringRef { data: buffer.as_ptr().cast(), length: payload.len() };
-        let (raw, diagnostics) = collect(c, || unsafe { ffi::kilnParseModule(c.raw(), source, sref(file)) });
+        let (raw, diagnostics) =
+            collect(c, || unsafe { ffi::kilnParseModule(c.raw(), source, sref(file)) });
         if raw.ptr.is_null() {
             return Err(ParseError::Diagnostics(diagnostics));
         }
@@ -174,8 +188,11 @@ fn too_deep(source: &str) -> Option<usize> {
                     return Some(line);
                 }
             }
-            // Saturating, since `>=` closes nothing; kinds apart, so that it cannot hide other brackets.
-            b @ (b')' | b']' | b'}' | b'>') => depth[bracket(b)] = depth[bracket(b)].saturating_sub(1),
+            // Saturating, since `>=` closes nothing; kinds apart, so that it cannot hide other
+            // brackets.
+            b @ (b')' | b']' | b'}' | b'>') => {
+                depth[bracket(b)] = depth[bracket(b)].saturating_sub(1)
+            }
             _ => {}
         }
         i += 1;

@@ -44,7 +44,8 @@ handle!(
 /// How many places there are for kinds that were looked up.
 const KINDS_KEPT: usize = 256;
 thread_local! {
-    /// Kinds by where their names lie. Ops are asked for their kind all the time, and a search among all names takes eight comparisons.
+    /// Kinds by where their names lie. Ops are asked for their kind all the time, and a search
+    /// among all names takes eight comparisons.
     static KINDS: [Cell<Option<OpKind>>; KINDS_KEPT] = const { [const { Cell::new(None) }; KINDS_KEPT] };
 }
 
@@ -63,7 +64,10 @@ impl Op {
     }
     /// The kind, if the op is of the `kiln` dialect.
     pub fn kind(self) -> Option<OpKind> {
-        let name = std::str::from_utf8(unsafe { bytes(mlirIdentifierStr(mlirOperationGetName(self.raw()))) }).ok()?;
+        let name = std::str::from_utf8(unsafe {
+            bytes(mlirIdentifierStr(mlirOperationGetName(self.raw())))
+        })
+        .ok()?;
         let short = name.strip_prefix("kiln.")?;
         // Ops of one name have it at one place, which another context may use for another name.
         KINDS.with(|kinds| {
@@ -115,7 +119,11 @@ impl Op {
     }
     /// All regions.
     pub fn regions(self) -> Vec<Region> {
-        unsafe { (0..mlirOperationGetNumRegions(self.raw())).map(|i| Region::of(mlirOperationGetRegion(self.raw(), i))).collect() }
+        unsafe {
+            (0..mlirOperationGetNumRegions(self.raw()))
+                .map(|i| Region::of(mlirOperationGetRegion(self.raw(), i)))
+                .collect()
+        }
     }
     /// An inherent or discardable attribute.
     pub fn attr(self, name: &str) -> Option<Attr> {
@@ -162,16 +170,22 @@ impl Op {
             mlirOperationDestroy(self.raw())
         }
     }
-    /// Translates a module of the llvm dialect (and omp) to an `LLVMModuleRef`, which the caller owns; `None` with diagnostics if that is not
-    /// possible.
+    /// Translates a module of the llvm dialect (and omp) to an `LLVMModuleRef`, which the caller
+    /// owns; `None` with diagnostics if that is not possible.
     ///
     /// # Safety
     /// `llvm_context` is a live `LLVMContextRef` that no other thread uses meanwhile.
-    pub unsafe fn translate_to_llvm(self, llvm_context: *mut c_void) -> Option<std::ptr::NonNull<c_void>> {
+    pub unsafe fn translate_to_llvm(
+        self,
+        llvm_context: *mut c_void,
+    ) -> Option<std::ptr::NonNull<c_void>> {
         unsafe {
-            // Once per context would do; it costs little beside a translation, and most contexts never translate.
+            // Once per context would do; it costs little beside a translation, and most contexts
+            // never translate.
             mlirRegisterAllLLVMTranslations(self.ctx().raw());
-            std::ptr::NonNull::new(mlirTranslateModuleToLLVMIR(self.raw(), llvm_context.cast()).cast())
+            std::ptr::NonNull::new(
+                mlirTranslateModuleToLLVMIR(self.raw(), llvm_context.cast()).cast(),
+            )
         }
     }
     /// MLIR's verifier; its complaints are diagnostics.
@@ -209,7 +223,13 @@ impl Value {
     }
     /// The op whose result it is; `None` for block arguments.
     pub fn def(self) -> Option<Op> {
-        unsafe { if mlirValueIsAOpResult(self.raw()) { Op::some(mlirOpResultGetOwner(self.raw())) } else { None } }
+        unsafe {
+            if mlirValueIsAOpResult(self.raw()) {
+                Op::some(mlirOpResultGetOwner(self.raw()))
+            } else {
+                None
+            }
+        }
     }
     /// The block whose argument it is, and which; `None` for results.
     pub fn block_arg(self) -> Option<(Block, usize)> {
@@ -217,7 +237,10 @@ impl Value {
             if !mlirValueIsABlockArgument(self.raw()) {
                 return None;
             }
-            Some((Block::of(mlirBlockArgumentGetOwner(self.raw())), mlirBlockArgumentGetArgNumber(self.raw()) as usize))
+            Some((
+                Block::of(mlirBlockArgumentGetOwner(self.raw())),
+                mlirBlockArgumentGetArgNumber(self.raw()) as usize,
+            ))
         }
     }
     /// Users and operand numbers.
@@ -226,7 +249,10 @@ impl Value {
         unsafe {
             let mut u = mlirValueGetFirstUse(self.raw());
             while !mlirOpOperandIsNull(u) {
-                all.push((Op::of(mlirOpOperandGetOwner(u)), mlirOpOperandGetOperandNumber(u) as usize));
+                all.push((
+                    Op::of(mlirOpOperandGetOwner(u)),
+                    mlirOpOperandGetOperandNumber(u) as usize,
+                ));
                 u = mlirOpOperandGetNextUse(u);
             }
         }
@@ -239,7 +265,14 @@ impl Value {
     /// As [`Value::replace_uses`], but for the users in `except`.
     pub fn replace_uses_except(self, other: Value, except: &[Op]) {
         let mut raw: Vec<_> = except.iter().map(|o| o.raw()).collect();
-        unsafe { mlirValueReplaceAllUsesExcept(self.raw(), other.raw(), raw.len() as isize, raw.as_mut_ptr()) }
+        unsafe {
+            mlirValueReplaceAllUsesExcept(
+                self.raw(),
+                other.raw(),
+                raw.len() as isize,
+                raw.as_mut_ptr(),
+            )
+        }
     }
     /// Gives a block argument a location, and with a named one its name; results have their op's.
     pub fn set_arg_loc(self, loc: Loc) {
@@ -270,7 +303,11 @@ impl Block {
     }
     /// Its arguments.
     pub fn args(self) -> Vec<Value> {
-        unsafe { (0..mlirBlockGetNumArguments(self.raw())).map(|i| Value::of(mlirBlockGetArgument(self.raw(), i))).collect() }
+        unsafe {
+            (0..mlirBlockGetNumArguments(self.raw()))
+                .map(|i| Value::of(mlirBlockGetArgument(self.raw(), i)))
+                .collect()
+        }
     }
     /// Takes away an argument that nothing reads.
     pub fn erase_arg(self, i: usize) {

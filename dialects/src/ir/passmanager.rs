@@ -9,16 +9,27 @@ impl PassManager {
     /// Parses `builtin.module(…)`. The error is upstream's text.
     pub fn parse(c: Ctx, pipeline: &str) -> Result<PassManager, String> {
         Context::register_upstream();
-        let pm = PassManager(unsafe { mlirPassManagerCreateOnOperation(c.raw(), sref("builtin.module")) });
+        let pm = PassManager(unsafe {
+            mlirPassManagerCreateOnOperation(c.raw(), sref("builtin.module"))
+        });
         let mut ok = false;
         let error = printed(|cb, d| unsafe {
-            ok = mlirParsePassPipeline(mlirPassManagerGetAsOpPassManager(pm.0), sref(pipeline), cb, d).value != 0;
+            ok = mlirParsePassPipeline(
+                mlirPassManagerGetAsOpPassManager(pm.0),
+                sref(pipeline),
+                cb,
+                d,
+            )
+            .value
+                != 0;
         });
         if ok { Ok(pm) } else { Err(error.trim().to_string()) }
     }
     /// The pipeline with every option, as upstream prints it.
     pub fn text(&self) -> String {
-        printed(|cb, d| unsafe { mlirPrintPassPipeline(mlirPassManagerGetAsOpPassManager(self.0), cb, d) })
+        printed(|cb, d| unsafe {
+            mlirPrintPassPipeline(mlirPassManagerGetAsOpPassManager(self.0), cb, d)
+        })
     }
     /// Verifies after each pass or not.
     pub fn verify(&self, on: bool) {
@@ -27,7 +38,9 @@ impl PassManager {
     /// Runs it while `events` watch. Diagnostics go to the context's handlers.
     pub fn run(&self, op: Op, events: &dyn Events) -> bool {
         let ctx = op.ctx();
-        ffi::with_events(ctx, self.0, events, || unsafe { mlirPassManagerRunOnOp(self.0, op.raw()).value != 0 })
+        ffi::with_events(ctx, self.0, events, || unsafe {
+            mlirPassManagerRunOnOp(self.0, op.raw()).value != 0
+        })
     }
 }
 

@@ -17,14 +17,17 @@ pub struct Pattern {
 pub struct Rewriter(MlirRewriterBase);
 
 impl Rewriter {
-    /// A builder in front of `op`, with its location. Ops that it makes are announced by [`Rewriter::replace`].
+    /// A builder in front of `op`, with its location. Ops that it makes are announced by
+    /// [`Rewriter::replace`].
     pub fn before(&self, op: Op) -> Result<Builder, String> {
         Builder::before(op).ok_or_else(|| "is in no block".to_string())
     }
     /// Replaces all results of `op` and erases it.
     pub fn replace(&self, op: Op, values: &[Value]) {
         let raw: Vec<_> = values.iter().map(|v| v.raw()).collect();
-        unsafe { mlirRewriterBaseReplaceOpWithValues(self.0, op.raw(), raw.len() as isize, raw.as_ptr()) }
+        unsafe {
+            mlirRewriterBaseReplaceOpWithValues(self.0, op.raw(), raw.len() as isize, raw.as_ptr())
+        }
     }
     /// Erases an op without uses.
     pub fn erase(&self, op: Op) {
@@ -37,18 +40,32 @@ struct Run {
     error: Option<String>,
 }
 
-/// Applies `patterns` everywhere below `root` until nothing changes, with upstream's greedy driver, which also folds and drops dead ops.
-/// Returns how often a pattern applied. Giving up after `rounds` rounds over the IR is no error: the IR is right at any time.
+/// Applies `patterns` everywhere below `root` until nothing changes, with upstream's greedy driver,
+/// which also folds and drops dead ops. Returns how often a pattern applied. Giving up after
+/// `rounds` rounds over the IR is no error: the IR is right at any time.
 pub fn apply_patterns(root: Op, patterns: &[Pattern], rounds: usize) -> Result<usize, String> {
     let mut run = Run { hits: 0, error: None };
     // Boxed, so that the addresses that the driver holds do not move.
-    let data: Vec<Box<(Pattern, *mut Run)>> = patterns.iter().map(|p| Box::new((*p, &raw mut run))).collect();
+    let data: Vec<Box<(Pattern, *mut Run)>> =
+        patterns.iter().map(|p| Box::new((*p, &raw mut run))).collect();
     unsafe {
         let set = mlirRewritePatternSetCreate(root.ctx().raw());
         for d in &data {
-            let callbacks = MlirRewritePatternCallbacks { construct: None, destruct: None, matchAndRewrite: Some(trampoline) };
+            let callbacks = MlirRewritePatternCallbacks {
+                construct: None,
+                destruct: None,
+                matchAndRewrite: Some(trampoline),
+            };
             let ptr = (&raw const **d) as *mut std::ffi::c_void;
-            let raw = mlirOpRewritePatternCreate(sref(d.0.root.name()), 1, root.ctx().raw(), callbacks, ptr, 0, std::ptr::null_mut());
+            let raw = mlirOpRewritePatternCreate(
+                sref(d.0.root.name()),
+                1,
+                root.ctx().raw(),
+                callbacks,
+                ptr,
+                0,
+                std::ptr::null_mut(),
+            );
             mlirRewritePatternSetAdd(set, raw);
         }
         let frozen = mlirFreezeRewritePattern(set);

@@ -54,13 +54,33 @@ impl Type {
     }
     /// `tensor<…>`; dimensions that are not known become `?`.
     pub fn tensor(c: Ctx, dtype: DType, dims: &[Dim]) -> Type {
-        let sizes: Vec<i64> = dims.iter().map(|d| d.known().unwrap_or(unsafe { mlirShapedTypeGetDynamicSize() })).collect();
-        Type(unsafe { mlirRankedTensorTypeGet(sizes.len() as isize, sizes.as_ptr(), Type::scalar(c, dtype).0, mlirAttributeGetNull()) })
+        let sizes: Vec<i64> = dims
+            .iter()
+            .map(|d| d.known().unwrap_or(unsafe { mlirShapedTypeGetDynamicSize() }))
+            .collect();
+        Type(unsafe {
+            mlirRankedTensorTypeGet(
+                sizes.len() as isize,
+                sizes.as_ptr(),
+                Type::scalar(c, dtype).0,
+                mlirAttributeGetNull(),
+            )
+        })
     }
     /// `memref<…>` in row-major order; dimensions that are not known become `?`.
     pub fn memref(element: Type, dims: &[Dim]) -> Type {
-        let sizes: Vec<i64> = dims.iter().map(|d| d.known().unwrap_or(unsafe { mlirShapedTypeGetDynamicSize() })).collect();
-        Type(unsafe { mlirMemRefTypeContiguousGet(element.0, sizes.len() as isize, sizes.as_ptr(), mlirAttributeGetNull()) })
+        let sizes: Vec<i64> = dims
+            .iter()
+            .map(|d| d.known().unwrap_or(unsafe { mlirShapedTypeGetDynamicSize() }))
+            .collect();
+        Type(unsafe {
+            mlirMemRefTypeContiguousGet(
+                element.0,
+                sizes.len() as isize,
+                sizes.as_ptr(),
+                mlirAttributeGetNull(),
+            )
+        })
     }
     /// `vector<lanes x element>`.
     pub fn vector(element: Type, lanes: usize) -> Type {
@@ -71,14 +91,18 @@ impl Type {
     pub fn function(c: Ctx, inputs: &[Type], results: &[Type]) -> Type {
         let raw = |l: &[Type]| l.iter().map(|t| t.0).collect::<Vec<_>>();
         let (i, r) = (raw(inputs), raw(results));
-        Type(unsafe { mlirFunctionTypeGet(c.raw(), i.len() as isize, i.as_ptr(), r.len() as isize, r.as_ptr()) })
+        Type(unsafe {
+            mlirFunctionTypeGet(c.raw(), i.len() as isize, i.as_ptr(), r.len() as isize, r.as_ptr())
+        })
     }
     /// Inputs and results of a function type.
     pub fn signature(self) -> Option<(Vec<Type>, Vec<Type>)> {
         unsafe {
             mlirTypeIsAFunction(self.0).then(|| {
-                let inputs = (0..mlirFunctionTypeGetNumInputs(self.0)).map(|i| Type(mlirFunctionTypeGetInput(self.0, i)));
-                let results = (0..mlirFunctionTypeGetNumResults(self.0)).map(|i| Type(mlirFunctionTypeGetResult(self.0, i)));
+                let inputs = (0..mlirFunctionTypeGetNumInputs(self.0))
+                    .map(|i| Type(mlirFunctionTypeGetInput(self.0, i)));
+                let results = (0..mlirFunctionTypeGetNumResults(self.0))
+                    .map(|i| Type(mlirFunctionTypeGetResult(self.0, i)));
                 (inputs.collect(), results.collect())
             })
         }
@@ -104,7 +128,11 @@ impl Type {
         let found = unsafe {
             let t = self.0;
             if mlirTypeIsAInteger(t) {
-                match (mlirIntegerTypeGetWidth(t), mlirIntegerTypeIsSignless(t), mlirIntegerTypeIsUnsigned(t)) {
+                match (
+                    mlirIntegerTypeGetWidth(t),
+                    mlirIntegerTypeIsSignless(t),
+                    mlirIntegerTypeIsUnsigned(t),
+                ) {
                     (64, true, _) => Some(DType::I64),
                     (32, true, _) => Some(DType::I32),
                     (16, true, _) => Some(DType::I16),
@@ -142,14 +170,20 @@ impl Type {
     pub fn element(self) -> Option<Type> {
         unsafe { mlirTypeIsAShaped(self.0).then(|| Type(mlirShapedTypeGetElementType(self.0))) }
     }
-    /// The static dims of a tensor or memref type: known sizes and unknown ones. Unranked ones have none.
+    /// The static dims of a tensor or memref type: known sizes and unknown ones. Unranked ones have
+    /// none.
     pub fn dims(self) -> Vec<Dim> {
         unsafe {
             if !self.is_tensor() && !self.is_memref() {
                 return vec![];
             }
-            let size =
-                |i| if mlirShapedTypeIsDynamicDim(self.0, i) { Dim::Unknown } else { Dim::Known(mlirShapedTypeGetDimSize(self.0, i)) };
+            let size = |i| {
+                if mlirShapedTypeIsDynamicDim(self.0, i) {
+                    Dim::Unknown
+                } else {
+                    Dim::Known(mlirShapedTypeGetDimSize(self.0, i))
+                }
+            };
             (0..mlirShapedTypeGetRank(self.0) as isize).map(size).collect()
         }
     }

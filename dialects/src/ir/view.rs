@@ -63,12 +63,30 @@ pub trait Node: Sized {
 impl View {
     /// The view of an op of the dialect.
     pub fn of(op: Op) -> Option<View> {
-        Some(View { ctx: op.ctx(), kind: op.kind()?, values: op.operands(), regions: op.regions(), attrs: Attrs::Op(op) })
+        Some(View {
+            ctx: op.ctx(),
+            kind: op.kind()?,
+            values: op.operands(),
+            regions: op.regions(),
+            attrs: Attrs::Op(op),
+        })
     }
-    pub(crate) fn of_parts(ctx: Ctx, kind: OpKind, values: Vec<Value>, regions: Vec<Region>, dictionary: Attr) -> View {
+    pub(crate) fn of_parts(
+        ctx: Ctx,
+        kind: OpKind,
+        values: Vec<Value>,
+        regions: Vec<Region>,
+        dictionary: Attr,
+    ) -> View {
         View { ctx, kind, values, regions, attrs: Attrs::Dictionary(dictionary) }
     }
-    pub(crate) fn of_list(ctx: Ctx, kind: OpKind, values: Vec<Value>, regions: Vec<Region>, attrs: Vec<(String, Attr)>) -> View {
+    pub(crate) fn of_list(
+        ctx: Ctx,
+        kind: OpKind,
+        values: Vec<Value>,
+        regions: Vec<Region>,
+        attrs: Vec<(String, Attr)>,
+    ) -> View {
         View { ctx, kind, values, regions, attrs: Attrs::List(attrs) }
     }
     /// An attribute by name.
@@ -79,8 +97,15 @@ impl View {
             Attrs::List(l) => l.iter().find(|(n, _)| n == name).map(|(_, a)| *a),
         }
     }
-    fn typed<T>(&self, name: &str, what: &str, f: impl FnOnce(Attr) -> Option<T>) -> Result<Option<T>, String> {
-        self.attr_opt(name).map(|a| f(a).ok_or_else(|| format!("needs {what} as attribute '{name}'"))).transpose()
+    fn typed<T>(
+        &self,
+        name: &str,
+        what: &str,
+        f: impl FnOnce(Attr) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        self.attr_opt(name)
+            .map(|a| f(a).ok_or_else(|| format!("needs {what} as attribute '{name}'")))
+            .transpose()
     }
     pub(crate) fn required<T>(&self, name: &str, value: Option<T>) -> Result<T, String> {
         value.ok_or_else(|| format!("needs attribute '{name}'"))
@@ -113,23 +138,43 @@ impl View {
         let sizes = self.required(name, self.i64s(name)?)?;
         let holes = sizes.iter().filter(|s| **s == Size::DYNAMIC).count();
         if holes != dynamic.len() {
-            return Err(format!("has {} SSA values for {holes} dynamic entries of '{name}'", dynamic.len()));
+            return Err(format!(
+                "has {} SSA values for {holes} dynamic entries of '{name}'",
+                dynamic.len()
+            ));
         }
         let mut dynamic = dynamic.into_iter();
         Ok(sizes
             .into_iter()
-            .map(|s| if s == Size::DYNAMIC { dynamic.next().map_or(Size::Static(s), Size::Dynamic) } else { Size::Static(s) })
+            .map(|s| {
+                if s == Size::DYNAMIC {
+                    dynamic.next().map_or(Size::Static(s), Size::Dynamic)
+                } else {
+                    Size::Static(s)
+                }
+            })
             .collect())
     }
     /// Starts reading operands in `groups` groups of which `fixed` are single values.
-    pub fn operands(&self, groups: usize, fixed: usize, segments: bool) -> Result<Operands<'_>, String> {
+    pub fn operands(
+        &self,
+        groups: usize,
+        fixed: usize,
+        segments: bool,
+    ) -> Result<Operands<'_>, String> {
         let segments = if segments {
-            let sizes = self.attr_opt("operandSegmentSizes").and_then(Attr::as_i32s).ok_or("needs attribute 'operandSegmentSizes'")?;
+            let sizes = self
+                .attr_opt("operandSegmentSizes")
+                .and_then(Attr::as_i32s)
+                .ok_or("needs attribute 'operandSegmentSizes'")?;
             if sizes.len() != groups
                 || sizes.iter().any(|s| *s < 0)
                 || sizes.iter().map(|s| *s as usize).sum::<usize>() != self.values.len()
             {
-                return Err(format!("has operandSegmentSizes {sizes:?} for {} operands in {groups} groups", self.values.len()));
+                return Err(format!(
+                    "has operandSegmentSizes {sizes:?} for {} operands in {groups} groups",
+                    self.values.len()
+                ));
             }
             Some(sizes)
         } else if self.values.len() < fixed || (groups == fixed && self.values.len() != fixed) {
@@ -137,7 +182,13 @@ impl View {
         } else {
             None
         };
-        Ok(Operands { view: self, segments, group: 0, at: 0, rest: self.values.len() - fixed.min(self.values.len()) })
+        Ok(Operands {
+            view: self,
+            segments,
+            group: 0,
+            at: 0,
+            rest: self.values.len() - fixed.min(self.values.len()),
+        })
     }
 }
 
@@ -153,20 +204,28 @@ pub struct Operands<'a> {
 impl Operands<'_> {
     fn take(&mut self, otherwise: usize) -> Result<Vec<Value>, String> {
         let n = self.segments.as_ref().map_or(otherwise, |s| s[self.group] as usize);
-        let out = self.view.values.get(self.at..self.at + n).ok_or("has too few operands")?.to_vec();
+        let out =
+            self.view.values.get(self.at..self.at + n).ok_or("has too few operands")?.to_vec();
         self.group += 1;
         self.at += n;
         Ok(out)
     }
     pub(crate) fn one(&mut self) -> Result<Value, String> {
-        self.take(1)?.first().copied().ok_or_else(|| "has an empty operand segment where a value is needed".into())
+        self.take(1)?
+            .first()
+            .copied()
+            .ok_or_else(|| "has an empty operand segment where a value is needed".into())
     }
     pub(crate) fn many(&mut self) -> Result<Vec<Value>, String> {
         self.take(self.rest)
     }
     pub(crate) fn optional(&mut self) -> Result<Option<Value>, String> {
         let all = self.take(self.rest)?;
-        if all.len() > 1 { Err(format!("has {} values for an optional operand", all.len())) } else { Ok(all.first().copied()) }
+        if all.len() > 1 {
+            Err(format!("has {} values for an optional operand", all.len()))
+        } else {
+            Ok(all.first().copied())
+        }
     }
     pub(crate) fn finish(self) -> Result<(), String> {
         if self.at == self.view.values.len() {

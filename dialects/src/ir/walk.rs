@@ -14,7 +14,8 @@ pub fn walk(root: Op) -> Vec<Op> {
 
 /// How many ops [`walk`] gives.
 pub fn op_count(root: Op) -> usize {
-    let inside = |b: &Block| std::iter::successors(b.first(), |op| op.next()).map(op_count).sum::<usize>();
+    let inside =
+        |b: &Block| std::iter::successors(b.first(), |op| op.next()).map(op_count).sum::<usize>();
     1 + blocks(root).iter().map(inside).sum::<usize>()
 }
 

@@ -32,8 +32,8 @@ pub fn hardswish(x: &Tensor) -> Result<Tensor, String> {
     map(x, |x| x * relu6_of_x_plus_3(x) / 6.0)
 }
 
-/// r = x * (1 + erf(x / sqrt 2)) / 2, or with `tanh` x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2 (Hendrycks and
-/// Gimpel, 2016). Err: no float dtype.
+/// r = x * (1 + erf(x / sqrt 2)) / 2, or with `tanh` x * (1 + tanh(sqrt(2/pi) * (x + 0.044715
+/// x^3))) / 2 (Hendrycks and Gimpel, 2016). Err: no float dtype.
 pub fn gelu(x: &Tensor, tanh: bool) -> Result<Tensor, String> {
     if tanh {
         let scale = (2.0 / std::f64::consts::PI).sqrt();
@@ -44,7 +44,8 @@ pub fn gelu(x: &Tensor, tanh: bool) -> Result<Tensor, String> {
     }
 }
 
-/// r = ln(1 + e^(beta x)) / beta, and x where beta x > threshold (torch.nn.functional.softplus). Err: no float dtype.
+/// r = ln(1 + e^(beta x)) / beta, and x where beta x > threshold (torch.nn.functional.softplus).
+/// Err: no float dtype.
 pub fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor, String> {
     map(x, |x| if beta * x > threshold { x } else { libm::log1p(libm::exp(beta * x)) / beta })
 }

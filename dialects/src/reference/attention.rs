@@ -31,11 +31,12 @@ pub struct AttentionParams<'a> {
     pub with_lse: bool,
 }
 
-/// r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where seen) * v[b, h / (H/G), k, :], with query
-/// \[B, H, Q, D\], key \[B, G, K, D\], value \[B, G, K, E\]; result \[B, H, Q, E\] of the query's dtype and the log-sum-exp if
-/// asked for. Rows beyond a query's length and rows that see no key (or scores of -inf only) are 0, their log-sum-exp
-/// is -inf. Dropout is kiln.dropout over \[B, H, Q, K\] (Vaswani et al., 2017; Ainslie et al., 2023; FlexAttention). Err:
-/// unfit shapes or dtypes, G does not divide H, dropout without a key, an error of a region.
+/// r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where seen) * v[b, h / (H/G), k,
+/// :], with query \[B, H, Q, D\], key \[B, G, K, D\], value \[B, G, K, E\]; result \[B, H, Q, E\]
+/// of the query's dtype and the log-sum-exp if asked for. Rows beyond a query's length and rows
+/// that see no key (or scores of -inf only) are 0, their log-sum-exp is -inf. Dropout is
+/// kiln.dropout over \[B, H, Q, K\] (Vaswani et al., 2017; Ainslie et al., 2023; FlexAttention).
+/// Err: unfit shapes or dtypes, G does not divide H, dropout without a key, an error of a region.
 pub fn attention(
     query: &Tensor,
     key: &Tensor,
@@ -44,7 +45,8 @@ pub fn attention(
     mut score: Option<ScoreFn<'_>>,
     mut mask: Option<MaskFn<'_>>,
 ) -> Result<(Tensor, Option<Tensor>), String> {
-    let (&[b, h, q, d], &[_, g, k, _], &[.., e]) = (query.shape(), key.shape(), value.shape()) else {
+    let (&[b, h, q, d], &[_, g, k, _], &[.., e]) = (query.shape(), key.shape(), value.shape())
+    else {
         return Err(format!("query {:?} and key {:?} are not 4-d", query.shape(), key.shape()));
     };
     has_shape("key", key, &[b, g, k, d])?;
@@ -56,11 +58,16 @@ pub fn attention(
     let (qs, ks, vs) = (query.as_f()?, key.as_f()?, value.as_f()?);
     let target = [b, h, q, k];
     count(&target)?;
-    let bias = p.bias.map(|t| Ok::<_, String>((t.as_f()?, broadcast_strides(t.shape(), &target)?))).transpose()?;
+    let bias = p
+        .bias
+        .map(|t| Ok::<_, String>((t.as_f()?, broadcast_strides(t.shape(), &target)?)))
+        .transpose()?;
     let query_lengths = p.query_lengths.map(|t| lengths(t, b)).transpose()?;
     let key_lengths = p.key_lengths.map(|t| lengths(t, b)).transpose()?;
     let draws = match (p.dropout_key, p.dropout_p) {
-        (_, p) if !(0.0..=1.0).contains(&p) => return Err(format!("dropout_p {p} is outside of [0, 1]")),
+        (_, p) if !(0.0..=1.0).contains(&p) => {
+            return Err(format!("dropout_p {p} is outside of [0, 1]"));
+        }
         (Some(key), _) => Some(Draws::new(key)?),
         (None, p) if p > 0.0 => return Err(format!("dropout_p {p} without a dropout key")),
         _ => None,
@@ -78,7 +85,8 @@ pub fn attention(
         let mut seen = vec![];
         for ki in 0..k {
             let at = [bi as i64, hi as i64, qi as i64, ki as i64];
-            let hidden = (p.causal && ki > qi) || key_lengths.is_some_and(|lengths| at[3] >= lengths[bi]);
+            let hidden =
+                (p.causal && ki > qi) || key_lengths.is_some_and(|lengths| at[3] >= lengths[bi]);
             if hidden || !mask.as_mut().map_or(Ok(true), |mask| mask(at))? {
                 continue;
             }

@@ -2,16 +2,22 @@
 
 use crate::reference::element::{Element, both_data};
 use crate::reference::random::Draws;
-use crate::reference::shape::{broadcast_shapes, broadcast_strides, dot, for_each_index, has_shape, same_dtype};
+use crate::reference::shape::{
+    broadcast_shapes, broadcast_strides, dot, for_each_index, has_shape, same_dtype,
+};
 use crate::reference::shape::{sizes as to_sizes, take};
 use crate::value::{DType, Tensor, count};
 
-/// r\[..., n\] = sum over k of x\[..., k\] * w\[n, k\] + bias\[n\], with x \[..., K\], weight \[N, K\], bias \[N\]
-/// (torch.nn.functional.linear). Err: dtypes differ, shapes that do not fit.
+/// r\[..., n\] = sum over k of x\[..., k\] * w\[n, k\] + bias\[n\], with x \[..., K\], weight \[N,
+/// K\], bias \[N\] (torch.nn.functional.linear). Err: dtypes differ, shapes that do not fit.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, String> {
     same_dtype(x, weight)?;
     let (&[n, k], Some((&last, rows))) = (weight.shape(), x.shape().split_last()) else {
-        return Err(format!("input {:?} and weight {:?} are not [..., K] and [N, K]", x.shape(), weight.shape()));
+        return Err(format!(
+            "input {:?} and weight {:?} are not [..., K] and [N, K]",
+            x.shape(),
+            weight.shape()
+        ));
     };
     if last != k {
         return Err(format!("input has {last} features, weight has {k}"));
@@ -21,7 +27,13 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
         same_dtype(x, bias)?;
         has_shape("bias", bias, &[n])?;
     }
-    fn run<E: Element>(x: &[E], w: &[E], bias: Option<&[E]>, [rows, n, k]: [usize; 3], dtype: DType) -> Vec<E> {
+    fn run<E: Element>(
+        x: &[E],
+        w: &[E],
+        bias: Option<&[E]>,
+        [rows, n, k]: [usize; 3],
+        dtype: DType,
+    ) -> Vec<E> {
         let mut out = Vec::with_capacity(rows * n);
         for row in 0..rows {
             for column in 0..n {
@@ -42,9 +54,9 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// r\[..., m, n\] = sum over k of x\[..., m, k\] * y\[..., k, n\]; leading dimensions broadcast; a 1-d operand is a row on the
-/// left, a column on the right, and its dimension vanishes (torch.matmul). Err: dtypes differ, a 0-d operand, shapes
-/// that do not fit.
+/// r\[..., m, n\] = sum over k of x\[..., m, k\] * y\[..., k, n\]; leading dimensions broadcast; a
+/// 1-d operand is a row on the left, a column on the right, and its dimension vanishes
+/// (torch.matmul). Err: dtypes differ, a 0-d operand, shapes that do not fit.
 pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
     same_dtype(x, y)?;
     let failure = || format!("shapes {:?} and {:?} have no matrix product", x.shape(), y.shape());
@@ -63,7 +75,8 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
         return Err(failure());
     }
     let batch = broadcast_shapes(x_batch, y_batch)?;
-    let (x_strides, y_strides) = (broadcast_strides(x_batch, &batch)?, broadcast_strides(y_batch, &batch)?);
+    let (x_strides, y_strides) =
+        (broadcast_strides(x_batch, &batch)?, broadcast_strides(y_batch, &batch)?);
     let mut shape = batch.clone();
     shape.extend((left.len() > 1).then_some(m));
     shape.extend((right.len() > 1).then_some(n));
@@ -74,7 +87,13 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
         Ok(())
     })?;
     let dtype = x.dtype();
-    fn run<E: Element>(x: &[E], y: &[E], starts: &[(usize, usize)], [m, k, n, size]: [usize; 4], dtype: DType) -> Vec<E> {
+    fn run<E: Element>(
+        x: &[E],
+        y: &[E],
+        starts: &[(usize, usize)],
+        [m, k, n, size]: [usize; 4],
+        dtype: DType,
+    ) -> Vec<E> {
         let mut out = Vec::with_capacity(size);
         for &(xs, ys) in starts {
             for row in 0..m {
@@ -90,8 +109,9 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
     Tensor::new(dtype, shape, data)
 }
 
-/// r[i..., :] = weight[indices\[i...\], :] with weight \[V, D\] and integer indices (torch.nn.functional.embedding). Err:
-/// an index outside of [0, V), another rank of weight, indices that are no integers.
+/// r[i..., :] = weight[indices\[i...\], :] with weight \[V, D\] and integer indices
+/// (torch.nn.functional.embedding). Err: an index outside of [0, V), another rank of weight,
+/// indices that are no integers.
 pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, String> {
     let &[rows, width] = weight.shape() else {
         return Err(format!("weight {:?} is not [V, D]", weight.shape()));
@@ -110,8 +130,9 @@ pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, String> {
     })
 }
 
-/// r = u >= p ? x / (1 - p) : 0, u the kiln.random_uniform (f32) of the key at the element's position (Srivastava et
-/// al., 2014). Err: no float dtype, the key is no tensor<2xi64>, p outside of \[0, 1\].
+/// r = u >= p ? x / (1 - p) : 0, u the kiln.random_uniform (f32) of the key at the element's
+/// position (Srivastava et al., 2014). Err: no float dtype, the key is no tensor<2xi64>, p outside
+/// of \[0, 1\].
 pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor, String> {
     if !(0.0..=1.0).contains(&p) {
         return Err(format!("probability {p} is outside of [0, 1]"));
@@ -121,15 +142,17 @@ pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor, String> {
     Tensor::floats(x.dtype(), x.shape().to_vec(), x.as_f()?.iter().enumerate().map(kept).collect())
 }
 
-/// Nearest-neighbour resize of \[N, C, ...\]: r\[n, c, i\] = x[n, c, min(floor(i * size(x) / size(r)), size(x) - 1)]
-/// (torch.nn.functional.interpolate(mode='nearest')). Any dtype. Err: not one size per spatial dimension, a size that
-/// is not positive of a dimension that is.
+/// Nearest-neighbour resize of \[N, C, ...\]: r\[n, c, i\] = x[n, c, min(floor(i * size(x) /
+/// size(r)), size(x) - 1)] (torch.nn.functional.interpolate(mode='nearest')). Any dtype. Err: not
+/// one size per spatial dimension, a size that is not positive of a dimension that is.
 pub fn interpolate(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
     let Some((lead, spatial)) = x.shape().split_at_checked(2) else {
         return Err(format!("input {:?} is not [N, C, ...]", x.shape()));
     };
     let sizes = to_sizes(sizes)?;
-    if sizes.len() != spatial.len() || spatial.iter().zip(&sizes).any(|(&from, &to)| from == 0 && to > 0) {
+    if sizes.len() != spatial.len()
+        || spatial.iter().zip(&sizes).any(|(&from, &to)| from == 0 && to > 0)
+    {
         return Err(format!("spatial dimensions {spatial:?} cannot become {sizes:?}"));
     }
     let all = x.strides();

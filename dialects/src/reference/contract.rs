@@ -19,14 +19,21 @@ pub struct DotParams {
     pub element_type: Option<DType>,
 }
 
-/// r\[b, m, n\] = sum over k of x\[b, m, k\] * y\[b, n, k\] (StableHLO dot_general): the result has the batch dimensions, then
-/// x's free ones, then y's. Both operands are floats or both are not; integers wrap around at the result's dtype. Err:
-/// dtypes differ without element_type, sizes differ pairwise, dims out of range or given twice.
+/// r\[b, m, n\] = sum over k of x\[b, m, k\] * y\[b, n, k\] (StableHLO dot_general): the result has
+/// the batch dimensions, then x's free ones, then y's. Both operands are floats or both are not;
+/// integers wrap around at the result's dtype. Err: dtypes differ without element_type, sizes
+/// differ pairwise, dims out of range or given twice.
 pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor, String> {
     let dtype = match p.element_type {
         Some(dtype) => dtype,
         None if x.dtype() == y.dtype() => x.dtype(),
-        None => return Err(format!("dtypes {} and {} differ and there is no element_type", x.dtype(), y.dtype())),
+        None => {
+            return Err(format!(
+                "dtypes {} and {} differ and there is no element_type",
+                x.dtype(),
+                y.dtype()
+            ));
+        }
     };
     if dtype.is_float() != x.dtype().is_float() {
         return Err(format!("the product of {} has not the dtype {dtype}", x.dtype()));
@@ -39,7 +46,11 @@ pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor, Stri
     let rhs = used(&p.rhs_batch, &p.rhs_contract, y.rank())?;
     for (&a, &b) in lhs.iter().zip(&rhs) {
         if x.shape()[a] != y.shape()[b] {
-            return Err(format!("sizes {} and {} of dimensions {a} and {b} differ", x.shape()[a], y.shape()[b]));
+            return Err(format!(
+                "sizes {} and {} of dimensions {a} and {b} differ",
+                x.shape()[a],
+                y.shape()[b]
+            ));
         }
     }
     let batch = p.lhs_batch.len();
@@ -75,7 +86,9 @@ impl Walk {
             for &m in &self.lhs_free {
                 for &n in &self.rhs_free {
                     let (x, y) = (xb + m, yb + n);
-                    let step = |sum: E, &(i, j): &(usize, usize)| sum.add(v[x + i].mul(w[y + j], dtype), dtype);
+                    let step = |sum: E, &(i, j): &(usize, usize)| {
+                        sum.add(v[x + i].mul(w[y + j], dtype), dtype)
+                    };
                     out.push(self.contract.iter().fold(E::ZERO, step));
                 }
             }

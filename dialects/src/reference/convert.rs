@@ -2,14 +2,17 @@
 
 use crate::value::{DType, Data, Tensor};
 
-/// r = dtype(x): float to integer truncates, integer to integer wraps, to `i1` is x != 0. A float target is not rounded
-/// here. An out-of-range or NaN float has no defined integer; here it is the nearest one, or 0. Never an error.
+/// r = dtype(x): float to integer truncates, integer to integer wraps, to `i1` is x != 0. A float
+/// target is not rounded here. An out-of-range or NaN float has no defined integer; here it is the
+/// nearest one, or 0. Never an error.
 pub fn convert(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
     let (low, high) = dtype.int_range();
     let data = match (x.data(), dtype) {
         (Data::F(v), _) if dtype.is_float() => Data::F(v.clone()),
         (Data::I(v), DType::F64) => Data::F(v.iter().map(|&v| v as f64).collect()),
-        (Data::I(v), _) if dtype.is_float() => Data::F(v.iter().map(|&v| round_to_odd(v)).collect()),
+        (Data::I(v), _) if dtype.is_float() => {
+            Data::F(v.iter().map(|&v| round_to_odd(v)).collect())
+        }
         (Data::F(v), DType::I1) => Data::I(v.iter().map(|&v| i64::from(v != 0.0)).collect()),
         (Data::F(v), _) => Data::I(v.iter().map(|&v| (v as i64).clamp(low, high)).collect()),
         (Data::I(v), _) => Data::I(v.iter().map(|&v| dtype.wrap(v)).collect()),
@@ -17,8 +20,8 @@ pub fn convert(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
     Tensor::new(dtype, x.shape().to_vec(), data)
 }
 
-/// An integer as f64, the neighbour with an odd last bit where it is none: the later rounding to a narrower dtype then
-/// gives what a single rounding would.
+/// An integer as f64, the neighbour with an odd last bit where it is none: the later rounding to a
+/// narrower dtype then gives what a single rounding would.
 fn round_to_odd(v: i64) -> f64 {
     let nearest = v as f64;
     let excess = i128::from(v).abs() - (nearest.abs() as i128);
@@ -32,7 +35,8 @@ fn round_to_odd(v: i64) -> f64 {
     }
 }
 
-/// The same bits read as another dtype of the same width. Floats are rounded to their dtype first. Err: another width.
+/// The same bits read as another dtype of the same width. Floats are rounded to their dtype first.
+/// Err: another width.
 pub fn bitcast(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
     let (from, to) = (x.dtype(), dtype);
     if from.bits() != to.bits() {

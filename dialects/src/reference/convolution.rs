@@ -23,22 +23,33 @@ pub struct ConvParams {
     pub output_padding: Option<Vec<i64>>,
 }
 
-/// Cross-correlation of input \[N, C, ...\] with weight [O, C/groups, ...]: r\[n, o, i\] = sum over c, k of
-/// x[n, c, i * strides + k * dilation - pad_low] * w\[o, c, k\]. Transposed, with weight [C, O/groups, ...]: x\[n, c, i\] *
-/// w\[c, o, k\] is added to r[n, o, i * strides + k * dilation - pad_low]. Sizes: Reduce.td, torch's conv2d and
-/// conv_transpose2d. Err: ranks, dtypes, channels and groups that do not fit, a window larger than the padded input, a
-/// negative result size, output_padding when not transposed.
+/// Cross-correlation of input \[N, C, ...\] with weight [O, C/groups, ...]: r\[n, o, i\] = sum over
+/// c, k of x[n, c, i * strides + k * dilation - pad_low] * w\[o, c, k\]. Transposed, with weight
+/// [C, O/groups, ...]: x\[n, c, i\] * w\[c, o, k\] is added to r[n, o, i * strides + k * dilation -
+/// pad_low]. Sizes: Reduce.td, torch's conv2d and conv_transpose2d. Err: ranks, dtypes, channels
+/// and groups that do not fit, a window larger than the padded input, a negative result size,
+/// output_padding when not transposed.
 pub fn convolution(x: &Tensor, weight: &Tensor, p: &ConvParams) -> Result<Tensor, String> {
     same_dtype(x, weight)?;
     same_rank("weight dimensions", weight.rank(), x.rank())?;
-    let spatial = x.rank().checked_sub(2).ok_or_else(|| format!("input {:?} is not [N, C, ...]", x.shape()))?;
+    let spatial = x
+        .rank()
+        .checked_sub(2)
+        .ok_or_else(|| format!("input {:?} is not [N, C, ...]", x.shape()))?;
     let out_spatial = output_sizes(&x.shape()[2..], &weight.shape()[2..], p)?;
     let groups = usize::try_from(p.groups).ok().filter(|&g| g > 0);
     let groups = groups.ok_or_else(|| format!("{} groups", p.groups))?;
     let (channels, w0, w1) = (x.shape()[1], weight.shape()[0], weight.shape()[1]);
-    let (outs, ins) = if p.transposed { (w1.saturating_mul(groups), w0) } else { (w0, w1.saturating_mul(groups)) };
+    let (outs, ins) = if p.transposed {
+        (w1.saturating_mul(groups), w0)
+    } else {
+        (w0, w1.saturating_mul(groups))
+    };
     if ins != channels || channels % groups != 0 || outs % groups != 0 {
-        return Err(format!("weight {:?} does not fit {channels} channels in {groups} groups", weight.shape()));
+        return Err(format!(
+            "weight {:?} does not fit {channels} channels in {groups} groups",
+            weight.shape()
+        ));
     }
     let mut shape = vec![x.shape()[0], outs];
     shape.extend(&out_spatial);
@@ -68,11 +79,15 @@ fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec
     let extra = p.output_padding.clone().unwrap_or_else(|| vec![0; rank]);
     same_rank("output paddings", extra.len(), rank)?;
     if let Some(bad) = extra.iter().find(|&&e| e < 0 || (e > 0 && !p.transposed)) {
-        return Err(format!("output_padding {bad} on a convolution with transposed = {}", p.transposed));
+        return Err(format!(
+            "output_padding {bad} on a convolution with transposed = {}",
+            p.transposed
+        ));
     }
     let size = |k: usize| {
         let [n, low, high] = [input[k] as i128, p.pad_low[k] as i128, p.pad_high[k] as i128];
-        let (stride, reach) = (p.strides[k] as i128, p.dilation[k] as i128 * (kernel[k] as i128 - 1));
+        let (stride, reach) =
+            (p.strides[k] as i128, p.dilation[k] as i128 * (kernel[k] as i128 - 1));
         let size = if p.transposed {
             (n - 1) * stride - low - high + reach + extra[k] as i128 + 1
         } else {
@@ -91,7 +106,13 @@ fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec
 type Tap = (usize, usize, usize);
 
 /// All spatial taps that lie inside of input and result.
-fn taps(input: &[usize], kernel: &[usize], output: &[usize], p: &ConvParams, rank: usize) -> Result<Vec<Tap>, String> {
+fn taps(
+    input: &[usize],
+    kernel: &[usize],
+    output: &[usize],
+    p: &ConvParams,
+    rank: usize,
+) -> Result<Vec<Tap>, String> {
     // `walked` is stepped through, `target` is addressed.
     let (walked, target) = if p.transposed { (input, output) } else { (output, input) };
     let target_strides = strides(target);
@@ -102,7 +123,8 @@ fn taps(input: &[usize], kernel: &[usize], output: &[usize], p: &ConvParams, ran
         for_each_index(kernel, |k| {
             let mut to = 0;
             for d in 0..rank {
-                let at = i[d] as i128 * p.strides[d] as i128 + k[d] as i128 * p.dilation[d] as i128 - p.pad_low[d] as i128;
+                let at = i[d] as i128 * p.strides[d] as i128 + k[d] as i128 * p.dilation[d] as i128
+                    - p.pad_low[d] as i128;
                 match usize::try_from(at) {
                     Ok(at) if at < target[d] => to += at * target_strides[d],
                     _ => return Ok(()),
@@ -139,7 +161,11 @@ impl Layout {
                     let r = ((n * self.groups + g) * self.outs + o) * self.out_size;
                     for c in 0..self.ins {
                         let from = ((n * self.groups + g) * self.ins + c) * self.in_size;
-                        let pair = if self.transposed { (g * self.ins + c) * self.outs + o } else { (g * self.outs + o) * self.ins + c };
+                        let pair = if self.transposed {
+                            (g * self.ins + c) * self.outs + o
+                        } else {
+                            (g * self.outs + o) * self.ins + c
+                        };
                         for &(i, k, j) in taps {
                             let product = x[from + i].mul(w[pair * self.kernel_size + k], dtype);
                             out[r + j] = out[r + j].add(product, dtype);

@@ -120,8 +120,12 @@ macro_rules! each_data {
 macro_rules! both_data {
     ($x:expr, $y:expr, $v:ident, $w:ident => $body:expr) => {
         match ($x.data(), $y.data()) {
-            ($crate::value::Data::F($v), $crate::value::Data::F($w)) => $crate::value::Data::F($body),
-            ($crate::value::Data::I($v), $crate::value::Data::I($w)) => $crate::value::Data::I($body),
+            ($crate::value::Data::F($v), $crate::value::Data::F($w)) => {
+                $crate::value::Data::F($body)
+            }
+            ($crate::value::Data::I($v), $crate::value::Data::I($w)) => {
+                $crate::value::Data::I($body)
+            }
             _ => return Err(format!("dtypes {} and {} cannot be combined", $x.dtype(), $y.dtype())),
         }
     };

@@ -3,8 +3,8 @@
 use crate::ops::{CumulativeKind, ScatterKind};
 use crate::reference::element::{Element, both_data};
 use crate::reference::shape::{
-    axes, dot, for_each_index, has_dtype, has_shape, offsets, other_axes, same_dtype, same_rank, same_shape, sizes as to_sizes, strides,
-    take,
+    axes, dot, for_each_index, has_dtype, has_shape, offsets, other_axes, same_dtype, same_rank,
+    same_shape, sizes as to_sizes, strides, take,
 };
 use crate::value::{DType, Tensor};
 
@@ -18,7 +18,8 @@ struct Positions {
     inner: Vec<usize>,
 }
 
-/// Err: no index tensors, not one for each of dims, shapes differ, not integers, an index outside of [0, size).
+/// Err: no index tensors, not one for each of dims, shapes differ, not integers, an index outside
+/// of [0, size).
 fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions, String> {
     let first = indices.first().ok_or("no index tensors")?;
     same_rank("index tensors", indices.len(), dims.len())?;
@@ -33,7 +34,9 @@ fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions,
         let size = x.shape()[dim];
         for (position, &i) in outer.iter_mut().zip(index.as_i()?) {
             let inside = usize::try_from(i).ok().filter(|&i| i < size);
-            let i = inside.ok_or_else(|| format!("index {i} is out of range for dimension {dim} of size {size}"))?;
+            let i = inside.ok_or_else(|| {
+                format!("index {i} is out of range for dimension {dim} of size {size}")
+            })?;
             *position += i * all[dim];
         }
     }
@@ -42,21 +45,35 @@ fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions,
     Ok(Positions { shape, outer, inner: offsets(x.shape(), &rest)? })
 }
 
-/// r\[i..., j...\] = x[indices_k\[i...\] at dims\[k\], j... elsewhere]: NumPy's advanced indexing with the index dimensions
-/// first. Index tensors are integers of one shape. Err: an index outside of [0, size), unfit index tensors or dims.
+/// r\[i..., j...\] = x[indices_k\[i...\] at dims\[k\], j... elsewhere]: NumPy's advanced indexing
+/// with the index dimensions first. Index tensors are integers of one shape. Err: an index outside
+/// of [0, size), unfit index tensors or dims.
 pub fn gather(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, String> {
     let at = positions(x, indices, dims)?;
     let mut source = at.outer.iter().flat_map(|&o| at.inner.iter().map(move |&i| o + i));
     take(x, at.shape.clone(), None, |_| Ok(source.next()))
 }
 
-/// r = x; for i, j in row-major order: r[indices_k\[i...\] at dims\[k\], j...] kind= updates\[i..., j...\]; the last update
-/// wins for `assign`. updates has the shape and dtype of the gather. Err: as [`gather`], unfit updates.
-pub fn scatter(kind: ScatterKind, x: &Tensor, updates: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, String> {
+/// r = x; for i, j in row-major order: r[indices_k\[i...\] at dims\[k\], j...] kind= updates\[i...,
+/// j...\]; the last update wins for `assign`. updates has the shape and dtype of the gather. Err:
+/// as [`gather`], unfit updates.
+pub fn scatter(
+    kind: ScatterKind,
+    x: &Tensor,
+    updates: &Tensor,
+    indices: &[&Tensor],
+    dims: &[i64],
+) -> Result<Tensor, String> {
     let at = positions(x, indices, dims)?;
     has_shape("updates", updates, &at.shape)?;
     same_dtype(x, updates)?;
-    fn run<E: Element>(kind: ScatterKind, at: &Positions, dtype: DType, x: &[E], updates: &[E]) -> Vec<E> {
+    fn run<E: Element>(
+        kind: ScatterKind,
+        at: &Positions,
+        dtype: DType,
+        x: &[E],
+        updates: &[E],
+    ) -> Vec<E> {
         let mut out = x.to_vec();
         let kind = match kind {
             ScatterKind::Assign => None,
@@ -86,15 +103,17 @@ fn clamped_start(x: &Tensor, starts: &[&Tensor], sizes: &[usize]) -> Result<usiz
             return Err(format!("start {k} is of dtype {}, not an integer", starts[k].dtype()));
         }
         let (size, bound) = (sizes[k], x.shape()[k]);
-        let room = bound.checked_sub(size).ok_or_else(|| format!("size {size} exceeds dimension {k} of size {bound}"))?;
+        let room = bound
+            .checked_sub(size)
+            .ok_or_else(|| format!("size {size} exceeds dimension {k} of size {bound}"))?;
         let start = starts[k].as_i()?.first().copied().unwrap_or(0);
         position += usize::try_from(start).unwrap_or(0).min(room) * stride;
     }
     Ok(position)
 }
 
-/// r\[i\] = x[clamp(start, 0, size(x) - size(r)) + i], with one 0-d integer start per dimension (StableHLO
-/// dynamic_slice). Err: a size above x's, unfit starts.
+/// r\[i\] = x[clamp(start, 0, size(x) - size(r)) + i], with one 0-d integer start per dimension
+/// (StableHLO dynamic_slice). Err: a size above x's, unfit starts.
 pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Tensor, String> {
     let sizes = to_sizes(sizes)?;
     let start = clamped_start(x, starts, &sizes)?;
@@ -102,9 +121,13 @@ pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Te
     take(x, sizes, None, |index| Ok(Some(start + dot(index, &all))))
 }
 
-/// A copy of x in which a box at clamped starts is replaced by `update` (StableHLO dynamic_update_slice). Err: dtypes
-/// differ, a size of update above x's, unfit starts.
-pub fn dynamic_update_slice(x: &Tensor, update: &Tensor, starts: &[&Tensor]) -> Result<Tensor, String> {
+/// A copy of x in which a box at clamped starts is replaced by `update` (StableHLO
+/// dynamic_update_slice). Err: dtypes differ, a size of update above x's, unfit starts.
+pub fn dynamic_update_slice(
+    x: &Tensor,
+    update: &Tensor,
+    starts: &[&Tensor],
+) -> Result<Tensor, String> {
     has_dtype("update", update, x.dtype())?;
     let start = clamped_start(x, starts, update.shape())?;
     replaced(x, update, start)
@@ -112,7 +135,13 @@ pub fn dynamic_update_slice(x: &Tensor, update: &Tensor, starts: &[&Tensor]) -> 
 
 /// x with `update` in the box whose first element is at that position.
 fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor, String> {
-    fn run<E: Element>(x: &[E], update: &[E], start: usize, all: &[usize], shape: &[usize]) -> Result<Vec<E>, String> {
+    fn run<E: Element>(
+        x: &[E],
+        update: &[E],
+        start: usize,
+        all: &[usize],
+        shape: &[usize],
+    ) -> Result<Vec<E>, String> {
         let mut out = x.to_vec();
         let inner = strides(shape);
         for_each_index(shape, |index| {
@@ -125,11 +154,20 @@ fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor, String>
     Tensor::new(x.dtype(), x.shape().to_vec(), data)
 }
 
-/// `whole`, or zeros of these sizes, with the box at `offsets` replaced by `piece`. Err: dtypes, ranks or sizes differ, a
-/// piece that does not fit.
-pub fn place(piece: &Tensor, whole: Option<&Tensor>, offsets: &[i64], sizes: &[i64]) -> Result<Tensor, String> {
+/// `whole`, or zeros of these sizes, with the box at `offsets` replaced by `piece`. Err: dtypes,
+/// ranks or sizes differ, a piece that does not fit.
+pub fn place(
+    piece: &Tensor,
+    whole: Option<&Tensor>,
+    offsets: &[i64],
+    sizes: &[i64],
+) -> Result<Tensor, String> {
     let shape = to_sizes(sizes)?;
-    let zero = if piece.dtype().is_float() { Tensor::scalar_f(piece.dtype(), 0.0)? } else { Tensor::scalar_i(piece.dtype(), 0)? };
+    let zero = if piece.dtype().is_float() {
+        Tensor::scalar_f(piece.dtype(), 0.0)?
+    } else {
+        Tensor::scalar_i(piece.dtype(), 0)?
+    };
     let x = whole.map_or_else(|| Tensor::full(&zero, shape.clone()), |w| Ok(w.clone()))?;
     has_shape("the whole", &x, &shape)?;
     has_dtype("the piece", piece, x.dtype())?;
@@ -138,8 +176,13 @@ pub fn place(piece: &Tensor, whole: Option<&Tensor>, offsets: &[i64], sizes: &[i
     let mut start = 0;
     for (k, stride) in x.strides().into_iter().enumerate() {
         let (size, bound) = (piece.shape()[k], x.shape()[k]);
-        let offset = usize::try_from(offsets[k]).ok().filter(|o| o.checked_add(size).is_some_and(|end| end <= bound));
-        start += stride * offset.ok_or_else(|| format!("offset {} and size {size} leave dimension {k} of size {bound}", offsets[k]))?;
+        let offset = usize::try_from(offsets[k])
+            .ok()
+            .filter(|o| o.checked_add(size).is_some_and(|end| end <= bound));
+        start += stride
+            * offset.ok_or_else(|| {
+                format!("offset {} and size {size} leave dimension {k} of size {bound}", offsets[k])
+            })?;
     }
     replaced(&x, piece, start)
 }

@@ -18,11 +18,16 @@ pub struct CrossEntropyParams<'a> {
     pub label_smoothing: f64,
 }
 
-/// Cross entropy of logits \[N, C, ...\] against integer class numbers \[N, ...\], with l = w\[t\] * (-(1 - s) *
-/// log_softmax(x)\[t\]) - s/C * sum over c of w\[c\] * log_softmax(x)\[c\], or 0 where t is ignore_index; mean divides sum l by
-/// sum w\[t\] over the others (torch.nn.functional.cross_entropy). The result is of the logits' dtype, and 0-d unless
+/// Cross entropy of logits \[N, C, ...\] against integer class numbers \[N, ...\], with l = w\[t\]
+/// * (-(1 - s) * log_softmax(x)\[t\]) - s/C * sum over c of w\[c\] * log_softmax(x)\[c\], or 0
+/// where t is ignore_index; mean divides sum l by sum w\[t\] over the others
+/// (torch.nn.functional.cross_entropy). The result is of the logits' dtype, and 0-d unless
 /// reduction is none. Err: a class outside of [0, C) that is not ignored, unfit shapes or dtypes.
-pub fn cross_entropy(logits: &Tensor, target: &Tensor, p: &CrossEntropyParams<'_>) -> Result<Tensor, String> {
+pub fn cross_entropy(
+    logits: &Tensor,
+    target: &Tensor,
+    p: &CrossEntropyParams<'_>,
+) -> Result<Tensor, String> {
     let &[n, classes, ref rest @ ..] = logits.shape() else {
         return Err(format!("logits {:?} are not [N, C, ...]", logits.shape()));
     };
@@ -31,7 +36,9 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, p: &CrossEntropyParams<'_
         return Err(format!("targets are of dtype {}, not integers", target.dtype()));
     }
     let weight = match p.weight {
-        Some(weight) => has_shape("weight", weight, &[classes]).and_then(|()| weight.as_f())?.to_vec(),
+        Some(weight) => {
+            has_shape("weight", weight, &[classes]).and_then(|()| weight.as_f())?.to_vec()
+        }
         None => vec![1.0; classes],
     };
     let log = log_softmax(logits, 1)?;
@@ -43,12 +50,14 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, p: &CrossEntropyParams<'_
             continue;
         }
         let inside = usize::try_from(class).ok().filter(|&class| class < classes);
-        let t = inside.ok_or_else(|| format!("target {class} is out of range for {classes} classes"))?;
+        let t = inside
+            .ok_or_else(|| format!("target {class} is out of range for {classes} classes"))?;
         let at = |c: usize| log[(i / inner * classes + c) * inner + i % inner];
         let mut loss = weight[t] * (-(1.0 - smoothing) * at(t));
         // Without smoothing a class of probability 0 must not turn the loss into 0 * inf.
         if smoothing != 0.0 {
-            loss -= smoothing / classes as f64 * (0..classes).map(|c| weight[c] * at(c)).sum::<f64>();
+            loss -=
+                smoothing / classes as f64 * (0..classes).map(|c| weight[c] * at(c)).sum::<f64>();
         }
         losses.push(loss);
         total_weight += weight[t];

@@ -1,7 +1,8 @@
 //! What every op means: plain loops on plain values, in f64 and i64.
 //!
-//! Kernels have the ops' names. Floats are not rounded to the result's dtype ([`Tensor::rounded`] does that), integers
-//! wrap around. Sizes, axes and offsets are i64 as in the ops' attributes, and are checked.
+//! Kernels have the ops' names. Floats are not rounded to the result's dtype ([`Tensor::rounded`]
+//! does that), integers wrap around. Sizes, axes and offsets are i64 as in the ops' attributes, and
+//! are checked.
 //!
 //! [`Tensor::rounded`]: crate::value::Tensor::rounded
 
@@ -34,8 +35,12 @@ pub use convert::{bitcast, convert};
 pub use convolution::{ConvParams, convolution};
 pub use indexed::{dynamic_slice, dynamic_update_slice, gather, place, scatter};
 pub use loss::{CrossEntropyParams, cross_entropy};
-pub use movement::{broadcast_in_dim, concat, iota, pad, reshape, reverse, slice, splat, transpose};
-pub use norm::{BatchNormParams, batch_norm, group_norm, layer_norm, log_softmax, rms_norm, softmax};
+pub use movement::{
+    broadcast_in_dim, concat, iota, pad, reshape, reverse, slice, splat, transpose,
+};
+pub use norm::{
+    BatchNormParams, batch_norm, group_norm, layer_norm, log_softmax, rms_norm, softmax,
+};
 pub use pointwise::{binary, clamp, compare, select, unary};
 pub use pool::{AvgPoolParams, MaxPoolParams, adaptive_avg_pool, avg_pool, max_pool};
 pub use random::{philox4x32_10, random_bits, random_normal, random_uniform};

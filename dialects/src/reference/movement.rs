@@ -1,6 +1,9 @@
 //! Prims that make tensors from sizes, and prims that move elements without computing.
 
-use crate::reference::shape::{axes, axis, dot, for_each_index, has_shape, same_dtype, same_rank, sizes as to_sizes, steps, take};
+use crate::reference::shape::{
+    axes, axis, dot, for_each_index, has_shape, same_dtype, same_rank, sizes as to_sizes, steps,
+    take,
+};
 use crate::value::{DType, Data, Tensor, count};
 
 /// r\[...\] = value, a 0-d tensor. Err: value is not 0-d, a negative size.
@@ -25,8 +28,9 @@ pub fn iota(dtype: DType, sizes: &[i64], along: i64) -> Result<Tensor, String> {
     Tensor::new(dtype, shape, data)
 }
 
-/// Dimension k of x becomes dims\[k\] of the result; other dimensions and those where x has size 1 repeat (StableHLO
-/// broadcast_in_dim, dims ascending). Err: dims do not ascend, a size of x is neither 1 nor the result's.
+/// Dimension k of x becomes dims\[k\] of the result; other dimensions and those where x has size 1
+/// repeat (StableHLO broadcast_in_dim, dims ascending). Err: dims do not ascend, a size of x is
+/// neither 1 nor the result's.
 pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tensor, String> {
     let shape = to_sizes(sizes)?;
     same_rank("dims", dims.len(), x.rank())?;
@@ -39,7 +43,12 @@ pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tenso
         match x.shape()[k] {
             1 => {}
             size if size == shape[dim] => strides[dim] = stride,
-            size => return Err(format!("dimension {k} of size {size} does not broadcast to size {}", shape[dim])),
+            size => {
+                return Err(format!(
+                    "dimension {k} of size {size} does not broadcast to size {}",
+                    shape[dim]
+                ));
+            }
         }
     }
     take(x, shape, None, |index| Ok(Some(dot(index, &strides))))
@@ -61,7 +70,12 @@ pub fn transpose(x: &Tensor, permutation: &[i64]) -> Result<Tensor, String> {
 }
 
 /// r\[i...\] = x[offsets + i * strides]. Err: a stride below 1, an element outside of x.
-pub fn slice(x: &Tensor, offsets: &[i64], sizes: &[i64], strides: &[i64]) -> Result<Tensor, String> {
+pub fn slice(
+    x: &Tensor,
+    offsets: &[i64],
+    sizes: &[i64],
+    strides: &[i64],
+) -> Result<Tensor, String> {
     same_rank("offsets", offsets.len(), x.rank())?;
     same_rank("sizes", sizes.len(), x.rank())?;
     steps("strides", strides, x.rank())?;
@@ -70,7 +84,10 @@ pub fn slice(x: &Tensor, offsets: &[i64], sizes: &[i64], strides: &[i64]) -> Res
         let (first, bound) = (i128::from(offsets[k]), bound as i128);
         let last = first + (i128::from(sizes[k]) - 1) * i128::from(strides[k]);
         if first < 0 || first > bound || last >= bound {
-            return Err(format!("offset {}, size {} and stride {} leave dimension {k} of size {bound}", offsets[k], sizes[k], strides[k]));
+            return Err(format!(
+                "offset {}, size {} and stride {} leave dimension {k} of size {bound}",
+                offsets[k], sizes[k], strides[k]
+            ));
         }
     }
     let all = x.strides();
@@ -80,8 +97,8 @@ pub fn slice(x: &Tensor, offsets: &[i64], sizes: &[i64], strides: &[i64]) -> Res
     })
 }
 
-/// r\[i\] = x[i - low] inside of x, the 0-d value outside; size(r) = low + size(x) + high, where a negative count
-/// removes. Err: value is not 0-d or of another dtype, a negative size.
+/// r\[i\] = x[i - low] inside of x, the 0-d value outside; size(r) = low + size(x) + high, where a
+/// negative count removes. Err: value is not 0-d or of another dtype, a negative size.
 pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tensor, String> {
     has_shape("the padding value", value, &[])?;
     same_dtype(x, value)?;
@@ -90,7 +107,10 @@ pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tens
     let mut shape = vec![];
     for (k, &size) in x.shape().iter().enumerate() {
         let padded = low[k] as i128 + size as i128 + high[k] as i128;
-        shape.push(usize::try_from(padded).map_err(|_| format!("dimension {k} would have size {padded}"))?);
+        shape.push(
+            usize::try_from(padded)
+                .map_err(|_| format!("dimension {k} would have size {padded}"))?,
+        );
     }
     let all = x.strides();
     take(x, shape, Some(value), |index| {
@@ -105,7 +125,8 @@ pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tens
     })
 }
 
-/// Joins tensors along one axis. Err: none given, dtypes or the other sizes differ, axis out of range.
+/// Joins tensors along one axis. Err: none given, dtypes or the other sizes differ, axis out of
+/// range.
 pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
     let first = inputs.first().ok_or("nothing to join")?;
     let along = axis(along, first.rank())?;
@@ -114,8 +135,14 @@ pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
     for (k, input) in inputs.iter().enumerate() {
         same_dtype(first, input)?;
         let fits = |(d, (a, b)): (usize, (&usize, &usize))| d == along || a == b;
-        if input.rank() != first.rank() || !input.shape().iter().zip(first.shape()).enumerate().all(fits) {
-            return Err(format!("input {k} of shape {:?} does not fit {:?}", input.shape(), first.shape()));
+        if input.rank() != first.rank()
+            || !input.shape().iter().zip(first.shape()).enumerate().all(fits)
+        {
+            return Err(format!(
+                "input {k} of shape {:?} does not fit {:?}",
+                input.shape(),
+                first.shape()
+            ));
         }
         shape[along] += input.shape()[along];
     }
@@ -125,16 +152,22 @@ pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
     let outer: usize = shape[..along].iter().product();
     let inner: usize = shape[along + 1..].iter().product();
     // One run of every input in turn, for each index of the dimensions before the axis.
-    let runs = (0..outer).flat_map(|o| inputs.iter().map(move |t| (t, o * t.shape()[along] * inner..(o + 1) * t.shape()[along] * inner)));
+    let runs = (0..outer).flat_map(|o| {
+        inputs
+            .iter()
+            .map(move |t| (t, o * t.shape()[along] * inner..(o + 1) * t.shape()[along] * inner))
+    });
     let data = match first.data() {
         Data::F(_) => {
             let mut out = vec![];
-            runs.into_iter().try_for_each(|(t, run)| t.as_f().map(|v| out.extend_from_slice(&v[run])))?;
+            runs.into_iter()
+                .try_for_each(|(t, run)| t.as_f().map(|v| out.extend_from_slice(&v[run])))?;
             Data::F(out)
         }
         Data::I(_) => {
             let mut out = vec![];
-            runs.into_iter().try_for_each(|(t, run)| t.as_i().map(|v| out.extend_from_slice(&v[run])))?;
+            runs.into_iter()
+                .try_for_each(|(t, run)| t.as_i().map(|v| out.extend_from_slice(&v[run])))?;
             Data::I(out)
         }
     };

@@ -10,14 +10,22 @@ fn element(tensor: Option<&[f64]>, k: usize, neutral: f64) -> f64 {
 }
 
 /// The elements of an optional float tensor. Err: another shape or no float dtype.
-fn optional<'a>(what: &str, tensor: Option<&'a Tensor>, shape: &[usize]) -> Result<Option<&'a [f64]>, String> {
+fn optional<'a>(
+    what: &str,
+    tensor: Option<&'a Tensor>,
+    shape: &[usize],
+) -> Result<Option<&'a [f64]>, String> {
     tensor.map(|t| has_shape(what, t, shape).and_then(|()| t.as_f())).transpose()
 }
 
 /// The last `rank` sizes. Err: rank not in 1..=rank of x.
 fn last_sizes(x: &Tensor, rank: i64) -> Result<&[usize], String> {
-    let lead = usize::try_from(rank).ok().filter(|&rank| rank > 0).and_then(|rank| x.rank().checked_sub(rank));
-    lead.map(|lead| &x.shape()[lead..]).ok_or_else(|| format!("{rank} dimensions to normalise of shape {:?}", x.shape()))
+    let lead = usize::try_from(rank)
+        .ok()
+        .filter(|&rank| rank > 0)
+        .and_then(|rank| x.rank().checked_sub(rank));
+    lead.map(|lead| &x.shape()[lead..])
+        .ok_or_else(|| format!("{rank} dimensions to normalise of shape {:?}", x.shape()))
 }
 
 /// Runs of `size` elements; none of a tensor without elements.
@@ -25,15 +33,24 @@ fn runs(v: &[f64], size: usize) -> std::slice::ChunksExact<'_, f64> {
     v.chunks_exact(size.max(1))
 }
 
-/// r = (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias over the last `rank` dimensions, var with divisor n; weight
-/// and bias have these dimensions (Ba et al., 2016). Err: rank not in 1..=rank of x, unfit shapes, no float dtype.
-pub fn layer_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, rank: i64, epsilon: f64) -> Result<Tensor, String> {
+/// r = (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias over the last `rank` dimensions, var
+/// with divisor n; weight and bias have these dimensions (Ba et al., 2016). Err: rank not in
+/// 1..=rank of x, unfit shapes, no float dtype.
+pub fn layer_norm(
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    rank: i64,
+    epsilon: f64,
+) -> Result<Tensor, String> {
     let inner = last_sizes(x, rank)?;
     let (weight, bias) = (optional("weight", weight, inner)?, optional("bias", bias, inner)?);
     let mut out = Vec::with_capacity(x.len());
     for run in runs(x.as_f()?, count(inner)?) {
         let (mean, root) = (mean_of(run), (variance_of(run, 0.0) + epsilon).sqrt());
-        let scaled = |(k, x): (usize, &f64)| (x - mean) / root * element(weight, k, 1.0) + element(bias, k, 0.0);
+        let scaled = |(k, x): (usize, &f64)| {
+            (x - mean) / root * element(weight, k, 1.0) + element(bias, k, 0.0)
+        };
         out.extend(run.iter().enumerate().map(scaled));
     }
     Tensor::floats(x.dtype(), x.shape().to_vec(), out)
@@ -47,9 +64,16 @@ fn channels(x: &Tensor) -> Result<(usize, usize), String> {
     }
 }
 
-/// Normalises \[N, C, ...\] over each of `groups` equal parts of C with all that follows, as [`layer_norm`]; weight and
-/// bias are \[C\] (Wu and He, 2018). Err: groups do not divide C, unfit shapes, no float dtype.
-pub fn group_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, groups: i64, epsilon: f64) -> Result<Tensor, String> {
+/// Normalises \[N, C, ...\] over each of `groups` equal parts of C with all that follows, as
+/// [`layer_norm`]; weight and bias are \[C\] (Wu and He, 2018). Err: groups do not divide C, unfit
+/// shapes, no float dtype.
+pub fn group_norm(
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    groups: i64,
+    epsilon: f64,
+) -> Result<Tensor, String> {
     let (c, inner) = channels(x)?;
     let parts = usize::try_from(groups).ok().filter(|&g| g > 0 && c % g == 0);
     let parts = parts.ok_or_else(|| format!("{c} channels in {groups} groups"))?;
@@ -82,23 +106,33 @@ pub struct BatchNormParams<'a> {
     pub epsilon: f64,
 }
 
-/// r = (x - mean) / sqrt(variance + epsilon) * weight + bias on \[N, C, ...\] with given statistics \[C\] (Ioffe and
-/// Szegedy, 2015, inference). Err: unfit shapes, no float dtype.
+/// r = (x - mean) / sqrt(variance + epsilon) * weight + bias on \[N, C, ...\] with given statistics
+/// \[C\] (Ioffe and Szegedy, 2015, inference). Err: unfit shapes, no float dtype.
 pub fn batch_norm(x: &Tensor, p: &BatchNormParams<'_>) -> Result<Tensor, String> {
     let (c, inner) = channels(x)?;
     let (weight, bias) = (optional("weight", p.weight, &[c])?, optional("bias", p.bias, &[c])?);
-    let (mean, variance) = (optional("mean", Some(p.mean), &[c])?, optional("variance", Some(p.variance), &[c])?);
+    let (mean, variance) =
+        (optional("mean", Some(p.mean), &[c])?, optional("variance", Some(p.variance), &[c])?);
     let scaled = |(i, x): (usize, &f64)| {
         let k = i / inner % c;
         let root = (element(variance, k, 1.0) + p.epsilon).sqrt();
         (x - element(mean, k, 0.0)) / root * element(weight, k, 1.0) + element(bias, k, 0.0)
     };
-    Tensor::floats(x.dtype(), x.shape().to_vec(), x.as_f()?.iter().enumerate().map(scaled).collect())
+    Tensor::floats(
+        x.dtype(),
+        x.shape().to_vec(),
+        x.as_f()?.iter().enumerate().map(scaled).collect(),
+    )
 }
 
-/// r = x / sqrt(mean(x^2) + epsilon) * weight over the last `rank` dimensions, which are weight's (Zhang and Sennrich,
-/// 2019). Err: as [`layer_norm`].
-pub fn rms_norm(x: &Tensor, weight: Option<&Tensor>, rank: i64, epsilon: f64) -> Result<Tensor, String> {
+/// r = x / sqrt(mean(x^2) + epsilon) * weight over the last `rank` dimensions, which are weight's
+/// (Zhang and Sennrich, 2019). Err: as [`layer_norm`].
+pub fn rms_norm(
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    rank: i64,
+    epsilon: f64,
+) -> Result<Tensor, String> {
     let inner = last_sizes(x, rank)?;
     let weight = optional("weight", weight, inner)?;
     let mut out = Vec::with_capacity(x.len());
@@ -128,7 +162,8 @@ fn per_line(x: &Tensor, axis: i64, f: impl Fn(&[f64]) -> Vec<f64>) -> Result<Ten
     Tensor::floats(x.dtype(), x.shape().to_vec(), out)
 }
 
-/// r = e^(x - max x) / sum of e^(x - max x) along one axis (torch.softmax). Err: axis out of range, no float dtype.
+/// r = e^(x - max x) / sum of e^(x - max x) along one axis (torch.softmax). Err: axis out of range,
+/// no float dtype.
 pub fn softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     per_line(x, axis, |line| {
         let max = max_of(line.iter().copied());
@@ -138,7 +173,8 @@ pub fn softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     })
 }
 
-/// r = x - max x - ln(sum of e^(x - max x)) along one axis (torch.log_softmax). Err: axis out of range, no float dtype.
+/// r = x - max x - ln(sum of e^(x - max x)) along one axis (torch.log_softmax). Err: axis out of
+/// range, no float dtype.
 pub fn log_softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     per_line(x, axis, |line| {
         let max = max_of(line.iter().copied());

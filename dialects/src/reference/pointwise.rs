@@ -6,16 +6,18 @@ use crate::reference::scalar::{binary_float, binary_int, unary_float, unary_int}
 use crate::reference::shape::{has_dtype, same_dtype, same_shape};
 use crate::value::{DType, Data, Tensor};
 
-/// r = kind(x), of x's dtype; `is_finite` and `is_nan` give `i1`. Floats have every kind but `not`; integers have neg,
-/// abs, sign and not; `i1` has not; all have is_finite and is_nan. Formulas: Elementwise.td. Err: no such kind on the
-/// dtype.
+/// r = kind(x), of x's dtype; `is_finite` and `is_nan` give `i1`. Floats have every kind but `not`;
+/// integers have neg, abs, sign and not; `i1` has not; all have is_finite and is_nan. Formulas:
+/// Elementwise.td. Err: no such kind on the dtype.
 pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor, String> {
     let dtype = x.dtype();
     let missing = || format!("{kind:?} is not defined on {dtype}");
     if matches!(kind, UnaryKind::IsFinite | UnaryKind::IsNan) {
         let nan = kind == UnaryKind::IsNan;
         let bits = match x.data() {
-            Data::F(v) => v.iter().map(|x| i64::from(if nan { x.is_nan() } else { x.is_finite() })).collect(),
+            Data::F(v) => {
+                v.iter().map(|x| i64::from(if nan { x.is_nan() } else { x.is_finite() })).collect()
+            }
             Data::I(v) => vec![i64::from(!nan); v.len()],
         };
         return Tensor::ints(DType::I1, x.shape().to_vec(), bits);
@@ -33,16 +35,18 @@ pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor, String> {
     Tensor::new(dtype, x.shape().to_vec(), data)
 }
 
-/// r = x kind y, of the operands' dtype. Floats have every kind but the bitwise ones; integers every kind but atan2;
-/// `i1` has and, or, xor, max, min, add (or) and mul (and). Formulas: Elementwise.td. Err: shapes or dtypes differ, no
-/// such kind on the dtype, an integer divided by 0.
+/// r = x kind y, of the operands' dtype. Floats have every kind but the bitwise ones; integers
+/// every kind but atan2; `i1` has and, or, xor, max, min, add (or) and mul (and). Formulas:
+/// Elementwise.td. Err: shapes or dtypes differ, no such kind on the dtype, an integer divided by
+/// 0.
 pub fn binary(kind: BinaryKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
     same_shape(x, y)?;
     same_dtype(x, y)?;
     let dtype = x.dtype();
     let data = match (x.data(), y.data()) {
         (Data::F(v), Data::F(w)) => {
-            let f = binary_float(kind).ok_or_else(|| format!("{kind:?} is not defined on {dtype}"))?;
+            let f =
+                binary_float(kind).ok_or_else(|| format!("{kind:?} is not defined on {dtype}"))?;
             Data::F(v.iter().zip(w).map(|(&x, &y)| f(x, y)).collect())
         }
         _ => {
@@ -57,7 +61,8 @@ pub fn binary(kind: BinaryKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String
     Tensor::new(dtype, x.shape().to_vec(), data)
 }
 
-/// r = x kind y as `i1`; with NaN only `ne` holds (IEEE 754-2019, 5.11). Err: shapes or dtypes differ.
+/// r = x kind y as `i1`; with NaN only `ne` holds (IEEE 754-2019, 5.11). Err: shapes or dtypes
+/// differ.
 pub fn compare(kind: CompareKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
     same_shape(x, y)?;
     same_dtype(x, y)?;
@@ -79,21 +84,27 @@ pub fn compare(kind: CompareKind, x: &Tensor, y: &Tensor) -> Result<Tensor, Stri
     Tensor::ints(DType::I1, x.shape().to_vec(), bits)
 }
 
-/// r = c ? x : y for an `i1` tensor c of the same shape. Err: c is not `i1`, shapes or dtypes differ.
+/// r = c ? x : y for an `i1` tensor c of the same shape. Err: c is not `i1`, shapes or dtypes
+/// differ.
 pub fn select(condition: &Tensor, on_true: &Tensor, on_false: &Tensor) -> Result<Tensor, String> {
     has_dtype("condition", condition, DType::I1)?;
     same_shape(condition, on_true)?;
     same_shape(on_true, on_false)?;
     same_dtype(on_true, on_false)?;
     fn run<E: Element>(condition: &[i64], v: &[E], w: &[E]) -> Vec<E> {
-        condition.iter().zip(v.iter().zip(w)).map(|(&c, (&x, &y))| if c != 0 { x } else { y }).collect()
+        condition
+            .iter()
+            .zip(v.iter().zip(w))
+            .map(|(&c, (&x, &y))| if c != 0 { x } else { y })
+            .collect()
     }
     let c = condition.as_i()?;
     let data = both_data!(on_true, on_false, v, w => run(c, v, w));
     Tensor::new(on_true.dtype(), on_true.shape().to_vec(), data)
 }
 
-/// r = min(max(x, low), high); NaN stays NaN, `high` wins where low > high. Err: shapes or dtypes differ.
+/// r = min(max(x, low), high); NaN stays NaN, `high` wins where low > high. Err: shapes or dtypes
+/// differ.
 pub fn clamp(x: &Tensor, low: &Tensor, high: &Tensor) -> Result<Tensor, String> {
     binary(BinaryKind::Min, &binary(BinaryKind::Max, x, low)?, high)
 }

@@ -39,7 +39,8 @@ pub struct AvgPoolParams {
 /// The sizes N * C and the spatial sizes. Err: x is not \[N, C, ...\].
 fn split(x: &Tensor) -> Result<(usize, &[usize]), String> {
     let split = x.shape().split_at_checked(2);
-    let (lead, spatial) = split.ok_or_else(|| format!("input {:?} is not [N, C, ...]", x.shape()))?;
+    let (lead, spatial) =
+        split.ok_or_else(|| format!("input {:?} is not [N, C, ...]", x.shape()))?;
     Ok((count(lead)?, spatial))
 }
 
@@ -53,12 +54,18 @@ struct Reach {
 }
 
 /// All windows of one dimension of size n.
-fn reaches(n: usize, [window, stride, padding, dilation]: [i64; 4], ceil_mode: bool) -> Result<Vec<Reach>, String> {
+fn reaches(
+    n: usize,
+    [window, stride, padding, dilation]: [i64; 4],
+    ceil_mode: bool,
+) -> Result<Vec<Reach>, String> {
     let (size, pad) = (n as i128, padding as i128);
     let reach = dilation as i128 * (window as i128 - 1);
     let room = size + 2 * pad - reach - 1;
     if padding < 0 || room < 0 {
-        return Err(format!("a window of size {window} does not fit size {n}, padded by {padding}"));
+        return Err(format!(
+            "a window of size {window} does not fit size {n}, padded by {padding}"
+        ));
     }
     let stride = stride as i128;
     let mut last = room / stride;
@@ -77,7 +84,8 @@ fn reaches(n: usize, [window, stride, padding, dilation]: [i64; 4], ceil_mode: b
     Ok((0..=last).map(one).collect())
 }
 
-/// Folds the elements of every window; `finish` gets their sum (of the fold) and, per dimension, the window's reach.
+/// Folds the elements of every window; `finish` gets their sum (of the fold) and, per dimension,
+/// the window's reach.
 fn pool<E: Element>(
     v: &[E],
     lead: usize,
@@ -108,7 +116,11 @@ fn pool<E: Element>(
 }
 
 /// The windows of every spatial dimension, and the shape of the result.
-fn all_windows(x: &Tensor, lists: [&[i64]; 4], ceil_mode: bool) -> Result<(Vec<Vec<Reach>>, Vec<usize>), String> {
+fn all_windows(
+    x: &Tensor,
+    lists: [&[i64]; 4],
+    ceil_mode: bool,
+) -> Result<(Vec<Vec<Reach>>, Vec<usize>), String> {
     let (_, spatial) = split(x)?;
     let [window, stride, padding, dilation] = lists;
     steps("windows", window, spatial.len())?;
@@ -121,11 +133,13 @@ fn all_windows(x: &Tensor, lists: [&[i64]; 4], ceil_mode: bool) -> Result<(Vec<V
     Ok((windows, shape))
 }
 
-/// r\[n, c, i\] = max over k of x[n, c, i * strides + k * dilation - padding]; padding never wins, NaN does; ceil_mode
-/// rounds the size up, unless the last window would start in the right padding (torch.nn.functional.max_pool2d). Any
-/// dtype; a window in padding alone gives the least value. Err: unfit lists, a window larger than the padded input.
+/// r\[n, c, i\] = max over k of x[n, c, i * strides + k * dilation - padding]; padding never wins,
+/// NaN does; ceil_mode rounds the size up, unless the last window would start in the right padding
+/// (torch.nn.functional.max_pool2d). Any dtype; a window in padding alone gives the least value.
+/// Err: unfit lists, a window larger than the padded input.
 pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor, String> {
-    let (windows, shape) = all_windows(x, [&p.window, &p.strides, &p.padding, &p.dilation], p.ceil_mode)?;
+    let (windows, shape) =
+        all_windows(x, [&p.window, &p.strides, &p.padding, &p.dilation], p.ceil_mode)?;
     let (lead, spatial) = split(x)?;
     let data = each_data!(x, v => {
         pool(v, lead, spatial, &windows, Element::lowest(x.dtype()), Element::maximum, |max, _| max)?
@@ -133,10 +147,11 @@ pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor, String> {
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// r\[n, c, i\] = sum over k of x[n, c, i * strides + k - padding] / divisor: the number of elements in the window, with
-/// those in the padding if count_include_pad (never what ceil_mode adds beyond it), or divisor_override
-/// (torch.nn.functional.avg_pool2d). A window in padding alone gives 0. Err: no float dtype, unfit lists, a window
-/// larger than the padded input, divisor_override 0.
+/// r\[n, c, i\] = sum over k of x[n, c, i * strides + k - padding] / divisor: the number of
+/// elements in the window, with those in the padding if count_include_pad (never what ceil_mode
+/// adds beyond it), or divisor_override (torch.nn.functional.avg_pool2d). A window in padding alone
+/// gives 0. Err: no float dtype, unfit lists, a window larger than the padded input,
+/// divisor_override 0.
 pub fn avg_pool(x: &Tensor, p: &AvgPoolParams) -> Result<Tensor, String> {
     let ones = vec![1; p.window.len()];
     let (windows, shape) = all_windows(x, [&p.window, &p.strides, &p.padding, &ones], p.ceil_mode)?;
@@ -155,9 +170,9 @@ pub fn avg_pool(x: &Tensor, p: &AvgPoolParams) -> Result<Tensor, String> {
     Tensor::floats(x.dtype(), shape, values)
 }
 
-/// r\[n, c, i\] = mean of x[n, c, floor(i * H / h) .. ceil((i + 1) * H / h)], so that the spatial dimensions become sizes
-/// (torch.nn.functional.adaptive_avg_pool2d). Err: no float dtype, not one size per spatial dimension, a spatial
-/// dimension of size 0.
+/// r\[n, c, i\] = mean of x[n, c, floor(i * H / h) .. ceil((i + 1) * H / h)], so that the spatial
+/// dimensions become sizes (torch.nn.functional.adaptive_avg_pool2d). Err: no float dtype, not one
+/// size per spatial dimension, a spatial dimension of size 0.
 pub fn adaptive_avg_pool(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
     let (lead, spatial) = split(x)?;
     let sizes = to_sizes(sizes)?;
@@ -167,11 +182,16 @@ pub fn adaptive_avg_pool(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
         return Err(format!("no mean over spatial dimensions {spatial:?}"));
     }
     let one = |(&n, &size): (&usize, &usize)| {
-        let reach = |i: usize| Reach { inside: (i * n / size..((i + 1) * n).div_ceil(size)).collect(), padded: 0 };
+        let reach = |i: usize| Reach {
+            inside: (i * n / size..((i + 1) * n).div_ceil(size)).collect(),
+            padded: 0,
+        };
         (0..size).map(reach).collect()
     };
     let windows: Vec<Vec<Reach>> = spatial.iter().zip(&sizes).map(one).collect();
-    let finish = |sum: f64, reach: &[&Reach]| sum / reach.iter().map(|r| r.inside.len()).product::<usize>() as f64;
+    let finish = |sum: f64, reach: &[&Reach]| {
+        sum / reach.iter().map(|r| r.inside.len()).product::<usize>() as f64
+    };
     let values = pool(x.as_f()?, lead, spatial, &windows, 0.0, |sum, x| sum + x, finish)?;
     Tensor::floats(x.dtype(), [&x.shape()[..2], &sizes].concat(), values)
 }

@@ -51,7 +51,8 @@ impl Draws {
         self.block(i as u64 / 4)[i % 4]
     }
 
-    /// The words, low and high, of the 64-bit draw of element i: 2(i mod 2) and its successor of block i / 2.
+    /// The words, low and high, of the 64-bit draw of element i: 2(i mod 2) and its successor of
+    /// block i / 2.
     pub fn pair(self, i: usize) -> (u32, u32) {
         let [a, b, c, d] = self.block(i as u64 / 2);
         if i.is_multiple_of(2) { (a, b) } else { (c, d) }
@@ -63,22 +64,33 @@ impl Draws {
     }
 }
 
-/// Uniform bits as i32 or i64: r\[i\] = philox(seed, (i / 4, offset))\[i mod 4\], i the row-major position; see Reduce.td
-/// for i64. Err: the key is no tensor<2xi64>, a negative size, another dtype.
+/// Uniform bits as i32 or i64: r\[i\] = philox(seed, (i / 4, offset))\[i mod 4\], i the row-major
+/// position; see Reduce.td for i64. Err: the key is no tensor<2xi64>, a negative size, another
+/// dtype.
 pub fn random_bits(key: &Tensor, sizes: &[i64], dtype: DType) -> Result<Tensor, String> {
     let (draws, shape) = (Draws::new(key)?, to_sizes(sizes)?);
     let n = count(&shape)?;
     let bits = match dtype {
         DType::I32 => (0..n).map(|i| i64::from(draws.word(i) as i32)).collect(),
-        DType::I64 => (0..n).map(|i| draws.pair(i)).map(|(low, high)| i64::from(low) | i64::from(high) << 32).collect(),
+        DType::I64 => (0..n)
+            .map(|i| draws.pair(i))
+            .map(|(low, high)| i64::from(low) | i64::from(high) << 32)
+            .collect(),
         _ => return Err(format!("random bits have dtype i32 or i64, not {dtype}")),
     };
     Tensor::new(dtype, shape, Data::I(bits))
 }
 
-/// Uniform in [low, high): r = low + (high - low) * (bits >> (width - p)) * 2^-p, with p = 53 of 64 bits for f64, and of
-/// 32 bits 24 for f32, 11 for f16, 8 for bf16. Err: as [`random_bits`], another dtype.
-pub fn random_uniform(key: &Tensor, sizes: &[i64], dtype: DType, low: f64, high: f64) -> Result<Tensor, String> {
+/// Uniform in [low, high): r = low + (high - low) * (bits >> (width - p)) * 2^-p, with p = 53 of 64
+/// bits for f64, and of 32 bits 24 for f32, 11 for f16, 8 for bf16. Err: as [`random_bits`],
+/// another dtype.
+pub fn random_uniform(
+    key: &Tensor,
+    sizes: &[i64],
+    dtype: DType,
+    low: f64,
+    high: f64,
+) -> Result<Tensor, String> {
     let (draws, shape) = (Draws::new(key)?, to_sizes(sizes)?);
     let precision = match dtype {
         DType::F64 => 53,
@@ -100,9 +112,16 @@ pub fn random_uniform(key: &Tensor, sizes: &[i64], dtype: DType, low: f64, high:
     Tensor::floats(dtype, shape, values)
 }
 
-/// Normal by Box-Muller: r = mean + std * sqrt(-2 ln((u1 + 1) * 2^-32)) * cos(2 pi u2 * 2^-32), where u1 and u2 are the
-/// low and high word of the element's 64-bit draw. Err: as [`random_bits`], a dtype that is no float.
-pub fn random_normal(key: &Tensor, sizes: &[i64], dtype: DType, mean: f64, std: f64) -> Result<Tensor, String> {
+/// Normal by Box-Muller: r = mean + std * sqrt(-2 ln((u1 + 1) * 2^-32)) * cos(2 pi u2 * 2^-32),
+/// where u1 and u2 are the low and high word of the element's 64-bit draw. Err: as [`random_bits`],
+/// a dtype that is no float.
+pub fn random_normal(
+    key: &Tensor,
+    sizes: &[i64],
+    dtype: DType,
+    mean: f64,
+    std: f64,
+) -> Result<Tensor, String> {
     let (draws, shape) = (Draws::new(key)?, to_sizes(sizes)?);
     let scale = 1.0 / (1u64 << 32) as f64;
     let normal = |i: usize| {

@@ -6,10 +6,16 @@ use crate::reference::shape::{Lines, axes, lines, offsets, other_axes};
 use crate::value::{DType, Tensor};
 use std::cmp::Ordering;
 
-/// r\[j...\] = kind over i of x\[i at dims, j elsewhere\], of x's dtype; dims vanish; integers wrap around. any and all take
-/// `i1`, which also has max and sum (or), min and prod (and). With `maybe_empty`, max and min of no elements are the dtype's least and greatest value.
-/// Err: any or all of another dtype, max or min of no elements without it, a dim out of range or given twice.
-pub fn reduce(kind: ReduceKind, x: &Tensor, dims: &[i64], maybe_empty: bool) -> Result<Tensor, String> {
+/// r\[j...\] = kind over i of x\[i at dims, j elsewhere\], of x's dtype; dims vanish; integers wrap
+/// around. any and all take `i1`, which also has max and sum (or), min and prod (and). With
+/// `maybe_empty`, max and min of no elements are the dtype's least and greatest value. Err: any or
+/// all of another dtype, max or min of no elements without it, a dim out of range or given twice.
+pub fn reduce(
+    kind: ReduceKind,
+    x: &Tensor,
+    dims: &[i64],
+    maybe_empty: bool,
+) -> Result<Tensor, String> {
     let dims = axes(dims, x.rank())?;
     let fold = match kind {
         ReduceKind::Sum => CumulativeKind::Sum,
@@ -23,20 +29,31 @@ pub fn reduce(kind: ReduceKind, x: &Tensor, dims: &[i64], maybe_empty: bool) -> 
     let free = other_axes(&dims, x.rank());
     let shape: Vec<usize> = free.iter().map(|&d| x.shape()[d]).collect();
     let (outer, inner) = (offsets(x.shape(), &free)?, offsets(x.shape(), &dims)?);
-    if inner.is_empty() && !outer.is_empty() && !maybe_empty && matches!(kind, ReduceKind::Max | ReduceKind::Min) {
+    if inner.is_empty()
+        && !outer.is_empty()
+        && !maybe_empty
+        && matches!(kind, ReduceKind::Max | ReduceKind::Min)
+    {
         return Err(format!("{kind:?} of no elements, dims {dims:?} of shape {:?}", x.shape()));
     }
-    fn run<E: Element>(v: &[E], outer: &[usize], inner: &[usize], kind: CumulativeKind, dtype: DType) -> Vec<E> {
+    fn run<E: Element>(
+        v: &[E],
+        outer: &[usize],
+        inner: &[usize],
+        kind: CumulativeKind,
+        dtype: DType,
+    ) -> Vec<E> {
         let start = E::identity(kind, dtype);
-        let fold = |o: &usize| inner.iter().fold(start, |sum, i| sum.combine(kind, v[o + i], dtype));
+        let fold =
+            |o: &usize| inner.iter().fold(start, |sum, i| sum.combine(kind, v[o + i], dtype));
         outer.iter().map(fold).collect()
     }
     let data = each_data!(x, v => run(v, &outer, &inner, fold, x.dtype()));
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// Position of the greatest element along one axis as i64: the first among equals, the first NaN if there is one. The
-/// axis vanishes. Err: axis out of range or of size 0.
+/// Position of the greatest element along one axis as i64: the first among equals, the first NaN if
+/// there is one. The axis vanishes. Err: axis out of range or of size 0.
 pub fn arg_max(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     arg(x, axis, Ordering::Greater)
 }
@@ -78,8 +95,8 @@ fn arg(x: &Tensor, axis: i64, wanted: Ordering) -> Result<Tensor, String> {
     Tensor::ints(DType::I64, shape, positions)
 }
 
-/// r\[i\] = kind of x[0..=i] along one axis, of x's dtype; integers wrap around, NaN stays for max and min. Err: axis out
-/// of range.
+/// r\[i\] = kind of x[0..=i] along one axis, of x's dtype; integers wrap around, NaN stays for max
+/// and min. Err: axis out of range.
 pub fn cumulative(kind: CumulativeKind, x: &Tensor, axis: i64) -> Result<Tensor, String> {
     let lines = lines(x.shape(), axis)?;
     fn run<E: Element>(v: &[E], lines: &Lines, kind: CumulativeKind, dtype: DType) -> Vec<E> {

@@ -62,7 +62,9 @@ pub fn binary_float(kind: BinaryKind) -> Option<fn(f64, f64) -> f64> {
         BinaryKind::Max => Element::maximum,
         BinaryKind::Min => Element::minimum,
         BinaryKind::Atan2 => libm::atan2,
-        BinaryKind::And | BinaryKind::Or | BinaryKind::Xor | BinaryKind::Shl | BinaryKind::Shr => return None,
+        BinaryKind::And | BinaryKind::Or | BinaryKind::Xor | BinaryKind::Shl | BinaryKind::Shr => {
+            return None;
+        }
     })
 }
 
@@ -84,7 +86,8 @@ fn floor_div(x: f64, y: f64) -> f64 {
     if quotient - floor > 0.5 { floor + 1.0 } else { floor }
 }
 
-/// The integer function of a binary kind, before it wraps around. Err: no such function on the dtype, division by 0.
+/// The integer function of a binary kind, before it wraps around. Err: no such function on the
+/// dtype, division by 0.
 pub fn binary_int(kind: BinaryKind, dtype: DType, x: i64, y: i64) -> Result<i64, String> {
     use BinaryKind as K;
     let divides = matches!(kind, K::Div | K::Rem | K::FloorDiv);

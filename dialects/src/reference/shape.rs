@@ -4,7 +4,10 @@ use crate::value::{DType, Data, Tensor, count};
 
 /// Sizes as usize. Err: a negative size.
 pub fn sizes(sizes: &[i64]) -> Result<Vec<usize>, String> {
-    sizes.iter().map(|&size| usize::try_from(size).map_err(|_| format!("size {size} is negative"))).collect()
+    sizes
+        .iter()
+        .map(|&size| usize::try_from(size).map_err(|_| format!("size {size} is negative")))
+        .collect()
 }
 
 /// Steps such as strides and dilations as i64. Err: not `rank` of them, one below 1.
@@ -23,7 +26,10 @@ pub fn same_rank(what: &str, given: usize, rank: usize) -> Result<(), String> {
 
 /// One axis as usize. Err: out of range.
 pub fn axis(axis: i64, rank: usize) -> Result<usize, String> {
-    usize::try_from(axis).ok().filter(|&axis| axis < rank).ok_or_else(|| format!("axis {axis} is out of range for rank {rank}"))
+    usize::try_from(axis)
+        .ok()
+        .filter(|&axis| axis < rank)
+        .ok_or_else(|| format!("axis {axis} is out of range for rank {rank}"))
 }
 
 /// Distinct axes as usize. Err: one out of range, one given twice.
@@ -42,22 +48,38 @@ pub fn other_axes(axes: &[usize], rank: usize) -> Vec<usize> {
 
 /// Err: the shapes differ.
 pub fn same_shape(x: &Tensor, y: &Tensor) -> Result<(), String> {
-    if x.shape() == y.shape() { Ok(()) } else { Err(format!("shapes {:?} and {:?} differ", x.shape(), y.shape())) }
+    if x.shape() == y.shape() {
+        Ok(())
+    } else {
+        Err(format!("shapes {:?} and {:?} differ", x.shape(), y.shape()))
+    }
 }
 
 /// Err: the dtypes differ.
 pub fn same_dtype(x: &Tensor, y: &Tensor) -> Result<(), String> {
-    if x.dtype() == y.dtype() { Ok(()) } else { Err(format!("dtypes {} and {} differ", x.dtype(), y.dtype())) }
+    if x.dtype() == y.dtype() {
+        Ok(())
+    } else {
+        Err(format!("dtypes {} and {} differ", x.dtype(), y.dtype()))
+    }
 }
 
 /// Err: the tensor has another shape than the one its role asks for.
 pub fn has_shape(what: &str, x: &Tensor, shape: &[usize]) -> Result<(), String> {
-    if x.shape() == shape { Ok(()) } else { Err(format!("{what} has shape {:?}, not {shape:?}", x.shape())) }
+    if x.shape() == shape {
+        Ok(())
+    } else {
+        Err(format!("{what} has shape {:?}, not {shape:?}", x.shape()))
+    }
 }
 
 /// Err: another dtype.
 pub fn has_dtype(what: &str, x: &Tensor, dtype: DType) -> Result<(), String> {
-    if x.dtype() == dtype { Ok(()) } else { Err(format!("{what} has dtype {}, not {dtype}", x.dtype())) }
+    if x.dtype() == dtype {
+        Ok(())
+    } else {
+        Err(format!("{what} has dtype {}, not {dtype}", x.dtype()))
+    }
 }
 
 /// Row-major strides of a shape.
@@ -70,7 +92,10 @@ pub fn strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Visits every index of a shape in row-major order.
-pub fn for_each_index(shape: &[usize], mut visit: impl FnMut(&[usize]) -> Result<(), String>) -> Result<(), String> {
+pub fn for_each_index(
+    shape: &[usize],
+    mut visit: impl FnMut(&[usize]) -> Result<(), String>,
+) -> Result<(), String> {
     let mut index = vec![0; shape.len()];
     for _ in 0..count(shape)? {
         visit(&index)?;
@@ -85,8 +110,8 @@ pub fn for_each_index(shape: &[usize], mut visit: impl FnMut(&[usize]) -> Result
     Ok(())
 }
 
-/// The elements of `x` at the linear positions that `source` gives for every index of `shape`; 0-d `fill` for None.
-/// Err: `source`'s, a position outside of `x`.
+/// The elements of `x` at the linear positions that `source` gives for every index of `shape`; 0-d
+/// `fill` for None. Err: `source`'s, a position outside of `x`.
 pub fn take(
     x: &Tensor,
     shape: Vec<usize>,
@@ -102,12 +127,14 @@ pub fn take(
     let data = match (x.data(), fill.map(Tensor::data)) {
         (Data::F(v), None | Some(Data::F(_))) => {
             let fill = fill.and_then(|t| t.as_f().ok()).and_then(|f| f.first().copied());
-            let pick = |at: &Option<usize>| at.map_or(fill, |at| v.get(at).copied()).ok_or_else(outside);
+            let pick =
+                |at: &Option<usize>| at.map_or(fill, |at| v.get(at).copied()).ok_or_else(outside);
             Data::F(positions.iter().map(pick).collect::<Result<_, _>>()?)
         }
         (Data::I(v), None | Some(Data::I(_))) => {
             let fill = fill.and_then(|t| t.as_i().ok()).and_then(|f| f.first().copied());
-            let pick = |at: &Option<usize>| at.map_or(fill, |at| v.get(at).copied()).ok_or_else(outside);
+            let pick =
+                |at: &Option<usize>| at.map_or(fill, |at| v.get(at).copied()).ok_or_else(outside);
             Data::I(positions.iter().map(pick).collect::<Result<_, _>>()?)
         }
         _ => return Err(format!("a fill value has not the dtype {}", x.dtype())),
@@ -120,7 +147,8 @@ pub fn dot(index: &[usize], strides: &[usize]) -> usize {
     index.iter().zip(strides).map(|(i, s)| i * s).sum()
 }
 
-/// Linear positions of all indices along `axes` (in their order, row-major), with index 0 elsewhere. Err: as [`count`].
+/// Linear positions of all indices along `axes` (in their order, row-major), with index 0
+/// elsewhere. Err: as [`count`].
 pub fn offsets(shape: &[usize], axes: &[usize]) -> Result<Vec<usize>, String> {
     let all = strides(shape);
     let box_shape: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
@@ -133,7 +161,8 @@ pub fn offsets(shape: &[usize], axes: &[usize]) -> Result<Vec<usize>, String> {
     Ok(out)
 }
 
-/// The lines of a tensor along one axis: line `k` has the elements `lines\[k\] + i * step` for i below `size`.
+/// The lines of a tensor along one axis: line `k` has the elements `lines\[k\] + i * step` for i
+/// below `size`.
 pub struct Lines {
     /// The op's `starts`.
     pub starts: Vec<usize>,
@@ -150,8 +179,8 @@ pub fn lines(shape: &[usize], along: i64) -> Result<Lines, String> {
     Ok(Lines { starts, size: shape[along], step: strides(shape)[along] })
 }
 
-/// Strides that read `shape` at an index of `target` under NumPy's broadcasting: trailing dimensions are aligned and
-/// those that repeat have stride 0. Err: it does not broadcast.
+/// Strides that read `shape` at an index of `target` under NumPy's broadcasting: trailing
+/// dimensions are aligned and those that repeat have stride 0. Err: it does not broadcast.
 pub fn broadcast_strides(shape: &[usize], target: &[usize]) -> Result<Vec<usize>, String> {
     let failure = || format!("shape {shape:?} does not broadcast to {target:?}");
     let missing = target.len().checked_sub(shape.len()).ok_or_else(failure)?;
@@ -168,7 +197,8 @@ pub fn broadcast_strides(shape: &[usize], target: &[usize]) -> Result<Vec<usize>
 /// The shape that two shapes broadcast to. Err: they do not.
 pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
     let rank = a.len().max(b.len());
-    let size = |shape: &[usize], k: usize| (k + shape.len()).checked_sub(rank).map_or(1, |k| shape[k]);
+    let size =
+        |shape: &[usize], k: usize| (k + shape.len()).checked_sub(rank).map_or(1, |k| shape[k]);
     (0..rank)
         .map(|k| match (size(a, k), size(b, k)) {
             (x, y) if x == y || y == 1 => Ok(x),

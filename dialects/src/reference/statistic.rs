@@ -4,7 +4,12 @@ use crate::reference::shape::{axes, offsets, other_axes};
 use crate::value::Tensor;
 
 /// Groups of elements that reduce to one, and the shape of the result.
-fn statistic(x: &Tensor, dims: &[i64], keep_dims: bool, f: impl Fn(&[f64]) -> f64) -> Result<Tensor, String> {
+fn statistic(
+    x: &Tensor,
+    dims: &[i64],
+    keep_dims: bool,
+    f: impl Fn(&[f64]) -> f64,
+) -> Result<Tensor, String> {
     let v = x.as_f()?;
     let dims = axes(dims, x.rank())?;
     let free = other_axes(&dims, x.rank());
@@ -12,7 +17,11 @@ fn statistic(x: &Tensor, dims: &[i64], keep_dims: bool, f: impl Fn(&[f64]) -> f6
     let at = |o: usize| inner.iter().map(|i| v[o + i]).collect::<Vec<f64>>();
     let values = offsets(x.shape(), &free)?.into_iter().map(|o| f(&at(o))).collect();
     let shape = if keep_dims {
-        x.shape().iter().enumerate().map(|(k, &size)| if dims.contains(&k) { 1 } else { size }).collect()
+        x.shape()
+            .iter()
+            .enumerate()
+            .map(|(k, &size)| if dims.contains(&k) { 1 } else { size })
+            .collect()
     } else {
         free.iter().map(|&d| x.shape()[d]).collect()
     };
@@ -31,8 +40,8 @@ pub fn variance_of(v: &[f64], correction: f64) -> f64 {
     v.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / divisor
 }
 
-/// r = sum x / n along dims, which vanish, or stay with size 1 under keep_dims (torch.mean); NaN of no elements. Err: no
-/// float dtype, a dim out of range or given twice.
+/// r = sum x / n along dims, which vanish, or stay with size 1 under keep_dims (torch.mean); NaN of
+/// no elements. Err: no float dtype, a dim out of range or given twice.
 pub fn mean(x: &Tensor, dims: &[i64], keep_dims: bool) -> Result<Tensor, String> {
     statistic(x, dims, keep_dims, mean_of)
 }

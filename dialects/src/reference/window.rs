@@ -20,9 +20,10 @@ pub struct WindowParams {
     pub dilation: Vec<i64>,
 }
 
-/// r\[i\] = kind over k of x[i * strides + k * dilation - pad_low], of x's dtype; padding holds the kind's identity
-/// (StableHLO reduce_window); sizes as in kiln.convolution. Integers wrap around. Err: lists that do not fit the rank,
-/// a window, stride or dilation below 1, a window larger than the padded input.
+/// r\[i\] = kind over k of x[i * strides + k * dilation - pad_low], of x's dtype; padding holds the
+/// kind's identity (StableHLO reduce_window); sizes as in kiln.convolution. Integers wrap around.
+/// Err: lists that do not fit the rank, a window, stride or dilation below 1, a window larger than
+/// the padded input.
 pub fn reduce_window(kind: CumulativeKind, x: &Tensor, p: &WindowParams) -> Result<Tensor, String> {
     steps("windows", &p.window, x.rank())?;
     steps("strides", &p.strides, x.rank())?;
@@ -33,14 +34,22 @@ pub fn reduce_window(kind: CumulativeKind, x: &Tensor, p: &WindowParams) -> Resu
         let reach = p.dilation[k] as i128 * (p.window[k] as i128 - 1);
         let room = n as i128 + p.pad_low[k] as i128 + p.pad_high[k] as i128 - reach - 1;
         let size = if room < 0 { -1 } else { room / p.strides[k] as i128 + 1 };
-        usize::try_from(size).map_err(|_| format!("a window of size {} does not fit dimension {k} of size {n}", p.window[k]))
+        usize::try_from(size).map_err(|_| {
+            format!("a window of size {} does not fit dimension {k} of size {n}", p.window[k])
+        })
     };
     let shape: Vec<usize> = x.shape().iter().enumerate().map(size).collect::<Result<_, _>>()?;
     let data = each_data!(x, v => run(kind, v, x, &shape, p)?);
     Tensor::new(x.dtype(), shape, data)
 }
 
-fn run<E: Element>(kind: CumulativeKind, v: &[E], x: &Tensor, shape: &[usize], p: &WindowParams) -> Result<Vec<E>, String> {
+fn run<E: Element>(
+    kind: CumulativeKind,
+    v: &[E],
+    x: &Tensor,
+    shape: &[usize],
+    p: &WindowParams,
+) -> Result<Vec<E>, String> {
     let dtype: DType = x.dtype();
     let all = strides(x.shape());
     let window: Vec<usize> = p.window.iter().map(|&w| w as usize).collect();
@@ -50,7 +59,8 @@ fn run<E: Element>(kind: CumulativeKind, v: &[E], x: &Tensor, shape: &[usize], p
         for_each_index(&window, |k| {
             let mut position = 0;
             for d in 0..all.len() {
-                let at = i[d] as i128 * p.strides[d] as i128 + k[d] as i128 * p.dilation[d] as i128 - p.pad_low[d] as i128;
+                let at = i[d] as i128 * p.strides[d] as i128 + k[d] as i128 * p.dilation[d] as i128
+                    - p.pad_low[d] as i128;
                 match usize::try_from(at) {
                     Ok(at) if at < x.shape()[d] => position += at * all[d],
                     _ => return Ok(()),

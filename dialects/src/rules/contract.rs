@@ -5,19 +5,26 @@ use crate::{ir::*, ops::*, sym::Dim, value::DType};
 /// NumPy's broadcasting of two shapes.
 pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
     let rank = a.len().max(b.len());
-    let at = |d: &[Dim], i: usize| (i + d.len()).checked_sub(rank).map_or(Dim::Known(1), |j| d[j].clone());
+    let at = |d: &[Dim], i: usize| {
+        (i + d.len()).checked_sub(rank).map_or(Dim::Known(1), |j| d[j].clone())
+    };
     (0..rank)
         .map(|i| match (at(a, i), at(b, i)) {
             (Dim::Known(1), x) | (x, Dim::Known(1)) => Ok(x),
-            (x @ Dim::Known(_), y) | (x, y @ Dim::Known(_)) => unify(&x, &y, || format!("in leading dimension {i} that do not broadcast")),
-            // A size that is no number may be 1, so one that differs from it in writing decides nothing.
+            (x @ Dim::Known(_), y) | (x, y @ Dim::Known(_)) => {
+                unify(&x, &y, || format!("in leading dimension {i} that do not broadcast"))
+            }
+            // A size that is no number may be 1, so one that differs from it in writing decides
+            // nothing.
             (x, y) => Ok(if x == y { x } else { Dim::Unknown }),
         })
         .collect()
 }
 
 fn same_dtype(a: &TensorType, b: &TensorType) -> Result<(), String> {
-    want(a.dtype == b.dtype, || format!("mixes {} and {}; convert first", a.dtype.name(), b.dtype.name()))?;
+    want(a.dtype == b.dtype, || {
+        format!("mixes {} and {}; convert first", a.dtype.name(), b.dtype.name())
+    })?;
     want(a.dtype != DType::I1, || "is not defined on i1".into())
 }
 
@@ -31,7 +38,10 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let (w, i) = (v.tensor(o.weight)?, v.tensor(o.indices)?);
             want(w.dims.len() == 2, || format!("needs a table [V, D], has rank {}", w.dims.len()))?;
             want(i.dtype.is_int(), || format!("needs integer positions, has {}", i.dtype.name()))?;
-            Ok(vec![TensorType { dtype: w.dtype, dims: [i.dims, vec![w.dims[1].clone()]].concat() }])
+            Ok(vec![TensorType {
+                dtype: w.dtype,
+                dims: [i.dims, vec![w.dims[1].clone()]].concat(),
+            }])
         }
         OpKind::Attention => attention(&Attention::read(view)?, v),
         other => Err(format!("({}) is no contraction", other.name())),
@@ -57,7 +67,9 @@ fn dot_general(o: &DotGeneral, v: &dyn Sizes) -> Result<Vec<TensorType>, String>
         None => x.dtype,
         Some(t) => {
             let d = t.dtype()?;
-            want(d.is_float() == x.dtype.is_float() && d != DType::I1, || format!("contracts {} to {}", x.dtype.name(), d.name()))?;
+            want(d.is_float() == x.dtype.is_float() && d != DType::I1, || {
+                format!("contracts {} to {}", x.dtype.name(), d.name())
+            })?;
             d
         }
     };
@@ -117,7 +129,9 @@ fn attention(o: &Attention, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         let scores = [batch.clone(), q.dims[1].clone(), q.dims[2].clone(), keys];
         want(b.dims.len() <= 4, || format!("has a bias of rank {}", b.dims.len()))?;
         for (d, s) in b.dims.iter().rev().zip(scores.iter().rev()) {
-            want(*d == Dim::Known(1) || !d.differs(s), || format!("has a bias of size {d} for scores of size {s}"))?;
+            want(*d == Dim::Known(1) || !d.differs(s), || {
+                format!("has a bias of size {d} for scores of size {s}")
+            })?;
         }
     }
     for (lengths, name) in [(o.query_lengths, "query_lengths"), (o.key_lengths, "key_lengths")] {
@@ -126,10 +140,16 @@ fn attention(o: &Attention, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         want(t.dtype.is_int(), || format!("needs integers as {name}, has {}", t.dtype.name()))?;
         unify_all(std::slice::from_ref(&batch), &t.dims, &format!("of the batch and {name}"))?;
     }
-    let drops = (0.0..1.0).contains(&o.dropout_p) && (o.dropout_p == 0.0 || o.dropout_key.is_some());
-    want(drops, || format!("needs dropout_p in [0, 1) and a key where it is not 0; has {}", o.dropout_p))?;
+    let drops =
+        (0.0..1.0).contains(&o.dropout_p) && (o.dropout_p == 0.0 || o.dropout_key.is_some());
+    want(drops, || {
+        format!("needs dropout_p in [0, 1) and a key where it is not 0; has {}", o.dropout_p)
+    })?;
     let dims = vec![batch, q.dims[1].clone(), q.dims[2].clone(), w.dims[3].clone()];
-    let lse = TensorType { dtype: if q.dtype == DType::F64 { DType::F64 } else { DType::F32 }, dims: dims[..3].to_vec() };
+    let lse = TensorType {
+        dtype: if q.dtype == DType::F64 { DType::F64 } else { DType::F32 },
+        dims: dims[..3].to_vec(),
+    };
     let result = TensorType { dtype: q.dtype, dims };
     Ok(if o.with_lse { vec![result, lse] } else { vec![result] })
 }

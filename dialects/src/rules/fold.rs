@@ -1,4 +1,5 @@
-//! What may be folded at once, by upstream's `canonicalize`: constants, sizes. Everything else is `kiln-simplify`'s.
+//! What may be folded at once, by upstream's `canonicalize`: constants, sizes. Everything else is
+//! `kiln-simplify`'s.
 use crate::{ir::*, ops::*, sym};
 
 /// The outcome of folding.
@@ -22,10 +23,15 @@ pub fn fold(op: Op, constants: &[Option<Attr>]) -> Option<Fold> {
             let o = SymExpr::of(op)?;
             let at = |i: usize| constants.get(i).copied().flatten().and_then(Attr::as_i64);
             match (o.kind, at(0), at(1)) {
-                (SymKind::Add, _, Some(0)) | (SymKind::Mul | SymKind::Floordiv | SymKind::Pow, _, Some(1)) => Some(Fold::Value(o.lhs)),
+                (SymKind::Add, _, Some(0))
+                | (SymKind::Mul | SymKind::Floordiv | SymKind::Pow, _, Some(1)) => {
+                    Some(Fold::Value(o.lhs))
+                }
                 (SymKind::Add, Some(0), _) | (SymKind::Mul, Some(1), _) => Some(Fold::Value(o.rhs)),
                 (SymKind::Min | SymKind::Max, ..) if o.lhs == o.rhs => Some(Fold::Value(o.lhs)),
-                (kind, Some(a), Some(b)) => sym::evaluate(kind, a, b).map(|v| Fold::Constant(Attr::index(op.ctx(), v))),
+                (kind, Some(a), Some(b)) => {
+                    sym::evaluate(kind, a, b).map(|v| Fold::Constant(Attr::index(op.ctx(), v)))
+                }
                 _ => None,
             }
         }

@@ -3,7 +3,9 @@ use super::shape::{Sizes, TensorType, unify, want, want_len};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 fn spatial(x: &TensorType) -> Result<usize, String> {
-    want(x.dims.len() >= 3, || format!("needs [N, C, ...] with spatial dimensions, has rank {}", x.dims.len()))?;
+    want(x.dims.len() >= 3, || {
+        format!("needs [N, C, ...] with spatial dimensions, has rank {}", x.dims.len())
+    })?;
     Ok(x.dims.len() - 2)
 }
 
@@ -15,22 +17,47 @@ fn all(list: &[i64], least: i64, name: &str) -> Result<(), String> {
 }
 
 /// (size + low + high - dilation * (window - 1) - 1) / stride + 1, at least 0.
-fn windows(size: &Dim, low: i64, high: i64, window: &Dim, stride: i64, dilation: i64) -> Result<Dim, String> {
+fn windows(
+    size: &Dim,
+    low: i64,
+    high: i64,
+    window: &Dim,
+    stride: i64,
+    dilation: i64,
+) -> Result<Dim, String> {
     let reach = window.sub(&Dim::Known(1)).mul(&Dim::Known(dilation)).add(&Dim::Known(1));
     let room = size.add(&Dim::Known(low)).add(&Dim::Known(high)).sub(&reach);
-    want(room.known().is_none_or(|n| n >= 0), || format!("has a window of {reach} over a padded size of {}", room.add(&reach)))?;
+    want(room.known().is_none_or(|n| n >= 0), || {
+        format!("has a window of {reach} over a padded size of {}", room.add(&reach))
+    })?;
     Ok(room.floordiv(&Dim::Known(stride)).add(&Dim::Known(1)))
 }
 
-/// As torch's pooling: under `ceil_mode` a last window may hang over the end, but must start inside the input or its left padding.
-fn pooled(size: &Dim, padding: i64, window: i64, stride: i64, dilation: i64, ceil_mode: bool) -> Result<Dim, String> {
+/// As torch's pooling: under `ceil_mode` a last window may hang over the end, but must start inside
+/// the input or its left padding.
+fn pooled(
+    size: &Dim,
+    padding: i64,
+    window: i64,
+    stride: i64,
+    dilation: i64,
+    ceil_mode: bool,
+) -> Result<Dim, String> {
     let floor = windows(size, padding, padding, &Dim::Known(window), stride, dilation)?;
     if !ceil_mode {
         return Ok(floor);
     }
-    let ceil = windows(&size.add(&Dim::Known(stride - 1)), padding, padding, &Dim::Known(window), stride, dilation)?;
+    let ceil = windows(
+        &size.add(&Dim::Known(stride - 1)),
+        padding,
+        padding,
+        &Dim::Known(window),
+        stride,
+        dilation,
+    )?;
     // As many windows start there as strides fit into it.
-    let starts = size.add(&Dim::Known(padding)).add(&Dim::Known(stride - 1)).floordiv(&Dim::Known(stride));
+    let starts =
+        size.add(&Dim::Known(padding)).add(&Dim::Known(stride - 1)).floordiv(&Dim::Known(stride));
     Ok(Dim::apply(SymKind::Min, &ceil, &starts))
 }
 
@@ -56,8 +83,20 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
                 want_len(list, n, name)?;
                 all(list, least, name)?;
             }
-            let size = |i: usize| windows(&x.dims[i], o.pad_low[i], o.pad_high[i], &Dim::Known(o.window[i]), o.strides[i], o.dilation[i]);
-            Ok(vec![TensorType { dtype: x.dtype, dims: (0..n).map(size).collect::<Result<_, _>>()? }])
+            let size = |i: usize| {
+                windows(
+                    &x.dims[i],
+                    o.pad_low[i],
+                    o.pad_high[i],
+                    &Dim::Known(o.window[i]),
+                    o.strides[i],
+                    o.dilation[i],
+                )
+            };
+            Ok(vec![TensorType {
+                dtype: x.dtype,
+                dims: (0..n).map(size).collect::<Result<_, _>>()?,
+            }])
         }
         OpKind::MaxPool => {
             let o = MaxPool::read(view)?;
@@ -79,30 +118,52 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             want_len(&o.sizes, spatial(&x)?, "sizes")?;
             all(&o.sizes, 1, "sizes")?;
             let sizes = o.sizes.iter().map(|n| Dim::Known(*n));
-            Ok(vec![TensorType { dtype: x.dtype, dims: x.dims[..2].iter().cloned().chain(sizes).collect() }])
+            Ok(vec![TensorType {
+                dtype: x.dtype,
+                dims: x.dims[..2].iter().cloned().chain(sizes).collect(),
+            }])
         }
         OpKind::Interpolate => {
             let o = Interpolate::read(view)?;
             let x = v.tensor(o.input)?;
             let n = spatial(&x)?;
-            want(o.sizes.len() == n, || format!("has {} entries in 'sizes' where {n} are needed", o.sizes.len()))?;
+            want(o.sizes.len() == n, || {
+                format!("has {} entries in 'sizes' where {n} are needed", o.sizes.len())
+            })?;
             all(&o.sizes.iter().filter_map(|s| s.known()).collect::<Vec<_>>(), 1, "sizes")?;
-            Ok(vec![TensorType { dtype: x.dtype, dims: [x.dims[..2].to_vec(), v.sizes(&o.sizes)].concat() }])
+            Ok(vec![TensorType {
+                dtype: x.dtype,
+                dims: [x.dims[..2].to_vec(), v.sizes(&o.sizes)].concat(),
+            }])
         }
         other => Err(format!("({}) has no window", other.name())),
     }
 }
 
-fn pool(x: &TensorType, [window, strides, padding, dilation]: [&Vec<i64>; 4], ceil_mode: bool) -> Result<Vec<TensorType>, String> {
+fn pool(
+    x: &TensorType,
+    [window, strides, padding, dilation]: [&Vec<i64>; 4],
+    ceil_mode: bool,
+) -> Result<Vec<TensorType>, String> {
     let n = spatial(x)?;
-    for (list, name, least) in [(window, "window", 1), (strides, "strides", 1), (padding, "padding", 0), (dilation, "dilation", 1)] {
+    for (list, name, least) in [
+        (window, "window", 1),
+        (strides, "strides", 1),
+        (padding, "padding", 0),
+        (dilation, "dilation", 1),
+    ] {
         want_len(list, n, name)?;
         all(list, least, name)?;
     }
     if let Some(i) = (0..n).find(|i| padding[*i] > window[*i] / 2) {
-        return Err(format!("has padding {} of more than half of its window {}", padding[i], window[i]));
+        return Err(format!(
+            "has padding {} of more than half of its window {}",
+            padding[i], window[i]
+        ));
     }
-    let size = |i: usize| pooled(&x.dims[i + 2], padding[i], window[i], strides[i], dilation[i], ceil_mode);
+    let size = |i: usize| {
+        pooled(&x.dims[i + 2], padding[i], window[i], strides[i], dilation[i], ceil_mode)
+    };
     let sizes: Vec<_> = (0..n).map(size).collect::<Result<_, _>>()?;
     Ok(vec![TensorType { dtype: x.dtype, dims: [x.dims[..2].to_vec(), sizes].concat() }])
 }
@@ -110,9 +171,13 @@ fn pool(x: &TensorType, [window, strides, padding, dilation]: [&Vec<i64>; 4], ce
 fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let (x, w) = (v.tensor(o.input)?, v.tensor(o.weight)?);
     numeric(&x)?;
-    want(x.dtype == w.dtype, || format!("mixes {} and {}; convert first", x.dtype.name(), w.dtype.name()))?;
+    want(x.dtype == w.dtype, || {
+        format!("mixes {} and {}; convert first", x.dtype.name(), w.dtype.name())
+    })?;
     let n = spatial(&x)?;
-    want(w.dims.len() == n + 2, || format!("has an input of rank {} and a weight of rank {}", n + 2, w.dims.len()))?;
+    want(w.dims.len() == n + 2, || {
+        format!("has an input of rank {} and a weight of rank {}", n + 2, w.dims.len())
+    })?;
     let none = vec![0; n];
     let extra = o.output_padding.as_ref().unwrap_or(&none);
     for (list, name, least) in [
@@ -125,17 +190,25 @@ fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String
         want_len(list, n, name)?;
         all(list, least, name)?;
     }
-    want(o.transposed || extra.iter().all(|p| *p == 0), || "has output_padding without being transposed".into())?;
+    want(o.transposed || extra.iter().all(|p| *p == 0), || {
+        "has output_padding without being transposed".into()
+    })?;
     let (channels, groups) = (&x.dims[1], Dim::Known(o.groups));
     want(o.groups >= 1, || format!("has {} groups", o.groups))?;
     let divides = |d: &Dim| d.known().is_none_or(|c| c % o.groups == 0);
     let out = if o.transposed {
         unify(channels, &w.dims[0], || "of input channels and weight".into())?;
-        want(divides(channels), || format!("divides {channels} channels into {} groups", o.groups))?;
+        want(divides(channels), || {
+            format!("divides {channels} channels into {} groups", o.groups)
+        })?;
         w.dims[1].mul(&groups)
     } else {
-        unify(channels, &w.dims[1].mul(&groups), || "of input channels and weight times groups".into())?;
-        want(divides(&w.dims[0]), || format!("divides {} channels into {} groups", w.dims[0], o.groups))?;
+        unify(channels, &w.dims[1].mul(&groups), || {
+            "of input channels and weight times groups".into()
+        })?;
+        want(divides(&w.dims[0]), || {
+            format!("divides {} channels into {} groups", w.dims[0], o.groups)
+        })?;
         w.dims[0].clone()
     };
     let size = |i: usize| -> Result<Dim, String> {
@@ -147,7 +220,9 @@ fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String
         let steps = d.sub(&Dim::Known(1)).mul(&Dim::Known(o.strides[i]));
         let padding = Dim::Known(o.pad_low[i]).add(&Dim::Known(o.pad_high[i]));
         let size = steps.add(&reach).add(&Dim::Known(extra[i])).add(&Dim::Known(1)).sub(&padding);
-        want(size.known().is_none_or(|n| n >= 1), || format!("gives {size} elements in spatial dimension {i}"))?;
+        want(size.known().is_none_or(|n| n >= 1), || {
+            format!("gives {size} elements in spatial dimension {i}")
+        })?;
         Ok(size)
     };
     let sizes: Vec<_> = (0..n).map(size).collect::<Result<_, _>>()?;

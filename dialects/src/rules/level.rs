@@ -41,8 +41,22 @@ pub const GRAPH_LEVELS: &[Level] = &[Level::Graph, Level::Prims];
 
 /// Dialects of a kernel between `linalg` and the conversion to llvm.
 const KERNEL: &[&str] = &["builtin", "func", "arith", "math", "tensor", "linalg", "affine"];
-const CODE: &[&str] =
-    &["builtin", "func", "arith", "math", "affine", "scf", "cf", "memref", "vector", "ub", "index", "x86vector", "amx", "gpu"];
+const CODE: &[&str] = &[
+    "builtin",
+    "func",
+    "arith",
+    "math",
+    "affine",
+    "scf",
+    "cf",
+    "memref",
+    "vector",
+    "ub",
+    "index",
+    "x86vector",
+    "amx",
+    "gpu",
+];
 
 impl Level {
     /// The name in `kiln.level` and on the command line.
@@ -62,14 +76,26 @@ impl Level {
     /// What the IR is there.
     pub const fn summary(self) -> &'static str {
         match self {
-            Level::Graph => "the kiln dialect on tensors: composite ops and prims, symbolic sizes, weights as kiln.global",
-            Level::Prims => "about 80 primitive ops; composites with a kernel strategy of their own may stay whole",
-            Level::Kernels => "a host function of kiln.launch, and one module of prims per kernel; identical kernels are one",
+            Level::Graph => {
+                "the kiln dialect on tensors: composite ops and prims, symbolic sizes, weights as kiln.global"
+            }
+            Level::Prims => {
+                "about 80 primitive ops; composites with a kernel strategy of their own may stay whole"
+            }
+            Level::Kernels => {
+                "a host function of kiln.launch, and one module of prims per kernel; identical kernels are one"
+            }
             Level::Linalg => "each kernel as linalg on tensors",
-            Level::Scheduled => "the same with #kiln.schedule on each kernel: strategy and tile sizes",
+            Level::Scheduled => {
+                "the same with #kiln.schedule on each kernel: strategy and tile sizes"
+            }
             Level::Tiled => "each kernel as scf loops around vectors on memrefs",
-            Level::Program => "the host function with its arena planned: offsets, lifetimes, in-place reuse",
-            Level::Target => "the host function as omp regions of calls, of a GPU's program as it was planned; kernels take bare pointers",
+            Level::Program => {
+                "the host function with its arena planned: offsets, lifetimes, in-place reuse"
+            }
+            Level::Target => {
+                "the host function as omp regions of calls, of a GPU's program as it was planned; kernels take bare pointers"
+            }
             Level::Llvm => "the llvm dialect; of a GPU's program, kernels as PTX",
         }
     }
@@ -84,8 +110,11 @@ impl Level {
             Level::Graph => !kind.is_launch(),
             Level::Prims => !kind.is_launch() && (!kind.is_composite() || kind.has_strategy()),
             Level::Kernels => !kind.is_composite() || kind.has_strategy(),
-            Level::Linalg | Level::Scheduled | Level::Tiled | Level::Program => kind.is_host_structure(),
-            // The runtime launches a GPU's kernels from plain data, so that its host function stays as it was planned.
+            Level::Linalg | Level::Scheduled | Level::Tiled | Level::Program => {
+                kind.is_host_structure()
+            }
+            // The runtime launches a GPU's kernels from plain data, so that its host function stays
+            // as it was planned.
             Level::Target | Level::Llvm => kind.is_host_structure() && for_gpu(op),
         }
     }
@@ -94,15 +123,25 @@ impl Level {
         let dialect = name.split('.').next().unwrap_or("");
         match self {
             Level::Graph | Level::Prims => {
-                ["builtin.module", "func.func", "func.return", "func.call", "arith.constant"].contains(&name.as_str())
+                ["builtin.module", "func.func", "func.return", "func.call", "arith.constant"]
+                    .contains(&name.as_str())
             }
-            Level::Kernels => ["builtin", "func", "arith"].contains(&dialect) || name == "tensor.empty",
+            Level::Kernels => {
+                ["builtin", "func", "arith"].contains(&dialect) || name == "tensor.empty"
+            }
             Level::Linalg | Level::Scheduled => KERNEL.contains(&dialect),
             // What only one chip has is written as it is.
-            Level::Tiled | Level::Program => CODE.contains(&dialect) || ["tensor", "llvm", "nvvm"].contains(&dialect),
-            Level::Target => CODE.contains(&dialect) || ["omp", "llvm", "nvvm"].contains(&dialect) || (dialect == "tensor" && for_gpu(op)),
+            Level::Tiled | Level::Program => {
+                CODE.contains(&dialect) || ["tensor", "llvm", "nvvm"].contains(&dialect)
+            }
+            Level::Target => {
+                CODE.contains(&dialect)
+                    || ["omp", "llvm", "nvvm"].contains(&dialect)
+                    || (dialect == "tensor" && for_gpu(op))
+            }
             Level::Llvm => {
-                ["builtin", "llvm", "omp"].contains(&dialect) || (["gpu", "func", "arith", "nvvm"].contains(&dialect) && for_gpu(op))
+                ["builtin", "llvm", "omp"].contains(&dialect)
+                    || (["gpu", "func", "arith", "nvvm"].contains(&dialect) && for_gpu(op))
             }
         }
     }
@@ -129,10 +168,14 @@ fn for_gpu(op: Op) -> bool {
 }
 
 impl OpKind {
-    /// Whether the composite may stay whole below the `graph` level, since one kernel can compute it.
+    /// Whether the composite may stay whole below the `graph` level, since one kernel can compute
+    /// it.
     pub fn has_strategy(self) -> bool {
         use OpKind::*;
-        matches!(self, Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy)
+        matches!(
+            self,
+            Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy
+        )
     }
     /// Whether the op chooses, repeats or calls: what the runtime does between programs.
     pub fn is_control(self) -> bool {
@@ -142,11 +185,14 @@ impl OpKind {
     pub fn is_launch(self) -> bool {
         matches!(self, OpKind::Launch | OpKind::Arena | OpKind::ArenaSize | OpKind::Output)
     }
-    /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views, launches, and control flow between programs.
+    /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views,
+    /// launches, and control flow between programs.
     pub fn is_host_structure(self) -> bool {
         use OpKind::*;
-        matches!(self, Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Reshape | Yield)
-            || self.is_launch()
+        matches!(
+            self,
+            Sym | SymExpr | Dim | BindShape | Require | Global | GetGlobal | Reshape | Yield
+        ) || self.is_launch()
             || self.is_control()
     }
 }

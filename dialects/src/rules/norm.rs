@@ -7,7 +7,13 @@ fn float(t: &TensorType) -> Result<(), String> {
 }
 
 /// An affine parameter: the input's dtype, or f32 beside a 16-bit input; exactly these sizes.
-fn parameter(v: &dyn Sizes, p: Option<Value>, x: &TensorType, dims: &[Dim], name: &str) -> Result<(), String> {
+fn parameter(
+    v: &dyn Sizes,
+    p: Option<Value>,
+    x: &TensorType,
+    dims: &[Dim],
+    name: &str,
+) -> Result<(), String> {
     let Some(p) = p else { return Ok(()) };
     let t = v.tensor(p)?;
     want(t.dtype == x.dtype || (t.dtype == DType::F32 && x.dtype.bits() == 16), || {
@@ -56,7 +62,9 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             float(&x)?;
             positive(o.epsilon)?;
             let c = channels(&x)?;
-            want(o.groups > 0 && c.known().is_none_or(|c| c % o.groups == 0), || format!("divides {c} channels into {} groups", o.groups))?;
+            want(o.groups > 0 && c.known().is_none_or(|c| c % o.groups == 0), || {
+                format!("divides {c} channels into {} groups", o.groups)
+            })?;
             parameter(v, o.weight, &x, std::slice::from_ref(&c), "weight")?;
             parameter(v, o.bias, &x, std::slice::from_ref(&c), "bias")?;
             Ok(vec![x])
@@ -67,7 +75,12 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             float(&x)?;
             positive(o.epsilon)?;
             let c = [channels(&x)?];
-            for (p, name) in [(Some(o.mean), "mean"), (Some(o.variance), "variance"), (o.weight, "weight"), (o.bias, "bias")] {
+            for (p, name) in [
+                (Some(o.mean), "mean"),
+                (Some(o.variance), "variance"),
+                (o.weight, "weight"),
+                (o.bias, "bias"),
+            ] {
                 parameter(v, p, &x, &c, name)?;
             }
             Ok(vec![x])
@@ -90,8 +103,12 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let (x, t) = (v.tensor(o.logits)?, v.tensor(o.target)?);
             float(&x)?;
             let c = channels(&x)?;
-            want(t.dtype == DType::I64, || format!("needs class numbers in i64, has {}", t.dtype.name()))?;
-            want((0.0..=1.0).contains(&o.label_smoothing), || format!("has label_smoothing {} outside of [0, 1]", o.label_smoothing))?;
+            want(t.dtype == DType::I64, || {
+                format!("needs class numbers in i64, has {}", t.dtype.name())
+            })?;
+            want((0.0..=1.0).contains(&o.label_smoothing), || {
+                format!("has label_smoothing {} outside of [0, 1]", o.label_smoothing)
+            })?;
             let rest = without(&x.dims, &[1], false);
             let dims = unify_all(&rest, &t.dims, "of logits without their classes, and target")?;
             parameter(v, o.weight, &x, &[c], "weight")?;

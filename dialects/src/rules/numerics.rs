@@ -1,4 +1,5 @@
-//! How far a compiled op may be from its reference, in words; the numbers are the tolerances of the tests.
+//! How far a compiled op may be from its reference, in words; the numbers are the tolerances of the
+//! tests.
 use crate::ops::OpKind;
 
 /// The note of the op reference.
@@ -8,12 +9,38 @@ pub fn numerics(kind: OpKind) -> &'static str {
     const ULP: &str = "a few ulp of the dtype";
     const SUM: &str = "reassociates: sums in any order, f32 accumulation for 16-bit floats";
     match kind {
-        OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div | OpKind::Sqrt | OpKind::Convert => ROUNDED,
-        OpKind::Neg | OpKind::Abs | OpKind::Sign | OpKind::Ceil | OpKind::Floor | OpKind::RoundEven | OpKind::Trunc => EXACT,
-        OpKind::Not | OpKind::IsFinite | OpKind::IsNan | OpKind::Max | OpKind::Min | OpKind::Rem => EXACT,
+        OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div | OpKind::Sqrt | OpKind::Convert => {
+            ROUNDED
+        }
+        OpKind::Neg
+        | OpKind::Abs
+        | OpKind::Sign
+        | OpKind::Ceil
+        | OpKind::Floor
+        | OpKind::RoundEven
+        | OpKind::Trunc => EXACT,
+        OpKind::Not
+        | OpKind::IsFinite
+        | OpKind::IsNan
+        | OpKind::Max
+        | OpKind::Min
+        | OpKind::Rem => EXACT,
         OpKind::And | OpKind::Or | OpKind::Xor | OpKind::Shl | OpKind::Shr => EXACT,
-        OpKind::Exp | OpKind::Exp2 | OpKind::Expm1 | OpKind::Log | OpKind::Log1p | OpKind::Log2 | OpKind::Rsqrt | OpKind::Erf => ULP,
-        OpKind::Sin | OpKind::Cos | OpKind::Tan | OpKind::Asin | OpKind::Acos | OpKind::Atan | OpKind::Atan2 => ULP,
+        OpKind::Exp
+        | OpKind::Exp2
+        | OpKind::Expm1
+        | OpKind::Log
+        | OpKind::Log1p
+        | OpKind::Log2
+        | OpKind::Rsqrt
+        | OpKind::Erf => ULP,
+        OpKind::Sin
+        | OpKind::Cos
+        | OpKind::Tan
+        | OpKind::Asin
+        | OpKind::Acos
+        | OpKind::Atan
+        | OpKind::Atan2 => ULP,
         OpKind::Sinh | OpKind::Cosh | OpKind::Tanh | OpKind::Pow => ULP,
         OpKind::FloorDiv => EXACT,
         OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Bitcast => EXACT,
@@ -28,18 +55,37 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::Arena
         | OpKind::ArenaSize
         | OpKind::Output => EXACT,
-        OpKind::Constant | OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose => EXACT,
-        OpKind::Slice | OpKind::Pad | OpKind::Concat | OpKind::Place | OpKind::Reverse | OpKind::Gather => EXACT,
-        OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::ArgMax | OpKind::ArgMin | OpKind::Sort | OpKind::TopK => EXACT,
+        OpKind::Constant
+        | OpKind::Splat
+        | OpKind::Iota
+        | OpKind::BroadcastInDim
+        | OpKind::Reshape
+        | OpKind::Transpose => EXACT,
+        OpKind::Slice
+        | OpKind::Pad
+        | OpKind::Concat
+        | OpKind::Place
+        | OpKind::Reverse
+        | OpKind::Gather => EXACT,
+        OpKind::DynamicSlice
+        | OpKind::DynamicUpdateSlice
+        | OpKind::ArgMax
+        | OpKind::ArgMin
+        | OpKind::Sort
+        | OpKind::TopK => EXACT,
         OpKind::Interpolate | OpKind::MaxPool | OpKind::Embedding | OpKind::Dropout => EXACT,
-        OpKind::Scatter => "exact for assign, max and min; add and mul reassociate where positions repeat",
+        OpKind::Scatter => {
+            "exact for assign, max and min; add and mul reassociate where positions repeat"
+        }
         OpKind::Reduce | OpKind::Cumulative | OpKind::ReduceWindow => {
             "exact for max, min, any, all and for integers; sum and prod reassociate"
         }
         OpKind::DotGeneral | OpKind::Convolution | OpKind::Linear | OpKind::Matmul => SUM,
         OpKind::AvgPool | OpKind::AdaptiveAvgPool | OpKind::Mean | OpKind::Var | OpKind::Std => SUM,
         OpKind::LayerNorm | OpKind::GroupNorm | OpKind::RmsNorm => SUM,
-        OpKind::BatchNorm => "reassociates: the statistics may be folded into one scale and one shift",
+        OpKind::BatchNorm => {
+            "reassociates: the statistics may be folded into one scale and one shift"
+        }
         OpKind::Softmax | OpKind::LogSoftmax | OpKind::CrossEntropy | OpKind::Attention => {
             "reassociates, and exponentials within a few ulp"
         }
@@ -47,6 +93,11 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,
         OpKind::RandomBits | OpKind::RandomUniform => EXACT,
         OpKind::RandomNormal => ULP,
-        OpKind::If | OpKind::While | OpKind::Scan | OpKind::Yield | OpKind::CustomCall | OpKind::PtxCall => "that of the ops inside",
+        OpKind::If
+        | OpKind::While
+        | OpKind::Scan
+        | OpKind::Yield
+        | OpKind::CustomCall
+        | OpKind::PtxCall => "that of the ops inside",
     }
 }

@@ -58,11 +58,15 @@ fn accept(ok: bool, d: DType) -> Result<(), String> {
 pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let operand = |i: usize| v.tensor(*view.values.get(i).ok_or("has too few operands")?);
     let same = |n: usize| -> Result<TensorType, String> {
-        want(view.values.len() == n, || format!("has {} operands where {n} are needed", view.values.len()))?;
+        want(view.values.len() == n, || {
+            format!("has {} operands where {n} are needed", view.values.len())
+        })?;
         let mut t = operand(0)?;
         for i in 1..n {
             let other = operand(i)?;
-            want(t.dtype == other.dtype, || format!("mixes {} and {}; convert first", t.dtype.name(), other.dtype.name()))?;
+            want(t.dtype == other.dtype, || {
+                format!("mixes {} and {}; convert first", t.dtype.name(), other.dtype.name())
+            })?;
             t.dims = unify_all(&t.dims, &other.dims, "of its operands; broadcast first")?;
         }
         Ok(t)
@@ -72,7 +76,11 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let t = same(1)?;
             let kind = UnaryKind::from_op(view.kind).ok_or("is no unary op")?;
             accept(takes_unary(kind, t.dtype), t.dtype)?;
-            if matches!(kind, UnaryKind::IsFinite | UnaryKind::IsNan) { TensorType { dtype: DType::I1, ..t } } else { t }
+            if matches!(kind, UnaryKind::IsFinite | UnaryKind::IsNan) {
+                TensorType { dtype: DType::I1, ..t }
+            } else {
+                t
+            }
         }
         binary!() => {
             let t = same(2)?;
@@ -90,9 +98,14 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let o = Select::read(view)?;
             let (c, x, y) = (v.tensor(o.condition)?, v.tensor(o.on_true)?, v.tensor(o.on_false)?);
             want(c.dtype == DType::I1, || format!("chooses by {}, not i1", c.dtype.name()))?;
-            want(x.dtype == y.dtype, || format!("mixes {} and {}; convert first", x.dtype.name(), y.dtype.name()))?;
+            want(x.dtype == y.dtype, || {
+                format!("mixes {} and {}; convert first", x.dtype.name(), y.dtype.name())
+            })?;
             let dims = unify_all(&x.dims, &y.dims, "of its operands; broadcast first")?;
-            TensorType { dtype: x.dtype, dims: unify_all(&dims, &c.dims, "of condition and values; broadcast first")? }
+            TensorType {
+                dtype: x.dtype,
+                dims: unify_all(&dims, &c.dims, "of condition and values; broadcast first")?,
+            }
         }
         OpKind::Convert => {
             let o = Convert::read(view)?;
@@ -102,7 +115,15 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let o = Bitcast::read(view)?;
             let (t, to) = (v.tensor(o.input)?, o.dtype.dtype()?);
             let ok = t.dtype.bits() == to.bits();
-            want(ok, || format!("reads {} bits of {} as {} bits of {}", t.dtype.bits(), t.dtype.name(), to.bits(), to.name()))?;
+            want(ok, || {
+                format!(
+                    "reads {} bits of {} as {} bits of {}",
+                    t.dtype.bits(),
+                    t.dtype.name(),
+                    to.bits(),
+                    to.name()
+                )
+            })?;
             TensorType { dtype: to, ..t }
         }
         other => return Err(format!("({}) is no elementwise op", other.name())),

@@ -1,5 +1,5 @@
-//! The shape and dtype rule of every op, written once over [`Dim`]: with the sizes of types it is type inference, with symbols it is
-//! symbolic propagation.
+//! The shape and dtype rule of every op, written once over [`Dim`]: with the sizes of types it is
+//! type inference, with symbols it is symbolic propagation.
 use super::{contract, image, pointwise};
 use crate::{
     ir::{Node, Size, Type, Value, View},
@@ -46,7 +46,9 @@ pub fn tensor_type(t: Type) -> Result<TensorType, String> {
         return Err(format!("needs a ranked tensor, has {t}"));
     }
     if t.has_encoding() {
-        return Err(format!("has type {t}: encodings are not part of kiln's types; memory formats are #kiln.layout on entry arguments"));
+        return Err(format!(
+            "has type {t}: encodings are not part of kiln's types; memory formats are #kiln.layout on entry arguments"
+        ));
     }
     Ok(TensorType { dtype: t.element().ok_or("has no element type")?.dtype()?, dims: t.dims() })
 }
@@ -71,12 +73,19 @@ pub(super) fn unify_all(a: &[Dim], b: &[Dim], what: &str) -> Result<Vec<Dim>, St
     if a.len() != b.len() {
         return Err(format!("has ranks {} and {} {what}", a.len(), b.len()));
     }
-    a.iter().zip(b).enumerate().map(|(i, (x, y))| unify(x, y, || format!("in dimension {i} {what}"))).collect()
+    a.iter()
+        .zip(b)
+        .enumerate()
+        .map(|(i, (x, y))| unify(x, y, || format!("in dimension {i} {what}")))
+        .collect()
 }
 
 /// A valid axis as an index.
 pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
-    usize::try_from(axis).ok().filter(|a| *a < rank).ok_or_else(|| format!("has axis {axis} outside of rank {rank}"))
+    usize::try_from(axis)
+        .ok()
+        .filter(|a| *a < rank)
+        .ok_or_else(|| format!("has axis {axis} outside of rank {rank}"))
 }
 
 /// Valid, distinct axes as indices.
@@ -122,9 +131,16 @@ fn is_index_dtype(t: &TensorType) -> Result<(), String> {
 }
 
 /// The shape of the index tensors, and the input's dims that they leave.
-fn indexed(v: &dyn Sizes, input: &TensorType, indices: &[Value], dims: &[i64]) -> Result<(Vec<Dim>, Vec<Dim>), String> {
+fn indexed(
+    v: &dyn Sizes,
+    input: &TensorType,
+    indices: &[Value],
+    dims: &[i64],
+) -> Result<(Vec<Dim>, Vec<Dim>), String> {
     let axes = axes_of(dims, input.dims.len(), "dims")?;
-    want(indices.len() == axes.len() && !axes.is_empty(), || format!("has {} index tensors for {} dims", indices.len(), axes.len()))?;
+    want(indices.len() == axes.len() && !axes.is_empty(), || {
+        format!("has {} index tensors for {} dims", indices.len(), axes.len())
+    })?;
     let first = v.tensor(indices[0])?;
     let mut shape = first.dims;
     for i in indices {
@@ -148,12 +164,19 @@ fn starts(v: &dyn Sizes, starts: &[Value], rank: usize) -> Result<(), String> {
 pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let one = |dtype, dims| Ok(vec![TensorType { dtype, dims }]);
     match view.kind {
-        unary!() | binary!() | OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => {
-            pointwise::infer(view, v)
-        }
-        OpKind::Sigmoid | OpKind::Silu | OpKind::Hardsigmoid | OpKind::Hardswish | OpKind::Gelu | OpKind::Softplus => {
-            pointwise::activation(view, v)
-        }
+        unary!()
+        | binary!()
+        | OpKind::Compare
+        | OpKind::Select
+        | OpKind::Clamp
+        | OpKind::Convert
+        | OpKind::Bitcast => pointwise::infer(view, v),
+        OpKind::Sigmoid
+        | OpKind::Silu
+        | OpKind::Hardsigmoid
+        | OpKind::Hardswish
+        | OpKind::Gelu
+        | OpKind::Softplus => pointwise::activation(view, v),
 
         OpKind::Splat => {
             let o = Splat::read(view)?;
@@ -178,7 +201,9 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let sizes = v.sizes(&o.sizes);
             for (i, a) in axes.iter().enumerate() {
                 let fits = x.dims[i] == Dim::Known(1) || !x.dims[i].differs(&sizes[*a]);
-                want(fits, || format!("broadcasts size {} of dimension {i} to size {}", x.dims[i], sizes[*a]))?;
+                want(fits, || {
+                    format!("broadcasts size {} of dimension {i} to size {}", x.dims[i], sizes[*a])
+                })?;
             }
             one(x.dtype, sizes)
         }
@@ -203,17 +228,32 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let o = Slice::read(view)?;
             let x = v.tensor(o.input)?;
             let rank = x.dims.len();
-            want(o.offsets.len() == rank && o.sizes.len() == rank && o.strides.len() == rank, || {
-                format!("has {} offsets, {} sizes and {} strides for rank {rank}", o.offsets.len(), o.sizes.len(), o.strides.len())
-            })?;
+            want(
+                o.offsets.len() == rank && o.sizes.len() == rank && o.strides.len() == rank,
+                || {
+                    format!(
+                        "has {} offsets, {} sizes and {} strides for rank {rank}",
+                        o.offsets.len(),
+                        o.sizes.len(),
+                        o.strides.len()
+                    )
+                },
+            )?;
             no_negative(&o.sizes)?;
             for i in 0..rank {
-                want(o.strides[i] > 0, || format!("has stride {}, which is not positive", o.strides[i]))?;
+                want(o.strides[i] > 0, || {
+                    format!("has stride {}, which is not positive", o.strides[i])
+                })?;
                 let (offset, size) = (v.size(&o.offsets[i]), v.size(&o.sizes[i]));
-                want(offset.known().is_none_or(|n| n >= 0), || format!("has offset {offset}, which is negative"))?;
+                want(offset.known().is_none_or(|n| n >= 0), || {
+                    format!("has offset {offset}, which is negative")
+                })?;
                 let last = offset.add(&size.sub(&Dim::Known(1)).mul(&Dim::Known(o.strides[i])));
-                let inside = size == Dim::Known(0) || x.dims[i].sub(&last).known().is_none_or(|room| room > 0);
-                want(inside, || format!("reads element {last} of dimension {i} of size {}", x.dims[i]))?;
+                let inside = size == Dim::Known(0)
+                    || x.dims[i].sub(&last).known().is_none_or(|room| room > 0);
+                want(inside, || {
+                    format!("reads element {last} of dimension {i} of size {}", x.dims[i])
+                })?;
             }
             one(x.dtype, v.sizes(&o.sizes))
         }
@@ -224,11 +264,15 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             want(o.low.len() == rank && o.high.len() == rank, || {
                 format!("has {} low and {} high counts for rank {rank}", o.low.len(), o.high.len())
             })?;
-            want(value.dims.is_empty() && value.dtype == x.dtype, || "needs a 0-d padding value of the input's dtype".into())?;
+            want(value.dims.is_empty() && value.dtype == x.dtype, || {
+                "needs a 0-d padding value of the input's dtype".into()
+            })?;
             let mut dims = vec![];
             for i in 0..rank {
                 let size = x.dims[i].add(&v.size(&o.low[i])).add(&v.size(&o.high[i]));
-                want(size.known().is_none_or(|n| n >= 0), || format!("removes more than dimension {i} of size {} has", x.dims[i]))?;
+                want(size.known().is_none_or(|n| n >= 0), || {
+                    format!("removes more than dimension {i} of size {} has", x.dims[i])
+                })?;
                 dims.push(size);
             }
             one(x.dtype, dims)
@@ -240,8 +284,12 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let (mut dims, mut total) = (first.dims.clone(), Dim::Known(0));
             for i in &o.inputs {
                 let mut t = v.tensor(*i)?;
-                want(t.dtype == first.dtype, || format!("joins {} and {}", first.dtype.name(), t.dtype.name()))?;
-                want(t.dims.len() == dims.len(), || format!("joins rank {} and rank {}", dims.len(), t.dims.len()))?;
+                want(t.dtype == first.dtype, || {
+                    format!("joins {} and {}", first.dtype.name(), t.dtype.name())
+                })?;
+                want(t.dims.len() == dims.len(), || {
+                    format!("joins rank {} and rank {}", dims.len(), t.dims.len())
+                })?;
                 total = total.add(&t.dims[axis]);
                 t.dims[axis] = dims[axis].clone();
                 dims = unify_all(&dims, &t.dims, "of the inputs")?;
@@ -265,7 +313,9 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         OpKind::Scatter => {
             let o = Scatter::read(view)?;
             let (x, u) = (v.tensor(o.input)?, v.tensor(o.updates)?);
-            want(x.dtype == u.dtype, || format!("scatters {} into {}", u.dtype.name(), x.dtype.name()))?;
+            want(x.dtype == u.dtype, || {
+                format!("scatters {} into {}", u.dtype.name(), x.dtype.name())
+            })?;
             let (shape, rest) = indexed(v, &x, &o.indices, &o.dims)?;
             unify_all(&[shape, rest].concat(), &u.dims, "of indices with input, and updates")?;
             one(x.dtype, x.dims)
@@ -274,11 +324,15 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let o = DynamicSlice::read(view)?;
             let x = v.tensor(o.input)?;
             starts(v, &o.starts, x.dims.len())?;
-            want(o.sizes.len() == x.dims.len(), || format!("has {} sizes for rank {}", o.sizes.len(), x.dims.len()))?;
+            want(o.sizes.len() == x.dims.len(), || {
+                format!("has {} sizes for rank {}", o.sizes.len(), x.dims.len())
+            })?;
             no_negative(&o.sizes)?;
             let sizes = v.sizes(&o.sizes);
             for (i, (s, d)) in sizes.iter().zip(&x.dims).enumerate() {
-                want(d.sub(s).known().is_none_or(|room| room >= 0), || format!("takes {s} elements of dimension {i} of size {d}"))?;
+                want(d.sub(s).known().is_none_or(|room| room >= 0), || {
+                    format!("takes {s} elements of dimension {i} of size {d}")
+                })?;
             }
             one(x.dtype, sizes)
         }
@@ -286,10 +340,16 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let o = DynamicUpdateSlice::read(view)?;
             let (x, u) = (v.tensor(o.input)?, v.tensor(o.update)?);
             starts(v, &o.starts, x.dims.len())?;
-            want(x.dtype == u.dtype, || format!("writes {} into {}", u.dtype.name(), x.dtype.name()))?;
-            want(u.dims.len() == x.dims.len(), || format!("writes rank {} into rank {}", u.dims.len(), x.dims.len()))?;
+            want(x.dtype == u.dtype, || {
+                format!("writes {} into {}", u.dtype.name(), x.dtype.name())
+            })?;
+            want(u.dims.len() == x.dims.len(), || {
+                format!("writes rank {} into rank {}", u.dims.len(), x.dims.len())
+            })?;
             for (i, (s, d)) in u.dims.iter().zip(&x.dims).enumerate() {
-                want(d.sub(s).known().is_none_or(|room| room >= 0), || format!("writes {s} elements into dimension {i} of size {d}"))?;
+                want(d.sub(s).known().is_none_or(|room| room >= 0), || {
+                    format!("writes {s} elements into dimension {i} of size {d}")
+                })?;
             }
             one(x.dtype, x.dims)
         }
@@ -299,7 +359,9 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let x = v.tensor(o.input)?;
             let axes = axes_of(&o.dims, x.dims.len(), "dims")?;
             let logical = matches!(o.kind, ReduceKind::Any | ReduceKind::All);
-            want(logical == (x.dtype == DType::I1), || format!("takes the {} of {}", o.kind.keyword(), x.dtype.name()))?;
+            want(logical == (x.dtype == DType::I1), || {
+                format!("takes the {} of {}", o.kind.keyword(), x.dtype.name())
+            })?;
             let extreme = matches!(o.kind, ReduceKind::Max | ReduceKind::Min) && !o.maybe_empty;
             let empty = extreme && axes.iter().any(|a| x.dims[*a] == Dim::Known(0));
             want(!empty, || format!("takes the {} of no elements", o.kind.keyword()))?;
@@ -315,7 +377,9 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             };
             let x = v.tensor(input)?;
             let axis = axis_of(axis, x.dims.len())?;
-            want(x.dims[axis] != Dim::Known(0), || "looks for a position among no elements".into())?;
+            want(x.dims[axis] != Dim::Known(0), || {
+                "looks for a position among no elements".into()
+            })?;
             one(DType::I64, without(&x.dims, &[axis], false))
         }
         OpKind::Cumulative => {
@@ -340,21 +404,32 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             x.dims[axis] = Dim::Known(o.k);
             Ok(vec![x.clone(), TensorType { dtype: DType::I64, ..x }])
         }
-        OpKind::DotGeneral | OpKind::Linear | OpKind::Matmul | OpKind::Embedding | OpKind::Attention => contract::infer(view, v),
-        OpKind::Convolution | OpKind::ReduceWindow | OpKind::Interpolate | OpKind::MaxPool | OpKind::AvgPool | OpKind::AdaptiveAvgPool => {
-            image::infer(view, v)
-        }
+        OpKind::DotGeneral
+        | OpKind::Linear
+        | OpKind::Matmul
+        | OpKind::Embedding
+        | OpKind::Attention => contract::infer(view, v),
+        OpKind::Convolution
+        | OpKind::ReduceWindow
+        | OpKind::Interpolate
+        | OpKind::MaxPool
+        | OpKind::AvgPool
+        | OpKind::AdaptiveAvgPool => image::infer(view, v),
         OpKind::RandomBits => {
             let o = RandomBits::read(view)?;
             no_negative(&o.sizes)?;
             let dtype = o.dtype.dtype()?;
-            want(matches!(dtype, DType::I32 | DType::I64), || format!("draws bits as {}, not i32 or i64", dtype.name()))?;
+            want(matches!(dtype, DType::I32 | DType::I64), || {
+                format!("draws bits as {}, not i32 or i64", dtype.name())
+            })?;
             one(dtype, v.sizes(&o.sizes))
         }
         OpKind::RandomUniform | OpKind::RandomNormal => {
             let (sizes, dtype) = if view.kind == OpKind::RandomUniform {
                 let o = RandomUniform::read(view)?;
-                want(o.low < o.high, || format!("draws from the empty range [{}, {})", o.low, o.high))?;
+                want(o.low < o.high, || {
+                    format!("draws from the empty range [{}, {})", o.low, o.high)
+                })?;
                 (o.sizes, o.dtype.dtype()?)
             } else {
                 let o = RandomNormal::read(view)?;

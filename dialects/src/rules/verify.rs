@@ -11,7 +11,9 @@ fn data_limit(a: Attr) -> Result<TensorType, String> {
     let stored = a.stored_elements().ok_or("is not a dense<...> literal")?;
     let bytes = stored * ty.dtype.byte_size();
     want(bytes <= CONSTANT_LIMIT, || {
-        format!("holds {bytes} bytes, more than {CONSTANT_LIMIT}; put them into a kiln.global with a source")
+        format!(
+            "holds {bytes} bytes, more than {CONSTANT_LIMIT}; put them into a kiln.global with a source"
+        )
     })?;
     Ok(ty)
 }
@@ -36,22 +38,36 @@ pub fn verify(op: Op) -> Result<(), String> {
         OpKind::BindShape => {
             let o = BindShape::read(&view)?;
             let t = tensor_type(o.value.ty())?;
-            want(o.sizes.len() == t.dims.len(), || format!("binds {} sizes to a value of rank {}", o.sizes.len(), t.dims.len()))?;
+            want(o.sizes.len() == t.dims.len(), || {
+                format!("binds {} sizes to a value of rank {}", o.sizes.len(), t.dims.len())
+            })?;
             for (i, (s, d)) in o.sizes.iter().zip(&t.dims).enumerate() {
                 if let (Some(s), Some(d)) = (s.known(), d.known()) {
-                    want(s == d, || format!("binds {s} to dimension {i}, whose static size is {d}"))?;
+                    want(s == d, || {
+                        format!("binds {s} to dimension {i}, whose static size is {d}")
+                    })?;
                 }
-                want(s.known().is_none_or(|s| s >= 0), || format!("binds a negative size to dimension {i}"))?;
+                want(s.known().is_none_or(|s| s >= 0), || {
+                    format!("binds a negative size to dimension {i}")
+                })?;
             }
             Ok(())
         }
-        OpKind::Require => want(!crate::ops::Require::read(&view)?.message.is_empty(), || "says nothing to who does not meet it".into()),
+        OpKind::Require => want(!crate::ops::Require::read(&view)?.message.is_empty(), || {
+            "says nothing to who does not meet it".into()
+        }),
         OpKind::Global => {
             let o = Global::read(&view)?;
             let t = tensor_type(o.r#type)?;
-            want(t.dims.iter().all(|d| d.known().is_some()), || format!("has the dynamic type {}", o.r#type))?;
-            want(o.source.is_some() || o.value.is_some(), || "has neither a source nor a value".into())?;
-            want(o.source.is_none() || o.value.is_none(), || "has both a source and a value".into())?;
+            want(t.dims.iter().all(|d| d.known().is_some()), || {
+                format!("has the dynamic type {}", o.r#type)
+            })?;
+            want(o.source.is_some() || o.value.is_some(), || {
+                "has neither a source nor a value".into()
+            })?;
+            want(o.source.is_none() || o.value.is_none(), || {
+                "has both a source and a value".into()
+            })?;
             match o.value {
                 Some(a) => {
                     data_limit(a)?;
@@ -63,7 +79,9 @@ pub fn verify(op: Op) -> Result<(), String> {
         OpKind::GetGlobal => tensor_type(op.result(0).ty()).map(|_| ()),
         OpKind::Launch => {
             let (outs, results) = (types(&Launch::read(&view)?.outs), types(&op.results()));
-            want(outs == results, || format!("writes to {} but has results {}", list(&outs), list(&results)))
+            want(outs == results, || {
+                format!("writes to {} but has results {}", list(&outs), list(&results))
+            })
         }
         OpKind::Constant => data_limit(Constant::read(&view)?.value).map(|_| ()),
         OpKind::If => {
@@ -72,33 +90,79 @@ pub fn verify(op: Op) -> Result<(), String> {
         }
         OpKind::CustomCall => {
             want(!CustomCall::read(&view)?.callee.is_empty(), || "has no name".into())?;
-            [op.operands(), op.results()].concat().iter().try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
+            [op.operands(), op.results()]
+                .concat()
+                .iter()
+                .try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
         }
         OpKind::PtxCall => {
             let o = PtxCall::read(&view)?;
             want(!o.callee.is_empty(), || "has no name".into())?;
-            want(!o.entry.is_empty() && o.ptx.contains(&o.entry), || format!("launches '{}', of which its PTX has nothing", o.entry))?;
-            want(o.blocks.len() == 1, || format!("has {} numbers of blocks, which is one", o.blocks.len()))?;
-            want((1..=1024).contains(&o.threads), || format!("has blocks of {} threads; 1 to 1024 are possible", o.threads))?;
-            want((0..=i64::from(u32::MAX)).contains(&o.shared), || format!("asks for {} bytes of shared memory", o.shared))?;
+            want(!o.entry.is_empty() && o.ptx.contains(&o.entry), || {
+                format!("launches '{}', of which its PTX has nothing", o.entry)
+            })?;
+            want(o.blocks.len() == 1, || {
+                format!("has {} numbers of blocks, which is one", o.blocks.len())
+            })?;
+            want((1..=1024).contains(&o.threads), || {
+                format!("has blocks of {} threads; 1 to 1024 are possible", o.threads)
+            })?;
+            want((0..=i64::from(u32::MAX)).contains(&o.shared), || {
+                format!("asks for {} bytes of shared memory", o.shared)
+            })?;
             want(op.regions().len() <= 1, || "has several regions".into())?;
             want(!op.results().is_empty(), || "has no result".into())?;
-            [o.inputs, op.results()].concat().iter().try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
+            [o.inputs, op.results()]
+                .concat()
+                .iter()
+                .try_for_each(|v| tensor_type(v.ty()).map(|_| ()))
         }
         OpKind::Arena | OpKind::Output => tensor_type(op.result(0).ty()).map(|_| ()),
-        OpKind::ArenaSize | OpKind::SymExpr | OpKind::Yield | OpKind::While | OpKind::Scan => Ok(()),
+        OpKind::ArenaSize | OpKind::SymExpr | OpKind::Yield | OpKind::While | OpKind::Scan => {
+            Ok(())
+        }
         // Inference has run by now and has said all there is to say.
         unary!() | binary!() => Ok(()),
-        OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => Ok(()),
-        OpKind::Splat | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose | OpKind::Slice => Ok(()),
+        OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => {
+            Ok(())
+        }
+        OpKind::Splat
+        | OpKind::Iota
+        | OpKind::BroadcastInDim
+        | OpKind::Reshape
+        | OpKind::Transpose
+        | OpKind::Slice => Ok(()),
         OpKind::Place => super::place::verify(op),
         OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather | OpKind::Scatter => Ok(()),
-        OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Reduce | OpKind::ArgMax | OpKind::ArgMin => Ok(()),
-        OpKind::Cumulative | OpKind::Sort | OpKind::TopK | OpKind::DotGeneral | OpKind::Convolution | OpKind::ReduceWindow => Ok(()),
+        OpKind::DynamicSlice
+        | OpKind::DynamicUpdateSlice
+        | OpKind::Reduce
+        | OpKind::ArgMax
+        | OpKind::ArgMin => Ok(()),
+        OpKind::Cumulative
+        | OpKind::Sort
+        | OpKind::TopK
+        | OpKind::DotGeneral
+        | OpKind::Convolution
+        | OpKind::ReduceWindow => Ok(()),
         OpKind::RandomBits | OpKind::RandomUniform | OpKind::RandomNormal => Ok(()),
-        OpKind::Sigmoid | OpKind::Silu | OpKind::Hardsigmoid | OpKind::Hardswish | OpKind::Gelu | OpKind::Softplus => Ok(()),
-        OpKind::Linear | OpKind::Matmul | OpKind::Embedding | OpKind::LayerNorm | OpKind::GroupNorm | OpKind::BatchNorm => Ok(()),
-        OpKind::RmsNorm | OpKind::Softmax | OpKind::LogSoftmax | OpKind::CrossEntropy | OpKind::Dropout => Ok(()),
+        OpKind::Sigmoid
+        | OpKind::Silu
+        | OpKind::Hardsigmoid
+        | OpKind::Hardswish
+        | OpKind::Gelu
+        | OpKind::Softplus => Ok(()),
+        OpKind::Linear
+        | OpKind::Matmul
+        | OpKind::Embedding
+        | OpKind::LayerNorm
+        | OpKind::GroupNorm
+        | OpKind::BatchNorm => Ok(()),
+        OpKind::RmsNorm
+        | OpKind::Softmax
+        | OpKind::LogSoftmax
+        | OpKind::CrossEntropy
+        | OpKind::Dropout => Ok(()),
         OpKind::Interpolate | OpKind::MaxPool | OpKind::AvgPool | OpKind::AdaptiveAvgPool => Ok(()),
         OpKind::Mean | OpKind::Var | OpKind::Std | OpKind::Attention => Ok(()),
     }
@@ -128,9 +192,14 @@ fn list(types: &[Type]) -> String {
 /// The block of region `i` and the values that it yields.
 fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>), String> {
     let name = op.kind().and_then(|k| k.regions().get(i).copied()).unwrap_or("body");
-    let block = op.regions().get(i).and_then(|r| r.first()).ok_or_else(|| format!("has an empty region '{name}'"))?;
+    let block = op
+        .regions()
+        .get(i)
+        .and_then(|r| r.first())
+        .ok_or_else(|| format!("has an empty region '{name}'"))?;
     let end = block.terminator().filter(|t| t.kind() == Some(OpKind::Yield));
-    let end = end.ok_or_else(|| format!("has a region '{name}' that does not end in kiln.yield"))?;
+    let end =
+        end.ok_or_else(|| format!("has a region '{name}' that does not end in kiln.yield"))?;
     Ok((block, end.operands()))
 }
 
@@ -167,7 +236,10 @@ pub fn verify_regions(op: Op) -> Result<(), String> {
             let q = tensor_type(op.operand(0).ty())?.dtype;
             let score = scalar(if q == DType::F64 { DType::F64 } else { DType::F32 });
             let position = [scalar(DType::I64); 4];
-            for (i, args, result) in [(0, [&[score][..], &position].concat(), score), (1, position.to_vec(), scalar(DType::I1))] {
+            for (i, args, result) in [
+                (0, [&[score][..], &position].concat(), score),
+                (1, position.to_vec(), scalar(DType::I1)),
+            ] {
                 if op.regions().get(i).is_none_or(|r| r.is_empty()) {
                     continue;
                 }
@@ -191,19 +263,27 @@ fn verify_scan(op: Op) -> Result<(), String> {
     for x in &o.inputs {
         let t = tensor_type(x.ty())?;
         let (first, rest) = t.dims.split_first().ok_or("scans over a 0-d tensor")?;
-        length = unify_all(&[length], std::slice::from_ref(first), "of the inputs' leading dimension")?.remove(0);
+        length =
+            unify_all(&[length], std::slice::from_ref(first), "of the inputs' leading dimension")?
+                .remove(0);
         slices.push(Type::tensor(op.ctx(), t.dtype, rest));
     }
     let (block, yields) = body(op, 0)?;
     same(&types(&block.args()), &[carried.clone(), slices].concat(), "has body arguments")?;
-    want(yields.len() >= carried.len(), || format!("yields {} values where {} are carried", yields.len(), carried.len()))?;
+    want(yields.len() >= carried.len(), || {
+        format!("yields {} values where {} are carried", yields.len(), carried.len())
+    })?;
     let (last, stacked) = yields.split_at(carried.len());
     same(&types(last), &carried, "yields carried values")?;
     let results = types(&op.results());
     let mut need = carried;
     for y in stacked {
         let t = tensor_type(y.ty())?;
-        need.push(Type::tensor(op.ctx(), t.dtype, &[std::slice::from_ref(&length), &t.dims].concat()));
+        need.push(Type::tensor(
+            op.ctx(),
+            t.dtype,
+            &[std::slice::from_ref(&length), &t.dims].concat(),
+        ));
     }
     same(&results, &need, "has results")
 }
@@ -211,13 +291,21 @@ fn verify_scan(op: Op) -> Result<(), String> {
 /// `kiln.get_global` and `kiln.launch` against the symbol that they name.
 pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<(), String> {
     if let Some(o) = Launch::of(op) {
-        return want(found.is_some_and(|f| f.is("builtin.module")), || format!("names @{}, which is no module of a kernel", o.kernel));
+        return want(found.is_some_and(|f| f.is("builtin.module")), || {
+            format!("names @{}, which is no module of a kernel", o.kernel)
+        });
     }
     let o = GetGlobal::of(op).ok_or("names no global")?;
-    let g = found.and_then(Global::of).ok_or_else(|| format!("names @{}, which is no kiln.global", o.global))?;
-    want(o.is_mutable == g.is_mutable, || format!("and its kiln.global @{} disagree on 'mutable'", o.global))?;
+    let g = found
+        .and_then(Global::of)
+        .ok_or_else(|| format!("names @{}, which is no kiln.global", o.global))?;
+    want(o.is_mutable == g.is_mutable, || {
+        format!("and its kiln.global @{} disagree on 'mutable'", o.global)
+    })?;
     let have = op.result(0).ty();
-    want(have == g.r#type, || format!("has type {have}, but kiln.global @{} has {}", o.global, g.r#type))
+    want(have == g.r#type, || {
+        format!("has type {have}, but kiln.global @{} has {}", o.global, g.r#type)
+    })
 }
 
 /// `kiln.*` attributes on ops of any dialect.
@@ -226,14 +314,24 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
         "kiln.level" => {
             let known = || LEVELS.iter().map(|l| l.name()).collect::<Vec<_>>().join(", ");
             let level = value.as_string().and_then(|s| Level::from_name(&s));
-            level.map(|_| ()).ok_or_else(|| format!("has kiln.level {value}, which is none of {}", known()))?;
+            level
+                .map(|_| ())
+                .ok_or_else(|| format!("has kiln.level {value}, which is none of {}", known()))?;
         }
-        "kiln.target" => want(value.as_string().is_some(), || "needs a string as kiln.target".into())?,
-        "kiln.options" => want(value.entries().is_some(), || "needs a dictionary as kiln.options".into())?,
+        "kiln.target" => {
+            want(value.as_string().is_some(), || "needs a string as kiln.target".into())?
+        }
+        "kiln.options" => {
+            want(value.entries().is_some(), || "needs a dictionary as kiln.options".into())?
+        }
         "kiln.schedule" => {
             let known = value.as_schedule().is_some();
-            want(known, || format!("needs #kiln.schedule<\"strategy\", {{...}}> as kiln.schedule, has {value}"))?;
-            return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.schedule, which belongs on a kernel's function".into());
+            want(known, || {
+                format!("needs #kiln.schedule<\"strategy\", {{...}}> as kiln.schedule, has {value}")
+            })?;
+            return want(op.is("func.func") || op.is("llvm.func"), || {
+                "has kiln.schedule, which belongs on a kernel's function".into()
+            });
         }
         "kiln.grid" | "kiln.threads" => {
             let fits = if name == "kiln.grid" {
@@ -242,67 +340,108 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
                 value.as_i64().is_some_and(|n| (1..=1024).contains(&n))
             };
             want(fits, || {
-                format!("needs a map of symbols to one number as kiln.grid and 1 to 1024 as kiln.threads, has {name} = {value}")
+                format!(
+                    "needs a map of symbols to one number as kiln.grid and 1 to 1024 as kiln.threads, has {name} = {value}"
+                )
             })?;
-            return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
+            return want(op.is("func.func") || op.is("llvm.func"), || {
+                format!("has {name}, which belongs on a kernel's function")
+            });
         }
         "kiln.resident" | "kiln.persistent" | "kiln.cluster" => {
-            want(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || format!("needs 1 to 32 blocks as {name}, has {value}"))?;
-            return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
+            want(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || {
+                format!("needs 1 to 32 blocks as {name}, has {value}")
+            })?;
+            return want(op.is("func.func") || op.is("llvm.func"), || {
+                format!("has {name}, which belongs on a kernel's function")
+            });
         }
         "kiln.shared" | "kiln.tensor_maps" => {
             let fits = if name == "kiln.shared" {
                 value.as_i64().is_some_and(|n| n >= 0)
             } else {
                 value.as_array().is_some_and(|all| {
-                    all.iter().all(|m| m.entry("argument").is_some() && m.entry("map").and_then(Attr::as_affine_map).is_some())
+                    all.iter().all(|m| {
+                        m.entry("argument").is_some()
+                            && m.entry("map").and_then(Attr::as_affine_map).is_some()
+                    })
                 })
             };
             want(fits, || {
-                format!("needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}")
+                format!(
+                    "needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}"
+                )
             })?;
-            return want(op.is("func.func") || op.is("llvm.func"), || format!("has {name}, which belongs on a kernel's function"));
+            return want(op.is("func.func") || op.is("llvm.func"), || {
+                format!("has {name}, which belongs on a kernel's function")
+            });
         }
         "kiln.library" => {
             let all = |names: &[&str]| names.iter().all(|n| value.entry(n).is_some());
-            let told = all(&["left", "name", "result", "right"]) || all(&["image", "name", "result", "weight", "window"]);
+            let told = all(&["left", "name", "result", "right"])
+                || all(&["image", "name", "result", "weight", "window"]);
             want(value.as_string().is_some() || told, || {
                 format!(
                     "needs a library's name, {{left, name, result, right}} or {{image, name, result, weight, window}} as kiln.library, has {value}"
                 )
             })?;
-            return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.library, which belongs on a kernel's function".into());
+            return want(op.is("func.func") || op.is("llvm.func"), || {
+                "has kiln.library, which belongs on a kernel's function".into()
+            });
         }
         "kiln.parts" => {
-            let fits = value.entries().is_some_and(|all| all.iter().all(|(_, n)| n.as_i64().is_some_and(|n| n > 0)));
+            let fits = value
+                .entries()
+                .is_some_and(|all| all.iter().all(|(_, n)| n.as_i64().is_some_and(|n| n > 0)));
             want(fits, || format!("needs {{product = parts}} as kiln.parts, has {value}"))?;
         }
         "kiln.each_op" => want(value.is_unit(), || "has kiln.each_op, which has no value".into())?,
         "kiln.stored" => {
             want(value.is_unit(), || "has kiln.stored, which has no value".into())?;
-            return want(op.result_count() == 1, || "has kiln.stored, which belongs on an op with one result".into());
+            return want(op.result_count() == 1, || {
+                "has kiln.stored, which belongs on an op with one result".into()
+            });
         }
         "kiln.pack" => {
             want(value.as_string().is_some(), || "needs a string as kiln.pack".into())?;
-            return want(op.operand_count() == 2, || "has kiln.pack, which belongs on a contraction".into());
+            return want(op.operand_count() == 2, || {
+                "has kiln.pack, which belongs on a contraction".into()
+            });
         }
         "kiln.memory_format" => {
             want(value.as_string().is_some(), || "needs a string as kiln.memory_format".into())?;
-            return want(op.is("func.func"), || "has kiln.memory_format, which belongs on a function".into());
+            return want(op.is("func.func"), || {
+                "has kiln.memory_format, which belongs on a function".into()
+            });
         }
-        "kiln.control" => return want(value.is_unit() && op.is("func.func"), || "has a kiln.control that is no mark of a function".into()),
+        "kiln.control" => {
+            return want(value.is_unit() && op.is("func.func"), || {
+                "has a kiln.control that is no mark of a function".into()
+            });
+        }
         "kiln.in_place" => {
-            want(value.as_i64s().is_some(), || format!("needs array<i64: …> as kiln.in_place, has {value}"))?;
-            return want(op.is("func.func"), || "has kiln.in_place, which belongs on a kernel's function".into());
+            want(value.as_i64s().is_some(), || {
+                format!("needs array<i64: …> as kiln.in_place, has {value}")
+            })?;
+            return want(op.is("func.func"), || {
+                "has kiln.in_place, which belongs on a kernel's function".into()
+            });
         }
-        "kiln.causal" => return want(value.is_unit() && op.is("linalg.generic"), || "has a kiln.causal that says nothing".into()),
+        "kiln.causal" => {
+            return want(value.is_unit() && op.is("linalg.generic"), || {
+                "has a kiln.causal that says nothing".into()
+            });
+        }
         "kiln.merges" => {
             let pairs = op.is("linalg.generic") && op.operand_count() == 2 * op.result_count();
             return want(value.is_unit() && pairs, || {
-                "has kiln.merges, which belongs on a linalg.generic with as many inputs as results".into()
+                "has kiln.merges, which belongs on a linalg.generic with as many inputs as results"
+                    .into()
             });
         }
-        "kiln.not_fused" => return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into()),
+        "kiln.not_fused" => {
+            return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into());
+        }
         "kiln.prologue" => {
             let product = value.as_string().is_some() && op.operand_count() == 2;
             return want(product || value.is_unit() && op.result_count() == 1, || {
@@ -311,43 +450,70 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
         }
         "kiln.loops" => {
             let scan = op.kind() == Some(OpKind::Cumulative);
-            return want(value.is_unit() && scan, || "has kiln.loops, which is a mark of a kiln.cumulative".into());
+            return want(value.is_unit() && scan, || {
+                "has kiln.loops, which is a mark of a kiln.cumulative".into()
+            });
         }
         "kiln.no_scan" => {
             want(value.as_string().is_some(), || "needs a string as kiln.no_scan".into())?;
-            return want(op.is("func.func") || op.is("llvm.func"), || "has kiln.no_scan, which belongs on a kernel's function".into());
+            return want(op.is("func.func") || op.is("llvm.func"), || {
+                "has kiln.no_scan, which belongs on a kernel's function".into()
+            });
         }
-        "kiln.kernel" => want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?,
+        "kiln.kernel" => {
+            want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?
+        }
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
     }
     want(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
 
-/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.order` on arguments of entries; `kiln.sizes`,
-/// `kiln.noalias`, `kiln.divisor` and `kiln.least` on arguments of kernels.
+/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.order` on
+/// arguments of entries; `kiln.sizes`, `kiln.noalias`, `kiln.divisor` and `kiln.least` on arguments
+/// of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
     match name {
         "kiln.layout" => {}
         "kiln.sizes" => {
-            let sizes = value.as_i64s().ok_or_else(|| format!("needs array<i64: …> as kiln.sizes, has {value}"))?;
+            let sizes = value
+                .as_i64s()
+                .ok_or_else(|| format!("needs array<i64: …> as kiln.sizes, has {value}"))?;
             let rank = ty.ok_or("has kiln.sizes on a result")?.dims().len();
-            return want(sizes.len() == rank, || format!("has {} entries in kiln.sizes for {rank} dimensions", sizes.len()));
+            return want(sizes.len() == rank, || {
+                format!("has {} entries in kiln.sizes for {rank} dimensions", sizes.len())
+            });
         }
         "kiln.order" => {
-            let order = value.as_i64s().ok_or_else(|| format!("needs array<i64: …> as kiln.order, has {value}"))?;
+            let order = value
+                .as_i64s()
+                .ok_or_else(|| format!("needs array<i64: …> as kiln.order, has {value}"))?;
             let rank = ty.ok_or("has kiln.order on a result")?.dims().len() as i64;
             let whole = order.len() as i64 == rank && (0..rank).all(|d| order.contains(&d));
-            return want(whole, || format!("has {value} as kiln.order, which is no order of {rank} dimensions"));
+            return want(whole, || {
+                format!("has {value} as kiln.order, which is no order of {rank} dimensions")
+            });
         }
         "kiln.divisor" | "kiln.least" => {
             let least = i64::from(name == "kiln.divisor");
             let number = value.as_i64().filter(|n| *n >= least && ty.is_some_and(|t| t.is_index()));
-            return want(number.is_some(), || format!("needs a number from {least} on as {name}, on a size; has {value}"));
+            return want(number.is_some(), || {
+                format!("needs a number from {least} on as {name}, on a size; has {value}")
+            });
         }
-        "kiln.noalias" => return want(value.is_unit(), || format!("needs kiln.noalias without a value, has {value}")),
-        _ => return Err(format!("has argument attribute {name}, which the kiln dialect does not know")),
+        "kiln.noalias" => {
+            return want(value.is_unit(), || {
+                format!("needs kiln.noalias without a value, has {value}")
+            });
+        }
+        _ => {
+            return Err(format!(
+                "has argument attribute {name}, which the kiln dialect does not know"
+            ));
+        }
     }
-    let (strides, offset, alignment) = value.as_layout().ok_or_else(|| format!("needs #kiln.layout<...> as kiln.layout, has {value}"))?;
+    let (strides, offset, alignment) = value
+        .as_layout()
+        .ok_or_else(|| format!("needs #kiln.layout<...> as kiln.layout, has {value}"))?;
     want(offset >= 0, || format!("has a layout with offset {offset}"))?;
     want(alignment >= 0 && (alignment == 0 || (alignment as u64).is_power_of_two()), || {
         format!("has a layout with alignment {alignment}")
@@ -355,7 +521,9 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), 
     match ty {
         Some(t) => {
             let rank = tensor_type(t)?.dims.len();
-            want(strides.len() == rank, || format!("has a layout of {} strides on a tensor of rank {rank}", strides.len()))
+            want(strides.len() == rank, || {
+                format!("has a layout of {} strides on a tensor of rank {rank}", strides.len())
+            })
         }
         None => Ok(()),
     }

@@ -3,12 +3,15 @@
 use super::{DType, Data, Tensor, count};
 
 impl DType {
-    /// Raw little-endian bytes of the elements, rounded or wrapped to this dtype; one byte for each `i1`.
+    /// Raw little-endian bytes of the elements, rounded or wrapped to this dtype; one byte for each
+    /// `i1`.
     pub fn encode(self, tensor: &Tensor) -> Vec<u8> {
         let mut out = Vec::with_capacity(tensor.len() * self.byte_size());
         match tensor.data() {
             Data::F(values) => values.iter().for_each(|&v| self.push_f(v, &mut out)),
-            Data::I(values) if self.is_float() => values.iter().for_each(|&v| self.push_f(v as f64, &mut out)),
+            Data::I(values) if self.is_float() => {
+                values.iter().for_each(|&v| self.push_f(v as f64, &mut out))
+            }
             Data::I(values) => values.iter().for_each(|&v| self.push_i(v, &mut out)),
         }
         out
@@ -27,12 +30,16 @@ impl DType {
         out.extend(&self.wrap(v).to_le_bytes()[..self.byte_size()]);
     }
 
-    /// The tensor whose raw little-endian bytes these are; every byte but 0 is a true `i1`. Err: wrong number of bytes.
+    /// The tensor whose raw little-endian bytes these are; every byte but 0 is a true `i1`. Err:
+    /// wrong number of bytes.
     pub fn decode(self, shape: &[usize], bytes: &[u8]) -> Result<Tensor, String> {
         let size = self.byte_size();
         let expected = count(shape)? * size;
         if bytes.len() != expected {
-            return Err(format!("{} bytes given for {self} of shape {shape:?}, which has {expected}", bytes.len()));
+            return Err(format!(
+                "{} bytes given for {self} of shape {shape:?}, which has {expected}",
+                bytes.len()
+            ));
         }
         let words = bytes.chunks_exact(size).map(|chunk| {
             let mut word = [0; 8];
@@ -41,7 +48,9 @@ impl DType {
         });
         let data = match (self, self.format()) {
             (DType::F64, _) => Data::F(words.map(f64::from_bits).collect()),
-            (DType::F32, _) => Data::F(words.map(|w| f64::from(f32::from_bits(w as u32))).collect()),
+            (DType::F32, _) => {
+                Data::F(words.map(|w| f64::from(f32::from_bits(w as u32))).collect())
+            }
             (_, Some(format)) => Data::F(words.map(|w| format.decode(w as u32)).collect()),
             _ => Data::I(words.map(|w| self.wrap(w as i64)).collect()),
         };

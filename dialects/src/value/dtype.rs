@@ -73,7 +73,10 @@ impl DType {
 
     /// Whether it is a float dtype, of any width.
     pub fn is_float(self) -> bool {
-        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3FN | DType::F8E5M2)
+        matches!(
+            self,
+            DType::F64 | DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3FN | DType::F8E5M2
+        )
     }
 
     /// Whether it is an integer dtype; `i1` is none.
@@ -108,8 +111,8 @@ impl DType {
         }
     }
 
-    /// The nearest value of a float dtype, ties to even; beyond the largest it is infinite, and NaN for `f8E4M3FN`,
-    /// which has no infinities. Other dtypes and `f64` leave the number as it is.
+    /// The nearest value of a float dtype, ties to even; beyond the largest it is infinite, and NaN
+    /// for `f8E4M3FN`, which has no infinities. Other dtypes and `f64` leave the number as it is.
     pub fn round(self, x: f64) -> f64 {
         match (self, self.format()) {
             (DType::F32, _) => f64::from(x as f32),
@@ -118,7 +121,8 @@ impl DType {
         }
     }
 
-    /// The integer modulo 2^bits, in the dtype's range; `i1` is 1 for every number but 0. Floats leave it as it is.
+    /// The integer modulo 2^bits, in the dtype's range; `i1` is 1 for every number but 0. Floats
+    /// leave it as it is.
     pub fn wrap(self, x: i64) -> i64 {
         match self {
             DType::I32 => i64::from(x as i32),

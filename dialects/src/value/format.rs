@@ -1,6 +1,7 @@
 //! Binary floating-point formats of at most 16 bits, converted to and from f64 with one rounding.
 
-/// A sign bit, an exponent and `mantissa` stored bits; the largest finite value has the magnitude bits `max`.
+/// A sign bit, an exponent and `mantissa` stored bits; the largest finite value has the magnitude
+/// bits `max`.
 #[derive(Clone, Copy)]
 pub struct Format {
     mantissa: u32,
@@ -12,10 +13,14 @@ pub struct Format {
     sign: u32,
 }
 
-pub const F16: Format = Format { mantissa: 10, min_exponent: -14, max: 0x7bff, overflow: 0x7c00, sign: 0x8000 };
-pub const BF16: Format = Format { mantissa: 7, min_exponent: -126, max: 0x7f7f, overflow: 0x7f80, sign: 0x8000 };
-pub const F8E5M2: Format = Format { mantissa: 2, min_exponent: -14, max: 0x7b, overflow: 0x7c, sign: 0x80 };
-pub const F8E4M3FN: Format = Format { mantissa: 3, min_exponent: -6, max: 0x7e, overflow: 0x7f, sign: 0x80 };
+pub const F16: Format =
+    Format { mantissa: 10, min_exponent: -14, max: 0x7bff, overflow: 0x7c00, sign: 0x8000 };
+pub const BF16: Format =
+    Format { mantissa: 7, min_exponent: -126, max: 0x7f7f, overflow: 0x7f80, sign: 0x8000 };
+pub const F8E5M2: Format =
+    Format { mantissa: 2, min_exponent: -14, max: 0x7b, overflow: 0x7c, sign: 0x80 };
+pub const F8E4M3FN: Format =
+    Format { mantissa: 3, min_exponent: -6, max: 0x7e, overflow: 0x7f, sign: 0x80 };
 
 /// 2^k for a normal result.
 fn power_of_two(k: i32) -> f64 {
@@ -23,13 +28,17 @@ fn power_of_two(k: i32) -> f64 {
 }
 
 impl Format {
-    /// The bits of the nearest number of the format, ties to even. NaN keeps its sign and leading payload bits; in 8
-    /// bits all of them are set, as PyTorch does.
+    /// The bits of the nearest number of the format, ties to even. NaN keeps its sign and leading
+    /// payload bits; in 8 bits all of them are set, as PyTorch does.
     pub fn encode(self, x: f64) -> u32 {
         let sign = if x.is_sign_negative() { self.sign } else { 0 };
         if x.is_nan() {
             let all = (1 << self.mantissa) - 1;
-            let payload = if self.sign == 0x80 { all } else { (x.to_bits() >> (52 - self.mantissa)) as u32 & all };
+            let payload = if self.sign == 0x80 {
+                all
+            } else {
+                (x.to_bits() >> (52 - self.mantissa)) as u32 & all
+            };
             let quiet = 1 << (self.mantissa - 1);
             return sign | self.overflow | payload | quiet;
         }
@@ -38,9 +47,10 @@ impl Format {
         if magnitude.is_infinite() || exponent > 200 {
             return sign | self.overflow;
         }
-        // Scaling by a power of two is exact, so this is the only rounding. The hidden bit of the result counts the
-        // exponent up by one, and a carry by another one.
-        let steps = (magnitude / power_of_two(exponent - self.mantissa as i32)).round_ties_even() as u32;
+        // Scaling by a power of two is exact, so this is the only rounding. The hidden bit of the
+        // result counts the exponent up by one, and a carry by another one.
+        let steps =
+            (magnitude / power_of_two(exponent - self.mantissa as i32)).round_ties_even() as u32;
         let bits = (((exponent - self.min_exponent) as u32) << self.mantissa) + steps;
         sign | if bits > self.max { self.overflow } else { bits }
     }

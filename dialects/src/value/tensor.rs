@@ -29,8 +29,9 @@ impl Data {
     }
 }
 
-/// A tensor. The number of elements always fits the shape, floats are in `Data::F` and all else in `Data::I`, and
-/// integers are in their dtype's range. Floats may be more precise than their dtype, see [`Tensor::rounded`].
+/// A tensor. The number of elements always fits the shape, floats are in `Data::F` and all else in
+/// `Data::I`, and integers are in their dtype's range. Floats may be more precise than their dtype,
+/// see [`Tensor::rounded`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     dtype: DType,
@@ -51,11 +52,15 @@ pub fn count(shape: &[usize]) -> Result<usize, String> {
 }
 
 impl Tensor {
-    /// A tensor of the given elements. Err: wrong number or kind of elements, an integer outside of the dtype's range.
+    /// A tensor of the given elements. Err: wrong number or kind of elements, an integer outside of
+    /// the dtype's range.
     pub fn new(dtype: DType, shape: Vec<usize>, data: Data) -> Result<Tensor, String> {
         let expected = count(&shape)?;
         if data.len() != expected {
-            return Err(format!("{} elements given for shape {shape:?}, which has {expected}", data.len()));
+            return Err(format!(
+                "{} elements given for shape {shape:?}, which has {expected}",
+                data.len()
+            ));
         }
         if dtype.is_float() != matches!(data, Data::F(_)) {
             let given = if dtype.is_float() { "integers" } else { "floats" };
@@ -64,7 +69,9 @@ impl Tensor {
         if let Data::I(values) = &data {
             let (low, high) = dtype.int_range();
             if let Some(value) = values.iter().find(|value| !(low..=high).contains(*value)) {
-                return Err(format!("{value} does not fit dtype {dtype}, whose range is {low} to {high}"));
+                return Err(format!(
+                    "{value} does not fit dtype {dtype}, whose range is {low} to {high}"
+                ));
             }
         }
         Ok(Tensor { dtype, shape, data })
@@ -96,7 +103,9 @@ impl Tensor {
         let data = match (&value.data, value.shape.is_empty()) {
             (Data::F(v), true) => Data::F(vec![v[0]; n]),
             (Data::I(v), true) => Data::I(vec![v[0]; n]),
-            _ => return Err(format!("a 0-d value is needed, this one has shape {:?}", value.shape)),
+            _ => {
+                return Err(format!("a 0-d value is needed, this one has shape {:?}", value.shape));
+            }
         };
         Ok(Tensor { dtype: value.dtype, shape, data })
     }
@@ -160,7 +169,11 @@ impl Tensor {
     pub fn with_shape(self, shape: Vec<usize>) -> Result<Tensor, String> {
         let n = count(&shape)?;
         if n != self.len() {
-            return Err(format!("shape {:?} has {} elements, shape {shape:?} has {n}", self.shape, self.len()));
+            return Err(format!(
+                "shape {:?} has {} elements, shape {shape:?} has {n}",
+                self.shape,
+                self.len()
+            ));
         }
         Ok(Tensor { shape, ..self })
     }

@@ -6,7 +6,9 @@ use super::{
     stream::{Kind, Stream, find},
     work::Work,
 };
-use cudarc::driver::sys::{CUgraph, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{
+    CUgraph, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+};
 use std::{
     ffi::c_uint,
     ptr,
@@ -21,7 +23,8 @@ const GLOBAL: c_uint = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL as c_u
 const RELAXED: c_uint = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_uint;
 const NONE: CUstreamCaptureStatus = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
 const ACTIVE: CUstreamCaptureStatus = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-const INVALIDATED: CUstreamCaptureStatus = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+const INVALIDATED: CUstreamCaptureStatus =
+    CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 
 /// One capture, of one or several streams.
 pub struct Capture {
@@ -81,7 +84,8 @@ impl Capturing {
     }
 }
 
-/// Err: something is captured that does not allow calls which could wait for it: captures of the calling thread, and of all threads in the strictest mode.
+/// Err: something is captured that does not allow calls which could wait for it: captures of the
+/// calling thread, and of all threads in the strictest mode.
 pub fn unsafe_call() -> Done {
     let here = thread::current().id();
     none(|c| c.mode == GLOBAL || c.mode != RELAXED && c.thread == here)
@@ -134,7 +138,10 @@ pub unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, to: *mut CUgraph) 
         // SAFETY: room for a handle.
         unsafe { put(to, ptr::null_mut()) }?;
         let stream = find(stream)?;
-        let capture = lock(&stream.capturing).as_ref().map(|c| c.capture.clone()).ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
+        let capture = lock(&stream.capturing)
+            .as_ref()
+            .map(|c| c.capture.clone())
+            .ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
         if capture.origin != stream.number {
             capture.spoil();
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
@@ -144,7 +151,8 @@ pub unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, to: *mut CUgraph) 
         }
         lock(&UNDER_WAY).retain(|c| !Arc::ptr_eq(c, &capture));
         let ends = std::mem::take(&mut *lock(&capture.streams));
-        let ends: Vec<Vec<usize>> = ends.iter().map(|s| lock(&s.capturing).take().map_or(vec![], |c| c.after)).collect();
+        let ends: Vec<Vec<usize>> =
+            ends.iter().map(|s| lock(&s.capturing).take().map_or(vec![], |c| c.after)).collect();
         if capture.is_spoiled() {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         }
@@ -161,7 +169,10 @@ pub unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, to: *mut CUgraph) 
 
 /// Whether what a stream is given is recorded.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamIsCapturing(stream: CUstream, to: *mut CUstreamCaptureStatus) -> CUresult {
+pub unsafe extern "C" fn cuStreamIsCapturing(
+    stream: CUstream,
+    to: *mut CUstreamCaptureStatus,
+) -> CUresult {
     alive(|| {
         if stream.addr() <= 2 {
             context::current()?;
@@ -171,7 +182,9 @@ pub unsafe extern "C" fn cuStreamIsCapturing(stream: CUstream, to: *mut CUstream
         if stream.kind == Kind::Legacy && lock(&UNDER_WAY).iter().any(|c| c.is_waited_for()) {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         }
-        let status = lock(&stream.capturing).as_ref().map_or(NONE, |c| if c.capture.is_spoiled() { INVALIDATED } else { ACTIVE });
+        let status = lock(&stream.capturing)
+            .as_ref()
+            .map_or(NONE, |c| if c.capture.is_spoiled() { INVALIDATED } else { ACTIVE });
         // SAFETY: room for a status.
         unsafe { put(to, status) }
     })

@@ -37,10 +37,16 @@ fn found() -> &'static Result<Card, String> {
             "sm_86" => ((8, 6), 99 << 10, (1536, 16)),
             "sm_89" => ((8, 9), 99 << 10, (1536, 24)),
             "sm_90" => ((9, 0), 227 << 10, (2048, 32)),
-            _ => return Err(format!("KILN_EMULATOR_CHIP is '{chip}'; there are sm_80, sm_86, sm_89 and sm_90")),
+            _ => {
+                return Err(format!(
+                    "KILN_EMULATOR_CHIP is '{chip}'; there are sm_80, sm_86, sm_89 and sm_90"
+                ));
+            }
         };
         let memory = match env::var("KILN_EMULATOR_MEMORY") {
-            Ok(bytes) => bytes.parse().map_err(|_| format!("KILN_EMULATOR_MEMORY is '{bytes}'; it is a number of bytes"))?,
+            Ok(bytes) => bytes.parse().map_err(|_| {
+                format!("KILN_EMULATOR_MEMORY is '{bytes}'; it is a number of bytes")
+            })?,
             Err(_) => 8 << 30,
         };
         Ok(Card { capability, shared, resident, memory })
@@ -156,7 +162,9 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUresult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> CUresult {
     // SAFETY: room for a device.
-    answer(|| context::started().and_then(|()| the(ordinal)).and_then(|_| unsafe { put(device, 0) }))
+    answer(|| {
+        context::started().and_then(|()| the(ordinal)).and_then(|_| unsafe { put(device, 0) })
+    })
 }
 
 /// How many devices there are.
@@ -168,7 +176,11 @@ pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> CUresult {
 
 /// A device's name, cut to `len` bytes with its NUL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice) -> CUresult {
+pub unsafe extern "C" fn cuDeviceGetName(
+    name: *mut c_char,
+    len: c_int,
+    device: CUdevice,
+) -> CUresult {
     answer(|| {
         context::started()?;
         the(device)?;
@@ -185,16 +197,25 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, device: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) -> CUresult {
     // SAFETY: room for a number.
-    answer(|| context::started().and_then(|()| the(device)).and_then(|c| unsafe { put(bytes, c.memory) }))
+    answer(|| {
+        context::started().and_then(|()| the(device)).and_then(|c| unsafe { put(bytes, c.memory) })
+    })
 }
 
 /// What a device can do.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: CUdevice) -> CUresult {
+pub unsafe extern "C" fn cuDeviceGetAttribute(
+    value: *mut c_int,
+    attribute: c_uint,
+    device: CUdevice,
+) -> CUresult {
     answer(|| {
         context::started()?;
         let all = the(device)?.attributes();
-        let found = all.iter().find(|(a, _)| *a as c_uint == attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let found = all
+            .iter()
+            .find(|(a, _)| *a as c_uint == attribute)
+            .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: room for a number.
         unsafe { put(value, found.1) }
     })

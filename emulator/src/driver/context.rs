@@ -1,5 +1,8 @@
-//! The card's primary context, the only one there is. It is made once, and stays when the last of those who retained it has released it.
-use super::{Done, alive as when_alive, answer, capture, card, current as when_current, put, table::fresh};
+//! The card's primary context, the only one there is. It is made once, and stays when the last of
+//! those who retained it has released it.
+use super::{
+    Done, alive as when_alive, answer, capture, card, current as when_current, put, table::fresh,
+};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUresult};
 use std::{
     cell::Cell,
@@ -47,7 +50,8 @@ pub fn handle() -> CUcontext {
     ptr::without_provenance_mut(*HANDLE)
 }
 
-/// Notes what went wrong; the first is it. It is said here, since callers hear of it later and without the place.
+/// Notes what went wrong; the first is it. It is said here, since callers hear of it later and
+/// without the place.
 pub fn fault(error: CUresult, what: &dyn std::fmt::Display) {
     if FAULT.set(error).is_ok() {
         eprintln!("kiln-emulator: {what}");
@@ -61,7 +65,10 @@ pub fn faulted() -> bool {
 
 /// The primary context.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> CUresult {
+pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
+    context: *mut CUcontext,
+    device: CUdevice,
+) -> CUresult {
     when_alive(|| {
         if device != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
@@ -82,7 +89,8 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUres
         if device != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
         }
-        let less = RETAINED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        let less =
+            RETAINED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         less.map(drop).map_err(|_| CUresult::CUDA_ERROR_INVALID_CONTEXT)
     })
 }
@@ -104,7 +112,9 @@ pub unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut CUcontext) -> CUresult {
     // SAFETY: room for a handle.
-    answer(|| started().and_then(|()| unsafe { put(context, ptr::without_provenance_mut(CURRENT.get())) }))
+    answer(|| {
+        started().and_then(|()| unsafe { put(context, ptr::without_provenance_mut(CURRENT.get())) })
+    })
 }
 
 /// Waits for all that the context was given.

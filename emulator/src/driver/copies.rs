@@ -31,7 +31,14 @@ fn fill(at: u64, with: u32, width: usize, count: usize) -> Done<Work> {
 }
 
 /// The rows that one side of a copy names.
-fn rows(kind: CUmemorytype, host: u64, device: u64, pitch: usize, (x, y): (usize, usize), copy: &CUDA_MEMCPY2D) -> Done<Rows> {
+fn rows(
+    kind: CUmemorytype,
+    host: u64,
+    device: u64,
+    pitch: usize,
+    (x, y): (usize, usize),
+    copy: &CUDA_MEMCPY2D,
+) -> Done<Rows> {
     let (at, on_card) = match kind {
         CUmemorytype::CU_MEMORYTYPE_HOST => (host, false),
         CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => (device, true),
@@ -41,57 +48,91 @@ fn rows(kind: CUmemorytype, host: u64, device: u64, pitch: usize, (x, y): (usize
     // The driver takes 0 for rows without gaps.
     let pitch = if pitch == 0 { end } else { pitch };
     valid(end <= pitch && pitch <= LONGEST)?;
-    let first = y.checked_mul(pitch).and_then(|n| n.checked_add(x)).and_then(|n| at.checked_add(n as u64));
+    let first =
+        y.checked_mul(pitch).and_then(|n| n.checked_add(x)).and_then(|n| at.checked_add(n as u64));
     let first = first.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     Ok(Rows { at: first, len: copy.WidthInBytes, count: copy.Height, pitch, on_card })
 }
 
 /// Host to card, waited for.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyHtoD_v2(to: CUdeviceptr, from: *const c_void, len: usize) -> CUresult {
+pub unsafe extern "C" fn cuMemcpyHtoD_v2(
+    to: CUdeviceptr,
+    from: *const c_void,
+    len: usize,
+) -> CUresult {
     current(|| at_once(copy((to, true), (from.expose_provenance() as u64, false), len)))
 }
 
 /// Card to host, waited for.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: CUdeviceptr, len: usize) -> CUresult {
+pub unsafe extern "C" fn cuMemcpyDtoH_v2(
+    to: *mut c_void,
+    from: CUdeviceptr,
+    len: usize,
+) -> CUresult {
     current(|| at_once(copy((to.expose_provenance() as u64, false), (from, true), len)))
 }
 
 /// Card to card, waited for.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyDtoD_v2(to: CUdeviceptr, from: CUdeviceptr, len: usize) -> CUresult {
+pub unsafe extern "C" fn cuMemcpyDtoD_v2(
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    len: usize,
+) -> CUresult {
     current(|| at_once(copy((to, true), (from, true), len)))
 }
 
 /// Host to card.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, len: usize, stream: CUstream) -> CUresult {
+pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
+    to: CUdeviceptr,
+    from: *const c_void,
+    len: usize,
+    stream: CUstream,
+) -> CUresult {
     current(|| find(stream)?.give(copy((to, true), (from.expose_provenance() as u64, false), len)))
 }
 
 /// Card to host.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, len: usize, stream: CUstream) -> CUresult {
+pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
+    to: *mut c_void,
+    from: CUdeviceptr,
+    len: usize,
+    stream: CUstream,
+) -> CUresult {
     current(|| find(stream)?.give(copy((to.expose_provenance() as u64, false), (from, true), len)))
 }
 
 /// Card to card.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: CUstream) -> CUresult {
+pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    len: usize,
+    stream: CUstream,
+) -> CUresult {
     current(|| find(stream)?.give(copy((to, true), (from, true), len)))
 }
 
 /// Rows from anywhere to anywhere.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpy2DAsync_v2(what: *const CUDA_MEMCPY2D, stream: CUstream) -> CUresult {
+pub unsafe extern "C" fn cuMemcpy2DAsync_v2(
+    what: *const CUDA_MEMCPY2D,
+    stream: CUstream,
+) -> CUresult {
     current(|| {
         let stream = find(stream)?;
         // SAFETY: null or a description.
         let c = unsafe { what.as_ref() }.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let (source, target) = (c.srcHost.expose_provenance() as u64, c.dstHost.expose_provenance() as u64);
-        let from = rows(c.srcMemoryType, source, c.srcDevice, c.srcPitch, (c.srcXInBytes, c.srcY), c)?;
-        let to = rows(c.dstMemoryType, target, c.dstDevice, c.dstPitch, (c.dstXInBytes, c.dstY), c)?;
+        let (source, target) =
+            (c.srcHost.expose_provenance() as u64, c.dstHost.expose_provenance() as u64);
+        let from =
+            rows(c.srcMemoryType, source, c.srcDevice, c.srcPitch, (c.srcXInBytes, c.srcY), c)?;
+        let to =
+            rows(c.dstMemoryType, target, c.dstDevice, c.dstPitch, (c.dstXInBytes, c.dstY), c)?;
         stream.give(Work::Copy { from, to })
     })
 }
@@ -104,7 +145,12 @@ pub unsafe extern "C" fn cuMemsetD8_v2(at: CUdeviceptr, with: c_uchar, count: us
 
 /// The same byte everywhere.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemsetD8Async(at: CUdeviceptr, with: c_uchar, count: usize, stream: CUstream) -> CUresult {
+pub unsafe extern "C" fn cuMemsetD8Async(
+    at: CUdeviceptr,
+    with: c_uchar,
+    count: usize,
+    stream: CUstream,
+) -> CUresult {
     current(|| find(stream)?.give(fill(at, with.into(), 1, count)?))
 }
 
@@ -116,6 +162,11 @@ pub unsafe extern "C" fn cuMemsetD32_v2(at: CUdeviceptr, with: c_uint, count: us
 
 /// The same 32 bits everywhere.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemsetD32Async(at: CUdeviceptr, with: c_uint, count: usize, stream: CUstream) -> CUresult {
+pub unsafe extern "C" fn cuMemsetD32Async(
+    at: CUdeviceptr,
+    with: c_uint,
+    count: usize,
+    stream: CUstream,
+) -> CUresult {
     current(|| find(stream)?.give(fill(at, with, 4, count)?))
 }

@@ -50,7 +50,11 @@ const WORDS: &[Words] = words! {
 ///
 /// # Safety
 /// As [`put`].
-unsafe fn say(error: c_uint, to: *mut *const c_char, of: impl Fn(&Words) -> &'static str) -> CUresult {
+unsafe fn say(
+    error: c_uint,
+    to: *mut *const c_char,
+    of: impl Fn(&Words) -> &'static str,
+) -> CUresult {
     answer(|| {
         let found = WORDS.iter().find(|w| w.0 as c_uint == error);
         // SAFETY: the caller's promise.

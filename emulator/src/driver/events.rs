@@ -1,4 +1,5 @@
-//! Events. Since all that a stream was given is done, each is over as soon as it is recorded, and knows when that was.
+//! Events. Since all that a stream was given is done, each is over as soon as it is recorded, and
+//! knows when that was.
 use super::{
     Done, alive,
     capture::{self, Capture},
@@ -101,7 +102,11 @@ pub unsafe extern "C" fn cuEventSynchronize(event: CUevent) -> CUresult {
 
 /// Milliseconds between two events.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventElapsedTime(to: *mut f32, start: CUevent, end: CUevent) -> CUresult {
+pub unsafe extern "C" fn cuEventElapsedTime(
+    to: *mut f32,
+    start: CUevent,
+    end: CUevent,
+) -> CUresult {
     alive(|| {
         let (start, end) = (ALL.get(start)?.time()?, ALL.get(end)?.time()?);
         let seconds = match end >= start {
@@ -115,7 +120,11 @@ pub unsafe extern "C" fn cuEventElapsedTime(to: *mut f32, start: CUevent, end: C
 
 /// Makes a stream wait for an event; one of a capture takes the stream into it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> CUresult {
+pub unsafe extern "C" fn cuStreamWaitEvent(
+    stream: CUstream,
+    event: CUevent,
+    flags: c_uint,
+) -> CUresult {
     current(|| {
         valid(flags <= 1)?;
         let (stream, event) = (find(stream)?, ALL.get(event)?);

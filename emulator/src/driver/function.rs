@@ -16,7 +16,8 @@ use std::{
     },
 };
 
-const DYNAMIC: c_uint = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_uint;
+const DYNAMIC: c_uint =
+    CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_uint;
 /// What a kernel is said to need, since PTX does not tell.
 const REGISTERS: c_int = 32;
 
@@ -48,7 +49,10 @@ impl Function {
             (CU_FUNC_ATTRIBUTE_PTX_VERSION, 10 * major + minor),
             (CU_FUNC_ATTRIBUTE_BINARY_VERSION, 10 * major + minor),
             (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, number(self.most_shared())),
-            (CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, if self.kernel.cluster > 1 { number(self.kernel.cluster) } else { 0 }),
+            (
+                CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+                if self.kernel.cluster > 1 { number(self.kernel.cluster) } else { 0 },
+            ),
         ])
     }
 }
@@ -71,10 +75,17 @@ pub fn remove(function: CUfunction) {
 
 /// What is known of a function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuFuncGetAttribute(to: *mut c_int, attribute: c_uint, function: CUfunction) -> CUresult {
+pub unsafe extern "C" fn cuFuncGetAttribute(
+    to: *mut c_int,
+    attribute: c_uint,
+    function: CUfunction,
+) -> CUresult {
     alive(|| {
         let all = find(function)?.attributes()?;
-        let (_, value) = all.into_iter().find(|(a, _)| *a as c_uint == attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let (_, value) = all
+            .into_iter()
+            .find(|(a, _)| *a as c_uint == attribute)
+            .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: room for a number.
         unsafe { put(to, value) }
     })
@@ -82,7 +93,11 @@ pub unsafe extern "C" fn cuFuncGetAttribute(to: *mut c_int, attribute: c_uint, f
 
 /// Sets how much shared memory launches of a function may ask for; there is nothing else to set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuFuncSetAttribute(function: CUfunction, attribute: c_uint, value: c_int) -> CUresult {
+pub unsafe extern "C" fn cuFuncSetAttribute(
+    function: CUfunction,
+    attribute: c_uint,
+    value: c_int,
+) -> CUresult {
     alive(|| {
         let function = find(function)?;
         let most = card()?.shared.saturating_sub(function.kernel.shared);

@@ -1,6 +1,10 @@
 //! Graphs, and what is launched of them.
-use super::{Done, alive, current, lock, put, stream, table::Table, table::fresh, valid, work::Work};
-use cudarc::driver::sys::{CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st, CUgraphNode, CUresult, CUstream};
+use super::{
+    Done, alive, current, lock, put, stream, table::Table, table::fresh, valid, work::Work,
+};
+use cudarc::driver::sys::{
+    CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st, CUgraphNode, CUresult, CUstream,
+};
 use std::{
     collections::BTreeSet,
     ffi::{c_uint, c_ulonglong},
@@ -39,9 +43,11 @@ impl Body {
         }
         found
     }
-    /// An order in which they can run: of what could be next, the node that was made last, so that a dependency that is missing shows.
+    /// An order in which they can run: of what could be next, the node that was made last, so that
+    /// a dependency that is missing shows.
     fn order(&self) -> Vec<(usize, Work)> {
-        let (mut left, mut done, mut order) = (self.0.iter().collect::<Vec<_>>(), BTreeSet::new(), vec![]);
+        let (mut left, mut done, mut order) =
+            (self.0.iter().collect::<Vec<_>>(), BTreeSet::new(), vec![]);
         while let Some(at) = left.iter().rposition(|n| n.after.iter().all(|a| done.contains(a))) {
             let node = left.remove(at);
             done.insert(node.handle);
@@ -80,7 +86,10 @@ pub fn whole(graph: CUgraph) -> Done<Work> {
 pub fn change(exec: CUgraphExec, node: CUgraphNode, work: Work) -> Done {
     let exec = EXECS.get(exec)?;
     let mut steps = lock(&exec.0);
-    let (_, old) = steps.iter_mut().find(|(handle, _)| *handle == node.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let (_, old) = steps
+        .iter_mut()
+        .find(|(handle, _)| *handle == node.addr())
+        .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     valid(old.is_like(&work))?;
     *old = work;
     Ok(())
@@ -104,7 +113,11 @@ pub unsafe extern "C" fn cuGraphDestroy(graph: CUgraph) -> CUresult {
 
 /// Makes a graph ready to be launched, as it is now.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong) -> CUresult {
+pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
+    exec: *mut CUgraphExec,
+    graph: CUgraph,
+    flags: c_ulonglong,
+) -> CUresult {
     current(|| {
         valid(!exec.is_null() && flags <= FLAGS)?;
         let steps = lock(&*find(graph)?).order();

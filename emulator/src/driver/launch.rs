@@ -41,7 +41,9 @@ pub struct Prepared {
 impl Dims {
     fn check(&self, function: &Function) -> Done {
         let kernel = &function.kernel;
-        let fits = |n: &[u32; 3], most: &[u32; 3]| n.iter().zip(most).all(|(n, most)| (1..=*most).contains(n));
+        let fits = |n: &[u32; 3], most: &[u32; 3]| {
+            n.iter().zip(most).all(|(n, most)| (1..=*most).contains(n))
+        };
         valid(fits(&self.block, &MOST.0) && fits(&self.grid, &MOST.1))?;
         let threads: u64 = self.block.iter().map(|n| u64::from(*n)).product();
         valid(threads <= kernel.threads.map_or(MOST_THREADS, |n| MOST_THREADS.min(n.into())))?;
@@ -58,8 +60,14 @@ impl Prepared {
     /// Of a function's handle. Err: no card would take it.
     ///
     /// # Safety
-    /// `params` is null, or has an address of as many bytes as it takes for each of the function's parameters.
-    pub unsafe fn new(function: CUfunction, dims: Dims, params: *mut *mut c_void, extra: *mut *mut c_void) -> Done<Prepared> {
+    /// `params` is null, or has an address of as many bytes as it takes for each of the function's
+    /// parameters.
+    pub unsafe fn new(
+        function: CUfunction,
+        dims: Dims,
+        params: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> Done<Prepared> {
         let function = function::find(function)?;
         dims.check(&function)?;
         if !extra.is_null() {
@@ -69,7 +77,8 @@ impl Prepared {
         let mut bytes = vec![0u8; kernel.param_bytes];
         valid(kernel.params.is_empty() || !params.is_null())?;
         for (i, p) in kernel.params.iter().enumerate() {
-            let room = bytes.get_mut(p.offset..p.offset + p.size).ok_or(CUresult::CUDA_ERROR_UNKNOWN)?;
+            let room =
+                bytes.get_mut(p.offset..p.offset + p.size).ok_or(CUresult::CUDA_ERROR_UNKNOWN)?;
             // SAFETY: the caller's promise.
             unsafe {
                 let from = *params.add(i);
@@ -82,7 +91,15 @@ impl Prepared {
     /// Runs it; what it does that no kernel may is the context's fault.
     pub fn run(&self) {
         let Dims { grid, block, shared } = self.dims;
-        let Err(fault) = machine::run(&Launch { kernel: &self.function.kernel, grid, block, shared, params: &self.params }) else { return };
+        let Err(fault) = machine::run(&Launch {
+            kernel: &self.function.kernel,
+            grid,
+            block,
+            shared,
+            params: &self.params,
+        }) else {
+            return;
+        };
         let error = match fault.what {
             What::Address(..) => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
             What::Alignment(..) => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
@@ -110,7 +127,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> CUresult {
     current(|| {
-        let dims = Dims { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
+        let dims =
+            Dims { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         // SAFETY: as many parameters as the function has.
         let kernel = unsafe { Prepared::new(function, dims, params, extra) }?;
         find(stream)?.give(Work::Kernel(kernel))

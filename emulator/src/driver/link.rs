@@ -22,12 +22,17 @@ impl Log {
     ///
     /// # Safety
     /// There are so many options and values.
-    pub unsafe fn of(count: c_uint, options: *mut CUjit_option, values: *mut *mut c_void) -> Done<Log> {
+    pub unsafe fn of(
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) -> Done<Log> {
         valid(count == 0 || !options.is_null() && !values.is_null())?;
         let mut log = Log::default();
         for i in 0..count as usize {
             // SAFETY: the caller's promise; an option is a number that cudarc may not know.
-            let (option, value) = unsafe { (options.cast::<c_uint>().add(i).read(), values.add(i).read()) };
+            let (option, value) =
+                unsafe { (options.cast::<c_uint>().add(i).read(), values.add(i).read()) };
             match option {
                 BUFFER => log.at = value.expose_provenance(),
                 // A number in a pointer's place, of 32 bits.
@@ -97,7 +102,8 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
     current(|| {
         let link = ALL.get(link)?;
         valid(!data.is_null() && len > 0)?;
-        // SAFETY: so many bytes, so many options, and the log of the linker, which stays as long as that.
+        // SAFETY: so many bytes, so many options, and the log of the linker, which stays as long as
+        // that.
         unsafe {
             let own = Log::of(count, options, values)?;
             let log = if own.at == 0 { link.log } else { own };
@@ -108,7 +114,9 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
             }
             let bytes = std::slice::from_raw_parts(data.cast::<u8>(), len);
             let bytes = bytes.split(|b| *b == 0).next().unwrap_or_default();
-            let read = std::str::from_utf8(bytes).map_err(|e| e.to_string()).and_then(|t| module::read(t).map(|_| t));
+            let read = std::str::from_utf8(bytes)
+                .map_err(|e| e.to_string())
+                .and_then(|t| module::read(t).map(|_| t));
             let found = read.map_err(|why| {
                 log.write(&why);
                 CUresult::CUDA_ERROR_INVALID_PTX
@@ -121,7 +129,11 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
 
 /// What it has made, which stays until the linker goes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuLinkComplete(link: CUlinkState, to: *mut *mut c_void, len: *mut usize) -> CUresult {
+pub unsafe extern "C" fn cuLinkComplete(
+    link: CUlinkState,
+    to: *mut *mut c_void,
+    len: *mut usize,
+) -> CUresult {
     current(|| {
         let link = ALL.get(link)?;
         let text = lock(&link.text);

@@ -17,7 +17,9 @@ fn allocate(len: usize, kind: Kind) -> Done<u64> {
     valid(len > 0)?;
     let none = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
     let _counting = lock(&COUNTING);
-    if kind == Kind::Device && MEMORY.used().checked_add(len).is_none_or(|n| n > card::card().map_or(0, |c| c.memory)) {
+    if kind == Kind::Device
+        && MEMORY.used().checked_add(len).is_none_or(|n| n > card::card().map_or(0, |c| c.memory))
+    {
         return Err(none);
     }
     MEMORY.allocate(len, kind).ok_or(none)
@@ -25,7 +27,10 @@ fn allocate(len: usize, kind: Kind) -> Done<u64> {
 
 fn free(at: u64, kind: Kind) -> Done {
     let _counting = lock(&COUNTING);
-    valid(MEMORY.around(at).is_some_and(|(first, _, of)| first == at && of == kind) && MEMORY.free(at))
+    valid(
+        MEMORY.around(at).is_some_and(|(first, _, of)| first == at && of == kind)
+            && MEMORY.free(at),
+    )
 }
 
 /// Memory of the card.
@@ -41,7 +46,11 @@ pub unsafe extern "C" fn cuMemAlloc_v2(at: *mut CUdeviceptr, len: usize) -> CUre
 
 /// Memory of the card, in the order of a stream. No stream that is captured has any.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemAllocAsync(at: *mut CUdeviceptr, len: usize, stream: CUstream) -> CUresult {
+pub unsafe extern "C" fn cuMemAllocAsync(
+    at: *mut CUdeviceptr,
+    len: usize,
+    stream: CUstream,
+) -> CUresult {
     current(|| {
         valid(!at.is_null())?;
         stream::find(stream)?.not_captured()?;
@@ -64,7 +73,11 @@ pub unsafe extern "C" fn cuMemFreeAsync(at: CUdeviceptr, stream: CUstream) -> CU
 
 /// Pinned memory.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemHostAlloc(at: *mut *mut c_void, len: usize, flags: c_uint) -> CUresult {
+pub unsafe extern "C" fn cuMemHostAlloc(
+    at: *mut *mut c_void,
+    len: usize,
+    flags: c_uint,
+) -> CUresult {
     current(|| {
         valid(!at.is_null() && flags <= HOST_FLAGS)?;
         capture::unsafe_call()?;

@@ -1,9 +1,13 @@
-//! The functions of `libcuda` that kiln calls, itself or through cudarc, for one card that is not there.
+//! The functions of `libcuda` that kiln calls, itself or through cudarc, for one card that is not
+//! there.
 //!
-//! What is asked for is done before the function returns, which is an order that streams allow. Handles are numbers that are never used again, so that those of what is gone
-//! are refused. What a kernel may not do is an error of everything that comes after it, as on a card, and is said on stderr once.
+//! What is asked for is done before the function returns, which is an order that streams allow.
+//! Handles are numbers that are never used again, so that those of what is gone are refused. What a
+//! kernel may not do is an error of everything that comes after it, as on a card, and is said on
+//! stderr once.
 //!
-//! Numbers of enumerations that callers ask by are taken as numbers, since a caller may know more of them than cudarc does.
+//! Numbers of enumerations that callers ask by are taken as numbers, since a caller may know more
+//! of them than cudarc does.
 #![allow(non_snake_case)]
 mod capture;
 mod card;

@@ -1,7 +1,11 @@
 //! Modules: PTX, or what the linker makes of it, which is PTX behind a mark.
-use super::{Done, alive, card::card, current, function, link::Log, lock, put, table::Table, valid};
+use super::{
+    Done, alive, card::card, current, function, link::Log, lock, put, table::Table, valid,
+};
 use crate::ptx;
-use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUjit_option, CUlibrary, CUmod_st, CUmodule, CUresult};
+use cudarc::driver::sys::{
+    CUdeviceptr, CUfunction, CUjit_option, CUlibrary, CUmod_st, CUmodule, CUresult,
+};
 use std::{
     collections::BTreeMap,
     ffi::{CStr, c_char, c_uint, c_void},
@@ -28,11 +32,14 @@ pub fn image(text: &str) -> Vec<u8> {
 /// Reads a text for this card. Err: why not, in words.
 pub fn read(text: &str) -> Result<ptx::Module, String> {
     let target = text.lines().find_map(|l| l.trim().strip_prefix(".target"));
-    if let (Some(target), Ok(card)) = (target.and_then(|t| t.split([',', ' ', '\t']).find(|w| !w.is_empty())), card())
+    if let (Some(target), Ok(card)) =
+        (target.and_then(|t| t.split([',', ' ', '\t']).find(|w| !w.is_empty())), card())
         && !card.runs(target)
     {
         let (major, minor) = card.capability;
-        return Err(format!("the target is {target}, the card's compute capability {major}.{minor}"));
+        return Err(format!(
+            "the target is {target}, the card's compute capability {major}.{minor}"
+        ));
     }
     ptx::Module::load(text).map_err(|e| e.to_string())
 }
@@ -99,7 +106,9 @@ pub unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> CUresult {
 fn end(module: CUmodule) -> Done<()> {
     super::capture::unsafe_call()?;
     let module = ALL.take(module)?;
-    lock(&module.functions).values().for_each(|f| function::remove(ptr::without_provenance_mut(*f)));
+    lock(&module.functions)
+        .values()
+        .for_each(|f| function::remove(ptr::without_provenance_mut(*f)));
     Ok(())
 }
 
@@ -148,7 +157,11 @@ unsafe fn name<'a>(name: *const c_char) -> Done<&'a str> {
 
 /// A function of a module, the same one whenever it is asked for.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleGetFunction(to: *mut CUfunction, module: CUmodule, title: *const c_char) -> CUresult {
+pub unsafe extern "C" fn cuModuleGetFunction(
+    to: *mut CUfunction,
+    module: CUmodule,
+    title: *const c_char,
+) -> CUresult {
     alive(|| {
         let module = ALL.get(module)?;
         // SAFETY: a text.
@@ -164,12 +177,22 @@ pub unsafe extern "C" fn cuModuleGetFunction(to: *mut CUfunction, module: CUmodu
 
 /// Where a module's variable is, and how large it is; either can be left out.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleGetGlobal_v2(to: *mut CUdeviceptr, len: *mut usize, module: CUmodule, title: *const c_char) -> CUresult {
+pub unsafe extern "C" fn cuModuleGetGlobal_v2(
+    to: *mut CUdeviceptr,
+    len: *mut usize,
+    module: CUmodule,
+    title: *const c_char,
+) -> CUresult {
     alive(|| {
         let module = ALL.get(module)?;
         // SAFETY: a text, and room for what is not null.
         unsafe {
-            let (at, size) = module.code.globals.get(name(title)?).copied().ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
+            let (at, size) = module
+                .code
+                .globals
+                .get(name(title)?)
+                .copied()
+                .ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
             valid(!to.is_null() || !len.is_null())?;
             if !to.is_null() {
                 put(to, at)?;

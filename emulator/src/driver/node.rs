@@ -12,7 +12,13 @@ use std::ptr;
 ///
 /// # Safety
 /// `node` is null or has room; there are `count` handles behind `after`.
-unsafe fn add(node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize, work: Work) -> Done {
+unsafe fn add(
+    node: *mut CUgraphNode,
+    graph: CUgraph,
+    after: *const CUgraphNode,
+    count: usize,
+    work: Work,
+) -> Done {
     valid(!node.is_null() && (count == 0 || !after.is_null()))?;
     // SAFETY: the caller's promise.
     let after: Vec<usize> = (0..count).map(|i| unsafe { after.add(i).read() }.addr()).collect();
@@ -29,7 +35,8 @@ unsafe fn kernel(what: *const CUDA_KERNEL_NODE_PARAMS) -> Done<Work> {
     // SAFETY: the caller's promise.
     unsafe {
         let p = what.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let (grid, block) = ([p.gridDimX, p.gridDimY, p.gridDimZ], [p.blockDimX, p.blockDimY, p.blockDimZ]);
+        let (grid, block) =
+            ([p.gridDimX, p.gridDimY, p.gridDimZ], [p.blockDimX, p.blockDimY, p.blockDimZ]);
         let dims = Dims { grid, block, shared: p.sharedMemBytes };
         Ok(Work::Kernel(Prepared::new(p.func, dims, p.kernelParams, p.extra)?))
     }
@@ -77,6 +84,10 @@ pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams_v2(
 
 /// Gives a graph's node the parameters of another graph, which has the same nodes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGraphExecChildGraphNodeSetParams(exec: CUgraphExec, node: CUgraphNode, child: CUgraph) -> CUresult {
+pub unsafe extern "C" fn cuGraphExecChildGraphNodeSetParams(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    child: CUgraph,
+) -> CUresult {
     alive(|| graph::change(exec, node, graph::whole(child)?))
 }

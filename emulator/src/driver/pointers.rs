@@ -56,14 +56,22 @@ fn of(attribute: c_uint, at: u64) -> Done<(Value, bool)> {
         (CU_POINTER_ATTRIBUTE_RANGE_SIZE, Value::Wide(len as u64)),
         (CU_POINTER_ATTRIBUTE_MAPPED, Value::Byte(1)),
     ];
-    let (asked, value) = all.into_iter().find(|(a, _)| *a as c_uint == attribute).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    let known = found.is_some() && (asked != CU_POINTER_ATTRIBUTE_HOST_POINTER || kind == Kind::Host);
+    let (asked, value) = all
+        .into_iter()
+        .find(|(a, _)| *a as c_uint == attribute)
+        .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let known =
+        found.is_some() && (asked != CU_POINTER_ATTRIBUTE_HOST_POINTER || kind == Kind::Host);
     Ok((value, known))
 }
 
 /// An attribute of an address that the driver knows.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, attribute: c_uint, at: CUdeviceptr) -> CUresult {
+pub unsafe extern "C" fn cuPointerGetAttribute(
+    to: *mut c_void,
+    attribute: c_uint,
+    at: CUdeviceptr,
+) -> CUresult {
     alive(|| {
         let (value, known) = of(attribute, at)?;
         valid(known)?;
@@ -74,7 +82,12 @@ pub unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, attribute: c_uin
 
 /// Several of them; zeros for an address that the driver does not know.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuPointerGetAttributes(count: c_uint, attributes: *mut c_uint, to: *mut *mut c_void, at: CUdeviceptr) -> CUresult {
+pub unsafe extern "C" fn cuPointerGetAttributes(
+    count: c_uint,
+    attributes: *mut c_uint,
+    to: *mut *mut c_void,
+    at: CUdeviceptr,
+) -> CUresult {
     alive(|| {
         valid(count > 0 && !attributes.is_null() && !to.is_null())?;
         for i in 0..count as usize {

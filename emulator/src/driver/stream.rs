@@ -55,7 +55,8 @@ impl Stream {
     fn new(kind: Kind) -> Stream {
         Stream { number: fresh() as u64, kind, capturing: Mutex::new(None), turn: Mutex::new(()) }
     }
-    /// Does work, or records it. Err: memory that it names is not there, or the capture does not allow it.
+    /// Does work, or records it. Err: memory that it names is not there, or the capture does not
+    /// allow it.
     pub fn give(&self, work: Work) -> Done {
         work.check().and_then(|()| self.run(work))
     }

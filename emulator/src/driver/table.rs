@@ -42,7 +42,8 @@ impl<T, H> Table<T, H> {
     }
     /// The same, and the handle is no more.
     pub fn take(&self, handle: *mut H) -> Done<Arc<T>> {
-        let taken = self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr());
+        let taken =
+            self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr());
         taken.ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 }

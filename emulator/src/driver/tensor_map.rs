@@ -2,8 +2,8 @@
 use super::{Done, answer, put, valid};
 use crate::tensor_map::TensorMap;
 use cudarc::driver::sys::{
-    CUresult, CUtensorMap, CUtensorMapDataType as Type, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapSwizzle, cuuint32_t,
-    cuuint64_t,
+    CUresult, CUtensorMap, CUtensorMapDataType as Type, CUtensorMapFloatOOBfill,
+    CUtensorMapInterleave, CUtensorMapSwizzle, cuuint32_t, cuuint64_t,
 };
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -82,11 +82,22 @@ impl Common {
         if !swizzle && self.swizzle != CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_NONE as c_uint {
             return Err(UNSUPPORTED);
         }
-        let mut map = TensorMap { address, rank, width, tf32, swizzle, steps: [1; 5], ..TensorMap::default() };
+        let mut map = TensorMap {
+            address,
+            rank,
+            width,
+            tf32,
+            swizzle,
+            steps: [1; 5],
+            ..TensorMap::default()
+        };
         // SAFETY: the caller's promise.
         let (sizes, steps) = unsafe { (numbers(self.sizes, rank)?, numbers(self.steps, rank)?) };
         for (to, size) in map.sizes.iter_mut().zip(sizes) {
-            *to = u32::try_from(size).ok().filter(|n| *n > 0).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+            *to = u32::try_from(size)
+                .ok()
+                .filter(|n| *n > 0)
+                .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         }
         valid(steps.iter().all(|s| (1..=MOST.2).contains(s)))?;
         // The engine has no steps in the innermost dimension.
@@ -130,11 +141,13 @@ pub unsafe extern "C" fn cuTensorMapEncodeTiled(
     fill: c_uint,
 ) -> CUresult {
     answer(|| {
-        let common = Common { to, dtype, rank, address, sizes, strides, steps, interleave, swizzle, fill };
+        let common =
+            Common { to, dtype, rank, address, sizes, strides, steps, interleave, swizzle, fill };
         // SAFETY: arrays of as many numbers as the rank says.
         unsafe {
             let map = common.read(1)?;
-            let extent: Vec<_> = numbers(extent, map.rank)?.into_iter().map(|n| (n, MOST.0)).collect();
+            let extent: Vec<_> =
+                numbers(extent, map.rank)?.into_iter().map(|n| (n, MOST.0)).collect();
             common.write(map, &extent)
         }
     })
@@ -160,7 +173,8 @@ pub unsafe extern "C" fn cuTensorMapEncodeIm2col(
     fill: c_uint,
 ) -> CUresult {
     answer(|| {
-        let common = Common { to, dtype, rank, address, sizes, strides, steps, interleave, swizzle, fill };
+        let common =
+            Common { to, dtype, rank, address, sizes, strides, steps, interleave, swizzle, fill };
         // SAFETY: arrays of as many numbers as the rank says, corners of two less.
         unsafe {
             let mut map = common.read(3)?;

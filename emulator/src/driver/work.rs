@@ -40,7 +40,8 @@ pub struct Rows {
     pub count: usize,
     /// Bytes from one to the next.
     pub pitch: usize,
-    /// Whether they have to be in memory that the card reaches; elsewhere the caller's word is all there is.
+    /// Whether they have to be in memory that the card reaches; elsewhere the caller's word is all
+    /// there is.
     pub on_card: bool,
 }
 
@@ -55,14 +56,18 @@ impl Rows {
             return Ok(());
         }
         let span = self.pitch.checked_mul(self.count - 1).and_then(|n| n.checked_add(self.len));
-        let span = span.filter(|n| self.at.checked_add(*n as u64).is_some()).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let within =
-            |(first, len, kind): (u64, usize, Kind)| span <= len - (self.at - first) as usize && (self.on_card || kind == Kind::Host);
+        let span = span
+            .filter(|n| self.at.checked_add(*n as u64).is_some())
+            .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let within = |(first, len, kind): (u64, usize, Kind)| {
+            span <= len - (self.at - first) as usize && (self.on_card || kind == Kind::Host)
+        };
         valid(MEMORY.around(self.at).map_or(!self.on_card && self.at != 0, within))
     }
     fn rows(&self) -> impl Iterator<Item = *mut u8> {
         let rows = *self;
-        (0..rows.count).map(move |i| std::ptr::with_exposed_provenance_mut(rows.at as usize + i * rows.pitch))
+        (0..rows.count)
+            .map(move |i| std::ptr::with_exposed_provenance_mut(rows.at as usize + i * rows.pitch))
     }
 }
 
@@ -76,7 +81,8 @@ impl Work {
             Work::Several(all) => all.iter().try_for_each(Work::check),
         }
     }
-    /// Does it; what goes wrong is the context's fault from there on. Nothing is done after a fault.
+    /// Does it; what goes wrong is the context's fault from there on. Nothing is done after a
+    /// fault.
     pub fn run(&self) {
         if context::faulted() {
             return;
@@ -86,11 +92,15 @@ impl Work {
             Work::Kernel(kernel) => kernel.run(),
             // Of a graph, memory may be gone since its node was made.
             Work::Copy { .. } | Work::Fill { .. } if self.check().is_err() => {
-                context::fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &"a node of a graph copies or fills memory that is not allocated");
+                context::fault(
+                    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+                    &"a node of a graph copies or fills memory that is not allocated",
+                );
             }
             Work::Copy { from, to } => {
                 for (source, target) in from.rows().zip(to.rows()) {
-                    // SAFETY: checked where it can be, else as the caller has promised; both may be the same memory.
+                    // SAFETY: checked where it can be, else as the caller has promised; both may be
+                    // the same memory.
                     unsafe { std::ptr::copy(source, target, to.len) };
                 }
             }
@@ -107,7 +117,9 @@ impl Work {
     /// Whether both are the same kinds of nodes in the same order.
     pub fn is_like(&self, other: &Work) -> bool {
         match (self, other) {
-            (Work::Several(a), Work::Several(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.is_like(b)),
+            (Work::Several(a), Work::Several(b)) => {
+                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.is_like(b))
+            }
             (a, b) => discriminant(a) == discriminant(b),
         }
     }

@@ -1,5 +1,6 @@
-//! Bars of shared memory (`mbarrier`): phases that end when all have arrived and all bytes have come. The 64 bits hold, from below: the phase (1 bit), arrivals of a phase (20), those that
-//! are missing (20), and bytes that are missing (23, signed).
+//! Bars of shared memory (`mbarrier`): phases that end when all have arrived and all bytes have
+//! come. The 64 bits hold, from below: the phase (1 bit), arrivals of a phase (20), those that are
+//! missing (20), and bytes that are missing (23, signed).
 use super::{
     What,
     cluster::{Cluster, State, Thread},
@@ -19,7 +20,12 @@ const COUNT: u64 = (1 << 20) - 1;
 
 impl Fields {
     fn of(v: u64) -> Fields {
-        Fields { phase: v & 1, all: v >> 1 & COUNT, missing: v >> 21 & COUNT, bytes: v as i64 >> 41 }
+        Fields {
+            phase: v & 1,
+            all: v >> 1 & COUNT,
+            missing: v >> 21 & COUNT,
+            bytes: v as i64 >> 41,
+        }
     }
     fn to_bits(self) -> u64 {
         self.phase | self.all << 1 | self.missing << 21 | (self.bytes as u64) << 41
@@ -49,13 +55,26 @@ impl Cluster<'_> {
         Ok(())
     }
     /// What a thread does with a bar.
-    pub fn bar(&mut self, b: usize, thread: &mut Thread, what: &Bar, address: Address) -> Result<(), What> {
+    pub fn bar(
+        &mut self,
+        b: usize,
+        thread: &mut Thread,
+        what: &Bar,
+        address: Address,
+    ) -> Result<(), What> {
         let r = &mut thread.regs;
         let place = self.bar_place(b, at(r, address))?;
         // SAFETY: 8 bytes of shared memory.
         let mut f = Fields::of(unsafe { read(place, 8) });
         match what {
-            Bar::Init(count) => f = Fields { phase: 0, all: r[*count as usize], missing: r[*count as usize], bytes: 0 },
+            Bar::Init(count) => {
+                f = Fields {
+                    phase: 0,
+                    all: r[*count as usize],
+                    missing: r[*count as usize],
+                    bytes: 0,
+                }
+            }
             Bar::Invalidate => f = Fields { phase: 0, all: 0, missing: 0, bytes: 0 },
             Bar::Expect(bytes) => f.bytes += r[*bytes as usize] as u32 as i64,
             Bar::Arrive { bytes, count, state } => {
@@ -63,7 +82,10 @@ impl Cluster<'_> {
                 f.bytes += bytes.map_or(0, |s| r[s as usize] as u32 as i64);
                 let count = count.map_or(1, |s| r[s as usize] & COUNT);
                 if count > f.missing {
-                    return Err(What::Instruction(format!("{count} arrive at a bar that waits for {}", f.missing)));
+                    return Err(What::Instruction(format!(
+                        "{count} arrive at a bar that waits for {}",
+                        f.missing
+                    )));
                 }
                 f.missing -= count;
                 f = f.settled();

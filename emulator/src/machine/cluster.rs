@@ -101,7 +101,13 @@ pub struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     /// The blocks of one cluster before they begin.
-    pub fn new(launch: &'a Launch<'a>, params: u64, number: u32, seed: u64, room: &mut Room) -> Cluster<'a> {
+    pub fn new(
+        launch: &'a Launch<'a>,
+        params: u64,
+        number: u32,
+        seed: u64,
+        room: &mut Room,
+    ) -> Cluster<'a> {
         let (kernel, size) = (launch.kernel, launch.kernel.cluster.max(1));
         let threads: u32 = launch.block.iter().product();
         let split = |i: u32, by: [u32; 3]| [i % by[0], i / by[0] % by[1], i / by[0] / by[1]];
@@ -110,7 +116,8 @@ impl<'a> Cluster<'a> {
             let index = number * size + rank;
             let place = split(index, launch.grid);
             let thread = |t: u32| {
-                let mut regs = room.pop().unwrap_or_else(|| vec![0; kernel.slots as usize].into_boxed_slice());
+                let mut regs =
+                    room.pop().unwrap_or_else(|| vec![0; kernel.slots as usize].into_boxed_slice());
                 let (own, lane) = (split(t, launch.block), t % 32);
                 for (slot, fill) in &kernel.fills {
                     regs[*slot as usize] = match *fill {
@@ -126,16 +133,29 @@ impl<'a> Cluster<'a> {
                         Fill::Cluster => number.into(),
                         Fill::Clusters => clusters.into(),
                         Fill::Below(own) => (1u64 << (lane + u32::from(own))) - 1,
-                        Fill::Above(own) => u64::from(u32::MAX) & !((1u64 << (lane + u32::from(!own))) - 1),
+                        Fill::Above(own) => {
+                            u64::from(u32::MAX) & !((1u64 << (lane + u32::from(!own))) - 1)
+                        }
                         Fill::Param(offset) => params + offset as u64,
                         // As on a card, an address in a cluster says of which block it is.
-                        Fill::Shared(offset) => offset | if size > 1 { u64::from(rank + 1) << OFFSET_BITS } else { 0 },
+                        Fill::Shared(offset) => {
+                            offset | if size > 1 { u64::from(rank + 1) << OFFSET_BITS } else { 0 }
+                        }
                         Fill::Dynamic => launch.shared.into(),
                     };
                 }
                 let local = vec![FRESH; kernel.local as usize];
                 let copies = Copies::default();
-                Thread { pc: 0, state: State::Runs, regs, local, carry: false, copies, seen: Default::default(), arrivals: 0 }
+                Thread {
+                    pc: 0,
+                    state: State::Runs,
+                    regs,
+                    local,
+                    carry: false,
+                    copies,
+                    seen: Default::default(),
+                    arrivals: 0,
+                }
             };
             let left = threads;
             let threads = (0..threads).map(thread).collect();
@@ -167,7 +187,14 @@ impl<'a> Cluster<'a> {
         let line = kernel.code.get(pc).map_or(0, |i| i.line);
         let text = kernel.text.get((line as usize).wrapping_sub(1)).cloned().unwrap_or_default();
         let number = self.blocks.get(block).map_or(0, |b| b.number);
-        Fault { kernel: kernel.name.clone(), block: number, thread: thread as u32, line, text, what }
+        Fault {
+            kernel: kernel.name.clone(),
+            block: number,
+            thread: thread as u32,
+            line,
+            text,
+            what,
+        }
     }
 
     /// Runs until all threads have ended.
@@ -199,10 +226,18 @@ impl<'a> Cluster<'a> {
                 continue;
             }
             vain += 1;
-            let looks = self.blocks.iter().any(|b| b.threads.iter().any(|t| matches!(t.state, State::Looks | State::Yields)));
+            let looks = self
+                .blocks
+                .iter()
+                .any(|b| b.threads.iter().any(|t| matches!(t.state, State::Looks | State::Yields)));
             if !looks || vain > PATIENCE {
                 let waiting = |b: &Block| b.threads.iter().position(|t| t.state != State::Over);
-                let (b, t) = self.blocks.iter().enumerate().find_map(|(i, b)| Some((i, waiting(b)?))).unwrap_or((0, 0));
+                let (b, t) = self
+                    .blocks
+                    .iter()
+                    .enumerate()
+                    .find_map(|(i, b)| Some((i, waiting(b)?)))
+                    .unwrap_or((0, 0));
                 return Err(self.fault(b, t, self.blocks[b].threads[t].pc, What::Stuck));
             }
         }
@@ -288,7 +323,9 @@ impl<'a> Cluster<'a> {
             return;
         }
         // Without a number it is for all that have not ended.
-        let wanted = barrier.threads.unwrap_or_else(|| block.threads.iter().filter(|t| t.state != State::Over).count() as u32);
+        let wanted = barrier.threads.unwrap_or_else(|| {
+            block.threads.iter().filter(|t| t.state != State::Over).count() as u32
+        });
         if barrier.arrived < wanted {
             return;
         }
@@ -329,7 +366,8 @@ impl<'a> Cluster<'a> {
             Some(slot) => threads[t].regs[*slot as usize] as u32,
             None => u32::MAX,
         };
-        let mut asked = (first..threads.len().min(first + size)).filter(|i| wanted >> (i % 32) & 1 == 1);
+        let mut asked =
+            (first..threads.len().min(first + size)).filter(|i| wanted >> (i % 32) & 1 == 1);
         let here = |i: usize| threads[i].state == State::Together && threads[i].pc == pc;
         // Lanes that have ended take no part.
         if !asked.clone().all(|i| here(i) || threads[i].state == State::Over) {

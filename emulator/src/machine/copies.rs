@@ -64,20 +64,40 @@ impl TensorMap {
     /// The address of an element. None: it is beyond the tensor.
     fn element(&self, place: &[i64]) -> Option<u64> {
         let inside = place.iter().zip(self.sizes).all(|(p, n)| (0..i64::from(n)).contains(p));
-        let far: u64 = place.iter().skip(1).zip(self.strides).map(|(p, s)| (*p as u64).wrapping_mul(s)).fold(0, u64::wrapping_add);
-        inside.then(|| self.address.wrapping_add(far).wrapping_add((place[0] as u64).wrapping_mul(self.width as u64)))
+        let far: u64 = place
+            .iter()
+            .skip(1)
+            .zip(self.strides)
+            .map(|(p, s)| (*p as u64).wrapping_mul(s))
+            .fold(0, u64::wrapping_add);
+        inside.then(|| {
+            self.address
+                .wrapping_add(far)
+                .wrapping_add((place[0] as u64).wrapping_mul(self.width as u64))
+        })
     }
     /// The elements of a box in order, each with its distance from the box's begin.
-    fn walk(&self, corner: &[i64], offsets: &[i64], each: &mut dyn FnMut(Option<u64>, u64) -> Result<(), What>) -> Result<(), What> {
+    fn walk(
+        &self,
+        corner: &[i64],
+        offsets: &[i64],
+        each: &mut dyn FnMut(Option<u64>, u64) -> Result<(), What>,
+    ) -> Result<(), What> {
         let width = self.width as u64;
         if let Some([low, high]) = self.corners {
-            // Pixels one behind the other: width, height, image; the window's element is `offsets` further.
+            // Pixels one behind the other: width, height, image; the window's element is `offsets`
+            // further.
             let spatial = self.rank - 2;
             let mut pixel: Vec<i64> = corner[1..].to_vec();
             for p in 0..u64::from(self.extent[1]) {
                 for c in 0..i64::from(self.extent[0]) {
                     let mut place = vec![corner[0] + c];
-                    place.extend(pixel.iter().enumerate().map(|(d, v)| v + offsets.get(d).copied().unwrap_or(0)));
+                    place.extend(
+                        pixel
+                            .iter()
+                            .enumerate()
+                            .map(|(d, v)| v + offsets.get(d).copied().unwrap_or(0)),
+                    );
                     each(self.element(&place), (p * u64::from(self.extent[0]) + c as u64) * width)?;
                 }
                 let mut d = 0;
@@ -99,7 +119,12 @@ impl TensorMap {
         let mut index = vec![0i64; self.rank];
         let mut far = 0;
         loop {
-            let place: Vec<i64> = index.iter().zip(corner).zip(self.steps).map(|((i, c), s)| c + i * i64::from(s.max(1))).collect();
+            let place: Vec<i64> = index
+                .iter()
+                .zip(corner)
+                .zip(self.steps)
+                .map(|((i, c), s)| c + i * i64::from(s.max(1)))
+                .collect();
             each(self.element(&place), far)?;
             far += width;
             let mut d = 0;
@@ -126,7 +151,9 @@ impl Cluster<'_> {
         let from = self.somewhere(b, Space::Generic, address, 128, 1)?;
         // SAFETY: 128 bytes are there.
         let bytes = unsafe { from.cast::<[u8; 128]>().read() };
-        TensorMap::of_bytes(&bytes).ok_or_else(|| What::Instruction(format!("at {address:#x} is no description of a tensor")))
+        TensorMap::of_bytes(&bytes).ok_or_else(|| {
+            What::Instruction(format!("at {address:#x} is no description of a tensor"))
+        })
     }
     fn small(&mut self, b: usize, c: Small) -> Result<(), What> {
         let to = self.somewhere(b, Space::Shared, c.to, c.bytes, 1)?;
@@ -155,7 +182,8 @@ impl Cluster<'_> {
                     let Some(element) = element else { return Ok(()) };
                     let to = Cluster::global(&mut seen, element, map.width as u64)?;
                     let order = if map.swizzle { swizzled(begin + far) - begin } else { far };
-                    // SAFETY: the box's bytes are at `base`, in an order that stays within its rows of 1024 bytes.
+                    // SAFETY: the box's bytes are at `base`, in an order that stays within its rows
+                    // of 1024 bytes.
                     unsafe { to.copy_from_nonoverlapping(base.add(order as usize), map.width) };
                     Ok(())
                 })?;
@@ -178,7 +206,8 @@ impl Cluster<'_> {
                 }
                 Read::Box { map, corner, offsets } => {
                     let base = self.somewhere(target, Space::Shared, late.to, map.bytes(), 1)?;
-                    let (begin, mut seen) = (self.shared_place(target, late.to).1 as u64, [Seen::default(); 4]);
+                    let (begin, mut seen) =
+                        (self.shared_place(target, late.to).1 as u64, [Seen::default(); 4]);
                     map.walk(corner, offsets, &mut |element, far| {
                         let order = if map.swizzle { swizzled(begin + far) - begin } else { far };
                         let mut value = [0u8; 8];
@@ -196,7 +225,10 @@ impl Cluster<'_> {
                             value[..4].copy_from_slice(&(bits as u32).to_le_bytes());
                         }
                         // SAFETY: the box's bytes are at `base`.
-                        unsafe { base.add(order as usize).copy_from_nonoverlapping(value.as_ptr(), map.width) };
+                        unsafe {
+                            base.add(order as usize)
+                                .copy_from_nonoverlapping(value.as_ptr(), map.width)
+                        };
                         Ok(())
                     })?;
                     map.bytes()
@@ -261,22 +293,51 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    fn bulk(&mut self, b: usize, t: usize, pc: usize, thread: &mut Thread, bulk: &Bulk) -> Result<(), What> {
+    fn bulk(
+        &mut self,
+        b: usize,
+        t: usize,
+        pc: usize,
+        thread: &mut Thread,
+        bulk: &Bulk,
+    ) -> Result<(), What> {
         let r = &thread.regs;
-        let signed = |slots: &[u32]| slots.iter().map(|s| i64::from(r[*s as usize] as u32 as i32)).collect::<Vec<_>>();
+        let signed = |slots: &[u32]| {
+            slots.iter().map(|s| i64::from(r[*s as usize] as u32 as i32)).collect::<Vec<_>>()
+        };
         let (what, to, bar, blocks) = match bulk {
             Bulk::Load { to, map, at: place, offsets, bar, blocks } => {
                 let found = self.map(b, r[*map as usize])?;
-                if place.len() != found.rank || offsets.len() != found.corners.map_or(0, |_| found.rank - 2) {
-                    return Err(What::Instruction(format!("{} coordinates and {} offsets for {found:?}", place.len(), offsets.len())));
+                if place.len() != found.rank
+                    || offsets.len() != found.corners.map_or(0, |_| found.rank - 2)
+                {
+                    return Err(What::Instruction(format!(
+                        "{} coordinates and {} offsets for {found:?}",
+                        place.len(),
+                        offsets.len()
+                    )));
                 }
                 let offsets = offsets.iter().map(|s| i64::from(r[*s as usize] as u16)).collect();
-                let blocks = blocks.map(|s| (0..self.blocks.len()).filter(|i| r[s as usize] >> i & 1 == 1).collect());
-                (Read::Box { map: found, corner: signed(place), offsets }, at(r, *to), at(r, *bar), blocks)
+                let blocks = blocks.map(|s| {
+                    (0..self.blocks.len()).filter(|i| r[s as usize] >> i & 1 == 1).collect()
+                });
+                (
+                    Read::Box { map: found, corner: signed(place), offsets },
+                    at(r, *to),
+                    at(r, *bar),
+                    blocks,
+                )
             }
-            Bulk::LoadBytes { to, of, from, bytes, bar } => {
-                (Read::Bytes { of: *of, from: at(r, *from), bytes: r[*bytes as usize] as u32 as u64 }, at(r, *to), at(r, *bar), None)
-            }
+            Bulk::LoadBytes { to, of, from, bytes, bar } => (
+                Read::Bytes {
+                    of: *of,
+                    from: at(r, *from),
+                    bytes: r[*bytes as usize] as u32 as u64,
+                },
+                at(r, *to),
+                at(r, *bar),
+                None,
+            ),
             Bulk::Store { from, map, at: place } => {
                 let map = self.map(b, r[*map as usize])?;
                 let store = Store::Box { map, from: at(r, *from), corner: signed(place) };
@@ -284,11 +345,16 @@ impl Cluster<'_> {
                 return Ok(());
             }
             Bulk::StoreBytes { to, from, bytes } => {
-                thread.copies.stores.push(Store::Bytes { to: at(r, *to), from: at(r, *from), bytes: r[*bytes as usize] as u32 as u64 });
+                thread.copies.stores.push(Store::Bytes {
+                    to: at(r, *to),
+                    from: at(r, *from),
+                    bytes: r[*bytes as usize] as u32 as u64,
+                });
                 return Ok(());
             }
         };
-        if !(to & 0xffff).is_multiple_of(if matches!(what, Read::Bytes { .. }) { 16 } else { 128 }) {
+        if !(to & 0xffff).is_multiple_of(if matches!(what, Read::Bytes { .. }) { 16 } else { 128 })
+        {
             return Err(What::Alignment(128, to));
         }
         // To many blocks, or to the one that the address names.
@@ -310,8 +376,18 @@ impl Cluster<'_> {
     /// Ends what a thread has under way that ends.
     pub fn finish(&mut self, b: usize, thread: &mut Thread) -> Result<(), What> {
         let copies = std::mem::take(&mut thread.copies);
-        copies.groups.into_iter().flatten().chain(copies.open).try_for_each(|c| self.small(b, c))?;
-        copies.stored.into_iter().flatten().chain(copies.stores).try_for_each(|s| self.store(b, &s))?;
+        copies
+            .groups
+            .into_iter()
+            .flatten()
+            .chain(copies.open)
+            .try_for_each(|c| self.small(b, c))?;
+        copies
+            .stored
+            .into_iter()
+            .flatten()
+            .chain(copies.stores)
+            .try_for_each(|s| self.store(b, &s))?;
         thread.state = State::Over;
         self.blocks[b].left -= 1;
         Ok(())

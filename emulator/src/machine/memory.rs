@@ -5,7 +5,8 @@ use crate::{
     ptx::code::{Address, Space},
 };
 
-/// Generic addresses of shared memory have this bit; below it stand the block's number in the cluster plus 1, or 0 for the thread's own block, and the offset.
+/// Generic addresses of shared memory have this bit; below it stand the block's number in the
+/// cluster plus 1, or 0 for the thread's own block, and the offset.
 pub const SHARED: u64 = 1 << 56;
 /// Generic addresses of a thread's own memory.
 pub const LOCAL: u64 = 1 << 57;
@@ -56,12 +57,33 @@ impl Cluster<'_> {
             _ => Err(What::Address(len, address)),
         }
     }
-    /// As [`Cluster::place`], for what is no thread's own: the copy engine, bars and lanes together.
-    pub fn somewhere(&mut self, block: usize, space: Space, address: u64, len: u64, align: u64) -> Result<*mut u8, What> {
-        self.place(&mut Asker { block, local: &mut vec![], seen: &mut Default::default() }, space, address, len, align)
+    /// As [`Cluster::place`], for what is no thread's own: the copy engine, bars and lanes
+    /// together.
+    pub fn somewhere(
+        &mut self,
+        block: usize,
+        space: Space,
+        address: u64,
+        len: u64,
+        align: u64,
+    ) -> Result<*mut u8, What> {
+        self.place(
+            &mut Asker { block, local: &mut vec![], seen: &mut Default::default() },
+            space,
+            address,
+            len,
+            align,
+        )
     }
     /// The place that an address means, for `len` bytes at a multiple of `align`.
-    pub fn place(&mut self, who: &mut Asker<'_>, space: Space, address: u64, len: u64, align: u64) -> Result<*mut u8, What> {
+    pub fn place(
+        &mut self,
+        who: &mut Asker<'_>,
+        space: Space,
+        address: u64,
+        len: u64,
+        align: u64,
+    ) -> Result<*mut u8, What> {
         if !address.is_multiple_of(align) {
             return Err(What::Alignment(len, address));
         }
@@ -80,12 +102,15 @@ impl Cluster<'_> {
             Space::Shared => {
                 let (block, offset) = self.shared_place(who.block, address);
                 if self.blocks.get(block).is_some_and(|b| b.left == 0) {
-                    return Err(What::Instruction(format!("block {block} of the cluster has ended, and its shared memory with it")));
+                    return Err(What::Instruction(format!(
+                        "block {block} of the cluster has ended, and its shared memory with it"
+                    )));
                 }
                 self.blocks.get_mut(block).and_then(|b| within(b.shared.bytes(), offset as u64))
             }
             Space::Local => within(who.local, address & !LOCAL),
-            Space::Param => (self.in_params(address) && self.in_params(address + len - 1)).then_some(address as *mut u8),
+            Space::Param => (self.in_params(address) && self.in_params(address + len - 1))
+                .then_some(address as *mut u8),
             _ => return Cluster::global(who.seen, address, len),
         };
         found.ok_or(What::Address(len, address))
@@ -109,7 +134,12 @@ impl Aligned {
     /// All of them.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the room has 1024 bytes more than `len`, and any bytes are u8.
-        unsafe { std::slice::from_raw_parts_mut(self.room.as_mut_ptr().cast::<u8>().add(self.skip), self.len) }
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.room.as_mut_ptr().cast::<u8>().add(self.skip),
+                self.len,
+            )
+        }
     }
 }
 
@@ -118,7 +148,8 @@ impl Aligned {
 /// # Safety
 /// That many bytes are there.
 pub unsafe fn read(from: *const u8, width: u8) -> u64 {
-    // SAFETY: as promised; other threads of the host may write meanwhile, as other blocks of a card may.
+    // SAFETY: as promised; other threads of the host may write meanwhile, as other blocks of a card
+    // may.
     unsafe {
         match width {
             1 => from.read_volatile().into(),

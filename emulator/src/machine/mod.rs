@@ -1,6 +1,8 @@
-//! Runs kernels. Threads run one after the other, each until it waits for others, so that a result depends on no race of the host's threads. What a card may do early or late (copies
-//! that go on by themselves) is done at once or as late as it can be, by chance, and warps take turns in either order, also by chance: a kernel that forgets to wait is wrong here sooner
-//! than on a card. `KILN_EMULATOR_SEED` is what chance begins with.
+//! Runs kernels. Threads run one after the other, each until it waits for others, so that a result
+//! depends on no race of the host's threads. What a card may do early or late (copies that go on by
+//! themselves) is done at once or as late as it can be, by chance, and warps take turns in either
+//! order, also by chance: a kernel that forgets to wait is wrong here sooner than on a card.
+//! `KILN_EMULATOR_SEED` is what chance begins with.
 mod bars;
 mod cluster;
 mod copies;
@@ -71,7 +73,9 @@ pub enum What {
 }
 
 /// What chance begins with.
-static SEED: LazyLock<u64> = LazyLock::new(|| std::env::var("KILN_EMULATOR_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1));
+static SEED: LazyLock<u64> = LazyLock::new(|| {
+    std::env::var("KILN_EMULATOR_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
+});
 
 /// The host's threads for a launch.
 static WORKERS: LazyLock<usize> = LazyLock::new(|| {

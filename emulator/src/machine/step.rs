@@ -43,7 +43,9 @@ impl Cluster<'_> {
             match op {
                 Op::Unary(of, d, a) => r[*d as usize] = of(r[*a as usize]),
                 Op::Binary(of, d, a, b) => r[*d as usize] = of(r[*a as usize], r[*b as usize]),
-                Op::Ternary(of, d, [a, b, c]) => r[*d as usize] = of(r[*a as usize], r[*b as usize], r[*c as usize]),
+                Op::Ternary(of, d, [a, b, c]) => {
+                    r[*d as usize] = of(r[*a as usize], r[*b as usize], r[*c as usize])
+                }
                 Op::Compare { of, out, other, a, b, with } => {
                     let holds = of(r[*a as usize], r[*b as usize]);
                     let joined = |v: u64, r: &[u64]| match with {
@@ -55,9 +57,18 @@ impl Cluster<'_> {
                     set(r, *other, no);
                 }
                 Op::Insert { out, a, b, from, count, bits } => {
-                    r[*out as usize] = insert(r[*a as usize], r[*b as usize], r[*from as usize], r[*count as usize], *bits);
+                    r[*out as usize] = insert(
+                        r[*a as usize],
+                        r[*b as usize],
+                        r[*from as usize],
+                        r[*count as usize],
+                        *bits,
+                    );
                 }
-                Op::Select { out, a, b, p } => r[*out as usize] = if r[*p as usize] & 1 == 1 { r[*a as usize] } else { r[*b as usize] },
+                Op::Select { out, a, b, p } => {
+                    r[*out as usize] =
+                        if r[*p as usize] & 1 == 1 { r[*a as usize] } else { r[*b as usize] }
+                }
                 Op::Branch(to) => {
                     thread.pc = *to;
                     continue;
@@ -67,7 +78,8 @@ impl Cluster<'_> {
                     let before = thread.pc;
                     self.rare(b, t, thread, op)?;
                     if thread.state != State::Runs {
-                        // What lanes do together moves them when it is done; a thread that has looked looks again.
+                        // What lanes do together moves them when it is done; a thread that has
+                        // looked looks again.
                         if !matches!(thread.state, State::Together) && thread.pc == before {
                             thread.pc += 1;
                         }
@@ -86,11 +98,14 @@ impl Cluster<'_> {
         let r = &mut thread.regs;
         match op {
             Op::Convert { to, from, round, saturate, relu, out, a } => {
-                r[*out as usize] = convert::convert(*to, *from, *round, *saturate, *relu, r[*a as usize]);
+                r[*out as usize] =
+                    convert::convert(*to, *from, *round, *saturate, *relu, r[*a as usize]);
             }
             Op::ConvertPair { to, round, relu, out, high, low } => {
                 let from = crate::ptx::code::Kind::Float(32);
-                let one = |s: Slot| convert::convert(*to, from, Some(*round), false, *relu, r[s as usize]);
+                let one = |s: Slot| {
+                    convert::convert(*to, from, Some(*round), false, *relu, r[s as usize])
+                };
                 r[*out as usize] = one(*low) | one(*high) << 16;
             }
             Op::ComparePair { of, out, a, b } => {
@@ -99,7 +114,10 @@ impl Cluster<'_> {
                 set(r, out[1], of(x >> 16 & 0xffff, y >> 16 & 0xffff));
             }
             Op::Pack { out, parts, bits } => {
-                r[*out as usize] = parts.iter().enumerate().fold(0, |v, (i, p)| v | (r[*p as usize] & mask(*bits)) << (i as u32 * bits));
+                r[*out as usize] = parts
+                    .iter()
+                    .enumerate()
+                    .fold(0, |v, (i, p)| v | (r[*p as usize] & mask(*bits)) << (i as u32 * bits));
             }
             Op::Unpack { out, value, bits } => {
                 let value = r[*value as usize];
@@ -155,7 +173,9 @@ impl Cluster<'_> {
                     self.pass_with(b, t, thread);
                 }
             }
-            Op::Load { .. } | Op::Store { .. } | Op::Atomic { .. } => return self.access(b, thread, op),
+            Op::Load { .. } | Op::Store { .. } | Op::Atomic { .. } => {
+                return self.access(b, thread, op);
+            }
             Op::Bar(bar, address) => return self.bar(b, thread, bar, *address),
             other => return self.copy(b, t, thread, other),
         }
@@ -163,14 +183,23 @@ impl Cluster<'_> {
     }
 
     /// A thread comes to a bar. While it runs it is not in its block's list.
-    fn barrier(&mut self, b: usize, t: usize, thread: &mut Thread, id: u64, threads: Option<u64>) -> Result<(), What> {
+    fn barrier(
+        &mut self,
+        b: usize,
+        t: usize,
+        thread: &mut Thread,
+        id: u64,
+        threads: Option<u64>,
+    ) -> Result<(), What> {
         self.arrive(b, id, threads)?;
         self.blocks[b].threads[t].state = thread.state;
         self.release(b, id as usize);
         let state = self.blocks[b].threads[t].state;
         self.blocks[b].threads[t].state = State::Runs;
         thread.state = state;
-        if state == State::Runs && matches!(self.launch.kernel.code[thread.pc].op, Op::Barrier { waits: true, .. }) {
+        if state == State::Runs
+            && matches!(self.launch.kernel.code[thread.pc].op, Op::Barrier { waits: true, .. })
+        {
             // It was the last; the others of its warp go on at their next turn.
             self.moved = true;
         }
@@ -206,14 +235,22 @@ impl Cluster<'_> {
                 self.moved = true;
             }
             Op::Atomic { space, width, of, out, at: address, value, swap } => {
-                let place = self.place(&mut who, *space, at(r, *address), (*width).into(), (*width).into())?;
+                let place = self.place(
+                    &mut who,
+                    *space,
+                    at(r, *address),
+                    (*width).into(),
+                    (*width).into(),
+                )?;
                 let _one = ATOMIC.lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: as above.
                 unsafe {
                     let before = read(place, *width);
                     let value = r[*value as usize];
                     let after = match swap {
-                        Some(other) if before == value & mask(u32::from(*width) * 8) => r[*other as usize],
+                        Some(other) if before == value & mask(u32::from(*width) * 8) => {
+                            r[*other as usize]
+                        }
                         Some(_) => before,
                         None => of(before, value),
                     };

@@ -1,4 +1,5 @@
-//! Products of the tensor cores. Each product of an instruction is summed in f64 and rounded once, which a card does otherwise: its sums are as good, not the same to the last bit.
+//! Products of the tensor cores. Each product of an instruction is summed in f64 and rounded once,
+//! which a card does otherwise: its sums are as good, not the same to the last bit.
 use super::{What, cluster::Cluster, copies::swizzled, memory::read};
 use crate::ptx::{
     code::{Factor, Kind, Mma, Slot, Space, Wgmma},
@@ -34,7 +35,9 @@ struct Described {
 fn described(bits: u64) -> Result<Described, What> {
     let part = |from: u32| (bits >> from & 0x3fff) << 4;
     if bits >> 62 != ROWS_OF_128 || bits >> 49 & 7 != 0 {
-        return Err(What::Instruction(format!("the description {bits:#x} is of a layout that is not known")));
+        return Err(What::Instruction(format!(
+            "the description {bits:#x} is of a layout that is not known"
+        )));
     }
     Ok(Described { begin: part(0), leading: part(16), stride: part(32) })
 }
@@ -46,7 +49,14 @@ fn place(lane: usize, i: usize) -> (usize, usize) {
 
 impl Cluster<'_> {
     /// Elements of 16 rows and `k` columns that lanes of a warp hold.
-    fn fragment(&self, b: usize, warp: &[usize], regs: &[Slot], factor: Factor, k: usize) -> Vec<f64> {
+    fn fragment(
+        &self,
+        b: usize,
+        warp: &[usize],
+        regs: &[Slot],
+        factor: Factor,
+        k: usize,
+    ) -> Vec<f64> {
         let mut out = vec![0.0; 16 * k];
         for (lane, t) in warp.iter().enumerate() {
             for (i, s) in regs.iter().enumerate() {
@@ -84,9 +94,16 @@ impl Cluster<'_> {
                     let column = column + e / 4 * 8;
                     let before = self.reg(b, *t, c[i]) >> (16 * h);
                     let kind = if narrow { Kind::Float(16) } else { Kind::Float(32) };
-                    let sum =
-                        if keep { wide(kind, before & if narrow { 0xffff } else { 0xffff_ffff }) } else { 0.0 } + product(row, column);
-                    let made = if narrow { u64::from(f16::from_f64(sum).to_bits()) } else { u64::from((sum as f32).to_bits()) };
+                    let sum = if keep {
+                        wide(kind, before & if narrow { 0xffff } else { 0xffff_ffff })
+                    } else {
+                        0.0
+                    } + product(row, column);
+                    let made = if narrow {
+                        u64::from(f16::from_f64(sum).to_bits())
+                    } else {
+                        u64::from((sum as f32).to_bits())
+                    };
                     bits |= made << (16 * h);
                 }
                 self.blocks[b].threads[*t].regs[d[i] as usize] = bits;
@@ -114,13 +131,23 @@ impl Cluster<'_> {
                 }
             }
         }
-        let product = |r: usize, c: usize| rows[r * m.k..][..m.k].iter().zip(&columns[c * m.k..][..m.k]).map(|(x, y)| x * y).sum();
+        let product = |r: usize, c: usize| {
+            rows[r * m.k..][..m.k].iter().zip(&columns[c * m.k..][..m.k]).map(|(x, y)| x * y).sum()
+        };
         self.sums(b, warp, (&m.d, &m.c), m.narrow, true, &product);
         Ok(())
     }
 
     /// Rows of a factor in shared memory, each of `k` elements.
-    fn shared_rows(&mut self, b: usize, bits: u64, rows: usize, k: usize, factor: Factor, turned: bool) -> Result<Vec<f64>, What> {
+    fn shared_rows(
+        &mut self,
+        b: usize,
+        bits: u64,
+        rows: usize,
+        k: usize,
+        factor: Factor,
+        turned: bool,
+    ) -> Result<Vec<f64>, What> {
         let d = described(bits)?;
         let width = factor.bytes() as u64;
         let mut out = vec![0.0; rows * k];
@@ -133,7 +160,8 @@ impl Cluster<'_> {
                 } else {
                     r % 8 * 128 + r / 8 * d.stride + c * width
                 };
-                let from = self.somewhere(b, Space::Shared, swizzled(d.begin + far), width, width)?;
+                let from =
+                    self.somewhere(b, Space::Shared, swizzled(d.begin + far), width, width)?;
                 // SAFETY: `place` has found the element.
                 out[r as usize * k + c as usize] = factor.value(unsafe { read(from, width as u8) });
             }
@@ -148,16 +176,33 @@ impl Cluster<'_> {
             return Err(What::Instruction("tf32 has one layout only".into()));
         }
         let mut rows = match m.a[..] {
-            [description] => self.shared_rows(b, self.reg(b, first, description), 64, m.k, m.factor, m.transposed[0])?,
-            _ => group.chunks(32).flat_map(|warp| self.fragment(b, warp, &m.a, m.factor, m.k)).collect(),
+            [description] => self.shared_rows(
+                b,
+                self.reg(b, first, description),
+                64,
+                m.k,
+                m.factor,
+                m.transposed[0],
+            )?,
+            _ => group
+                .chunks(32)
+                .flat_map(|warp| self.fragment(b, warp, &m.a, m.factor, m.k))
+                .collect(),
         };
-        let columns = self.shared_rows(b, self.reg(b, first, m.b), m.n, m.k, m.factor, m.transposed[1])?;
+        let columns =
+            self.shared_rows(b, self.reg(b, first, m.b), m.n, m.k, m.factor, m.transposed[1])?;
         let sign = f64::from(m.signs[0] * m.signs[1]);
         rows.iter_mut().for_each(|v| *v *= sign);
         let keep = self.reg(b, first, m.add) & 1 == 1;
         for (w, warp) in group.chunks(32).enumerate() {
             let own = &rows[w * 16 * m.k..][..16 * m.k];
-            let product = |r: usize, c: usize| own[r * m.k..][..m.k].iter().zip(&columns[c * m.k..][..m.k]).map(|(x, y)| x * y).sum();
+            let product = |r: usize, c: usize| {
+                own[r * m.k..][..m.k]
+                    .iter()
+                    .zip(&columns[c * m.k..][..m.k])
+                    .map(|(x, y)| x * y)
+                    .sum()
+            };
             self.sums(b, warp, (&m.d, &m.d), m.narrow, keep, &product);
         }
         Ok(())

@@ -37,11 +37,24 @@ fn text(head: &str, body: &str) -> String {
     )
 }
 
-fn launched(head: &str, body: &str, blocks: u32, threads: u32, a: &Array, b: &Array) -> Result<(), Fault> {
+fn launched(
+    head: &str,
+    body: &str,
+    blocks: u32,
+    threads: u32,
+    a: &Array,
+    b: &Array,
+) -> Result<(), Fault> {
     let module = Module::load(&text(head, body)).unwrap_or_else(|e| panic!("{e}"));
     let kernel = &module.kernels["k"];
     let params = [a.0.to_le_bytes(), b.0.to_le_bytes()].concat();
-    run(&Launch { kernel, grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0, params: &params })
+    run(&Launch {
+        kernel,
+        grid: [blocks, 1, 1],
+        block: [threads, 1, 1],
+        shared: 0,
+        params: &params,
+    })
 }
 
 fn numbers(n: u32) -> Array {
@@ -51,7 +64,15 @@ fn numbers(n: u32) -> Array {
 #[test]
 fn each_thread_has_its_number() {
     let (a, b) = (numbers(192), numbers(192));
-    launched("", "ld.global.u32 %r5, [%d4]; mad.lo.u32 %r5, %r5, 3, 1; st.global.u32 [%d5], %r5;", 3, 64, &a, &b).unwrap();
+    launched(
+        "",
+        "ld.global.u32 %r5, [%d4]; mad.lo.u32 %r5, %r5, 3, 1; st.global.u32 [%d5], %r5;",
+        3,
+        64,
+        &a,
+        &b,
+    )
+    .unwrap();
     assert_eq!(b.values(), (0..192).map(|i| 3 * i + 1).collect::<Vec<_>>());
 }
 
@@ -59,7 +80,8 @@ fn each_thread_has_its_number() {
 fn lanes_and_warps_add_up() {
     let (a, b) = (numbers(256), numbers(256));
     // Sums of warps by butterflies, then of all through shared memory.
-    let warp = |by: u32| format!("shfl.sync.bfly.b32 %r6, %r5, {by}, 31, -1; add.u32 %r5, %r5, %r6;\n");
+    let warp =
+        |by: u32| format!("shfl.sync.bfly.b32 %r6, %r5, {by}, 31, -1; add.u32 %r5, %r5, %r6;\n");
     let body = format!(
         "ld.global.u32 %r5, [%d4];\n{} mov.b32 %r10, room; shr.u32 %r7, %r1, 5; shl.b32 %r7, %r7, 2; add.u32 %r10, %r10, %r7; st.shared.u32 [%r10], %r5;\n\
          bar.sync 0; mov.u32 %r8, 0; mov.u32 %r9, 0; mov.b32 %r10, room;\n\
@@ -89,14 +111,23 @@ fn what_no_kernel_may_do_is_a_fault_with_its_place() {
     let fault = |body: &str, threads| launched("", body, 1, threads, &a, &b).expect_err("a fault");
     let f = fault("mov.u32 %r5, 0;\nld.global.u32 %r5, [%d4+128];", 32);
     assert_eq!((f.kernel.as_str(), f.block, f.thread, f.line), ("k", 0, 0, 9), "{f}");
-    assert!(matches!(f.what, What::Address(4, _)) && f.text.starts_with("ld.global.u32 %r5, [%d4+128]"), "{f}");
+    assert!(
+        matches!(f.what, What::Address(4, _)) && f.text.starts_with("ld.global.u32 %r5, [%d4+128]"),
+        "{f}"
+    );
     // The last lane alone is beyond the memory.
     assert_eq!(fault("st.global.u32 [%d4+4], %r1;", 32).thread, 31);
-    assert!(matches!(fault("ld.global.v2.u32 {%r5, %r6}, [%d4+4];", 1).what, What::Alignment(8, _)));
+    assert!(matches!(
+        fault("ld.global.v2.u32 {%r5, %r6}, [%d4+4];", 1).what,
+        What::Alignment(8, _)
+    ));
     assert!(matches!(fault("ld.shared.u32 %r5, [room+4096];", 1).what, What::Address(..)));
     assert_eq!(fault("trap;", 1).what, What::Trap);
     // Half of those that are waited for never come.
-    assert_eq!(fault("setp.lt.u32 %p1, %r1, 32; @!%p1 bra E; bar.sync 1, 64;\nE:", 33).what, What::Stuck);
+    assert_eq!(
+        fault("setp.lt.u32 %p1, %r1, 32; @!%p1 bra E; bar.sync 1, 64;\nE:", 33).what,
+        What::Stuck
+    );
     let looks = "mbarrier.init.shared.b64 [room], 2; mbarrier.arrive.shared.b64 %d6, [room];\n\
                  L: mbarrier.try_wait.parity.shared.b64 %p1, [room], 0; @!%p1 bra L;";
     assert_eq!(fault(looks, 1).what, What::Stuck);
@@ -105,7 +136,10 @@ fn what_no_kernel_may_do_is_a_fault_with_its_place() {
         Module::load(&text("", "frobnicate.u32 %r1, %r2;")).map_err(what).err().as_deref(),
         Some("line 8: frobnicate.u32 with 2 operands is not known")
     );
-    assert_eq!(Module::load(&text("", "add.u32 %r1, %r2, %q;")).map_err(what).err().as_deref(), Some("line 8: %q is not known"));
+    assert_eq!(
+        Module::load(&text("", "add.u32 %r1, %r2, %q;")).map_err(what).err().as_deref(),
+        Some("line 8: %q is not known")
+    );
     assert!(Module::load("what is this").is_err() && Module::load(".visible .entry k(").is_err());
 }
 
@@ -130,7 +164,8 @@ fn what_nobody_waits_for_comes_late() {
 #[test]
 fn bars_have_phases_and_bytes() {
     let (a, b) = (numbers(64), numbers(64));
-    // 32 bytes by the copy engine, three times into the same place, each behind the read of the last.
+    // 32 bytes by the copy engine, three times into the same place, each behind the read of the
+    // last.
     let body = "mov.b32 %r6, room; add.u32 %r7, %r6, 2048; mov.u32 %r8, 0; mov.u32 %r9, 0; mov.u64 %d6, %d1;\n\
                 mbarrier.init.shared.b64 [%r7], 1;\n\
                 N: mbarrier.arrive.expect_tx.shared.b64 %d7, [%r7], 32;\n\
@@ -160,7 +195,8 @@ fn blocks_of_a_cluster_read_each_other() {
 #[test]
 fn blocks_of_a_cluster_send_each_other_bytes() {
     let (a, b) = (numbers(8), numbers(8));
-    // Each sends four numbers to the other, whose bar counts their bytes; an address says of which block it is.
+    // Each sends four numbers to the other, whose bar counts their bytes; an address says of which
+    // block it is.
     let body = "mov.b32 %r6, room; mov.u32 %r7, %cluster_ctarank; shr.u32 %r10, %r6, 24; sub.u32 %r10, %r10, %r7; add.u32 %r11, %r2, %r10;\n\
                 st.shared.u32 [%r6+16], %r11; mbarrier.init.shared.b64 [room], 1; mbarrier.arrive.expect_tx.shared.b64 %d6, [room], 16;\n\
                 barrier.cluster.arrive.relaxed; barrier.cluster.wait;\n\
@@ -196,7 +232,10 @@ fn integers_and_conversions_are_ptxs() {
         ("bfe.s32 %r22, %r20, 1, 4", 0xffff_fffe),
         ("shf.l.wrap.b32 %r22, %r21, %r20, 8", 0xffff_fd12),
         ("mul.hi.s32 %r22, %r20, %r21", 0xffff_ffff),
-        ("cvt.u16.u32 %h1, %r20; cvt.u16.u32 %h2, %r21; mul.hi.s16 %h3, %h1, %h2; cvt.s32.s16 %r22, %h3", 0xffff_fffe),
+        (
+            "cvt.u16.u32 %h1, %r20; cvt.u16.u32 %h2, %r21; mul.hi.s16 %h3, %h1, %h2; cvt.s32.s16 %r22, %h3",
+            0xffff_fffe,
+        ),
         ("mad.hi.u32 %r22, %r20, %r21, 5", 0x1234_567c),
         ("mul.hi.u32 %r22, %r20, %r21", 0x1234_5677),
         ("shr.s32 %r22, %r20, 40", 0xffff_ffff),
@@ -226,7 +265,17 @@ fn integers_and_conversions_are_ptxs() {
     ];
     let (a, b) = (numbers(1), numbers(1));
     for (op, want) in cases {
-        launched("", &format!("mov.b32 %r20, -3; mov.b32 %r21, 0x12345678; {op}; st.global.u32 [%d5], %r22;"), 1, 1, &a, &b).unwrap();
+        launched(
+            "",
+            &format!(
+                "mov.b32 %r20, -3; mov.b32 %r21, 0x12345678; {op}; st.global.u32 [%d5], %r22;"
+            ),
+            1,
+            1,
+            &a,
+            &b,
+        )
+        .unwrap();
         assert_eq!(b.values()[0], *want, "{op}: {:#x}, not {want:#x}", b.values()[0]);
     }
 }

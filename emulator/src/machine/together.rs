@@ -9,7 +9,8 @@ impl Together {
     }
 }
 
-/// The lane that a lane reads, and whether it is one of its part of the warp. `limit` has the last lane in bits 0 to 4 and the mask of parts in bits 8 to 12.
+/// The lane that a lane reads, and whether it is one of its part of the warp. `limit` has the last
+/// lane in bits 0 to 4 and the mask of parts in bits 8 to 12.
 fn other(kind: Shuffle, lane: u32, by: u32, limit: u32) -> (u32, bool) {
     let (parts, last) = (limit >> 8 & 0x1f, limit & 0x1f);
     let most = lane & parts | last & !parts;
@@ -45,11 +46,16 @@ impl Cluster<'_> {
                 members.iter().for_each(|t| values[t % 32] = Some(self.reg(b, *t, *value)));
                 let mut found = vec![];
                 for t in members {
-                    let (by, limit) = (self.reg(b, *t, *lane) as u32, self.reg(b, *t, *limit) as u32);
+                    let (by, limit) =
+                        (self.reg(b, *t, *lane) as u32, self.reg(b, *t, *limit) as u32);
                     let (from, ok) = other(*kind, *t as u32 % 32, by & 0x1f, limit);
                     match values[from as usize & 31] {
                         Some(v) => found.push((v, ok)),
-                        None => return Err(What::Instruction(format!("lane {from} is read and takes no part"))),
+                        None => {
+                            return Err(What::Instruction(format!(
+                                "lane {from} is read and takes no part"
+                            )));
+                        }
                     }
                 }
                 for (t, (v, ok)) in members.iter().zip(found) {
@@ -58,12 +64,19 @@ impl Cluster<'_> {
                 }
             }
             Together::Vote { kind, out, value, negate } => {
-                let said: Vec<bool> = self.column(b, members, *value).into_iter().map(|v| (v & 1 == 1) != *negate).collect();
+                let said: Vec<bool> = self
+                    .column(b, members, *value)
+                    .into_iter()
+                    .map(|v| (v & 1 == 1) != *negate)
+                    .collect();
                 let result = match kind {
                     Vote::All => said.iter().all(|v| *v).into(),
                     Vote::Any => said.iter().any(|v| *v).into(),
                     Vote::Uniform => said.windows(2).all(|w| w[0] == w[1]).into(),
-                    Vote::Ballot => members.iter().zip(&said).fold(0u64, |m, (t, v)| m | u64::from(*v) << (t % 32)),
+                    Vote::Ballot => members
+                        .iter()
+                        .zip(&said)
+                        .fold(0u64, |m, (t, v)| m | u64::from(*v) << (t % 32)),
                 };
                 members.iter().for_each(|t| self.write_reg(b, *t, *out, result));
             }
@@ -84,7 +97,9 @@ impl Cluster<'_> {
                     for t in members {
                         let (row, column) = (t % 32 / 4, t % 4 * 2);
                         // SAFETY: `rows` has found 16 bytes for each.
-                        let half = |r: usize, c: usize| u64::from(unsafe { rows[r].cast::<u16>().add(c).read() });
+                        let half = |r: usize, c: usize| {
+                            u64::from(unsafe { rows[r].cast::<u16>().add(c).read() })
+                        };
                         let value = if *transposed {
                             half(column, row) | half(column + 1, row) << 16
                         } else {
@@ -99,10 +114,16 @@ impl Cluster<'_> {
                     let rows = self.rows(b, members, *at, i)?;
                     for t in members {
                         let (row, column, value) = (t % 32 / 4, t % 4 * 2, self.reg(b, *t, *v));
-                        let places = if *transposed { [(column, row), (column + 1, row)] } else { [(row, column), (row, column + 1)] };
+                        let places = if *transposed {
+                            [(column, row), (column + 1, row)]
+                        } else {
+                            [(row, column), (row, column + 1)]
+                        };
                         for (n, (r, c)) in places.into_iter().enumerate() {
                             // SAFETY: as above.
-                            unsafe { rows[r].cast::<u16>().add(c).write((value >> (16 * n)) as u16) };
+                            unsafe {
+                                rows[r].cast::<u16>().add(c).write((value >> (16 * n)) as u16)
+                            };
                         }
                     }
                 }
@@ -115,9 +136,18 @@ impl Cluster<'_> {
     }
 
     /// The rows of 16 bytes of a matrix, whose addresses eight lanes have.
-    fn rows(&mut self, b: usize, members: &[usize], address: Address, matrix: usize) -> Result<Vec<*mut u8>, What> {
-        let Some(lanes) = members.get(8 * matrix..8 * matrix + 8) else { return Err(What::Instruction("lanes are missing".into())) };
-        let addresses: Vec<u64> = lanes.iter().map(|t| at(&self.blocks[b].threads[*t].regs, address)).collect();
+    fn rows(
+        &mut self,
+        b: usize,
+        members: &[usize],
+        address: Address,
+        matrix: usize,
+    ) -> Result<Vec<*mut u8>, What> {
+        let Some(lanes) = members.get(8 * matrix..8 * matrix + 8) else {
+            return Err(What::Instruction("lanes are missing".into()));
+        };
+        let addresses: Vec<u64> =
+            lanes.iter().map(|t| at(&self.blocks[b].threads[*t].regs, address)).collect();
         addresses.into_iter().map(|a| self.somewhere(b, Space::Shared, a, 16, 16)).collect()
     }
 }

@@ -1,4 +1,5 @@
-//! Instructions as they are run. All that they read is a slot of the thread's registers; numbers have slots that are filled before a thread begins.
+//! Instructions as they are run. All that they read is a slot of the thread's registers; numbers
+//! have slots that are filled before a thread begins.
 
 /// A register of a thread.
 pub type Slot = u32;
@@ -165,7 +166,14 @@ pub enum Bar {
 #[derive(Clone, Debug)]
 pub enum Bulk {
     /// A box of a tensor into shared memory, that a bar is told of; to many blocks with a mask.
-    Load { to: Address, map: Slot, at: Vec<Slot>, offsets: Vec<Slot>, bar: Address, blocks: Option<Slot> },
+    Load {
+        to: Address,
+        map: Slot,
+        at: Vec<Slot>,
+        offsets: Vec<Slot>,
+        bar: Address,
+        blocks: Option<Slot>,
+    },
     /// A box of shared memory into a tensor.
     Store { from: Address, map: Slot, at: Vec<Slot> },
     /// Bytes into shared memory, of this one.
@@ -216,13 +224,28 @@ pub enum Op {
     /// `out = b` with the low bits of `a` in it: from which bit on, how many, of how many in all.
     Insert { out: Slot, a: Slot, b: Slot, from: Slot, count: Slot, bits: u32 },
     /// A comparison, joined with a predicate; also its opposite.
-    Compare { of: Binary, out: Option<Slot>, other: Option<Slot>, a: Slot, b: Slot, with: Option<(Binary, Slot, bool)> },
+    Compare {
+        of: Binary,
+        out: Option<Slot>,
+        other: Option<Slot>,
+        a: Slot,
+        b: Slot,
+        with: Option<(Binary, Slot, bool)>,
+    },
     /// Comparisons of both halves of registers.
     ComparePair { of: Binary, out: [Option<Slot>; 2], a: Slot, b: Slot },
     /// `out = p ? a : b`.
     Select { out: Slot, a: Slot, b: Slot, p: Slot },
     /// Conversion; saturated to the type, or to 0 and 1.
-    Convert { to: Kind, from: Kind, round: Option<Round>, saturate: bool, relu: bool, out: Slot, a: Slot },
+    Convert {
+        to: Kind,
+        from: Kind,
+        round: Option<Round>,
+        saturate: bool,
+        relu: bool,
+        out: Slot,
+        a: Slot,
+    },
     /// Two conversions, the first into the upper half.
     ConvertPair { to: Kind, round: Round, relu: bool, out: Slot, high: Slot, low: Slot },
     /// Parts of `bits` bits into one register.
@@ -236,7 +259,15 @@ pub enum Op {
     /// Writes.
     Store { space: Space, width: u8, values: Vec<Slot>, at: Address },
     /// Reads and writes at once; the last is what `cas` writes.
-    Atomic { space: Space, width: u8, of: Binary, out: Option<Slot>, at: Address, value: Slot, swap: Option<Slot> },
+    Atomic {
+        space: Space,
+        width: u8,
+        of: Binary,
+        out: Option<Slot>,
+        at: Address,
+        value: Slot,
+        swap: Option<Slot>,
+    },
     /// To another address space's addresses and back.
     ToGeneric(Space, Slot, Slot),
     /// From generic addresses.

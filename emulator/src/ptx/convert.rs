@@ -101,8 +101,16 @@ fn limits(kind: Kind) -> (i128, i128) {
     }
 }
 
-/// `bits` of one type as another. Floats that become integers are held to the integer's range, NaN is 0; `saturate` holds integers to their range and floats to 0 and 1.
-pub fn convert(to: Kind, from: Kind, round: Option<Round>, saturate: bool, relu: bool, bits: u64) -> u64 {
+/// `bits` of one type as another. Floats that become integers are held to the integer's range, NaN
+/// is 0; `saturate` holds integers to their range and floats to 0 and 1.
+pub fn convert(
+    to: Kind,
+    from: Kind,
+    round: Option<Round>,
+    saturate: bool,
+    relu: bool,
+    bits: u64,
+) -> u64 {
     let integral = |k| matches!(k, Kind::Signed(_) | Kind::Unsigned(_));
     if integral(from) {
         let value = match from {
@@ -111,7 +119,9 @@ pub fn convert(to: Kind, from: Kind, round: Option<Round>, saturate: bool, relu:
             _ => 0,
         };
         return match to {
-            Kind::Float(32) if round.is_none_or(|r| r == Round::Even) => (value as f32).to_bits().into(),
+            Kind::Float(32) if round.is_none_or(|r| r == Round::Even) => {
+                (value as f32).to_bits().into()
+            }
             _ if integral(to) => {
                 let (low, high) = limits(to);
                 held(to, if saturate { value.clamp(low, high) } else { value })

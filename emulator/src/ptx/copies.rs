@@ -27,11 +27,14 @@ fn bar(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>,
                 _ => return Ok(None),
             };
             let second = ops.1.first().map(|o| n.source(o)).transpose()?;
-            let (bytes, count) = if parts.contains(&"expect_tx") { (second, None) } else { (None, second) };
+            let (bytes, count) =
+                if parts.contains(&"expect_tx") { (second, None) } else { (None, second) };
             (Bar::Arrive { bytes, count, state }, ops.0)
         }
         // A state that `arrive` gives is the phase's number, so that both forms ask the same.
-        (Some(&("try_wait" | "test_wait")), [out, at, phase, ..]) => (Bar::Test { out: n.result(out)?, phase: n.source(phase)? }, at),
+        (Some(&("try_wait" | "test_wait")), [out, at, phase, ..]) => {
+            (Bar::Test { out: n.result(out)?, phase: n.source(phase)? }, at)
+        }
         _ => return Ok(None),
     };
     let (at, _) = n.address(at)?;
@@ -39,7 +42,11 @@ fn bar(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>,
 }
 
 fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
-    let spaces: Vec<_> = parts.iter().filter(|p| p.starts_with("shared") || **p == "global").map(|p| space(&[p])).collect();
+    let spaces: Vec<_> = parts
+        .iter()
+        .filter(|p| p.starts_with("shared") || **p == "global")
+        .map(|p| space(&[p]))
+        .collect();
     let loads = spaces.first() == Some(&Space::Shared);
     let of = if parts.contains(&"tensor") {
         match (loads, ops) {
@@ -53,12 +60,21 @@ fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>
                 for more in rest {
                     match more {
                         Operand::List(_) => offsets = n.sources(more)?,
-                        one if parts.iter().any(|p| p.starts_with("multicast")) => blocks = Some(n.source(one)?),
+                        one if parts.iter().any(|p| p.starts_with("multicast")) => {
+                            blocks = Some(n.source(one)?)
+                        }
                         // How long it is to stay in the cache.
                         _ => {}
                     }
                 }
-                Bulk::Load { to: n.address(to)?.0, map: map.base, at, offsets, bar: n.address(bar)?.0, blocks }
+                Bulk::Load {
+                    to: n.address(to)?.0,
+                    map: map.base,
+                    at,
+                    offsets,
+                    bar: n.address(bar)?.0,
+                    blocks,
+                }
             }
             (false, [tensor, from, ..]) => {
                 let (map, at) = n.address(tensor)?;
@@ -74,9 +90,19 @@ fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>
         match (loads, ops) {
             (true, [to, from, bytes, bar, ..]) => {
                 let of = spaces.get(1).copied().unwrap_or(Space::Global);
-                Bulk::LoadBytes { to: n.address(to)?.0, of, from: n.address(from)?.0, bytes: n.source(bytes)?, bar: n.address(bar)?.0 }
+                Bulk::LoadBytes {
+                    to: n.address(to)?.0,
+                    of,
+                    from: n.address(from)?.0,
+                    bytes: n.source(bytes)?,
+                    bar: n.address(bar)?.0,
+                }
             }
-            (false, [to, from, bytes, ..]) => Bulk::StoreBytes { to: n.address(to)?.0, from: n.address(from)?.0, bytes: n.source(bytes)? },
+            (false, [to, from, bytes, ..]) => Bulk::StoreBytes {
+                to: n.address(to)?.0,
+                from: n.address(from)?.0,
+                bytes: n.source(bytes)?,
+            },
             _ => return Ok(None),
         }
     };

@@ -8,7 +8,8 @@ use super::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Where variables lie: the offset in the memory of the block or thread, or the address on the card.
+/// Where variables lie: the offset in the memory of the block or thread, or the address on the
+/// card.
 pub type Places = HashMap<String, (Space, u64)>;
 
 /// What becomes of a kernel's text.
@@ -60,7 +61,8 @@ impl<'a> Names<'a> {
                 return Some(*slot);
             }
             let family = self.entry.families.iter().find_map(|(at, prefix, first, count)| {
-                let number: u32 = name.strip_prefix(prefix.as_str()).filter(|_| *at == s)?.parse().ok()?;
+                let number: u32 =
+                    name.strip_prefix(prefix.as_str()).filter(|_| *at == s)?.parse().ok()?;
                 (number < *count).then_some(first + number)
             });
             if family.is_some() {
@@ -170,7 +172,9 @@ impl<'a> Names<'a> {
     /// An address, with what stands behind it in the brackets.
     pub fn address<'o>(&mut self, operand: &'o Operand) -> Result<(Address, &'o [Operand]), Error> {
         match operand {
-            Operand::At { base, offset, more } => Ok((Address { base: self.source(base)?, offset: *offset }, more)),
+            Operand::At { base, offset, more } => {
+                Ok((Address { base: self.source(base)?, offset: *offset }, more))
+            }
             other => self.fail(format!("{other:?} is no address")),
         }
     }
@@ -221,11 +225,19 @@ fn arithmetic(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
             Op::Unary(of, n.result(d)?, n.source(a)?)
         }
         [d, a, b] => {
-            let Some(of) = floats::binary(name, &how, kind).or_else(|| integers::binary(name, &how, kind)) else { return Ok(None) };
+            let Some(of) =
+                floats::binary(name, &how, kind).or_else(|| integers::binary(name, &how, kind))
+            else {
+                return Ok(None);
+            };
             Op::Binary(of, n.result(d)?, n.source(a)?, n.source(b)?)
         }
         [d, a, b, c] => {
-            let Some(of) = floats::ternary(name, kind).or_else(|| integers::ternary(name, &how, kind)) else { return Ok(None) };
+            let Some(of) =
+                floats::ternary(name, kind).or_else(|| integers::ternary(name, &how, kind))
+            else {
+                return Ok(None);
+            };
             Op::Ternary(of, n.result(d)?, [n.source(a)?, n.source(b)?, n.source(c)?])
         }
         _ => return Ok(None),
@@ -252,17 +264,33 @@ fn moves(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op
         }
         ("st", [at, from]) => {
             let Some(cell) = cell(kind) else { return Ok(None) };
-            Op::Store { space: space(parts), width: cell.width, values: n.sources(from)?, at: n.address(at)?.0 }
+            Op::Store {
+                space: space(parts),
+                width: cell.width,
+                values: n.sources(from)?,
+                at: n.address(at)?.0,
+            }
         }
         ("atom", [to, at, value, rest @ ..]) => return atomic(n, parts, Some(to), at, value, rest),
         ("red", [at, value]) => return atomic(n, parts, None, at, value, &[]),
-        ("cvta", [to, from]) if parts.get(1) == Some(&"to") => Op::FromGeneric(n.result(to)?, n.source(from)?),
+        ("cvta", [to, from]) if parts.get(1) == Some(&"to") => {
+            Op::FromGeneric(n.result(to)?, n.source(from)?)
+        }
         ("cvta", [to, from]) => Op::ToGeneric(space(parts), n.result(to)?, n.source(from)?),
         ("bfi", [d, a, b, from, count]) => {
             let bits = width(parts.last().unwrap_or(&"")).unwrap_or(4) as u32 * 8;
-            Op::Insert { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, from: n.source(from)?, count: n.source(count)?, bits }
+            Op::Insert {
+                out: n.result(d)?,
+                a: n.source(a)?,
+                b: n.source(b)?,
+                from: n.source(from)?,
+                count: n.source(count)?,
+                bits,
+            }
         }
-        ("selp", [d, a, b, p]) => Op::Select { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, p: n.source(p)? },
+        ("selp", [d, a, b, p]) => {
+            Op::Select { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, p: n.source(p)? }
+        }
         ("cvt", _) => return conversion(n, parts, ops),
         ("setp", _) => return comparison(n, parts, ops),
         _ => return Ok(None),
@@ -289,7 +317,15 @@ fn atomic(
     let (Some(of), Some(width)) = (of, width(kind)) else { return Ok(None) };
     let swap = rest.first().map(|o| n.source(o)).transpose()?;
     let out = to.map(|o| n.maybe(o)).transpose()?.flatten();
-    Ok(Some(Op::Atomic { space: space(parts), width: width as u8, of, out, at: n.address(at)?.0, value: n.source(value)?, swap }))
+    Ok(Some(Op::Atomic {
+        space: space(parts),
+        width: width as u8,
+        of,
+        out,
+        at: n.address(at)?.0,
+        value: n.source(value)?,
+        swap,
+    }))
 }
 
 fn comparison(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
@@ -299,9 +335,16 @@ fn comparison(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
         let Some(of) = floats::compare(name, half) else { return Ok(None) };
         let out = [p, q].map(|s| n.maybe(&Operand::Name(s.clone())));
         let [low, high] = out;
-        return Ok(Some(Op::ComparePair { of, out: [low?, high?], a: n.source(a)?, b: n.source(b)? }));
+        return Ok(Some(Op::ComparePair {
+            of,
+            out: [low?, high?],
+            a: n.source(a)?,
+            b: n.source(b)?,
+        }));
     }
-    let Some(of) = floats::compare(name, kind).or_else(|| integers::compare(name, kind)) else { return Ok(None) };
+    let Some(of) = floats::compare(name, kind).or_else(|| integers::compare(name, kind)) else {
+        return Ok(None);
+    };
     let with = match (parts.iter().find_map(|p| integers::binary(p, "", "pred")), rest) {
         (Some(of), [p]) => {
             let (slot, not) = n.predicate(p)?;
@@ -334,9 +377,18 @@ fn conversion(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
     if let ([d, high, low], Some(pair)) = (ops, to.strip_suffix("x2")) {
         let to = if pair == "f16" { Kind::Float(16) } else { Kind::Bf16 };
         let (out, high, low) = (n.result(d)?, n.source(high)?, n.source(low)?);
-        return Ok(Some(Op::ConvertPair { to, round: round.unwrap_or(Round::Even), relu, out, high, low }));
+        return Ok(Some(Op::ConvertPair {
+            to,
+            round: round.unwrap_or(Round::Even),
+            relu,
+            out,
+            high,
+            low,
+        }));
     }
-    let ([d, a], Some(to), Some(from)) = (ops, convert::kind(to), convert::kind(from)) else { return Ok(None) };
+    let ([d, a], Some(to), Some(from)) = (ops, convert::kind(to), convert::kind(from)) else {
+        return Ok(None);
+    };
     Ok(Some(Op::Convert { to, from, round, saturate, relu, out: n.result(d)?, a: n.source(a)? }))
 }
 
@@ -345,24 +397,37 @@ fn control(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<
         ("bra", [Operand::Name(label)]) => Op::Branch(n.label(label)?),
         ("ret" | "exit", []) => Op::Exit,
         ("trap" | "brkpt", []) => Op::Trap,
-        ("bar" | "barrier", ops) if parts.get(1) == Some(&"cluster") && ops.is_empty() => match parts.get(2) {
-            Some(&"arrive") => Op::ClusterArrive,
-            _ => Op::ClusterWait,
-        },
+        ("bar" | "barrier", ops) if parts.get(1) == Some(&"cluster") && ops.is_empty() => {
+            match parts.get(2) {
+                Some(&"arrive") => Op::ClusterArrive,
+                _ => Op::ClusterWait,
+            }
+        }
         ("bar" | "barrier", [id, rest @ ..]) if !parts.contains(&"warp") => {
             let threads = rest.first().map(|t| n.source(t)).transpose()?;
             Op::Barrier { id: n.source(id)?, threads, waits: !parts.contains(&"arrive") }
         }
         (
-            "fence" | "membar" | "setmaxnreg" | "nanosleep" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard" | "applypriority"
-            | "pmevent",
+            "fence" | "membar" | "setmaxnreg" | "nanosleep" | "griddepcontrol" | "prefetch"
+            | "prefetchu" | "discard" | "applypriority" | "pmevent",
             _,
         ) => Op::Nothing,
         ("activemask", [d]) => Op::ActiveMask(n.result(d)?),
-        ("add" | "addc" | "sub" | "subc", [d, a, b]) if parts[0].ends_with('c') || parts.get(1) == Some(&"cc") => {
+        ("add" | "addc" | "sub" | "subc", [d, a, b])
+            if parts[0].ends_with('c') || parts.get(1) == Some(&"cc") =>
+        {
             let bits = width(parts.last().unwrap_or(&"")).unwrap_or(4) as u32 * 8;
-            let (reads, writes, minus) = (parts[0].ends_with('c'), parts.contains(&"cc"), parts[0].starts_with("sub"));
-            Op::Carry { out: n.result(d)?, a: n.source(a)?, b: n.source(b)?, reads, writes, minus, bits }
+            let (reads, writes, minus) =
+                (parts[0].ends_with('c'), parts.contains(&"cc"), parts[0].starts_with("sub"));
+            Op::Carry {
+                out: n.result(d)?,
+                a: n.source(a)?,
+                b: n.source(b)?,
+                reads,
+                writes,
+                minus,
+                bits,
+            }
         }
         _ => return Ok(None),
     }))
@@ -371,7 +436,11 @@ fn control(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<
 fn one(n: &mut Names<'_>, w: &Written) -> Result<Instruction, Error> {
     (n.line, n.scope) = (w.line, w.scope);
     let parts: Vec<&str> = w.name.split('.').collect();
-    let guard = w.guard.as_ref().map(|(p, not)| Ok((n.source(&Operand::Name(p.clone()))?, *not))).transpose()?;
+    let guard = w
+        .guard
+        .as_ref()
+        .map(|(p, not)| Ok((n.source(&Operand::Name(p.clone()))?, *not)))
+        .transpose()?;
     let mut op = None;
     for family in [control, moves, super::together::decode, super::copies::decode, arithmetic] {
         op = family(n, &parts, &w.operands)?;
@@ -388,13 +457,26 @@ fn one(n: &mut Names<'_>, w: &Written) -> Result<Instruction, Error> {
 /// All instructions of a kernel.
 pub fn decode(entry: &Entry, params: &[Param], places: &Places) -> Result<Decoded, Error> {
     let params = params.iter().map(|p| (p.name.as_str(), p.offset)).collect();
-    let mut n = Names { entry, places, params, fills: BTreeMap::new(), next: entry.count, line: 0, scope: 0 };
+    let mut n = Names {
+        entry,
+        places,
+        params,
+        fills: BTreeMap::new(),
+        next: entry.count,
+        line: 0,
+        scope: 0,
+    };
     let code = entry.code.iter().map(|w| one(&mut n, w)).collect::<Result<Vec<_>, _>>()?;
     Ok(Decoded { code, fills: n.fills.into_values().collect(), slots: n.next })
 }
 
-/// Where variables begin that lie one behind the other, and where they end; those whose size the launch says come last.
-pub fn lay_out<'v>(variables: impl Iterator<Item = &'v Variable>, space: Space, places: &mut Places) -> u64 {
+/// Where variables begin that lie one behind the other, and where they end; those whose size the
+/// launch says come last.
+pub fn lay_out<'v>(
+    variables: impl Iterator<Item = &'v Variable>,
+    space: Space,
+    places: &mut Places,
+) -> u64 {
     let (mut end, mut open) = (0u64, vec![]);
     for v in variables {
         let align = v.align.max(1) as u64;

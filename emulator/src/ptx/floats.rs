@@ -1,4 +1,5 @@
-//! Operations on floats. What PTX leaves to the card within bounds (`.approx`) is computed exactly and rounded once, so that results are not a card's to the last bit.
+//! Operations on floats. What PTX leaves to the card within bounds (`.approx`) is computed exactly
+//! and rounded once, so that results are not a card's to the last bit.
 use super::code::{Binary, Ternary, Unary};
 use half::{bf16, f16};
 
@@ -165,7 +166,8 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
 }
 
 fn both<T: Lane>(a: u64, b: u64, of: impl Fn(f64, f64) -> f64) -> u64 {
-    let half = |s: u32| T::narrow(of(T::of(a >> s & 0xffff).wide(), T::of(b >> s & 0xffff).wide())).bits();
+    let half =
+        |s: u32| T::narrow(of(T::of(a >> s & 0xffff).wide(), T::of(b >> s & 0xffff).wide())).bits();
     half(0) | half(16) << 16
 }
 
@@ -185,13 +187,17 @@ fn pairs<T: Lane>(name: &str, strict: bool) -> Option<Binary> {
 /// `fma`.
 pub fn ternary(name: &str, kind: &str) -> Option<Ternary> {
     fn halves<T: Lane>(a: u64, b: u64, c: u64) -> u64 {
-        let half = |s: u32| T::of(a >> s & 0xffff).fma(T::of(b >> s & 0xffff), T::of(c >> s & 0xffff)).bits();
+        let half = |s: u32| {
+            T::of(a >> s & 0xffff).fma(T::of(b >> s & 0xffff), T::of(c >> s & 0xffff)).bits()
+        };
         half(0) | half(16) << 16
     }
     match (name, kind) {
         ("fma" | "mad", "f16x2") => Some(halves::<f16>),
         ("fma" | "mad", "bf16x2") => Some(halves::<bf16>),
-        ("fma" | "mad", _) => by_type!(kind, T => Some((|a, b, c| T::of(a).fma(T::of(b), T::of(c)).bits()) as Ternary)),
+        ("fma" | "mad", _) => {
+            by_type!(kind, T => Some((|a, b, c| T::of(a).fma(T::of(b), T::of(c)).bits()) as Ternary))
+        }
         _ => None,
     }
 }

@@ -99,13 +99,16 @@ pub fn bfind(kind: &str, shift: bool) -> Option<Unary> {
     Some(match (kind, shift) {
         ("u32", false) => |a| u64::from(31u32.wrapping_sub((a as u32).leading_zeros())),
         ("u64", false) => |a| u64::from(63u32.wrapping_sub(a.leading_zeros())),
-        ("u32", true) => |a| u64::from(if a as u32 == 0 { u32::MAX } else { (a as u32).leading_zeros() }),
+        ("u32", true) => {
+            |a| u64::from(if a as u32 == 0 { u32::MAX } else { (a as u32).leading_zeros() })
+        }
         ("u64", true) => |a| u64::from(if a == 0 { u32::MAX } else { a.leading_zeros() }),
         _ => return None,
     })
 }
 
-/// An operation on two integers. Shifts beyond the width give 0, or signs; what is divided by 0 has all bits.
+/// An operation on two integers. Shifts beyond the width give 0, or signs; what is divided by 0 has
+/// all bits.
 pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
     if kind == "pred" {
         return match name {
@@ -118,15 +121,27 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
     match (name, how, kind) {
         (.., "u16x2" | "s16x2") => return pairs(name, kind),
         ("mul", "wide", "u16") => return Some(|a, b| (a as u16 as u64) * (b as u16 as u64)),
-        ("mul", "wide", "s16") => return Some(|a, b| ((a as i16 as i32) * (b as i16 as i32)) as u32 as u64),
+        ("mul", "wide", "s16") => {
+            return Some(|a, b| ((a as i16 as i32) * (b as i16 as i32)) as u32 as u64);
+        }
         ("mul", "wide", "u32") => return Some(|a, b| (a as u32 as u64) * (b as u32 as u64)),
-        ("mul", "wide", "s32") => return Some(|a, b| ((a as i32 as i64) * (b as i32 as i64)) as u64),
-        ("mul", "hi", "u16") => return Some(|a, b| ((a as u16 as u32 * b as u16 as u32) >> 16) as u64),
-        ("mul", "hi", "s16") => return Some(|a, b| (((a as i16 as i32) * (b as i16 as i32)) >> 16) as u16 as u64),
+        ("mul", "wide", "s32") => {
+            return Some(|a, b| ((a as i32 as i64) * (b as i32 as i64)) as u64);
+        }
+        ("mul", "hi", "u16") => {
+            return Some(|a, b| ((a as u16 as u32 * b as u16 as u32) >> 16) as u64);
+        }
+        ("mul", "hi", "s16") => {
+            return Some(|a, b| (((a as i16 as i32) * (b as i16 as i32)) >> 16) as u16 as u64);
+        }
         ("mul", "hi", "u32") => return Some(|a, b| ((a as u32 as u64) * (b as u32 as u64)) >> 32),
-        ("mul", "hi", "s32") => return Some(|a, b| (((a as i32 as i64) * (b as i32 as i64)) >> 32) as u32 as u64),
+        ("mul", "hi", "s32") => {
+            return Some(|a, b| (((a as i32 as i64) * (b as i32 as i64)) >> 32) as u32 as u64);
+        }
         ("mul", "hi", "u64") => return Some(|a, b| ((u128::from(a) * u128::from(b)) >> 64) as u64),
-        ("mul", "hi", "s64") => return Some(|a, b| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64),
+        ("mul", "hi", "s64") => {
+            return Some(|a, b| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64);
+        }
         _ => {}
     }
     by_type!(kind, T => Some(match name {
@@ -221,30 +236,63 @@ pub fn insert(a: u64, b: u64, from: u64, count: u64, bits: u32) -> u64 {
 /// An operation on three integers.
 pub fn ternary(name: &str, how: &str, kind: &str) -> Option<Ternary> {
     match (name, how, kind) {
-        ("mad", "wide", "u16") => return Some(|a, b, c| ((a as u16 as u32) * (b as u16 as u32)).wrapping_add(c as u32) as u64),
-        ("mad", "wide", "s16") => return Some(|a, b, c| ((a as i16 as i32) * (b as i16 as i32)).wrapping_add(c as i32) as u32 as u64),
-        ("mad", "wide", "u32") => return Some(|a, b, c| ((a as u32 as u64) * (b as u32 as u64)).wrapping_add(c)),
-        ("mad", "wide", "s32") => return Some(|a, b, c| ((a as i32 as i64) * (b as i32 as i64)).wrapping_add(c as i64) as u64),
-        ("mad", "hi", "u32") => {
-            return Some(|a, b, c| ((((a as u32 as u64) * (b as u32 as u64)) >> 32) as u32).wrapping_add(c as u32) as u64);
+        ("mad", "wide", "u16") => {
+            return Some(|a, b, c| {
+                ((a as u16 as u32) * (b as u16 as u32)).wrapping_add(c as u32) as u64
+            });
         }
-        ("mad", "hi", "u64") => return Some(|a, b, c| (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)),
+        ("mad", "wide", "s16") => {
+            return Some(|a, b, c| {
+                ((a as i16 as i32) * (b as i16 as i32)).wrapping_add(c as i32) as u32 as u64
+            });
+        }
+        ("mad", "wide", "u32") => {
+            return Some(|a, b, c| ((a as u32 as u64) * (b as u32 as u64)).wrapping_add(c));
+        }
+        ("mad", "wide", "s32") => {
+            return Some(|a, b, c| {
+                ((a as i32 as i64) * (b as i32 as i64)).wrapping_add(c as i64) as u64
+            });
+        }
+        ("mad", "hi", "u32") => {
+            return Some(|a, b, c| {
+                ((((a as u32 as u64) * (b as u32 as u64)) >> 32) as u32).wrapping_add(c as u32)
+                    as u64
+            });
+        }
+        ("mad", "hi", "u64") => {
+            return Some(|a, b, c| {
+                (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)
+            });
+        }
         ("prmt", ..) => return Some(permute),
         ("bfe", _, "u32") => return Some(|a, b, c| extract(a, b, c, 32, false)),
         ("bfe", _, "s32") => return Some(|a, b, c| extract(a, b, c, 32, true)),
         ("bfe", _, "u64") => return Some(|a, b, c| extract(a, b, c, 64, false)),
         ("bfe", _, "s64") => return Some(|a, b, c| extract(a, b, c, 64, true)),
-        ("shf", "l.wrap", _) => return Some(|a, b, c| (((b << 32 | a & 0xffff_ffff) << (c & 31)) >> 32) & 0xffff_ffff),
-        ("shf", "r.wrap", _) => return Some(|a, b, c| ((b << 32 | a & 0xffff_ffff) >> (c & 31)) & 0xffff_ffff),
-        ("shf", "l.clamp", _) => return Some(|a, b, c| (((b << 32 | a & 0xffff_ffff) << c.min(32)) >> 32) & 0xffff_ffff),
-        ("shf", "r.clamp", _) => return Some(|a, b, c| ((b << 32 | a & 0xffff_ffff) >> c.min(32)) & 0xffff_ffff),
+        ("shf", "l.wrap", _) => {
+            return Some(|a, b, c| (((b << 32 | a & 0xffff_ffff) << (c & 31)) >> 32) & 0xffff_ffff);
+        }
+        ("shf", "r.wrap", _) => {
+            return Some(|a, b, c| ((b << 32 | a & 0xffff_ffff) >> (c & 31)) & 0xffff_ffff);
+        }
+        ("shf", "l.clamp", _) => {
+            return Some(|a, b, c| {
+                (((b << 32 | a & 0xffff_ffff) << c.min(32)) >> 32) & 0xffff_ffff
+            });
+        }
+        ("shf", "r.clamp", _) => {
+            return Some(|a, b, c| ((b << 32 | a & 0xffff_ffff) >> c.min(32)) & 0xffff_ffff);
+        }
         _ => {}
     }
     match name {
         "mad" if how == "lo" => {
             by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_mul(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary))
         }
-        "add" => by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_add(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary)),
+        "add" => {
+            by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_add(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary))
+        }
         _ => None,
     }
 }

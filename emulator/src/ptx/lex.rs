@@ -24,7 +24,9 @@ pub fn tokens(text: &str) -> Result<Vec<(Token<'_>, u32)>, Error> {
             '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
             '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |n| n + 2),
             '"' => {
-                let end = rest[1..].find('"').ok_or_else(|| Error { line, what: "a text has no end".into() })?;
+                let end = rest[1..]
+                    .find('"')
+                    .ok_or_else(|| Error { line, what: "a text has no end".into() })?;
                 out.push((Token::Text(&rest[1..=end]), line));
                 end + 2
             }

@@ -86,18 +86,22 @@ pub struct Error {
 }
 
 impl Module {
-    /// Reads a text, and makes its variables. Err: what is no PTX, or what the machine does not know.
+    /// Reads a text, and makes its variables. Err: what is no PTX, or what the machine does not
+    /// know.
     pub fn load(ptx: &str) -> Result<Module, Error> {
         let parsed = parse::parse(ptx)?;
         let mut variables = Variables::default();
         for v in parsed.variables.iter().filter(|v| v.space != "shared") {
-            let at = MEMORY
-                .allocate(v.size, Kind::Device)
-                .ok_or_else(|| Error { line: 0, what: format!("there is no memory for {}", v.name) })?;
-            // SAFETY: just allocated with this size; what it begins with is no longer, as its type says.
+            let at = MEMORY.allocate(v.size, Kind::Device).ok_or_else(|| Error {
+                line: 0,
+                what: format!("there is no memory for {}", v.name),
+            })?;
+            // SAFETY: just allocated with this size; what it begins with is no longer, as its type
+            // says.
             unsafe {
                 (at as *mut u8).write_bytes(0, v.size);
-                (at as *mut u8).copy_from_nonoverlapping(v.bytes.as_ptr(), v.bytes.len().min(v.size));
+                (at as *mut u8)
+                    .copy_from_nonoverlapping(v.bytes.as_ptr(), v.bytes.len().min(v.size));
             }
             variables.0.insert(v.name.clone(), (at, v.size));
         }
@@ -105,10 +109,16 @@ impl Module {
         let text = Arc::new(ptx.lines().map(|l| l.trim().to_string()).collect::<Vec<_>>());
         let mut kernels = BTreeMap::new();
         for e in &parsed.entries {
-            let mut places: Places = variables.0.iter().map(|(n, (at, _))| (n.clone(), (Space::Global, *at))).collect();
+            let mut places: Places =
+                variables.0.iter().map(|(n, (at, _))| (n.clone(), (Space::Global, *at))).collect();
             let all = parsed.variables.iter().chain(&e.variables);
-            let shared = lay_out(all.filter(|v| v.space == "shared"), Space::Shared, &mut places) as u32;
-            let local = lay_out(e.variables.iter().filter(|v| v.space == "local"), Space::Local, &mut places) as u32;
+            let shared =
+                lay_out(all.filter(|v| v.space == "shared"), Space::Shared, &mut places) as u32;
+            let local = lay_out(
+                e.variables.iter().filter(|v| v.space == "local"),
+                Space::Local,
+                &mut places,
+            ) as u32;
             let (mut params, mut end) = (vec![], 0usize);
             for (name, align, size) in &e.params {
                 let offset = end.next_multiple_of((*align).max(1));

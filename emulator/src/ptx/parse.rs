@@ -71,7 +71,8 @@ pub struct Entry {
     pub scopes: Vec<Option<usize>>,
     /// Registers by braces and name, each with a number.
     pub registers: BTreeMap<(usize, String), u32>,
-    /// How many registers of names that stand for many (`%r<12>`): braces, prefix, first number, count.
+    /// How many registers of names that stand for many (`%r<12>`): braces, prefix, first number,
+    /// count.
     pub families: Vec<(usize, String, u32, u32)>,
     /// Registers in all.
     pub count: u32,
@@ -161,7 +162,11 @@ impl<'a> Reader<'a> {
         let name = loop {
             match self.word()? {
                 ".align" => align = self.int()? as usize,
-                w if w.starts_with('.') => element = width(w).or(if w.starts_with(".v") { Some(element) } else { None }).unwrap_or(element),
+                w if w.starts_with('.') => {
+                    element = width(w)
+                        .or(if w.starts_with(".v") { Some(element) } else { None })
+                        .unwrap_or(element)
+                }
                 w => break w,
             }
         };
@@ -186,7 +191,13 @@ impl<'a> Reader<'a> {
             }
         }
         self.sign(';')?;
-        Ok(Variable { space: space.trim_start_matches('.').into(), name: name.into(), align: align.max(element), size, bytes })
+        Ok(Variable {
+            space: space.trim_start_matches('.').into(),
+            name: name.into(),
+            align: align.max(element),
+            size,
+            bytes,
+        })
     }
 
     fn operand(&mut self) -> Result<Operand, Error> {
@@ -308,8 +319,13 @@ impl<'a> Reader<'a> {
                 size *= self.int()? as usize;
                 self.sign(']')?;
             }
-            // `.ptr .global .align 1` speaks of what is pointed to; a parameter of many bytes is aligned as it says.
-            e.params.push((name.into(), if size == element { element } else { align.max(element) }, size));
+            // `.ptr .global .align 1` speaks of what is pointed to; a parameter of many bytes is
+            // aligned as it says.
+            e.params.push((
+                name.into(),
+                if size == element { element } else { align.max(element) },
+                size,
+            ));
             self.takes(',');
         }
         while let Some(Token::Word(w)) = self.peek() {
@@ -336,7 +352,9 @@ pub fn parse(text: &str) -> Result<Text, Error> {
     while let Some((token, line)) = reader.tokens.get(reader.at).copied() {
         reader.at += 1;
         match token {
-            Token::Word(".version" | ".target" | ".address_size" | ".file") => reader.skip_line(line),
+            Token::Word(".version" | ".target" | ".address_size" | ".file") => {
+                reader.skip_line(line)
+            }
             Token::Word(".visible" | ".extern" | ".weak") => {}
             Token::Word(".entry") => {
                 let entry = reader.entry()?;

@@ -44,21 +44,41 @@ fn shuffle(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<
         one => (n.result(one)?, None),
     };
     let mask = n.source(mask)?;
-    let what = Together::Shuffle { kind, out, valid, value: n.source(value)?, lane: n.source(lane)?, limit: n.source(limit)? };
+    let what = Together::Shuffle {
+        kind,
+        out,
+        valid,
+        value: n.source(value)?,
+        lane: n.source(lane)?,
+        limit: n.source(limit)?,
+    };
     Ok(Some(Op::Together(what, Some(mask))))
 }
 
 fn tensor_cores(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
-    let Some(shape) = parts.iter().find(|p| p.starts_with('m') && p.contains('n') && p.contains('k') && p.len() > 5) else {
+    let Some(shape) = parts
+        .iter()
+        .find(|p| p.starts_with('m') && p.contains('n') && p.contains('k') && p.len() > 5)
+    else {
         return Ok(None);
     };
-    let types: Vec<&&str> = parts.iter().skip_while(|p| *p != shape).skip(1).filter(|p| !["row", "col"].contains(p)).collect();
+    let types: Vec<&&str> = parts
+        .iter()
+        .skip_while(|p| *p != shape)
+        .skip(1)
+        .filter(|p| !["row", "col"].contains(p))
+        .collect();
     let (Some(columns), Some(k)) = (size(shape, 'n'), size(shape, 'k')) else { return Ok(None) };
-    let (Some(narrow), Some(factor)) = (types.first().map(|t| **t == "f16"), types.get(1).and_then(|t| factor(t))) else { return Ok(None) };
+    let (Some(narrow), Some(factor)) =
+        (types.first().map(|t| **t == "f16"), types.get(1).and_then(|t| factor(t)))
+    else {
+        return Ok(None);
+    };
     if parts[0] == "mma" {
         let ([d, a, b, c], "m16", 8) = (ops, &shape[..3], columns) else { return Ok(None) };
         let d = n.results(d)?.into_iter().flatten().collect();
-        let what = Mma { k, factor, narrow, d, a: n.sources(a)?, b: n.sources(b)?, c: n.sources(c)? };
+        let what =
+            Mma { k, factor, narrow, d, a: n.sources(a)?, b: n.sources(b)?, c: n.sources(c)? };
         return Ok(Some(Op::Together(Together::Mma(what), None)));
     }
     let [d, a, b, add, rest @ ..] = ops else { return Ok(None) };
@@ -75,7 +95,18 @@ fn tensor_cores(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Op
     if in_registers && flags.len() > 3 {
         return n.fail("a first factor in registers cannot be turned");
     }
-    let what = Wgmma { n: columns, k, factor, narrow, d, a: n.sources(a)?, b: n.source(b)?, add: n.source(add)?, signs, transposed };
+    let what = Wgmma {
+        n: columns,
+        k,
+        factor,
+        narrow,
+        d,
+        a: n.sources(a)?,
+        b: n.source(b)?,
+        add: n.source(add)?,
+        signs,
+        transposed,
+    };
     Ok(Some(Op::Together(Together::Wgmma(what), None)))
 }
 
@@ -101,14 +132,22 @@ pub fn decode(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
             Op::Together(Together::Vote { kind, out: n.result(d)?, value, negate }, Some(mask))
         }
         ("redux", [d, a, mask]) => {
-            let Some(of) = parts.get(2).and_then(|name| integers::binary(name, "", kind)) else { return Ok(None) };
+            let Some(of) = parts.get(2).and_then(|name| integers::binary(name, "", kind)) else {
+                return Ok(None);
+            };
             let mask = n.source(mask)?;
-            Op::Together(Together::Reduce { of, out: n.result(d)?, value: n.source(a)? }, Some(mask))
+            Op::Together(
+                Together::Reduce { of, out: n.result(d)?, value: n.source(a)? },
+                Some(mask),
+            )
         }
         ("elect", [Operand::Pair(d, p), mask]) => {
             let mask = n.source(mask)?;
             let name = |s: &String| Operand::Name(s.clone());
-            Op::Together(Together::Elect { out: n.maybe(&name(d))?, chosen: n.result(&name(p))? }, Some(mask))
+            Op::Together(
+                Together::Elect { out: n.maybe(&name(d))?, chosen: n.result(&name(p))? },
+                Some(mask),
+            )
         }
         ("bar", [mask]) if parts.get(1) == Some(&"warp") => {
             let mask = n.source(mask)?;
@@ -116,11 +155,21 @@ pub fn decode(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
         }
         ("ldmatrix", [d, at]) => {
             let out = n.results(d)?.into_iter().flatten().collect();
-            Op::Together(Together::LoadMatrix { out, at: n.address(at)?.0, transposed: parts.contains(&"trans") }, None)
+            Op::Together(
+                Together::LoadMatrix {
+                    out,
+                    at: n.address(at)?.0,
+                    transposed: parts.contains(&"trans"),
+                },
+                None,
+            )
         }
         ("stmatrix", [at, values]) => {
             let (at, values) = (n.address(at)?.0, n.sources(values)?);
-            Op::Together(Together::StoreMatrix { values, at, transposed: parts.contains(&"trans") }, None)
+            Op::Together(
+                Together::StoreMatrix { values, at, transposed: parts.contains(&"trans") },
+                None,
+            )
         }
         _ => return Ok(None),
     }))

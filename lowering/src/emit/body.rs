@@ -16,7 +16,8 @@ pub struct Scope<'a> {
     pub scalars: HashMap<Value, Value>,
     /// The flat memory of each buffer that has any.
     pub memory: Vec<Option<Value>>,
-    /// Whether outputs are written past the caches; whole vectors are then at multiples of their size.
+    /// Whether outputs are written past the caches; whole vectors are then at multiples of their
+    /// size.
     pub nontemporal: bool,
     /// Outputs are written only where this holds; everywhere if there is none.
     pub writes: Option<Value>,
@@ -42,7 +43,10 @@ impl Scope<'_> {
     }
     /// A scalar of the old function.
     pub fn scalar(&self, v: Value) -> Made<Value> {
-        self.scalars.get(&v).copied().ok_or_else(|| "takes a scalar that the kernel does not have".to_string())
+        self.scalars
+            .get(&v)
+            .copied()
+            .ok_or_else(|| "takes a scalar that the kernel does not have".to_string())
     }
     /// An address.
     pub fn address(&self, c: Code, at: &Lin, dims: &[Val], lanes: Lanes) -> Made<Val> {
@@ -59,10 +63,21 @@ impl Scope<'_> {
     }
     /// The memory of a buffer.
     pub fn buffer(&self, b: usize) -> Made<Value> {
-        self.memory.get(b).copied().flatten().ok_or_else(|| "reads a buffer that has no memory".to_string())
+        self.memory
+            .get(b)
+            .copied()
+            .flatten()
+            .ok_or_else(|| "reads a buffer that has no memory".to_string())
     }
     /// Reads an element, unless this iteration has it.
-    pub fn read(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Val> {
+    pub fn read(
+        &self,
+        c: Code,
+        a: &Access,
+        dims: &[Val],
+        lanes: Lanes,
+        passed: &Passed,
+    ) -> Made<Val> {
         match passed.get(a) {
             Some(v) => Ok(*v),
             None if self.kernel.pads.contains_key(&a.buffer) => self.padded(c, a, dims, lanes),
@@ -78,11 +93,13 @@ impl Scope<'_> {
     /// Reads an element of a padded argument: its own or 0.
     fn padded(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes) -> Made<Val> {
         let memory = self.buffer(a.buffer)?;
-        let (Some(pads), Val::One(mut left), 1) = (self.kernel.pads.get(&a.buffer), self.address(c, &a.at, dims, lanes)?, lanes.count)
+        let (Some(pads), Val::One(mut left), 1) =
+            (self.kernel.pads.get(&a.buffer), self.address(c, &a.at, dims, lanes)?, lanes.count)
         else {
             return Err("reads several elements of a padded tensor at once".into());
         };
-        let whole = &self.kernel.buffers.get(a.buffer).ok_or("reads a buffer that is not there")?.sizes;
+        let whole =
+            &self.kernel.buffers.get(a.buffer).ok_or("reads a buffer that is not there")?.sizes;
         let (mut place, mut stride, mut there) = (c.index(0)?, c.index(1)?, vec![]);
         for ((low, size), all) in pads.iter().zip(whole).rev() {
             let (all, size) = (self.poly(c, all)?, self.poly(c, size)?);
@@ -94,13 +111,22 @@ impl Scope<'_> {
             stride = c.mul(stride, size)?;
             there.push(inside);
         }
-        let Val::One(v) = lanes.load(c, memory, Val::One(place))? else { return Err("reads a vector".into()) };
+        let Val::One(v) = lanes.load(c, memory, Val::One(place))? else {
+            return Err("reads a vector".into());
+        };
         let zero = c.constant("0.0", v.ty())?;
         let there = c.both(&there)?.ok_or("has no dimensions")?;
         Ok(Val::One(c.select(there, v, zero)?))
     }
     /// What an output holds at the start.
-    pub fn start(&self, c: Code, init: &Init, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Option<Val>> {
+    pub fn start(
+        &self,
+        c: Code,
+        init: &Init,
+        dims: &[Val],
+        lanes: Lanes,
+        passed: &Passed,
+    ) -> Made<Option<Val>> {
         Ok(match init {
             Init::None => None,
             Init::Fill(v) => Some(Val::One(self.scalar(*v)?)),
@@ -108,7 +134,15 @@ impl Scope<'_> {
         })
     }
     /// These stages. `running` are the values of reducing outputs, in order; they are replaced.
-    pub fn iteration(&self, c: Code, stages: &[usize], dims: &[Val], lanes: Lanes, running: &mut [Value], passed: &mut Passed) -> Made<()> {
+    pub fn iteration(
+        &self,
+        c: Code,
+        stages: &[usize],
+        dims: &[Val],
+        lanes: Lanes,
+        running: &mut [Value],
+        passed: &mut Passed,
+    ) -> Made<()> {
         let mut next = running.iter_mut();
         for i in stages {
             let s = self.kernel.stages.get(*i).ok_or("has a stage that is not there")?;
@@ -117,12 +151,20 @@ impl Scope<'_> {
             for (n, a) in s.inputs.iter().enumerate() {
                 // Only there for its sizes, and maybe nowhere in memory.
                 let unused = matches!(s.body, Body::Block(b) if b.args().get(n).is_some_and(|v| v.uses().is_empty()));
-                values.push(if unused { None } else { Some(self.read(c, a, dims, lanes, passed)?) });
+                values.push(if unused {
+                    None
+                } else {
+                    Some(self.read(c, a, dims, lanes, passed)?)
+                });
             }
             for o in &s.outputs {
                 if o.reduces {
                     let slot = next.next().ok_or("has fewer running values than outputs")?;
-                    values.push(Some(if lanes.count == 1 { Val::One(*slot) } else { Val::Many(*slot) }));
+                    values.push(Some(if lanes.count == 1 {
+                        Val::One(*slot)
+                    } else {
+                        Val::Many(*slot)
+                    }));
                     slots.push(slot);
                 } else {
                     values.push(self.start(c, &o.init, dims, lanes, passed)?);
@@ -144,9 +186,21 @@ impl Scope<'_> {
     }
 
     /// Writes an element of an output, if it has memory.
-    pub fn write(&self, c: Code, o: &Output, dims: &[Val], lanes: Lanes, v: Val, nontemporal: bool) -> Made<()> {
-        let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() else { return Ok(()) };
-        let mut store = |c: Code| lanes.store(c, memory, self.address(c, &o.access.at, dims, lanes)?, v, nontemporal);
+    pub fn write(
+        &self,
+        c: Code,
+        o: &Output,
+        dims: &[Val],
+        lanes: Lanes,
+        v: Val,
+        nontemporal: bool,
+    ) -> Made<()> {
+        let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() else {
+            return Ok(());
+        };
+        let mut store = |c: Code| {
+            lanes.store(c, memory, self.address(c, &o.access.at, dims, lanes)?, v, nontemporal)
+        };
         match self.writes {
             Some(condition) => c.when(condition, &mut store, None),
             None => store(c),
@@ -154,16 +208,26 @@ impl Scope<'_> {
     }
 
     /// The body of one stage, given the values of its block arguments.
-    pub fn stage(&self, c: Code, s: &Stage, args: Vec<Option<Val>>, dims: &[Val], lanes: Lanes) -> Made<Vec<Val>> {
+    pub fn stage(
+        &self,
+        c: Code,
+        s: &Stage,
+        args: Vec<Option<Val>>,
+        dims: &[Val],
+        lanes: Lanes,
+    ) -> Made<Vec<Val>> {
         let block = match s.body {
             Body::Fill(v) => return Ok(vec![Val::One(self.scalar(v)?)]),
             Body::Copy => return Ok(args.into_iter().take(1).flatten().collect()),
             Body::Block(b) => b,
         };
-        let mut values: HashMap<Value, Val> = block.args().into_iter().zip(args).filter_map(|(a, v)| Some((a, v?))).collect();
+        let mut values: HashMap<Value, Val> =
+            block.args().into_iter().zip(args).filter_map(|(a, v)| Some((a, v?))).collect();
         for op in block.ops() {
             let c = Code(c.0.at(op.loc()));
-            let get = |v: Value| -> Made<Val> { values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok) };
+            let get = |v: Value| -> Made<Val> {
+                values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
+            };
             if op.is("linalg.yield") {
                 return op.operands().into_iter().map(get).collect();
             }
@@ -176,35 +240,71 @@ impl Scope<'_> {
         Err("has a body without linalg.yield".into())
     }
 
-    /// A value of a stage's body in all lanes, of what else the body computes only what it is made of.
-    pub fn part(&self, c: Code, s: &Stage, v: Value, dims: &[Val], lanes: Lanes, passed: &Passed) -> Made<Val> {
+    /// A value of a stage's body in all lanes, of what else the body computes only what it is made
+    /// of.
+    pub fn part(
+        &self,
+        c: Code,
+        s: &Stage,
+        v: Value,
+        dims: &[Val],
+        lanes: Lanes,
+        passed: &Passed,
+    ) -> Made<Val> {
         let Body::Block(block) = s.body else { return Err("has no body to compute in".into()) };
         let needed = made_of(block, v);
         let mut values: HashMap<Value, Val> = HashMap::new();
         for (i, arg) in block.args().into_iter().enumerate() {
             if needed.contains(&arg) {
-                values.insert(arg, self.read(c, s.inputs.get(i).ok_or("takes what is no input")?, dims, lanes, passed)?);
+                values.insert(
+                    arg,
+                    self.read(
+                        c,
+                        s.inputs.get(i).ok_or("takes what is no input")?,
+                        dims,
+                        lanes,
+                        passed,
+                    )?,
+                );
             }
         }
-        for op in block.ops().into_iter().filter(|op| op.results().iter().any(|r| needed.contains(r))) {
-            let get = |v: Value| -> Made<Val> { values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok) };
+        for op in
+            block.ops().into_iter().filter(|op| op.results().iter().any(|r| needed.contains(r)))
+        {
+            let get = |v: Value| -> Made<Val> {
+                values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
+            };
             let made = self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, lanes, &get)?;
             values.insert(op.result(0), made);
         }
         values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
     }
 
-    /// A value of a stage's body by itself, with what it depends on. `dims`: the loops that it depends on, and any others.
+    /// A value of a stage's body by itself, with what it depends on. `dims`: the loops that it
+    /// depends on, and any others.
     pub fn by_itself(&self, c: Code, s: &Stage, v: Value, dims: &[Val]) -> Made<Value> {
         let one = Lanes { count: 1, mask: None };
         let Body::Block(block) = s.body else { return Err("has no body to compute in".into()) };
         let found = match (v.block_arg(), v.def()) {
-            (Some((b, i)), _) if b == block => self.read(c, s.inputs.get(i).ok_or("reads what is no input")?, dims, one, &Passed::new())?,
+            (Some((b, i)), _) if b == block => self.read(
+                c,
+                s.inputs.get(i).ok_or("reads what is no input")?,
+                dims,
+                one,
+                &Passed::new(),
+            )?,
             (None, Some(op)) if op.block() == Some(block) => {
                 // The tensor that elements are read from is no value.
                 let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
-                let made = inputs.into_iter().map(|v| Ok((v, self.by_itself(c, s, v, dims)?))).collect::<Made<HashMap<_, _>>>()?;
-                let get = |v: Value| made.get(&v).map(|v| Val::One(*v)).ok_or_else(|| "takes what is not there".to_string());
+                let made = inputs
+                    .into_iter()
+                    .map(|v| Ok((v, self.by_itself(c, s, v, dims)?)))
+                    .collect::<Made<HashMap<_, _>>>()?;
+                let get = |v: Value| {
+                    made.get(&v)
+                        .map(|v| Val::One(*v))
+                        .ok_or_else(|| "takes what is not there".to_string())
+                };
                 self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, one, &get)?
             }
             _ => return self.scalar(v),
@@ -214,8 +314,15 @@ impl Scope<'_> {
             _ => Err("has several values where one is wanted".into()),
         }
     }
-    /// How many queries and keys of an attention count at a place of the loops around, if these differ: no more than there are.
-    pub fn lengths(&self, c: Code, at: &Attention, around: &[Value], most: &dyn Fn(usize) -> Made<Value>) -> Made<[Option<Value>; 2]> {
+    /// How many queries and keys of an attention count at a place of the loops around, if these
+    /// differ: no more than there are.
+    pub fn lengths(
+        &self,
+        c: Code,
+        at: &Attention,
+        around: &[Value],
+        most: &dyn Fn(usize) -> Made<Value>,
+    ) -> Made<[Option<Value>; 2]> {
         let stage = self.kernel.stages.get(at.seen).ok_or("has no such stage")?;
         let mut dims: Vec<Val> = around.iter().map(|i| Val::One(*i)).collect();
         if at.limits.lengths != [None; 2] {
@@ -224,7 +331,9 @@ impl Scope<'_> {
         let one = |axis: usize| -> Made<Option<Value>> {
             let Some(v) = at.limits.lengths[axis] else { return Ok(None) };
             let n = self.by_itself(c, stage, v, &dims)?;
-            let cast = |v: Value, ty: Type| if v.ty() == ty { Ok(v) } else { c.op("arith.index_cast", &[v], ty, &[]) };
+            let cast = |v: Value, ty: Type| {
+                if v.ty() == ty { Ok(v) } else { c.op("arith.index_cast", &[v], ty, &[]) }
+            };
             let n = c.op("arith.maxsi", &[n, c.constant("0", n.ty())?], n.ty(), &[])?;
             let n = c.op("arith.minsi", &[n, cast(most(axis)?, n.ty())?], n.ty(), &[])?;
             cast(n, Type::index(c.ctx())).map(Some)
@@ -233,14 +342,28 @@ impl Scope<'_> {
     }
 
     /// An op of a stage's body, given its operands.
-    pub fn scalar_op(&self, c: Code, s: &Stage, op: Op, dims: &[Val], lanes: Lanes, get: &dyn Fn(Value) -> Made<Val>) -> Made<Val> {
+    pub fn scalar_op(
+        &self,
+        c: Code,
+        s: &Stage,
+        op: Op,
+        dims: &[Val],
+        lanes: Lanes,
+        get: &dyn Fn(Value) -> Made<Val>,
+    ) -> Made<Val> {
         let name = op.name();
         if name == "linalg.index" {
             let d = op.attr("dim").and_then(|a| a.as_i64()).unwrap_or(0) as usize;
-            return self.address(c, s.dims.get(d).ok_or("asks for a loop that is not there")?, dims, lanes);
+            return self.address(
+                c,
+                s.dims.get(d).ok_or("asks for a loop that is not there")?,
+                dims,
+                lanes,
+            );
         }
         if name == "tensor.extract" {
-            let view = self.kernel.views.get(&op.operand(0)).ok_or("reads a tensor that is not there")?;
+            let view =
+                self.kernel.views.get(&op.operand(0)).ok_or("reads a tensor that is not there")?;
             let mut at = Val::One(self.poly(c, &view.offset)?);
             for (i, stride) in op.operands()[1..].iter().zip(&view.strides) {
                 at = lanes.sum(c, at, lanes.scaled(c, get(*i)?, self.poly(c, stride)?)?, false)?;
@@ -252,24 +375,34 @@ impl Scope<'_> {
         }
         let operands: Vec<Val> = match product_of(op) {
             // a * b + c with one rounding.
-            Some((product, other)) => vec![get(product.operand(0))?, get(product.operand(1))?, get(other)?],
+            Some((product, other)) => {
+                vec![get(product.operand(0))?, get(product.operand(1))?, get(other)?]
+            }
             None => op.operands().into_iter().map(get).collect::<Made<_>>()?,
         };
         let ty = op.result(0).ty();
         match (name.as_str(), operands.as_slice()) {
             ("arith.addi", [a, b]) => return lanes.sum(c, *a, *b, false),
             ("arith.subi", [a, b]) => return lanes.sum(c, *a, *b, true),
-            ("arith.index_cast", [Val::Steps(base, step)]) => return Ok(Val::Steps(c.op(&name, &[*base], ty, &[])?, *step)),
+            ("arith.index_cast", [Val::Steps(base, step)]) => {
+                return Ok(Val::Steps(c.op(&name, &[*base], ty, &[])?, *step));
+            }
             _ => {}
         }
         let attrs = op.attrs();
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        let (name, attrs) = if operands.len() == op.operand_count() { (name.as_str(), attrs) } else { ("math.fma", vec![]) };
-        let same: Option<Vec<Value>> = operands.iter().map(|v| if let Val::One(x) = v { Some(*x) } else { None }).collect();
+        let (name, attrs) = if operands.len() == op.operand_count() {
+            (name.as_str(), attrs)
+        } else {
+            ("math.fma", vec![])
+        };
+        let same: Option<Vec<Value>> =
+            operands.iter().map(|v| if let Val::One(x) = v { Some(*x) } else { None }).collect();
         if let Some(same) = same {
             return Ok(Val::One(c.op(name, &same, ty, &attrs)?));
         }
-        let many: Vec<Value> = operands.into_iter().map(|v| lanes.many(c, v)).collect::<Made<_>>()?;
+        let many: Vec<Value> =
+            operands.into_iter().map(|v| lanes.many(c, v)).collect::<Made<_>>()?;
         Ok(Val::Many(c.op(name, &many, Type::vector(ty, lanes.count), &attrs)?))
     }
 }
@@ -278,7 +411,8 @@ impl Scope<'_> {
 pub fn made_of(block: Block, v: Value) -> HashSet<Value> {
     let (mut all, mut next) = (HashSet::new(), vec![v]);
     while let Some(v) = next.pop() {
-        let inside = v.block_arg().map_or_else(|| v.def().and_then(Op::block), |(b, _)| Some(b)) == Some(block);
+        let inside = v.block_arg().map_or_else(|| v.def().and_then(Op::block), |(b, _)| Some(b))
+            == Some(block);
         if inside && all.insert(v) {
             next.extend(v.def().into_iter().flat_map(|op| op.operands()));
         }
@@ -289,14 +423,18 @@ pub fn made_of(block: Block, v: Value) -> HashSet<Value> {
 /// The product, and the running value, of a sum that takes both and is yielded.
 fn product_of(sum: Op) -> Option<(Op, Value)> {
     let block = sum.block()?;
-    let yielded = sum.is("arith.addf") && sum.result(0).uses().iter().all(|(u, _)| u.is("linalg.yield"));
-    let wide = sum.operand_count() == 2 && sum.operand(0).ty().dtype().is_ok_and(|d| d.byte_size() >= 4);
+    let yielded =
+        sum.is("arith.addf") && sum.result(0).uses().iter().all(|(u, _)| u.is("linalg.yield"));
+    let wide =
+        sum.operand_count() == 2 && sum.operand(0).ty().dtype().is_ok_and(|d| d.byte_size() >= 4);
     if !yielded || !wide {
         return None;
     }
     let running = |v: Value| v.block_arg().is_some_and(|(b, _)| b == block) && v.uses().len() == 1;
     [(0, 1), (1, 0)].into_iter().find_map(|(i, j)| {
-        let product = sum.operand(i).def().filter(|p| p.is("arith.mulf") && p.block() == Some(block) && p.result(0).uses().len() == 1)?;
+        let product = sum.operand(i).def().filter(|p| {
+            p.is("arith.mulf") && p.block() == Some(block) && p.result(0).uses().len() == 1
+        })?;
         running(sum.operand(j)).then_some((product, sum.operand(j)))
     })
 }

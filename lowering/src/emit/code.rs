@@ -1,4 +1,5 @@
-//! Makes loops and index arithmetic; what is known is folded at once, so that the code reads as one would write it.
+//! Makes loops and index arithmetic; what is known is folded at once, so that the code reads as one
+//! would write it.
 use kiln_dialects::ir::*;
 
 /// Makes ops at a place.
@@ -7,7 +8,8 @@ pub struct Code(pub Builder);
 
 /// A result, with a sentence for an error.
 pub type Made<T> = Result<T, String>;
-/// What a loop does: builder inside, induction variable, carried values; returns the carried values of the next iteration.
+/// What a loop does: builder inside, induction variable, carried values; returns the carried values
+/// of the next iteration.
 pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Made<Vec<Value>> + 'a;
 
 /// What a branch does.
@@ -15,14 +17,21 @@ pub type Then<'a> = dyn FnMut(Code) -> Made<()> + 'a;
 
 /// The number that a value is, if it is an `arith.constant`.
 pub fn known(v: Value) -> Option<i64> {
-    v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(|a| a.as_i64())
+    v.def()
+        .filter(|d| d.is("arith.constant"))
+        .and_then(|d| d.attr("value"))
+        .and_then(|a| a.as_i64())
 }
 
 /// Forbids LLVM to write out a loop, given by its results.
 pub fn rolled(results: &[Value]) -> Made<()> {
-    let op = results.first().and_then(|v| v.def()).filter(|o| o.is("scf.for")).ok_or("is no loop")?;
+    let op =
+        results.first().and_then(|v| v.def()).filter(|o| o.is("scf.for")).ok_or("is no loop")?;
     let text = "#llvm.loop_annotation<unroll = <disable = true>>";
-    op.set_attr("loop_annotation", Attr::parse(op.ctx(), text).ok_or("has no form for LLVM's loops")?);
+    op.set_attr(
+        "loop_annotation",
+        Attr::parse(op.ctx(), text).ok_or("has no form for LLVM's loops")?,
+    );
     Ok(())
 }
 
@@ -47,7 +56,13 @@ impl Code {
         self.0.ctx
     }
     /// An op with one result.
-    pub fn op(self, name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]) -> Made<Value> {
+    pub fn op(
+        self,
+        name: &str,
+        operands: &[Value],
+        ty: Type,
+        attrs: &[(&str, Attr)],
+    ) -> Made<Value> {
         Ok(self.0.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     }
     /// An op without results.
@@ -60,7 +75,8 @@ impl Code {
     }
     /// A constant from the text of its attribute.
     pub fn constant(self, text: &str, ty: Type) -> Made<Value> {
-        let value = Attr::parse(self.ctx(), &format!("{text} : {ty}")).ok_or_else(|| format!("{text} is no constant of type {ty}"))?;
+        let value = Attr::parse(self.ctx(), &format!("{text} : {ty}"))
+            .ok_or_else(|| format!("{text} is no constant of type {ty}"))?;
         self.op("arith.constant", &[], ty, &[("value", value)])
     }
     fn binary(self, name: &str, a: Value, b: Value) -> Made<Value> {
@@ -137,7 +153,14 @@ impl Code {
         }
     }
     /// `scf.for` from `lo` to `hi`; no loop if it is known that there are no iterations.
-    pub fn each(self, lo: Value, hi: Value, step: i64, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
+    pub fn each(
+        self,
+        lo: Value,
+        hi: Value,
+        step: i64,
+        carried: &[Value],
+        body: &mut LoopBody<'_>,
+    ) -> Made<Vec<Value>> {
         match distance(lo, hi) {
             Some(n) if n <= 0 => return Ok(carried.to_vec()),
             Some(n) if n <= step => return body(self, lo, carried),
@@ -146,10 +169,18 @@ impl Code {
         self.strided(lo, hi, self.index(step)?, carried, body)
     }
     /// `scf.for` from `lo` to `hi` by a step that need not be known.
-    pub fn strided(self, lo: Value, hi: Value, step: Value, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
+    pub fn strided(
+        self,
+        lo: Value,
+        hi: Value,
+        step: Value,
+        carried: &[Value],
+        body: &mut LoopBody<'_>,
+    ) -> Made<Vec<Value>> {
         let operands: Vec<Value> = [&[lo, hi, step], carried].concat();
         let types: Vec<Type> = carried.iter().map(|v| v.ty()).collect();
-        let args: Vec<Type> = std::iter::once(Type::index(self.ctx())).chain(types.iter().copied()).collect();
+        let args: Vec<Type> =
+            std::iter::once(Type::index(self.ctx())).chain(types.iter().copied()).collect();
         let mut fill = |b: Builder, args: Vec<Value>| -> Result<(), String> {
             let (iv, rest) = args.split_first().ok_or("has no induction variable")?;
             let next = body(Code(b), *iv, rest)?;
@@ -157,27 +188,44 @@ impl Code {
         };
         Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
     }
-    /// As [`Code::strided`], with `count` iterations in one as long as there are so many, so that their reads are under way at the same time.
-    pub fn unrolled(self, lo: Value, hi: Value, step: Value, count: usize, carried: &[Value], body: &mut LoopBody<'_>) -> Made<Vec<Value>> {
+    /// As [`Code::strided`], with `count` iterations in one as long as there are so many, so that
+    /// their reads are under way at the same time.
+    pub fn unrolled(
+        self,
+        lo: Value,
+        hi: Value,
+        step: Value,
+        count: usize,
+        carried: &[Value],
+        body: &mut LoopBody<'_>,
+    ) -> Made<Vec<Value>> {
         if count < 2 {
             return self.strided(lo, hi, step, carried, body);
         }
         // Where the last of `count` iterations is beyond the end, single ones follow.
         let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
         let all = self.mul(step, self.index(count as i64)?)?;
-        let mut both = self.strided(lo, end, all, &[&[lo], carried].concat(), &mut |c, i, carried| {
-            let (mut i, mut values) = (i, carried.get(1..).unwrap_or_default().to_vec());
-            for _ in 0..count {
-                values = body(c, i, &values)?;
-                i = c.add(i, step)?;
-            }
-            Ok([vec![i], values].concat())
-        })?;
+        let mut both =
+            self.strided(lo, end, all, &[&[lo], carried].concat(), &mut |c, i, carried| {
+                let (mut i, mut values) = (i, carried.get(1..).unwrap_or_default().to_vec());
+                for _ in 0..count {
+                    values = body(c, i, &values)?;
+                    i = c.add(i, step)?;
+                }
+                Ok([vec![i], values].concat())
+            })?;
         let next = both.remove(0);
         self.strided(next, hi, step, &both, body)
     }
     /// Indices from `lo` to `hi`, `count` of them at once as long as there are so many.
-    pub fn together(self, lo: Value, hi: Value, step: Value, count: usize, body: &mut dyn FnMut(Code, &[Value]) -> Made<()>) -> Made<()> {
+    pub fn together(
+        self,
+        lo: Value,
+        hi: Value,
+        step: Value,
+        count: usize,
+        body: &mut dyn FnMut(Code, &[Value]) -> Made<()>,
+    ) -> Made<()> {
         let mut next = lo;
         if count > 1 {
             let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
@@ -195,20 +243,38 @@ impl Code {
         self.strided(next, hi, step, &[], &mut |c, i, _| body(c, &[i]).map(|()| vec![])).map(drop)
     }
     /// `scf.if` without results; `otherwise` may be left out.
-    pub fn when(self, condition: Value, then: &mut Then<'_>, otherwise: Option<&mut Then<'_>>) -> Made<()> {
+    pub fn when(
+        self,
+        condition: Value,
+        then: &mut Then<'_>,
+        otherwise: Option<&mut Then<'_>>,
+    ) -> Made<()> {
         let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {
             then(Code(b))?;
             b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
         };
         let Some(otherwise) = otherwise else {
-            let mut nothing = |b: Builder, _: Vec<Value>| b.generic("scf.yield", &[], &[], &[], &mut []).map(drop);
-            return self.0.generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut fill), (&[], &mut nothing)]).map(drop);
+            let mut nothing = |b: Builder, _: Vec<Value>| {
+                b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
+            };
+            return self
+                .0
+                .generic(
+                    "scf.if",
+                    &[condition],
+                    &[],
+                    &[],
+                    &mut [(&[], &mut fill), (&[], &mut nothing)],
+                )
+                .map(drop);
         };
         let mut other = |b: Builder, _: Vec<Value>| -> Result<(), String> {
             otherwise(Code(b))?;
             b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
         };
-        self.0.generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut fill), (&[], &mut other)]).map(drop)
+        self.0
+            .generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut fill), (&[], &mut other)])
+            .map(drop)
     }
     /// A comparison of index values by its number in `arith.cmpi`.
     pub fn compare(self, predicate: i64, a: Value, b: Value) -> Made<Value> {

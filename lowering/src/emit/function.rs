@@ -22,13 +22,28 @@ pub struct Scratch<'a> {
 pub type Fill<'a> = dyn FnMut(Code, &Scope<'_>, &[Value]) -> Made<()> + 'a;
 
 /// Writes the kernel behind its old function, with further arguments of these types at the end.
-pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>, fill: &mut Fill<'_>) -> Made<()> {
+pub fn emit(
+    k: &mut Kernel,
+    plan: &Plan,
+    further: &[Type],
+    scratch: &Scratch<'_>,
+    fill: &mut Fill<'_>,
+) -> Made<()> {
     let func = k.func;
     let block = func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let old = block.args();
     let (tensors, scalars): (Vec<Value>, Vec<Value>) = old.iter().partition(|a| a.ty().is_tensor());
-    let results = func.attr("function_type").and_then(|a| a.as_type()).and_then(|t| t.signature()).ok_or("has no type")?.1;
-    let memref = |t: &Type| t.element().map(|e| Type::memref(e, &t.dims())).ok_or("has an argument that is no ranked tensor");
+    let results = func
+        .attr("function_type")
+        .and_then(|a| a.as_type())
+        .and_then(|t| t.signature())
+        .ok_or("has no type")?
+        .1;
+    let memref = |t: &Type| {
+        t.element()
+            .map(|e| Type::memref(e, &t.dims()))
+            .ok_or("has an argument that is no ranked tensor")
+    };
     let c = func.ctx();
     let mut types: Vec<Type> = tensors.iter().map(|v| memref(&v.ty())).collect::<Result<_, _>>()?;
     for t in &results {
@@ -59,11 +74,19 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
         for (i, buffer) in k.buffers.iter().enumerate() {
             scope.memory[i] = match buffer.role {
                 Role::Input(arg) | Role::Padded(arg) => {
-                    let n = tensors.iter().position(|t| old.get(arg) == Some(t)).ok_or("has an input that is no argument")?;
-                    let sizes = k.pads.get(&i).map_or_else(|| buffer.sizes.clone(), |all| all.iter().map(|(_, n)| n.clone()).collect());
+                    let n = tensors
+                        .iter()
+                        .position(|t| old.get(arg) == Some(t))
+                        .ok_or("has an input that is no argument")?;
+                    let sizes = k.pads.get(&i).map_or_else(
+                        || buffer.sizes.clone(),
+                        |all| all.iter().map(|(_, n)| n.clone()).collect(),
+                    );
                     Some(flat(code, &scope, memories[n], &sizes)?)
                 }
-                Role::Output(n) => Some(flat(code, &scope, memories[tensors.len() + n], &buffer.sizes)?),
+                Role::Output(n) => {
+                    Some(flat(code, &scope, memories[tensors.len() + n], &buffer.sizes)?)
+                }
                 Role::Temporary if plan.passed[i] => None,
                 Role::Temporary => Some(local(code, k, i, scratch, &mut taken)?),
             };
@@ -78,7 +101,11 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
     let mut attrs: Vec<Attr> = tensors.iter().map(of).collect();
     let in_place = func.attr(in_place::ATTR).and_then(|a| a.as_i64s()).unwrap_or_default();
     for n in 0..results.len() {
-        let sizes = k.buffers.iter().find(|b| b.role == Role::Output(n)).ok_or("has a result that nothing writes")?;
+        let sizes = k
+            .buffers
+            .iter()
+            .find(|b| b.role == Role::Output(n))
+            .ok_or("has a result that nothing writes")?;
         let sizes: Vec<i64> = sizes.sizes.iter().map(|p| stated(p, &scalars)).collect();
         let mut about = vec![("kiln.sizes", Attr::i64s(c, &sizes))];
         // A result that may lie where an input lies promises nothing.
@@ -91,7 +118,9 @@ pub fn emit(k: &mut Kernel, plan: &Plan, further: &[Type], scratch: &Scratch<'_>
     attrs.extend(further.iter().map(|_| nothing));
     new.set_attr("arg_attrs", Attr::array(c, &attrs));
     for (name, attr) in func.attrs() {
-        if !["sym_name", "function_type", "arg_attrs", "res_attrs", in_place::ATTR].contains(&name.as_str()) {
+        if !["sym_name", "function_type", "arg_attrs", "res_attrs", in_place::ATTR]
+            .contains(&name.as_str())
+        {
             new.set_attr(&name, attr);
         }
     }
@@ -116,8 +145,11 @@ fn rows_as_scratch(k: &mut Kernel, plan: &Plan) {
 }
 
 fn clone(c: Code, op: Op, map: &mut HashMap<Value, Value>) -> Made<()> {
-    let operands: Vec<Value> =
-        op.operands().iter().map(|v| map.get(v).copied().ok_or("takes what is no scalar")).collect::<Result<_, _>>()?;
+    let operands: Vec<Value> = op
+        .operands()
+        .iter()
+        .map(|v| map.get(v).copied().ok_or("takes what is no scalar"))
+        .collect::<Result<_, _>>()?;
     let types: Vec<Type> = op.results().iter().map(|r| r.ty()).collect();
     let attrs = op.attrs();
     let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
@@ -146,9 +178,17 @@ fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Made<Value
 }
 
 /// Scratch for a temporary: as much as one row of it spans.
-fn local(c: Code, k: &Kernel, buffer: usize, scratch: &Scratch<'_>, total: &mut i64) -> Made<Value> {
+fn local(
+    c: Code,
+    k: &Kernel,
+    buffer: usize,
+    scratch: &Scratch<'_>,
+    total: &mut i64,
+) -> Made<Value> {
     let element = k.buffers[buffer].element;
-    let most = k.span(buffer, 0).ok_or("has an intermediate of dynamic size that no result has room for")?;
+    let most = k
+        .span(buffer, 0)
+        .ok_or("has an intermediate of dynamic size that no result has room for")?;
     *total += most * element.dtype()?.byte_size() as i64;
     if *total > scratch.most {
         return Err(format!("has intermediates of more than {} bytes", scratch.most));

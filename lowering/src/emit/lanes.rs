@@ -1,4 +1,5 @@
-//! Values of several iterations at once: one that is the same in all, one that grows by a step, or a vector.
+//! Values of several iterations at once: one that is the same in all, one that grows by a step, or
+//! a vector.
 use super::code::{Code, Made, known};
 use kiln_dialects::ir::*;
 
@@ -31,7 +32,11 @@ impl Lanes {
     /// As a vector; a scalar as it is if there is one lane.
     pub fn many(&self, c: Code, v: Val) -> Made<Value> {
         let spread = |x: Value| -> Made<Value> {
-            if self.count == 1 { Ok(x) } else { c.op("vector.broadcast", &[x], Type::vector(x.ty(), self.count), &[]) }
+            if self.count == 1 {
+                Ok(x)
+            } else {
+                c.op("vector.broadcast", &[x], Type::vector(x.ty(), self.count), &[])
+            }
         };
         match v {
             Val::Many(v) => Ok(v),
@@ -47,7 +52,9 @@ impl Lanes {
         let scalar = |x: Value, y: Value| match (minus, x.ty().is_index()) {
             (false, true) => c.add(x, y),
             (true, true) => c.sub(x, y),
-            (minus, false) => c.op(if minus { "arith.subi" } else { "arith.addi" }, &[x, y], x.ty(), &[]),
+            (minus, false) => {
+                c.op(if minus { "arith.subi" } else { "arith.addi" }, &[x, y], x.ty(), &[])
+            }
         };
         let sign = if minus { -1 } else { 1 };
         Ok(match (a, b) {
@@ -58,7 +65,12 @@ impl Lanes {
             (Val::Steps(x, s), Val::Steps(y, t)) => Val::Steps(scalar(x, y)?, s + sign * t),
             _ => {
                 let (x, y) = (self.many(c, a)?, self.many(c, b)?);
-                Val::Many(c.op(if minus { "arith.subi" } else { "arith.addi" }, &[x, y], x.ty(), &[])?)
+                Val::Many(c.op(
+                    if minus { "arith.subi" } else { "arith.addi" },
+                    &[x, y],
+                    x.ty(),
+                    &[],
+                )?)
             }
         })
     }
@@ -85,7 +97,11 @@ impl Lanes {
         };
         let op = |name: &str, x: Value, y: Value| c.op(name, &[x, y], x.ty(), &[]);
         let result = if by > 0 && by & (by - 1) == 0 {
-            if modulo { op("arith.andi", x, number(by - 1)?)? } else { op("arith.shrsi", x, number(by.trailing_zeros() as i64)?)? }
+            if modulo {
+                op("arith.andi", x, number(by - 1)?)?
+            } else {
+                op("arith.shrsi", x, number(by.trailing_zeros() as i64)?)?
+            }
         } else {
             // Twice, since the remainder of a negative number is negative.
             let d = number(by)?;
@@ -109,35 +125,60 @@ impl Lanes {
         let vector = Type::vector(element, self.count);
         Ok(match (at, self.mask) {
             (Val::One(i), _) => Val::One(c.op("memref.load", &[buffer, i], element, &[])?),
-            (Val::Steps(i, 1), None) => Val::Many(c.op("vector.load", &[buffer, i], vector, &[])?),
-            (Val::Steps(i, 1), Some(m)) => Val::Many(c.op("vector.maskedload", &[buffer, i, m, self.ones(c, element)?], vector, &[])?),
+            (Val::Steps(i, 1), None) => {
+                Val::Many(c.op("vector.load", &[buffer, i], vector, &[])?)
+            }
+            (Val::Steps(i, 1), Some(m)) => Val::Many(c.op(
+                "vector.maskedload",
+                &[buffer, i, m, self.ones(c, element)?],
+                vector,
+                &[],
+            )?),
             _ => {
-                let operands = [buffer, c.index(0)?, self.many(c, at)?, self.all(c)?, self.ones(c, element)?];
+                let operands =
+                    [buffer, c.index(0)?, self.many(c, at)?, self.all(c)?, self.ones(c, element)?];
                 Val::Many(c.op("vector.gather", &operands, vector, &[])?)
             }
         })
     }
-    /// Asks for what lies `bytes` behind a whole vector of consecutive elements; behind the end of a buffer that does nothing.
+    /// Asks for what lies `bytes` behind a whole vector of consecutive elements; behind the end of
+    /// a buffer that does nothing.
     pub fn prefetch(&self, c: Code, buffer: Value, at: Val, bytes: usize) -> Made<()> {
         let (Val::Steps(i, 1), None) = (at, self.mask) else { return Ok(()) };
-        let size = buffer.ty().element().ok_or("reads from what is no buffer")?.dtype()?.byte_size();
+        let size =
+            buffer.ty().element().ok_or("reads from what is no buffer")?.dtype()?.byte_size();
         let ahead = c.add(i, c.index((bytes / size) as i64)?)?;
         let attr = |text: &str| Attr::parse(c.ctx(), text).ok_or("made a bad attribute");
-        let near = [("isWrite", attr("false")?), ("localityHint", attr("3 : i32")?), ("isDataCache", attr("true")?)];
+        let near = [
+            ("isWrite", attr("false")?),
+            ("localityHint", attr("3 : i32")?),
+            ("isDataCache", attr("true")?),
+        ];
         c.effect("memref.prefetch", &[buffer, ahead], &near)
     }
-    /// Writes elements of a flat buffer; `nontemporal`: whole vectors past the caches, which are at multiples of their size.
+    /// Writes elements of a flat buffer; `nontemporal`: whole vectors past the caches, which are at
+    /// multiples of their size.
     pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Made<()> {
-        let bytes = self.count * buffer.ty().element().ok_or("writes to what is no buffer")?.dtype()?.byte_size();
+        let bytes = self.count
+            * buffer.ty().element().ok_or("writes to what is no buffer")?.dtype()?.byte_size();
         let past = Attr::parse(c.ctx(), "true").ok_or("has no true")?;
-        let hint: &[(&str, Attr)] = &[("nontemporal", past), ("alignment", Attr::i64(c.ctx(), bytes as i64))];
+        let hint: &[(&str, Attr)] =
+            &[("nontemporal", past), ("alignment", Attr::i64(c.ctx(), bytes as i64))];
         let hint = if nontemporal { hint } else { &[] };
         match (at, v, self.mask) {
             (Val::One(i), Val::One(v), _) => c.effect("memref.store", &[v, buffer, i], &[]),
             (Val::One(_), ..) => Err("writes several values to one place".into()),
-            (Val::Steps(i, 1), _, None) => c.effect("vector.store", &[self.many(c, v)?, buffer, i], hint),
-            (Val::Steps(i, 1), _, Some(m)) => c.effect("vector.maskedstore", &[buffer, i, m, self.many(c, v)?], &[]),
-            _ => c.effect("vector.scatter", &[buffer, c.index(0)?, self.many(c, at)?, self.all(c)?, self.many(c, v)?], &[]),
+            (Val::Steps(i, 1), _, None) => {
+                c.effect("vector.store", &[self.many(c, v)?, buffer, i], hint)
+            }
+            (Val::Steps(i, 1), _, Some(m)) => {
+                c.effect("vector.maskedstore", &[buffer, i, m, self.many(c, v)?], &[])
+            }
+            _ => c.effect(
+                "vector.scatter",
+                &[buffer, c.index(0)?, self.many(c, at)?, self.all(c)?, self.many(c, v)?],
+                &[],
+            ),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The loops of one nest: parallel dimensions outside, one dimension in vectors, reductions inside with their values in registers.
+//! The loops of one nest: parallel dimensions outside, one dimension in vectors, reductions inside
+//! with their values in registers.
 use super::{
     body::{Passed, Scope},
     code::{Code, Made, known},
@@ -27,7 +28,11 @@ pub type Rows = (usize, Value, usize);
 
 /// The outputs of a nest that it reduces.
 pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
-    nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces)
+    nest.stages
+        .iter()
+        .filter_map(|s| scope.kernel.stages.get(*s))
+        .flat_map(|s| &s.outputs)
+        .filter(|o| o.reduces)
 }
 
 /// The indices behind one number, by sizes.
@@ -52,12 +57,14 @@ pub type Fixed = Vec<Option<Value>>;
 /// What is done inside of the reduction loops: builder, all fixed dimensions, carried values.
 pub type Inside<'a> = dyn FnMut(Code, &Fixed, &[Value]) -> Made<Vec<Value>> + 'a;
 /// What is done with vectors: builder, first index, how many, mask, carried values.
-pub type Chunk<'a> = dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Made<Vec<Value>> + 'a;
+pub type Chunk<'a> =
+    dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Made<Vec<Value>> + 'a;
 
 impl Loops<'_> {
     /// The loops around what is not fixed yet; the vector dimension runs over `range`.
     pub fn emit(&self, c: Code, fixed: &Fixed, range: Option<(Value, Value)>) -> Made<()> {
-        let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector && !self.nest.reduction[*d];
+        let free =
+            |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector && !self.nest.reduction[*d];
         if let Some(d) = (0..fixed.len()).find(free) {
             let (lo, hi) = (c.index(0)?, self.size(c, d, fixed)?);
             c.each(lo, hi, 1, &[], &mut |c, i, _| {
@@ -75,7 +82,9 @@ impl Loops<'_> {
         if self.nest.reduction[v] {
             return self.reduced(c, fixed, lo, hi);
         }
-        self.chunks(c, lo, hi, &[], &mut |c, i, count, mask, _| self.parallel(c, fixed, Some(i), count, mask, None).map(|()| vec![]))?;
+        self.chunks(c, lo, hi, &[], &mut |c, i, count, mask, _| {
+            self.parallel(c, fixed, Some(i), count, mask, None).map(|()| vec![])
+        })?;
         Ok(())
     }
 
@@ -84,7 +93,8 @@ impl Loops<'_> {
         let size = self.scope.poly(c, &self.nest.extents[d])?;
         match &self.nest.split {
             Some((outer, inner, both)) if *inner == d => {
-                let before = c.mul(fixed[*outer].ok_or("has a split dimension out of order")?, size)?;
+                let before =
+                    c.mul(fixed[*outer].ok_or("has a split dimension out of order")?, size)?;
                 c.min(size, c.sub(self.scope.poly(c, both)?, before)?)
             }
             _ => Ok(size),
@@ -92,21 +102,30 @@ impl Loops<'_> {
     }
 
     /// `lo` to `hi` in groups of vectors, then in vectors, then what is left under a mask.
-    pub fn chunks(&self, c: Code, lo: Value, hi: Value, carried: &[Value], f: &mut Chunk<'_>) -> Made<Vec<Value>> {
+    pub fn chunks(
+        &self,
+        c: Code,
+        lo: Value,
+        hi: Value,
+        carried: &[Value],
+        f: &mut Chunk<'_>,
+    ) -> Made<Vec<Value>> {
         let (mut at, mut values) = (lo, carried.to_vec());
         let groups = if self.unroll > 1 { vec![self.unroll, 1] } else { vec![1] };
         for count in groups {
             let step = (count * self.lanes) as i64;
             let whole = c.div(c.sub(hi, at)?, c.index(step)?)?;
             let end = c.add(at, c.mul(whole, c.index(step)?)?)?;
-            values = c.each(at, end, step, &values, &mut |c, i, carried| f(c, i, count, None, carried))?;
+            values =
+                c.each(at, end, step, &values, &mut |c, i, carried| f(c, i, count, None, carried))?;
             at = end;
         }
         if self.lanes > 1 {
             let lanes = self.lanes;
             values = c.each(at, hi, lanes as i64, &values, &mut |c, i, carried| {
                 let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
-                let mask = c.op("vector.create_mask", &[c.sub(hi, i)?], Type::vector(i1, lanes), &[])?;
+                let mask =
+                    c.op("vector.create_mask", &[c.sub(hi, i)?], Type::vector(i1, lanes), &[])?;
                 f(c, i, 1, Some(mask), carried)
             })?;
         }
@@ -133,7 +152,8 @@ impl Loops<'_> {
         Ok(if self.lanes == 1 { Val::One(i) } else { Val::Steps(i, 1) })
     }
 
-    /// The reduction loops, of `count` vectors of a parallel dimension and `rows` of another; then what follows on the results.
+    /// The reduction loops, of `count` vectors of a parallel dimension and `rows` of another; then
+    /// what follows on the results.
     pub fn parallel(
         &self,
         c: Code,
@@ -148,12 +168,16 @@ impl Loops<'_> {
         for row in 0..rows.map_or(1, |r| r.2) {
             at.extend((0..count).map(|n| (rows.map(|_| row), start.map(|_| n))));
         }
-        let dims = |c: Code, fixed: &Fixed, (row, n): (Option<usize>, Option<usize>)| -> Made<Vec<Val>> {
+        let dims = |c: Code,
+                    fixed: &Fixed,
+                    (row, n): (Option<usize>, Option<usize>)|
+         -> Made<Vec<Val>> {
             let mut fixed = fixed.clone();
             if let (Some((d, first, _)), Some(row)) = (rows, row) {
                 fixed[d] = Some(c.add(first, c.index(row as i64)?)?);
             }
-            let vector = if let (Some(s), Some(n)) = (start, n) { Some(self.lane(c, s, n)?) } else { None };
+            let vector =
+                if let (Some(s), Some(n)) = (start, n) { Some(self.lane(c, s, n)?) } else { None };
             self.dims(c, &fixed, vector)
         };
         let mut running = vec![];
@@ -173,7 +197,14 @@ impl Loops<'_> {
             let mut running = running.to_vec();
             for (n, x) in at.iter().enumerate() {
                 let dims = dims(c, fixed, *x)?;
-                self.scope.iteration(c, &self.nest.stages, &dims, lanes, &mut running[n * each..(n + 1) * each], &mut Passed::new())?;
+                self.scope.iteration(
+                    c,
+                    &self.nest.stages,
+                    &dims,
+                    lanes,
+                    &mut running[n * each..(n + 1) * each],
+                    &mut Passed::new(),
+                )?;
             }
             Ok(running)
         })?;
@@ -195,7 +226,13 @@ impl Loops<'_> {
     }
 
     /// The loops over reduction dimensions that are not fixed and not in vectors.
-    pub fn reductions(&self, c: Code, fixed: &Fixed, carried: &[Value], body: &mut Inside<'_>) -> Made<Vec<Value>> {
+    pub fn reductions(
+        &self,
+        c: Code,
+        fixed: &Fixed,
+        carried: &[Value],
+        body: &mut Inside<'_>,
+    ) -> Made<Vec<Value>> {
         let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector;
         let Some(d) = (0..fixed.len()).find(free) else { return body(c, fixed, carried) };
         let (lo, hi) = (c.index(0)?, self.scope.poly(c, &self.nest.extents[d])?);
@@ -206,7 +243,8 @@ impl Loops<'_> {
         })
     }
 
-    /// A reduction over the vector dimension: partial results in vectors, combined at the end in a fixed order.
+    /// A reduction over the vector dimension: partial results in vectors, combined at the end in a
+    /// fixed order.
     fn reduced(&self, c: Code, fixed: &Fixed, lo: Value, hi: Value) -> Made<()> {
         let mut running = vec![];
         for _ in 0..self.unroll {
@@ -220,7 +258,14 @@ impl Loops<'_> {
                     let dims = self.dims(c, fixed, Some(self.lane(c, i, n)?))?;
                     let mine = &mut running[n * each..(n + 1) * each];
                     let old = mine.to_vec();
-                    self.scope.iteration(c, &self.nest.stages, &dims, lanes, mine, &mut Passed::new())?;
+                    self.scope.iteration(
+                        c,
+                        &self.nest.stages,
+                        &dims,
+                        lanes,
+                        mine,
+                        &mut Passed::new(),
+                    )?;
                     if let Some(m) = mask {
                         for (new, old) in mine.iter_mut().zip(old) {
                             *new = c.op("arith.select", &[m, *new, old], old.ty(), &[])?;
@@ -233,9 +278,12 @@ impl Loops<'_> {
         let dims = self.dims(c, fixed, None)?;
         let (one, mut passed) = (Lanes { count: 1, mask: None }, Passed::new());
         let all: Vec<Vec<Value>> = results.chunks(each.max(1)).map(<[Value]>::to_vec).collect();
-        let vectors = parts::pairwise(all, &|a, b| parts::combined(c, self.scope, self.nest, self.lanes, a, b))?;
+        let vectors = parts::pairwise(all, &|a, b| {
+            parts::combined(c, self.scope, self.nest, self.lanes, a, b)
+        })?;
         let values = self.across(c, &vectors)?;
-        let values = parts::with_start(c, self.scope, self.nest, &dims, 1, &values, &Passed::new())?;
+        let values =
+            parts::with_start(c, self.scope, self.nest, &dims, 1, &values, &Passed::new())?;
         for (o, value) in self.reducing().zip(values) {
             self.scope.write(c, o, &dims, one, Val::One(value), false)?;
             passed.insert(o.access.clone(), Val::One(value));
@@ -243,16 +291,23 @@ impl Loops<'_> {
         self.scope.iteration(c, &self.nest.after, &dims, one, &mut [], &mut passed)
     }
 
-    /// The lanes of each running value as one: what combines alone by the processor's own reductions.
+    /// The lanes of each running value as one: what combines alone by the processor's own
+    /// reductions.
     fn across(&self, c: Code, vectors: &[Value]) -> Made<Vec<Value>> {
         if self.reducing().any(|o| o.combine.is_none()) {
             return parts::across(c, self.scope, self.nest, self.lanes, vectors);
         }
         let one = |(o, v): (&Output, &Value)| {
             let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
-            let kind = Attr::parse(c.ctx(), &format!("#vector.kind<{}>", combine.kind)).ok_or("is no kind of reduction")?;
+            let kind = Attr::parse(c.ctx(), &format!("#vector.kind<{}>", combine.kind))
+                .ok_or("is no kind of reduction")?;
             let fast = Attr::parse(c.ctx(), "#arith.fastmath<reassoc>").ok_or("has no fastmath")?;
-            c.op("vector.reduction", &[*v], combine.op.result(0).ty(), &[("kind", kind), ("fastmath", fast)])
+            c.op(
+                "vector.reduction",
+                &[*v],
+                combine.op.result(0).ty(),
+                &[("kind", kind), ("fastmath", fast)],
+            )
         };
         self.reducing().zip(vectors).map(one).collect()
     }

@@ -12,7 +12,9 @@ pub type Combine<'a> = dyn Fn(&[Value], &[Value]) -> Made<Vec<Value>> + 'a;
 
 /// Whether partial results of all that a nest reduces combine.
 pub fn possible(scope: &Scope<'_>, nest: &Nest) -> bool {
-    nest.reduction.contains(&true) && nest.split.is_none() && stages(scope, nest).all(Stage::combines)
+    nest.reduction.contains(&true)
+        && nest.split.is_none()
+        && stages(scope, nest).all(Stage::combines)
 }
 
 fn stages<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a Stage> {
@@ -43,7 +45,14 @@ pub fn identities(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize) -> Made
 }
 
 /// Two partial results of all running values, each in so many lanes, as one.
-pub fn combined(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize, a: &[Value], b: &[Value]) -> Made<Vec<Value>> {
+pub fn combined(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    lanes: usize,
+    a: &[Value],
+    b: &[Value],
+) -> Made<Vec<Value>> {
     let each = Lanes { count: lanes, mask: None };
     let mut pairs = a.iter().zip(b);
     let mut all = vec![];
@@ -71,7 +80,13 @@ pub fn combined(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize, a: &[Valu
 }
 
 /// The lanes of each running value combined, pair by pair.
-pub fn across(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize, parts: &[Value]) -> Made<Vec<Value>> {
+pub fn across(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    lanes: usize,
+    parts: &[Value],
+) -> Made<Vec<Value>> {
     if lanes == 1 {
         return Ok(parts.to_vec());
     }
@@ -82,7 +97,10 @@ pub fn across(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize, parts: &[Va
 /// Several partial results as one, so that no chain of sums is longer than it need be.
 pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Made<Vec<Value>> {
     while all.len() > 1 {
-        all = all.chunks(2).map(|p| if let [a, b] = p { two(a, b) } else { Ok(p[0].clone()) }).collect::<Made<_>>()?;
+        all = all
+            .chunks(2)
+            .map(|p| if let [a, b] = p { two(a, b) } else { Ok(p[0].clone()) })
+            .collect::<Made<_>>()?;
     }
     all.pop().ok_or_else(|| "has no parts".into())
 }
@@ -108,11 +126,13 @@ pub fn with_start(
     for s in stages(scope, nest) {
         for o in s.outputs.iter().filter(|o| o.reduces) {
             let part = *parts.next().ok_or("has fewer running values than outputs")?;
-            let start = if s.merges { None } else { scope.start(c, &o.init, dims, each, passed)? };
+            let start =
+                if s.merges { None } else { scope.start(c, &o.init, dims, each, passed)? };
             all.push(match (start, &o.combine) {
                 (Some(start), Some(combine)) => {
                     let attrs = combine.op.attrs();
-                    let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+                    let attrs: Vec<(&str, Attr)> =
+                        attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
                     c.op(&combine.op.name(), &[each.many(c, start)?, part], part.ty(), &attrs)?
                 }
                 _ => part,

@@ -1,4 +1,5 @@
-//! Kernels that are given as PTX: what can be read off the text, what `kiln.kernel` says about such a kernel, and what their objects are.
+//! Kernels that are given as PTX: what can be read off the text, what `kiln.kernel` says about such
+//! a kernel, and what their objects are.
 use super::{GRID, SHARED_BYTES, THREADS, gpu_schedule::grid_map};
 use crate::target::{Chip, Target};
 use kiln_dialects::{ir::*, ops::PtxCall};
@@ -14,14 +15,20 @@ pub struct Text {
 }
 
 impl Text {
-    /// Reads PTX that is launched by this entry with so many threads. Err: why that is not possible, as the end of a sentence.
+    /// Reads PTX that is launched by this entry with so many threads. Err: why that is not
+    /// possible, as the end of a sentence.
     pub fn read(ptx: &str, entry: &str, threads: u32) -> Result<Text, String> {
         let text = without_comments(ptx);
         let words: Vec<&str> = text.split_whitespace().collect();
-        let behind = |word: &str| words.iter().position(|w| *w == word).and_then(|i| words.get(i + 1).copied());
+        let behind = |word: &str| {
+            words.iter().position(|w| *w == word).and_then(|i| words.get(i + 1).copied())
+        };
         behind(".version").ok_or("has PTX without a .version")?;
-        let target = behind(".target").map(|t| t.split(',').next().unwrap_or(t).to_string()).ok_or("has PTX without a .target")?;
-        number(&target).ok_or_else(|| format!("has PTX for .target {target}, which is no sm_<number>"))?;
+        let target = behind(".target")
+            .map(|t| t.split(',').next().unwrap_or(t).to_string())
+            .ok_or("has PTX without a .target")?;
+        number(&target)
+            .ok_or_else(|| format!("has PTX for .target {target}, which is no sm_<number>"))?;
         if behind(".address_size").is_some_and(|n| n != "64") {
             return Err("has PTX whose addresses have not 64 bits".into());
         }
@@ -37,10 +44,20 @@ impl Text {
         let directives = rest.split('{').next().unwrap_or_default();
         for (name, exact) in [(".reqntid", true), (".maxntid", false)] {
             let Some((_, numbers)) = directives.split_once(name) else { continue };
-            let stated = numbers.trim_start().split(|c: char| !(c.is_ascii_digit() || c == ',' || c == ' ')).next().unwrap_or_default();
-            let all = stated.split(',').filter_map(|n| n.trim().parse::<u32>().ok()).fold(1, u32::saturating_mul);
+            let stated = numbers
+                .trim_start()
+                .split(|c: char| !(c.is_ascii_digit() || c == ',' || c == ' '))
+                .next()
+                .unwrap_or_default();
+            let all = stated
+                .split(',')
+                .filter_map(|n| n.trim().parse::<u32>().ok())
+                .fold(1, u32::saturating_mul);
             if threads > all || exact && threads != all {
-                return Err(format!("is launched with {threads} threads a block, and its PTX says {name} {}", stated.trim()));
+                return Err(format!(
+                    "is launched with {threads} threads a block, and its PTX says {name} {}",
+                    stated.trim()
+                ));
             }
         }
         Ok(Text { target, parameters })
@@ -49,7 +66,8 @@ impl Text {
     /// Why a chip does not run it, if it does not. Code with an `a` is for one chip alone.
     pub fn refused(&self, chip: Chip) -> Option<String> {
         let (own, have) = (number(&self.target)?, number(chip.name())?);
-        let runs = if self.target.ends_with('a') { self.target == chip.name() } else { own <= have };
+        let runs =
+            if self.target.ends_with('a') { self.target == chip.name() } else { own <= have };
         (!runs).then(|| format!("has PTX for {}, which {} does not run", self.target, chip.name()))
     }
 }
@@ -86,7 +104,9 @@ fn entries(text: &str) -> Vec<(&str, &str)> {
         .skip(1)
         .map(|rest| {
             let rest = rest.trim_start();
-            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_$%".contains(c))).unwrap_or(rest.len());
+            let end = rest
+                .find(|c: char| !(c.is_ascii_alphanumeric() || "_$%".contains(c)))
+                .unwrap_or(rest.len());
             rest.split_at(end)
         })
         .collect()
@@ -94,18 +114,25 @@ fn entries(text: &str) -> Vec<(&str, &str)> {
 
 /// How many parameters stand in the brackets behind an entry's name. Err: one is not of 64 bits.
 fn parameters(rest: &str) -> Result<usize, String> {
-    let Some(list) = rest.trim_start().strip_prefix('(').and_then(|r| r.split_once(')')).map(|(list, _)| list) else { return Ok(0) };
+    let Some(list) =
+        rest.trim_start().strip_prefix('(').and_then(|r| r.split_once(')')).map(|(list, _)| list)
+    else {
+        return Ok(0);
+    };
     let all: Vec<&str> = list.split(',').map(str::trim).filter(|p| !p.is_empty()).collect();
     for (i, p) in all.iter().enumerate() {
         let wide = p.split_whitespace().any(|w| [".u64", ".b64", ".s64"].contains(&w));
         if !wide || p.contains('[') {
-            return Err(format!("has PTX whose parameter {i} is '{p}'; all are .u64: addresses and sizes"));
+            return Err(format!(
+                "has PTX whose parameter {i} is '{p}'; all are .u64: addresses and sizes"
+            ));
         }
     }
     Ok(all.len())
 }
 
-/// A sentence with a place for each kernel of a module that the target does not run and that nothing else computes.
+/// A sentence with a place for each kernel of a module that the target does not run and that
+/// nothing else computes.
 pub fn refused(module: Op, target: &Target) -> Vec<String> {
     let mut all = vec![];
     for op in walk(module) {
@@ -122,7 +149,9 @@ pub fn refused(module: Op, target: &Target) -> Vec<String> {
                 text.refused(chip).or_else(|| (passed != text.parameters).then(wrong))
             }),
         };
-        all.extend(reason.map(|reason| format!("{}: custom op '{}' {reason}", op.loc(), call.callee)));
+        all.extend(
+            reason.map(|reason| format!("{}: custom op '{}' {reason}", op.loc(), call.callee)),
+        );
     }
     all
 }
@@ -145,7 +174,9 @@ impl Given {
     /// Reads a kernel's module; `None` for one that is compiled.
     pub fn of(kernel: Op) -> Option<Given> {
         let about = kernel.attr("kiln.kernel")?;
-        let list = |key: &str| Some(about.entry(key)?.as_i64s()?.into_iter().map(|i| i as usize).collect());
+        let list = |key: &str| {
+            Some(about.entry(key)?.as_i64s()?.into_iter().map(|i| i as usize).collect())
+        };
         Some(Given {
             entry: about.entry("entry")?.as_string()?,
             operands: list("operands")?,
@@ -155,21 +186,33 @@ impl Given {
     }
 
     /// Adds a call to what its kernel's module says. `indices`: the sizes that the kernel takes.
-    pub fn describe(kernel: Op, call: &PtxCall, operands: &[usize], results: &[usize], indices: &[Value]) -> Result<(), String> {
+    pub fn describe(
+        kernel: Op,
+        call: &PtxCall,
+        operands: &[usize],
+        results: &[usize],
+        indices: &[Value],
+    ) -> Result<(), String> {
         let c = kernel.ctx();
         let text = |s: &Size| match s {
             Size::Static(n) => Ok(n.to_string()),
             Size::Dynamic(v) => match indices.iter().position(|i| i == v) {
                 Some(k) => Ok(format!("s{k}")),
-                None => {
-                    v.def().and_then(|o| o.attr("value")?.as_i64()).map(|n| n.to_string()).ok_or("has a size that its kernel does not take")
-                }
+                None => v
+                    .def()
+                    .and_then(|o| o.attr("value")?.as_i64())
+                    .map(|n| n.to_string())
+                    .ok_or("has a size that its kernel does not take"),
             },
         };
-        let map = |all: &[Size]| grid_map(c, &all.iter().map(text).collect::<Result<Vec<_>, _>>()?, indices.len());
-        let list = |all: &[usize]| Attr::i64s(c, &all.iter().map(|i| *i as i64).collect::<Vec<_>>());
+        let map = |all: &[Size]| {
+            grid_map(c, &all.iter().map(text).collect::<Result<Vec<_>, _>>()?, indices.len())
+        };
+        let list =
+            |all: &[usize]| Attr::i64s(c, &all.iter().map(|i| *i as i64).collect::<Vec<_>>());
         let old = kernel.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
-        let mut entries: Vec<(&str, Attr)> = old.iter().filter(|(n, _)| n != "kind").map(|(n, a)| (n.as_str(), *a)).collect();
+        let mut entries: Vec<(&str, Attr)> =
+            old.iter().filter(|(n, _)| n != "kind").map(|(n, a)| (n.as_str(), *a)).collect();
         entries.extend([
             ("kind", Attr::string(c, KIND)),
             ("symbol", Attr::string(c, &symbol(call))),
@@ -224,12 +267,25 @@ mod tests {
         let read = |entry: &str, threads| Text::read(TWO, entry, threads);
         assert_eq!(read("one", 128), Ok(Text { target: "sm_80".into(), parameters: 2 }));
         assert_eq!(read("two", 64).map(|t| t.parameters), Ok(0));
-        assert_eq!(read("one", 64).unwrap_err(), "is launched with 64 threads a block, and its PTX says .reqntid 128, 1, 1");
-        assert_eq!(read("not_me", 128).unwrap_err(), "has no .entry not_me in its PTX; there is one, two");
-        let other = |from: &str, to: &str| Text::read(&TWO.replace(from, to), "one", 128).unwrap_err();
-        assert_eq!(other(".b64 n", ".u32 n"), "has PTX whose parameter 1 is '.param .u32 n'; all are .u64: addresses and sizes");
+        assert_eq!(
+            read("one", 64).unwrap_err(),
+            "is launched with 64 threads a block, and its PTX says .reqntid 128, 1, 1"
+        );
+        assert_eq!(
+            read("not_me", 128).unwrap_err(),
+            "has no .entry not_me in its PTX; there is one, two"
+        );
+        let other =
+            |from: &str, to: &str| Text::read(&TWO.replace(from, to), "one", 128).unwrap_err();
+        assert_eq!(
+            other(".b64 n", ".u32 n"),
+            "has PTX whose parameter 1 is '.param .u32 n'; all are .u64: addresses and sizes"
+        );
         assert_eq!(other(".target sm_80, debug", ""), "has PTX without a .target");
-        assert_eq!(other("sm_80", "gfx90a"), "has PTX for .target gfx90a,, which is no sm_<number>".replace(",,", ","));
+        assert_eq!(
+            other("sm_80", "gfx90a"),
+            "has PTX for .target gfx90a,, which is no sm_<number>".replace(",,", ",")
+        );
         assert_eq!(other(".version 7.8", ""), "has PTX without a .version");
         assert_eq!(other("64\n", "32\n"), "has PTX whose addresses have not 64 bits");
         assert!(Text::read("", "one", 1).is_err() && Text::read("/*", "one", 1).is_err());
@@ -237,7 +293,9 @@ mod tests {
 
     #[test]
     fn a_chip_runs_what_is_not_newer() {
-        let refused = |target: &str, chip| Text { target: target.into(), parameters: 0 }.refused(chip).is_some();
+        let refused = |target: &str, chip| {
+            Text { target: target.into(), parameters: 0 }.refused(chip).is_some()
+        };
         assert!(
             !refused("sm_70", Chip::Sm80)
                 && !refused("sm_80", Chip::Sm80)

@@ -1,7 +1,9 @@
-//! `kiln-gpu-abi`: what a GPU's kernel asks the hardware for, as nvvm ops, instructions that approximate, and shared memory of the module.
+//! `kiln-gpu-abi`: what a GPU's kernel asks the hardware for, as nvvm ops, instructions that
+//! approximate, and shared memory of the module.
 //!
-//! Why: upstream's conversion of the gpu dialect does this too, but turns every math op into a call of libdevice, which only the toolkit has.
-//! Runs behind `kiln-kernel-abi`, before the conversions to the llvm dialect. No two parameters of a kernel reach memory that one of them writes.
+//! Why: upstream's conversion of the gpu dialect does this too, but turns every math op into a call
+//! of libdevice, which only the toolkit has. Runs behind `kiln-kernel-abi`, before the conversions
+//! to the llvm dialect. No two parameters of a kernel reach memory that one of them writes.
 //!
 //! Numerics: exact.
 //!
@@ -31,7 +33,8 @@ const REGISTERS: &[(&str, &str)] = &[
 
 impl Pass for GpuAbi {
     const FLAG: &'static str = "kiln-gpu-abi";
-    const SUMMARY: &'static str = "Turns the gpu dialect's ops into nvvm ops, and local shared memory into globals";
+    const SUMMARY: &'static str =
+        "Turns the gpu dialect's ops into nvvm ops, and local shared memory into globals";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
     const REQUIRED: bool = true;
@@ -57,7 +60,11 @@ impl GpuAbi {
     fn op(&self, func: Op, op: Op, shared: &mut usize) -> Result<bool, String> {
         let Some(b) = Builder::before(op) else { return Ok(false) };
         let c = op.ctx();
-        let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value, String> {
+        let make = |name: &str,
+                    operands: &[Value],
+                    ty: Type,
+                    attrs: &[(&str, Attr)]|
+         -> Result<Value, String> {
             Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
         };
         let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
@@ -91,7 +98,12 @@ impl GpuAbi {
                     ("alignment", alignment),
                 ];
                 top.generic("memref.global", &[], &[], &attrs, &mut [])?;
-                op.result(0).replace_uses(make("memref.get_global", &[], ty, &[("name", Attr::symbol(c, &name))])?);
+                op.result(0).replace_uses(make(
+                    "memref.get_global",
+                    &[],
+                    ty,
+                    &[("name", Attr::symbol(c, &name))],
+                )?);
                 Ok(true)
             }
             _ => Ok(false),
@@ -122,7 +134,11 @@ pub(crate) fn approximation(op: Op) -> Option<&'static str> {
 /// An instruction for each lane of an op. A reciprocal takes the divisor alone.
 fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value, String> {
     let c = b.ctx;
-    let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value, String> {
+    let make = |name: &str,
+                operands: &[Value],
+                ty: Type,
+                attrs: &[(&str, Attr)]|
+     -> Result<Value, String> {
         Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     };
     let mut operands = op.operands();
@@ -130,34 +146,63 @@ fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value, String> {
         operands = operands.split_off(operands.len() - 1);
     }
     let constraints = ["=f", "f", "f"][..=operands.len()].join(",");
-    let attrs = [("asm_string", Attr::string(c, instruction)), ("constraints", Attr::string(c, &constraints))];
+    let attrs = [
+        ("asm_string", Attr::string(c, instruction)),
+        ("constraints", Attr::string(c, &constraints)),
+    ];
     let ty = op.result(0).ty();
     let Some(element) = ty.element() else { return make("llvm.inline_asm", &operands, ty, &attrs) };
-    let count: Option<i64> = ty.to_string().strip_prefix("vector<").and_then(|t| t.strip_suffix("xf32>")).and_then(|n| n.parse().ok());
+    let count: Option<i64> = ty
+        .to_string()
+        .strip_prefix("vector<")
+        .and_then(|t| t.strip_suffix("xf32>"))
+        .and_then(|n| n.parse().ok());
     let count = count.ok_or("is no vector of one dimension")?;
     let mut made = vec![];
     for lane in 0..count {
         let place = [("static_position", Attr::i64s(c, &[lane]))];
-        let one = operands.iter().map(|v| make("vector.extract", &[*v], element, &place)).collect::<Result<Vec<_>, _>>()?;
+        let one = operands
+            .iter()
+            .map(|v| make("vector.extract", &[*v], element, &place))
+            .collect::<Result<Vec<_>, _>>()?;
         made.push(make("llvm.inline_asm", &one, element, &attrs)?);
     }
     make("vector.from_elements", &made, ty, &[])
 }
 
-/// `gpu.shuffle` of a value of any scalar type, through 32 bits at a time: what another thread of the warp has, and whether there is one. Only `up` asks for that.
+/// `gpu.shuffle` of a value of any scalar type, through 32 bits at a time: what another thread of
+/// the warp has, and whether there is one. Only `up` asks for that.
 fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
     let (c, value, lane) = (b.ctx, op.operand(0), op.operand(1));
-    let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value, String> {
+    let make = |name: &str,
+                operands: &[Value],
+                ty: Type,
+                attrs: &[(&str, Attr)]|
+     -> Result<Value, String> {
         Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     };
     let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
-    let number = |n: i64, ty: Type| make("arith.constant", &[], ty, &[("value", Attr::scalar_int(c, ty.dtype()?, n))]);
+    let number = |n: i64, ty: Type| {
+        make("arith.constant", &[], ty, &[("value", Attr::scalar_int(c, ty.dtype()?, n))])
+    };
     let mode = op.attr("mode").ok_or("has no mode")?.to_string();
-    let width = op.operand(2).def().and_then(|d| d.attr("value")?.as_i64()).filter(|w| (1..=32).contains(w)).ok_or("has no known width")?;
+    let width = op
+        .operand(2)
+        .def()
+        .and_then(|d| d.attr("value")?.as_i64())
+        .filter(|w| (1..=32).contains(w))
+        .ok_or("has no known width")?;
     // Threads of a part of the warp see only each other.
     let part = (32 - width) << 8;
-    let modes = [("shuffle_mode xor", "bfly", 31), ("shuffle_mode up", "up", part), ("shuffle_mode idx", "idx", part | 31)];
-    let (_, name, limit) = *modes.iter().find(|m| mode.contains(m.0)).ok_or_else(|| format!("has {mode}, which is none of xor up idx"))?;
+    let modes = [
+        ("shuffle_mode xor", "bfly", 31),
+        ("shuffle_mode up", "up", part),
+        ("shuffle_mode idx", "idx", part | 31),
+    ];
+    let (_, name, limit) = *modes
+        .iter()
+        .find(|m| mode.contains(m.0))
+        .ok_or_else(|| format!("has {mode}, which is none of xor up idx"))?;
     let kind = Attr::parse(c, &format!("#nvvm<shfl_kind {name}>")).ok_or("has no nvvm dialect")?;
     let mut there = None;
     let mut step = |v: Value| -> Result<Value, String> {
@@ -165,9 +210,17 @@ fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
         if name != "up" {
             return make("nvvm.shfl.sync", &operands, v.ty(), &[("kind", kind)]);
         }
-        let pair = Type::parse(c, &format!("!llvm.struct<({}, i1)>", v.ty())).ok_or("has no llvm dialect")?;
-        let both = make("nvvm.shfl.sync", &operands, pair, &[("kind", kind), ("return_value_and_is_valid", Attr::unit(c))])?;
-        let part = |i: i64, ty: Type| make("llvm.extractvalue", &[both], ty, &[("position", Attr::i64s(c, &[i]))]);
+        let pair = Type::parse(c, &format!("!llvm.struct<({}, i1)>", v.ty()))
+            .ok_or("has no llvm dialect")?;
+        let both = make(
+            "nvvm.shfl.sync",
+            &operands,
+            pair,
+            &[("kind", kind), ("return_value_and_is_valid", Attr::unit(c))],
+        )?;
+        let part = |i: i64, ty: Type| {
+            make("llvm.extractvalue", &[both], ty, &[("position", Attr::i64s(c, &[i]))])
+        };
         there = Some(part(1, Type::scalar(c, DType::I1))?);
         part(0, v.ty())
     };
@@ -176,8 +229,10 @@ fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
     let made = match dtype {
         DType::F32 | DType::I32 => step(value)?,
         _ => {
-            let integer = Type::parse(c, &format!("i{}", dtype.bits())).ok_or("has no such integer")?;
-            let bits = if ty == integer { value } else { make("arith.bitcast", &[value], integer, &[])? };
+            let integer =
+                Type::parse(c, &format!("i{}", dtype.bits())).ok_or("has no such integer")?;
+            let bits =
+                if ty == integer { value } else { make("arith.bitcast", &[value], integer, &[])? };
             let bits = if dtype.bits() == 64 {
                 let high = make("arith.shrui", &[bits, number(32, i64)?], i64, &[])?;
                 let mut half = |v: Value| -> Result<Value, String> {
@@ -185,9 +240,19 @@ fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
                     make("arith.extui", &[part], i64, &[])
                 };
                 let (low, high) = (half(bits)?, half(high)?);
-                make("arith.ori", &[low, make("arith.shli", &[high, number(32, i64)?], i64, &[])?], i64, &[])?
+                make(
+                    "arith.ori",
+                    &[low, make("arith.shli", &[high, number(32, i64)?], i64, &[])?],
+                    i64,
+                    &[],
+                )?
             } else {
-                make("arith.trunci", &[step(make("arith.extui", &[bits], i32, &[])?)?], integer, &[])?
+                make(
+                    "arith.trunci",
+                    &[step(make("arith.extui", &[bits], i32, &[])?)?],
+                    integer,
+                    &[],
+                )?
             };
             if ty == integer { bits } else { make("arith.bitcast", &[bits], ty, &[])? }
         }
@@ -195,18 +260,27 @@ fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
     Ok((made, there))
 }
 
-/// Every pointer parameter alone reaches what the kernel writes through it, so that reads may go through the read-only cache.
+/// Every pointer parameter alone reaches what the kernel writes through it, so that reads may go
+/// through the read-only cache.
 fn restrict(func: Op) {
     let c = func.ctx();
-    let Some((inputs, _)) = func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature) else { return };
+    let Some((inputs, _)) =
+        func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature)
+    else {
+        return;
+    };
     // The last ones are no pointers but tensor maps.
     let maps = func.attr(TENSOR_MAPS).and_then(Attr::as_array).map_or(0, |all| all.len());
     let pointers = inputs.len().saturating_sub(maps);
     let old = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
     let of = |(i, ty): (usize, &Type)| {
         let entries = old.get(i).and_then(|a| a.entries()).unwrap_or_default();
-        let mut entries: Vec<(&str, Attr)> = entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        if i < pointers && ty.to_string() == "!llvm.ptr" && !entries.iter().any(|(n, _)| *n == "llvm.noalias") {
+        let mut entries: Vec<(&str, Attr)> =
+            entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        if i < pointers
+            && ty.to_string() == "!llvm.ptr"
+            && !entries.iter().any(|(n, _)| *n == "llvm.noalias")
+        {
             entries.push(("llvm.noalias", Attr::unit(c)));
         }
         Attr::dictionary(c, &entries)

@@ -1,7 +1,8 @@
-//! `kiln-gpu-module`: a kernel of the llvm dialect goes into a `gpu.module` that says which chip it is for.
+//! `kiln-gpu-module`: a kernel of the llvm dialect goes into a `gpu.module` that says which chip it
+//! is for.
 //!
-//! Why: that is what upstream's code generator takes. LLVM ends the process where it meets an operation that it has no instruction for, so everything
-//! is held against a list first.
+//! Why: that is what upstream's code generator takes. LLVM ends the process where it meets an
+//! operation that it has no instruction for, so everything is held against a list first.
 //!
 //! Numerics: exact.
 //!
@@ -18,8 +19,9 @@ use kiln_dialects::{
 };
 use kiln_passes::{Failure, Numerics, Pass};
 
-/// NVPTX's, as its target machine says. Without one the translation takes integers of 64 bits to lie at multiples of 4 bytes, reads and writes them in halves,
-/// and the driver then loses lower halves.
+/// NVPTX's, as its target machine says. Without one the translation takes integers of 64 bits to
+/// lie at multiples of 4 bytes, reads and writes them in halves, and the driver then loses lower
+/// halves.
 const DATA_LAYOUT: &str = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64";
 
 kiln_passes::pass_options! {
@@ -167,8 +169,13 @@ impl Pass for GpuModule {
             return Err(format!("chip is sm_80, sm_86, sm_89 or sm_90a, not {}", self.chip).into());
         }
         root.ctx().register_translations();
-        let kernel = |o: &Op| o.is("llvm.func") && o.attr(THREADS).is_some() && o.parent().is_some_and(|p| p.is("builtin.module"));
-        let modules: Vec<Op> = walk(root).into_iter().filter(kernel).filter_map(Op::parent).collect();
+        let kernel = |o: &Op| {
+            o.is("llvm.func")
+                && o.attr(THREADS).is_some()
+                && o.parent().is_some_and(|p| p.is("builtin.module"))
+        };
+        let modules: Vec<Op> =
+            walk(root).into_iter().filter(kernel).filter_map(Op::parent).collect();
         for module in modules {
             wrap(module, &self.chip)?;
         }
@@ -181,10 +188,16 @@ fn known(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("llvm.intr.") {
         // 2^x is an instruction for f32 only; of a vector it is one for each element.
-        let single = || op.results().first().map(|r| r.ty()).is_some_and(|t| t.element().unwrap_or(t).dtype() == Ok(DType::F32));
+        let single = || {
+            op.results()
+                .first()
+                .map(|r| r.ty())
+                .is_some_and(|t| t.element().unwrap_or(t).dtype() == Ok(DType::F32))
+        };
         return INTRINSICS.contains(&name) || (name == "exp2" && single());
     }
-    name.strip_prefix("llvm.").is_some_and(|n| OPS.contains(&n)) || name.strip_prefix("nvvm.").is_some_and(|n| NVVM.contains(&n))
+    name.strip_prefix("llvm.").is_some_and(|n| OPS.contains(&n))
+        || name.strip_prefix("nvvm.").is_some_and(|n| NVVM.contains(&n))
 }
 
 /// Parameters that are tensor maps lie in the launch's memory, where the copy engine reads them.
@@ -193,7 +206,11 @@ fn tensor_maps(func: Op) -> Option<()> {
     let c = func.ctx();
     let mut all = func.attr("arg_attrs").and_then(Attr::as_array)?;
     let bytes = Attr::ty(Type::parse(c, "!llvm.array<128 x i8>")?);
-    let about = [("llvm.align", Attr::i64(c, 64)), ("llvm.byval", bytes), ("nvvm.grid_constant", Attr::unit(c))];
+    let about = [
+        ("llvm.align", Attr::i64(c, 64)),
+        ("llvm.byval", bytes),
+        ("nvvm.grid_constant", Attr::unit(c)),
+    ];
     all.iter_mut().rev().take(maps.len()).for_each(|a| *a = Attr::dictionary(c, &about));
     func.set_attr("arg_attrs", Attr::array(c, &all));
     Some(())
@@ -201,10 +218,14 @@ fn tensor_maps(func: Op) -> Option<()> {
 
 fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
     let inside: Vec<Op> = blocks(module).into_iter().flat_map(|b| b.ops()).collect();
-    if let Some(op) = inside.iter().find(|o| (o.attr(TENSOR_MAPS).is_some() || o.attr(CLUSTER).is_some()) && chip != Chip::Sm90a.name()) {
+    if let Some(op) = inside.iter().find(|o| {
+        (o.attr(TENSOR_MAPS).is_some() || o.attr(CLUSTER).is_some()) && chip != Chip::Sm90a.name()
+    }) {
         return Err(Failure::at(
             *op,
-            format!("is scheduled for the copy engine, the tensor cores or the clusters of sm_90a, which {chip} does not have"),
+            format!(
+                "is scheduled for the copy engine, the tensor cores or the clusters of sm_90a, which {chip} does not have"
+            ),
         ));
     }
     for op in inside.iter().flat_map(|o| walk(*o)) {
@@ -215,9 +236,13 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
     let Some(first) = inside.first().copied() else { return Ok(()) };
     let c = module.ctx();
     let at = |e: String| Failure::at(first, e);
-    let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">")).ok_or_else(|| at("has no nvvm dialect".into()))?;
-    let attrs =
-        [("sym_name", Attr::string(c, "gpu")), ("targets", Attr::array(c, &[target])), ("llvm.data_layout", Attr::string(c, DATA_LAYOUT))];
+    let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">"))
+        .ok_or_else(|| at("has no nvvm dialect".into()))?;
+    let attrs = [
+        ("sym_name", Attr::string(c, "gpu")),
+        ("targets", Attr::array(c, &[target])),
+        ("llvm.data_layout", Attr::string(c, DATA_LAYOUT)),
+    ];
     let b = Builder::before(first).ok_or_else(|| at("is in no module".into()))?;
     let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {
         for op in &inside {
@@ -226,14 +251,25 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
                 copy.set_attr("gpu.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.reqntid", Attr::i32s(c, &[threads as i32]));
-                // The assembler would rather spill than let fewer blocks share a multiprocessor; it need not.
+                // The assembler would rather spill than let fewer blocks share a multiprocessor; it
+                // need not.
                 let resident = copy.attr(RESIDENT).and_then(Attr::as_i64).unwrap_or(1);
                 copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, resident));
                 if let Some(blocks) = copy.attr(CLUSTER).and_then(Attr::as_i64) {
                     copy.set_attr("nvvm.cluster_dim", Attr::i32s(c, &[blocks as i32, 1, 1]));
                 }
                 tensor_maps(copy).ok_or("has tensor maps that are no parameters")?;
-                for name in [THREADS, GRID, CLUSTER, LIBRARY, RESIDENT, PERSISTENT, TENSOR_MAPS, SHARED_BYTES, "kiln.schedule"] {
+                for name in [
+                    THREADS,
+                    GRID,
+                    CLUSTER,
+                    LIBRARY,
+                    RESIDENT,
+                    PERSISTENT,
+                    TENSOR_MAPS,
+                    SHARED_BYTES,
+                    "kiln.schedule",
+                ] {
                     copy.remove_attr(name);
                 }
             }

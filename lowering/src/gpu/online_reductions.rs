@@ -1,12 +1,17 @@
-//! `kiln-online-reductions`: a sum that needs an earlier reduction of the same row is computed with it, in one pass over memory.
+//! `kiln-online-reductions`: a sum that needs an earlier reduction of the same row is computed with
+//! it, in one pass over memory.
 //!
-//! Why here: each generic of a kernel reads its row by itself, and a row that registers do not hold is read from memory as often. The sum of exp(x - c) goes
-//! with the maximum of x, and the sum of (x - c)^2 with the sum of x, as partial results of which any two combine: `linalg.generic` with `kiln.merges`. What is
-//! computed of x, and what follows, ride along. Upstream has no such rewrite.
+//! Why here: each generic of a kernel reads its row by itself, and a row that registers do not hold
+//! is read from memory as often. The sum of exp(x - c) goes with the maximum of x, and the sum of
+//! (x - c)^2 with the sum of x, as partial results of which any two combine: `linalg.generic` with
+//! `kiln.merges`. What is computed of x, and what follows, ride along. Upstream has no such
+//! rewrite.
 //!
-//! Numerics: reassociates. With m the greatest so far and s the sum of exp(x - m): (m, s) and (n, t), m >= n, are (m, s + t exp(n - m)) (Milakov and
-//! Gimelshein, 2018); the sum wanted is s exp(m - c). With n elements of sum s and squared deviations q: (s, q, n) and (t, r, m) are
-//! (s + t, q + r + (t/m - s/n)^2 nm / (n + m), n + m) (Chan, Golub and LeVeque, 1979); the sum wanted is q + n (s/n - c)^2.
+//! Numerics: reassociates. With m the greatest so far and s the sum of exp(x - m): (m, s) and (n,
+//! t), m >= n, are (m, s + t exp(n - m)) (Milakov and Gimelshein, 2018); the sum wanted is s exp(m
+//! - c). With n elements of sum s and squared deviations q: (s, q, n) and (t, r, m) are (s + t, q +
+//! r + (t/m - s/n)^2 nm / (n + m), n + m) (Chan, Golub and LeVeque, 1979); the sum wanted is q + n
+//! (s/n - c)^2.
 //!
 //! ```text
 //! before:  %m = generic { maximumf x }   %s = generic { addf exp(x - %m) }   …
@@ -40,9 +45,14 @@ impl Pass for OnlineReductions {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for func in kernels_of(root) {
-            let kind = func.parent().and_then(|m| m.attr("kiln.kernel")?.entry("kind")?.as_string());
-            // An attention has a kernel of its own, and a schedule that is there already is for the stages as they are.
-            if kind.as_deref() == Some("attention") || func.attr("kiln.schedule").is_some() || held(func)? {
+            let kind =
+                func.parent().and_then(|m| m.attr("kiln.kernel")?.entry("kind")?.as_string());
+            // An attention has a kernel of its own, and a schedule that is there already is for the
+            // stages as they are.
+            if kind.as_deref() == Some("attention")
+                || func.attr("kiln.schedule").is_some()
+                || held(func)?
+            {
                 continue;
             }
             while let Some(pair) = matches::find(func) {
@@ -53,7 +63,8 @@ impl Pass for OnlineReductions {
     }
 }
 
-/// Whether registers keep the kernel's rows from the first stage to the last, so that each is read once anyway.
+/// Whether registers keep the kernel's rows from the first stage to the last, so that each is read
+/// once anyway.
 fn held(func: Op) -> Result<bool, Failure> {
     let (k, plan) = planned(func, "registers")?;
     Ok(registers::choose(&k, &plan).is_some())
@@ -96,12 +107,17 @@ fn apply(func: Op, pair: &Pair) -> Result<(), String> {
     let elements = (0..parts).map(|_| whole.empty(b, ty)).collect::<Result<Vec<_>, _>>()?;
     let lifted = lift(b, pair, &elements, loops)?;
     let starts = merge::starts(*kind, b, ty)?;
-    let outs = starts.iter().map(|v| Ok((fill(b, *v, rows.empty(b, ty)?)?, row.clone()))).collect::<Result<Vec<_>, String>>()?;
+    let outs = starts
+        .iter()
+        .map(|v| Ok((fill(b, *v, rows.empty(b, ty)?)?, row.clone())))
+        .collect::<Result<Vec<_>, String>>()?;
     let ins: Vec<(Value, Vec<usize>)> = lifted.into_iter().map(|v| (v, all.clone())).collect();
-    let merged = Generic { b, ins: &ins, outs: &outs, reduction: &reduction, merges: true }.make(&mut |s, args| {
-        let (new, running) = args.split_at(parts);
-        merge::merge(*kind, &s, running, new)
-    })?;
+    let merged = Generic { b, ins: &ins, outs: &outs, reduction: &reduction, merges: true }.make(
+        &mut |s, args| {
+            let (new, running) = args.split_at(parts);
+            merge::merge(*kind, &s, running, new)
+        },
+    )?;
 
     // What the first reduction gave.
     let own: Vec<usize> = (0..row.len()).collect();
@@ -117,14 +133,18 @@ fn apply(func: Op, pair: &Pair) -> Result<(), String> {
     // What the second gave, from what it subtracts.
     let b = Builder::before(*second).ok_or("is in no block")?;
     let leaves = pair.shift_leaves(&row, sum, made[0])?;
-    let more: Vec<(Value, Vec<usize>)> = leaves.iter().map(|l| (l.tensor, l.dims.clone())).collect();
+    let more: Vec<(Value, Vec<usize>)> =
+        leaves.iter().map(|l| (l.tensor, l.dims.clone())).collect();
     let outs = [(rows.empty(b, ty)?, own.clone())];
-    let result = Generic { b, ins: &with_all(&more), outs: &outs, reduction: &parallel, merges: false }.make(&mut |s, args| {
-        let (parts, more) = args.split_at(parts);
-        let mut known: HashMap<Value, Value> = leaves.iter().map(|l: &Leaf| l.value).zip(more.iter().copied()).collect();
-        let c = copied(s.b, pair.shift.0, pair.shift.1, &mut known)?;
-        Ok(vec![merge::second(*kind, &s, parts, c)?])
-    })?;
+    let result =
+        Generic { b, ins: &with_all(&more), outs: &outs, reduction: &parallel, merges: false }
+            .make(&mut |s, args| {
+                let (parts, more) = args.split_at(parts);
+                let mut known: HashMap<Value, Value> =
+                    leaves.iter().map(|l: &Leaf| l.value).zip(more.iter().copied()).collect();
+                let c = copied(s.b, pair.shift.0, pair.shift.1, &mut known)?;
+                Ok(vec![merge::second(*kind, &s, parts, c)?])
+            })?;
     second.result(0).replace_uses(result[0]);
     let read: Vec<Op> = second.operands().into_iter().filter_map(Value::def).collect();
     second.erase();
@@ -146,8 +166,12 @@ fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec
         maps.push(parse(&identity)?);
     }
     let iterators = vec![parse("#linalg.iterator_type<parallel>")?; loops];
-    let operands: Vec<Value> = first.operands().into_iter().take(ins).chain(elements.iter().copied()).collect();
-    let types = operands.iter().map(|t| t.ty().element().ok_or("has an operand that is no tensor")).collect::<Result<Vec<_>, _>>()?;
+    let operands: Vec<Value> =
+        first.operands().into_iter().take(ins).chain(elements.iter().copied()).collect();
+    let types = operands
+        .iter()
+        .map(|t| t.ty().element().ok_or("has an operand that is no tensor"))
+        .collect::<Result<Vec<_>, _>>()?;
     let results: Vec<Type> = elements.iter().map(|v| v.ty()).collect();
     let attrs = [
         ("indexing_maps", Attr::array(b.ctx, &maps)),
@@ -156,22 +180,28 @@ fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec
     ];
     let old = matches::block(first).ok_or("has no body")?;
     let mut body = |b: Builder, args: Vec<Value>| {
-        let mut known: HashMap<Value, Value> = old.args().into_iter().zip(args.iter().copied()).take(ins).collect();
+        let mut known: HashMap<Value, Value> =
+            old.args().into_iter().zip(args.iter().copied()).take(ins).collect();
         let x = copied(b, first, pair.element, &mut known)?;
         let values = merge::element(pair.kind, b, x)?;
         b.generic("linalg.yield", &values, &[], &[], &mut []).map(|_| ())
     };
-    Ok(b.generic("linalg.generic", &operands, &results, &attrs, &mut [(&types, &mut body)])?.results())
+    Ok(b.generic("linalg.generic", &operands, &results, &attrs, &mut [(&types, &mut body)])?
+        .results())
 }
 
 fn fill(b: Builder, scalar: Value, out: Value) -> Result<Value, String> {
-    let mut body = |b: Builder, args: Vec<Value>| b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ());
+    let mut body = |b: Builder, args: Vec<Value>| {
+        b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ())
+    };
     let attrs = [("operandSegmentSizes", Attr::i32s(b.ctx, &[1, 1]))];
     let types = [scalar.ty(), scalar.ty()];
-    Ok(b.generic("linalg.fill", &[scalar, out], &[out.ty()], &attrs, &mut [(&types, &mut body)])?.result(0))
+    Ok(b.generic("linalg.fill", &[scalar, out], &[out.ty()], &attrs, &mut [(&types, &mut body)])?
+        .result(0))
 }
 
-/// Moves an elementwise generic of so many loops in front of its first reader, so that both are one nest; without readers it goes.
+/// Moves an elementwise generic of so many loops in front of its first reader, so that both are one
+/// nest; without readers it goes.
 fn sink(op: Op, loops: usize) -> Result<(), String> {
     if matches::block(op).is_none() || matches::parallel(op).len() != loops {
         return Ok(());

@@ -2,12 +2,17 @@
 use crate::host::library::Library;
 use kiln_dialects::ir::*;
 
-/// A sentence with a place for each op of a module on level `linalg` that has no compiled form for GPUs.
+/// A sentence with a place for each op of a module on level `linalg` that has no compiled form for
+/// GPUs.
 pub fn missing(module: Op) -> Vec<String> {
     let mut all = vec![];
     for op in walk(module) {
         let Some(library) = Library::of(op) else { continue };
-        let ops = op.attr("kiln.kernel").and_then(|a| a.entry("ops")).and_then(Attr::as_array).unwrap_or_default();
+        let ops = op
+            .attr("kiln.kernel")
+            .and_then(|a| a.entry("ops"))
+            .and_then(Attr::as_array)
+            .unwrap_or_default();
         let ops: Vec<String> = ops.into_iter().filter_map(Attr::as_string).collect();
         let name = if ops.is_empty() { library.callee } else { ops.join(" ") };
         let what = format!("'{name}' has no compiled form yet for GPUs");

@@ -1,11 +1,13 @@
 //! `kiln-expand-math`: math functions, and conversions of floats of 8 bits, become arithmetic.
 //!
-//! Why: upstream turns each lane of a vector into a call of the C library, and its polynomial expansions are not in its public libraries.
-//! Results do not depend on the vector's length, nor on `scalef`. f32 is computed as f32 (reduction of trigonometric arguments and powf: f64), bf16 and f16
-//! by way of f32, f64 as f64 with polynomials of its own (`double/`).
+//! Why: upstream turns each lane of a vector into a call of the C library, and its polynomial
+//! expansions are not in its public libraries. Results do not depend on the vector's length, nor on
+//! `scalef`. f32 is computed as f32 (reduction of trigonometric arguments and powf: f64), bf16 and
+//! f16 by way of f32, f64 as f64 with polynomials of its own (`double/`).
 //!
-//! Numerics: approximates, within [`ACCURACY`]; remainders and conversions are exact. NaN, infinities, zeros of both signs, subnormals and arguments out of range give what C's
-//! functions give.
+//! Numerics: approximates, within [`ACCURACY`]; remainders and conversions are exact. NaN,
+//! infinities, zeros of both signs, subnormals and arguments out of range give what C's functions
+//! give.
 //!
 //! ```text
 //! before:  %y = math.exp %x : vector<16xf32>
@@ -33,15 +35,19 @@ kiln_passes::pass_options! {
     pub struct ExpandMath {
         /// Names of math ops that stay as they are; those of f64 never do
         pub keep: Vec<String> = vec![],
-        /// Whether the processor has AVX-512's vscalef, which multiplies whole vectors by powers of two
+        /// Whether the processor has AVX-512's vscalef, which multiplies whole vectors by powers of
+        /// two
         pub scalef: bool = false,
-        /// Whether what a GPU has an instruction for stays, where an op's flags allow an approximation
+        /// Whether what a GPU has an instruction for stays, where an op's flags allow an
+        /// approximation
         pub approximations: bool = false,
     }
 }
 
-/// The greatest error of each expansion in f32 and in f64, in units in the last place of the exact result. f32: what a sweep over all exponents
-/// with 4000 mantissas each found, rounded up; f64: what 245,000 numbers computed in 400 to 2400 bits found (`tests/host/gen_f64_math.py numbers`), rounded up.
+/// The greatest error of each expansion in f32 and in f64, in units in the last place of the exact
+/// result. f32: what a sweep over all exponents with 4000 mantissas each found, rounded up; f64:
+/// what 245,000 numbers computed in 400 to 2400 bits found (`tests/host/gen_f64_math.py numbers`),
+/// rounded up.
 pub const ACCURACY: &[(&str, f64, f64)] = &[
     ("math.acos", 1.5, 1.0),
     ("math.asin", 2.5, 1.0),
@@ -77,11 +83,16 @@ impl Pass for ExpandMath {
     fn run(&self, root: Op) -> Result<(), Failure> {
         let function = |o: &Op| o.is("arith.remf") || ACCURACY.iter().any(|(name, ..)| o.is(name));
         let instruction = |o: &Op| self.approximations && gpu_abi::approximation(*o).is_some();
-        let expandable = |o: &Op| function(o) && !instruction(o) && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()));
+        let expandable = |o: &Op| {
+            function(o)
+                && !instruction(o)
+                && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()))
+        };
         for op in walk(root).into_iter().filter(|o| expandable(o) || fp8::is_conversion(o)) {
             let Some(b) = Builder::before(op) else { continue };
             let ty = op.result(0).ty();
-            let emit = |element: &str| Emit::new(b, ty, element).map(|e| e.with_scalef(self.scalef));
+            let emit =
+                |element: &str| Emit::new(b, ty, element).map(|e| e.with_scalef(self.scalef));
             let new = if fp8::is_conversion(&op) {
                 fp8::expand(b, op)
             } else if let Some(e) = emit("f32") {
@@ -91,8 +102,11 @@ impl Pass for ExpandMath {
                     [x, y] if op.is("arith.remf") => remainder::remainder(&e, *x, *y),
                     x => double::expand(&e, op.name().strip_prefix("math.").unwrap_or_default(), x),
                 }
-            } else if let Some((e, narrow)) = ["bf16", "f16"].into_iter().find_map(|n| Some((emit(n)?, n))) {
-                let wide: Result<Vec<Value>, String> = op.operands().into_iter().map(|v| e.extend(v, "f32")).collect();
+            } else if let Some((e, narrow)) =
+                ["bf16", "f16"].into_iter().find_map(|n| Some((emit(n)?, n)))
+            {
+                let wide: Result<Vec<Value>, String> =
+                    op.operands().into_iter().map(|v| e.extend(v, "f32")).collect();
                 wide.and_then(|wide| expand(&e, op, &wide)).and_then(|y| e.truncate(y, narrow))
             } else {
                 continue;

@@ -1,10 +1,13 @@
 //! `kiln-host-abi`: the host function as calls of kernels inside of one parallel region.
 //!
-//! Why: a program is called with one array of words (arena, arguments, results, weights, sizes), so that a call costs the loads. All kernels share
-//! one `omp.parallel`; a barrier stands between two launches only if the second needs what the first wrote, or takes over memory that it used.
-//! Work that is too small for threads runs without a region. Kernels keep their own modules; the host function names their symbols.
+//! Why: a program is called with one array of words (arena, arguments, results, weights, sizes), so
+//! that a call costs the loads. All kernels share one `omp.parallel`; a barrier stands between two
+//! launches only if the second needs what the first wrote, or takes over memory that it used. Work
+//! that is too small for threads runs without a region. Kernels keep their own modules; the host
+//! function names their symbols.
 //!
-//! A kernel that is a function of the runtime is called with words on the stack, and its declaration goes.
+//! A kernel that is a function of the runtime is called with words on the stack, and its
+//! declaration goes.
 //!
 //! Behind each launch the call's profile is told, which returns at once where there is none.
 //!
@@ -40,7 +43,8 @@ kiln_passes::pass_options! {
 
 impl Pass for HostAbi {
     const FLAG: &'static str = "kiln-host-abi";
-    const SUMMARY: &'static str = "Writes host functions as calls of kernels inside of one parallel region";
+    const SUMMARY: &'static str =
+        "Writes host functions as calls of kernels inside of one parallel region";
     const LEVELS: &'static [Level] = &[Level::Program];
     const LOWERS_TO: Option<Level> = Some(Level::Target);
     const REQUIRED: bool = true;
@@ -49,7 +53,11 @@ impl Pass for HostAbi {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let (mut kernels, mut declarations) = (HashMap::new(), vec![]);
-        for m in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.attr("kiln.kernel").is_some()) {
+        for m in blocks(root)
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.attr("kiln.kernel").is_some())
+        {
             let symbol = kernel_symbol(m);
             let library = Library::of(m).map(|l| (l, declared_sizes(m)));
             if library.is_some() {
@@ -71,7 +79,10 @@ impl Pass for HostAbi {
         // The runtime runs it from plain data.
         let drivers = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
         drivers.collect::<Vec<_>>().into_iter().for_each(Op::erase);
-        let globals = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.kind() == Some(OpKind::Global));
+        let globals = blocks(root)
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.kind() == Some(OpKind::Global));
         globals.collect::<Vec<_>>().into_iter().for_each(Op::erase);
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Target.name()));
         Ok(())
@@ -96,9 +107,25 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn read(func: Op, kernels: &'a HashMap<String, Callee>, serial_below: i64) -> Result<Host<'a>, Failure> {
-        let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
-        Ok(Host { func, ops: block.ops(), slots: Slots::of(func)?, kernels, serial_below, args: block.args(), facts: facts(func)? })
+    fn read(
+        func: Op,
+        kernels: &'a HashMap<String, Callee>,
+        serial_below: i64,
+    ) -> Result<Host<'a>, Failure> {
+        let block = func
+            .regions()
+            .first()
+            .and_then(|r| r.first())
+            .ok_or_else(|| Failure::at(func, "has no body"))?;
+        Ok(Host {
+            func,
+            ops: block.ops(),
+            slots: Slots::of(func)?,
+            kernels,
+            serial_below,
+            args: block.args(),
+            facts: facts(func)?,
+        })
     }
 
     fn launches(&self) -> impl Iterator<Item = (Op, Launch)> {
@@ -111,7 +138,10 @@ impl<'a> Host<'a> {
         let (ptr, int, word) = (ty("!llvm.ptr")?, ty("i32")?, ty("i64")?);
         let top = Builder::before(self.func).ok_or("is in no block")?;
         for (op, launch) in self.launches() {
-            let callee = self.kernels.get(&launch.kernel).ok_or_else(|| format!("launches @{}, which is no kernel", launch.kernel))?;
+            let callee = self
+                .kernels
+                .get(&launch.kernel)
+                .ok_or_else(|| format!("launches @{}, which is no kernel", launch.kernel))?;
             if declared.insert(callee.symbol.clone()) {
                 let (pointers, words) = match callee.library {
                     Some(_) => (1, 2),
@@ -140,22 +170,37 @@ impl<'a> Host<'a> {
                         let mut region = |b: Builder, _: Vec<Value>| {
                             let call = |name: &str| -> Result<Value, String> {
                                 let attrs = [("callee", Attr::symbol(c, name))];
-                                let n = b.generic("func.call", &[], &[int], &attrs, &mut [])?.result(0);
+                                let n =
+                                    b.generic("func.call", &[], &[int], &attrs, &mut [])?.result(0);
                                 Ok(b.generic("arith.extsi", &[n], &[word], &[], &mut [])?.result(0))
                             };
-                            let (tid, nth) = (call("omp_get_thread_num")?, call("omp_get_num_threads")?);
+                            let (tid, nth) =
+                                (call("omp_get_thread_num")?, call("omp_get_num_threads")?);
                             self.calls(&mut self.words(b, args[0])?, tid, nth, true)?;
                             b.generic("omp.terminator", &[], &[], &[], &mut []).map(|_| ())
                         };
-                        let segments = [("operandSegmentSizes", Attr::i32s(c, &[0, 0, 0, 1, 0, 0]))];
-                        b.generic("omp.parallel", &[args[1]], &[], &segments, &mut [(&[], &mut region)])?;
+                        let segments =
+                            [("operandSegmentSizes", Attr::i32s(c, &[0, 0, 0, 1, 0, 0]))];
+                        b.generic(
+                            "omp.parallel",
+                            &[args[1]],
+                            &[],
+                            &segments,
+                            &mut [(&[], &mut region)],
+                        )?;
                         b.generic("scf.yield", &[], &[], &[], &mut []).map(|_| ())
                     };
                     let mut serial = |b: Builder, _: Vec<Value>| {
                         alone(b)?;
                         b.generic("scf.yield", &[], &[], &[], &mut []).map(|_| ())
                     };
-                    b.generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut threads), (&[], &mut serial)])?;
+                    b.generic(
+                        "scf.if",
+                        &[condition],
+                        &[],
+                        &[],
+                        &mut [(&[], &mut threads), (&[], &mut serial)],
+                    )?;
                 }
             }
             b.ret(&[]).map(|_| ())
@@ -182,17 +227,25 @@ impl<'a> Host<'a> {
         Words::new(&self.slots, &self.args, b, args)
     }
 
-    /// Whether there is more than one thread and enough work for them; `None` if it is known that there is not.
-    fn worth_threads(&self, w: &mut Words, threads: Value, int: Type) -> Result<Option<Value>, String> {
+    /// Whether there is more than one thread and enough work for them; `None` if it is known that
+    /// there is not.
+    fn worth_threads(
+        &self,
+        w: &mut Words,
+        threads: Value,
+        int: Type,
+    ) -> Result<Option<Value>, String> {
         let mut work = SymDim::Known(0);
         for (_, launch) in self.launches() {
-            let elements = |v: &Value| self.facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d));
+            let elements =
+                |v: &Value| self.facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d));
             for v in launch.inputs.iter().filter(|v| !launch.outs.contains(v)).chain(&launch.outs) {
                 let bytes = tensor_type(v.ty())?.dtype.byte_size() as i64;
                 work = work.add(&elements(v).mul(&SymDim::Known(bytes * 4)));
             }
             if let Some(out) = launch.outs.first() {
-                work = work.add(&elements(out).mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0))));
+                work = work
+                    .add(&elements(out).mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0))));
             }
         }
         let compare = |w: &Words, x: Value, y: Value| -> Result<Value, String> {
@@ -230,25 +283,45 @@ impl<'a> Host<'a> {
 
     /// The SSA value of a size.
     fn named(&self, size: &SymDim) -> Option<Value> {
-        let made = |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim));
-        self.ops.iter().filter(made).map(|op| op.result(0)).find(|v| self.facts.size_value(*v) == *size)
+        let made =
+            |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim));
+        self.ops
+            .iter()
+            .filter(made)
+            .map(|op| op.result(0))
+            .find(|v| self.facts.size_value(*v) == *size)
     }
 
     /// Every launch as a call, with the barriers that a team needs.
     fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<(), String> {
         let mut open: Vec<(Op, Launch)> = vec![];
-        // Calls of the runtime come one after the other on a thread, so that they share their memory.
-        let words = self.launches().filter_map(|(_, l)| self.kernels[&l.kernel].library.as_ref().map(|(f, _)| f.words(&l))).max();
+        // Calls of the runtime come one after the other on a thread, so that they share their
+        // memory.
+        let words = self
+            .launches()
+            .filter_map(|(_, l)| self.kernels[&l.kernel].library.as_ref().map(|(f, _)| f.words(&l)))
+            .max();
         let memory = match words {
             None => None,
             Some(n) => {
                 let element = [("elem_type", Attr::ty(w.word))];
-                Some(w.b.generic("llvm.alloca", &[w.constant(n as i64, w.word)?], &[w.ptr], &element, &mut [])?.result(0))
+                Some(
+                    w.b.generic(
+                        "llvm.alloca",
+                        &[w.constant(n as i64, w.word)?],
+                        &[w.ptr],
+                        &element,
+                        &mut [],
+                    )?
+                    .result(0),
+                )
             }
         };
         w.launches_over(0, tid)?;
         for (n, (op, launch)) in self.launches().enumerate() {
-            if team && open.iter().any(|(earlier, other)| self.conflicts(*earlier, other, n, &launch)) {
+            if team
+                && open.iter().any(|(earlier, other)| self.conflicts(*earlier, other, n, &launch))
+            {
                 w.b.at(op.loc()).generic("omp.barrier", &[], &[], &[], &mut [])?;
                 open.clear();
             }
@@ -288,11 +361,17 @@ impl<'a> Host<'a> {
             let i = op.results().iter().position(|r| *r == v)?;
             Launch::of(op)?.outs.get(i).copied()
         };
-        let of_earlier = |v: Value| std::iter::successors(Some(base(v)), |v| written(*v)).any(|v| v.def() == Some(earlier));
-        // Pieces of one tensor do not overlap, so that those who write them need not wait for each other.
+        let of_earlier = |v: Value| {
+            std::iter::successors(Some(base(v)), |v| written(*v)).any(|v| v.def() == Some(earlier))
+        };
+        // Pieces of one tensor do not overlap, so that those who write them need not wait for each
+        // other.
         let reads = launch.inputs.iter().any(|v| !launch.outs.contains(v) && of_earlier(*v));
-        // Memory of the arena whose last reader ran without a barrier since may be what this launch writes to.
-        let arena = |v: &Value| std::iter::successors(Some(base(*v)), |v| written(*v)).last()?.def().and_then(Arena::of);
+        // Memory of the arena whose last reader ran without a barrier since may be what this launch
+        // writes to.
+        let arena = |v: &Value| {
+            std::iter::successors(Some(base(*v)), |v| written(*v)).last()?.def().and_then(Arena::of)
+        };
         let ended = |v: &Value| arena(v).is_some_and(|a| a.last < n as i64);
         let writes = launch.outs.iter().any(|v| arena(v).is_some_and(|a| a.first == n as i64));
         reads || (writes && other.inputs.iter().chain(&other.outs).any(ended))

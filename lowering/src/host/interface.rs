@@ -1,6 +1,10 @@
-//! What a host function takes from its caller: the slots of its argument array, and the plain-data [`Program`] that says what is in them.
+//! What a host function takes from its caller: the slots of its argument array, and the plain-data
+//! [`Program`] that says what is in them.
 use crate::{
-    gpu::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, given::Given, gpu_schedule::library},
+    gpu::{
+        GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS, given::Given,
+        gpu_schedule::library,
+    },
     host::{control::control, plan::host_functions},
     sizes::MakeSize,
     to_kernels::PIECES,
@@ -29,10 +33,19 @@ pub struct Slots {
 impl Slots {
     /// Reads a host function.
     pub fn of(func: Op) -> Result<Slots, Failure> {
-        let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+        let block = func
+            .regions()
+            .first()
+            .and_then(|r| r.first())
+            .ok_or_else(|| Failure::at(func, "has no body"))?;
         let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
         let args = block.args();
-        let mut s = Slots { inputs: args.len(), outputs: end.operand_count(), globals: vec![], symbols: vec![] };
+        let mut s = Slots {
+            inputs: args.len(),
+            outputs: end.operand_count(),
+            globals: vec![],
+            symbols: vec![],
+        };
         let place = |v: Value| args.iter().position(|a| *a == v);
         for op in block.ops() {
             if let Some(g) = GetGlobal::of(op).filter(|g| !s.globals.contains(&g.global)) {
@@ -41,12 +54,17 @@ impl Slots {
                 let Some(input) = place(b.value) else { continue };
                 for (dim, size) in b.sizes.iter().enumerate() {
                     let Size::Dynamic(v) = size else { continue };
-                    if let Some(sym) = v.def().and_then(ops::Sym::of).filter(|sym| s.symbols.iter().all(|(n, ..)| *n != sym.name)) {
+                    if let Some(sym) = v
+                        .def()
+                        .and_then(ops::Sym::of)
+                        .filter(|sym| s.symbols.iter().all(|(n, ..)| *n != sym.name))
+                    {
                         s.symbols.push((sym.name, input, dim));
                     }
                 }
             } else if let Some(d) = ops::Dim::of(op) {
-                let input = place(d.input).ok_or_else(|| Failure::at(op, "asks for the size of what is no argument"))?;
+                let input = place(d.input)
+                    .ok_or_else(|| Failure::at(op, "asks for the size of what is no argument"))?;
                 let name = dim_name(input, d.axis as usize);
                 if s.symbols.iter().all(|(n, ..)| *n != name) {
                     s.symbols.push((name, input, d.axis as usize));
@@ -74,7 +92,10 @@ impl Slots {
     }
     /// The slot of a symbol.
     pub fn symbol(&self, name: &str) -> Option<usize> {
-        self.symbols.iter().position(|(n, ..)| n == name).map(|i| self.output(self.outputs) + self.globals.len() + i)
+        self.symbols
+            .iter()
+            .position(|(n, ..)| n == name)
+            .map(|i| self.output(self.outputs) + self.globals.len() + i)
     }
 }
 
@@ -86,7 +107,9 @@ pub fn dim_name(input: usize, axis: usize) -> String {
 /// The symbol of a kernel's function, in its object or in the runtime.
 pub fn kernel_symbol(kernel: Op) -> String {
     let about = kernel.attr("kiln.kernel");
-    let stated = about.and_then(|k| k.entry("callee").or_else(|| k.entry("symbol"))).and_then(Attr::as_string);
+    let stated = about
+        .and_then(|k| k.entry("callee").or_else(|| k.entry("symbol")))
+        .and_then(Attr::as_string);
     stated.unwrap_or_else(|| format!("kiln_{}", kernel.symbol().unwrap_or_default()))
 }
 
@@ -152,11 +175,18 @@ pub fn facts(func: Op) -> Result<Facts, Failure> {
 /// The program of a module on level `program`, without its objects.
 pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
     let drivers = blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
-    let func = host_functions(module).into_iter().chain(drivers).find(|f| f.symbol().as_deref() == Some(function));
+    let func = host_functions(module)
+        .into_iter()
+        .chain(drivers)
+        .find(|f| f.symbol().as_deref() == Some(function));
     let func = func.ok_or_else(|| Failure::at(module, format!("has no function @{function}")))?;
     let slots = Slots::of(func)?;
     let facts = facts(func)?;
-    let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+    let block = func
+        .regions()
+        .first()
+        .and_then(|r| r.first())
+        .ok_or_else(|| Failure::at(func, "has no body"))?;
     let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
     let mut sizes = Sizes { slots: &slots, exprs: vec![], known: HashMap::new() };
     for op in block.ops() {
@@ -170,12 +200,25 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
     let at = |op: Op| move |e: String| Failure::at(op, e);
     let mut program = Program { format: p::FORMAT, name: function.into(), ..Default::default() };
     for (i, v) in block.args().into_iter().enumerate() {
-        program.inputs.push(tensor(&mut sizes, &facts, v, name_of(v).unwrap_or_else(|| format!("input_{i}"))).map_err(at(func))?);
+        program.inputs.push(
+            tensor(&mut sizes, &facts, v, name_of(v).unwrap_or_else(|| format!("input_{i}")))
+                .map_err(at(func))?,
+        );
     }
     // Callers pass a tensor, whatever the order in which the function takes its dimensions.
     let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
     let orders: Vec<Option<Vec<usize>>> = (0..program.inputs.len())
-        .map(|i| Some(listed.get(i)?.entry("kiln.order")?.as_i64s()?.into_iter().map(|d| d as usize).collect()))
+        .map(|i| {
+            Some(
+                listed
+                    .get(i)?
+                    .entry("kiln.order")?
+                    .as_i64s()?
+                    .into_iter()
+                    .map(|d| d as usize)
+                    .collect(),
+            )
+        })
         .collect();
     for (input, order) in program.inputs.iter_mut().zip(&orders) {
         let Some(order) = order else { continue };
@@ -183,14 +226,25 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         order.iter().zip(lying).for_each(|(d, size)| input.dims[*d] = size);
         input.order = order.clone();
     }
-    let symbols: HashMap<String, ops::Sym> = block.ops().into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
+    let symbols: HashMap<String, ops::Sym> =
+        block.ops().into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
     for (name, input, dim) in &slots.symbols {
-        let (min, max, divisor) = symbols.get(name).map_or((0, None, 1), |s| (s.min, s.max, s.divisor));
+        let (min, max, divisor) =
+            symbols.get(name).map_or((0, None, 1), |s| (s.min, s.max, s.divisor));
         let dim = orders[*input].as_ref().map_or(*dim, |order| order[*dim]);
-        program.symbols.push(p::Symbol { name: name.clone(), min, max, divisor, input: *input, dim });
+        program.symbols.push(p::Symbol {
+            name: name.clone(),
+            min,
+            max,
+            divisor,
+            input: *input,
+            dim,
+        });
     }
     for (i, v) in end.operands().into_iter().enumerate() {
-        program.outputs.push(tensor(&mut sizes, &facts, v, format!("output_{i}")).map_err(at(end))?);
+        program
+            .outputs
+            .push(tensor(&mut sizes, &facts, v, format!("output_{i}")).map_err(at(end))?);
     }
     let globals: HashMap<String, Op> = blocks(module)
         .into_iter()
@@ -198,26 +252,46 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         .filter(|o| o.kind() == Some(OpKind::Global))
         .filter_map(|o| Some((o.symbol()?, o)))
         .collect();
-    let functions: HashMap<String, Op> = host_functions(module).into_iter().filter_map(|f| Some((f.symbol()?, f))).collect();
+    let functions: HashMap<String, Op> =
+        host_functions(module).into_iter().filter_map(|f| Some((f.symbol()?, f))).collect();
     for name in &slots.globals {
-        let op = *globals.get(name).ok_or_else(|| Failure::at(func, format!("reads @{name}, which is no global")))?;
+        let op = *globals
+            .get(name)
+            .ok_or_else(|| Failure::at(func, format!("reads @{name}, which is no global")))?;
         let mut global = global(op).map_err(at(op))?;
         let made = global.source.split_once('#').map(|(name, _)| name.to_string());
         if let Some(name) = made.filter(|name| functions.contains_key(name)) {
             global.role = p::Role::Packed;
             match &program.prepare {
-                Some(one) if one.name != name => return Err(Failure::at(op, "is made by another function than others")),
+                Some(one) if one.name != name => {
+                    return Err(Failure::at(op, "is made by another function than others"));
+                }
                 Some(_) => {}
-                None if name == function => return Err(Failure::at(op, "is made by the function that reads it")),
+                None if name == function => {
+                    return Err(Failure::at(op, "is made by the function that reads it"));
+                }
                 None => program.prepare = Some(Box::new(describe(module, &name)?)),
             }
         }
         program.globals.push(global);
     }
-    let symbols: HashMap<String, Op> = blocks(module).into_iter().flat_map(|b| b.ops()).filter_map(|o| Some((o.symbol()?, o))).collect();
-    let kernels: HashMap<String, Op> = symbols.iter().filter(|(_, o)| o.is("builtin.module")).map(|(name, o)| (name.clone(), *o)).collect();
-    let launches: HashMap<Op, usize> =
-        block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).enumerate().map(|(n, o)| (o, n)).collect();
+    let symbols: HashMap<String, Op> = blocks(module)
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .filter_map(|o| Some((o.symbol()?, o)))
+        .collect();
+    let kernels: HashMap<String, Op> = symbols
+        .iter()
+        .filter(|(_, o)| o.is("builtin.module"))
+        .map(|(name, o)| (name.clone(), *o))
+        .collect();
+    let launches: HashMap<Op, usize> = block
+        .ops()
+        .into_iter()
+        .filter(|o| o.kind() == Some(OpKind::Launch))
+        .enumerate()
+        .map(|(n, o)| (o, n))
+        .collect();
     for op in block.ops() {
         if let Some(a) = ArenaSize::of(op) {
             program.arena = sizes.make(&facts.size_value(a.bytes)).map_err(at(op))?;
@@ -227,12 +301,18 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
             let (lhs, rhs) = (size(r.lhs)?, size(r.rhs)?);
             let decided = matches!((lhs, rhs), (Dim::Known(a), Dim::Known(b)) if kiln_dialects::sym::holds(r.kind, a, b));
             if !decided {
-                program.conditions.push(p::Condition { kind: relation(r.kind), lhs, rhs, text: r.message });
+                program.conditions.push(p::Condition {
+                    kind: relation(r.kind),
+                    lhs,
+                    rhs,
+                    text: r.message,
+                });
             }
         }
         if op.kind() == Some(OpKind::Launch) {
             let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).map_err(at(op))?;
-            kernel.launch = launch(&symbols, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
+            kernel.launch =
+                launch(&symbols, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
             program.kernels.push(kernel);
         }
     }
@@ -259,28 +339,44 @@ fn launch(
     let func = kernel.and_then(|m| crate::host::kernels_of(m).first().copied());
     // Of a kernel that is compiled elsewhere, its module says what its function did.
     let stated = |name: &str| func.and_then(|f| f.attr(name)).or_else(|| about?.entry(name));
-    let (Some(threads), Some(grid)) = (stated(THREADS).and_then(Attr::as_i64), stated(GRID).and_then(Attr::as_affine_map)) else {
+    let (Some(threads), Some(grid)) =
+        (stated(THREADS).and_then(Attr::as_i64), stated(GRID).and_then(Attr::as_affine_map))
+    else {
         return Ok(None);
     };
     let memory = |v: Value, sizes: &mut Sizes| -> Result<p::Arg, String> {
         let mut v = v;
         loop {
             let Some(op) = v.def() else {
-                return args.iter().position(|a| *a == v).map(p::Arg::Input).ok_or_else(|| "reads a value from nowhere".into());
+                return args
+                    .iter()
+                    .position(|a| *a == v)
+                    .map(p::Arg::Input)
+                    .ok_or_else(|| "reads a value from nowhere".into());
             };
             match op.kind() {
                 Some(OpKind::Reshape) => v = op.operand(0),
                 Some(OpKind::Launch) => {
                     let writer = Launch::of(op).ok_or("is malformed")?;
-                    let i = op.results().iter().position(|r| *r == v).ok_or("is no result of its launch")?;
+                    let i = op
+                        .results()
+                        .iter()
+                        .position(|r| *r == v)
+                        .ok_or("is no result of its launch")?;
                     v = *writer.outs.get(i).ok_or("has fewer destinations than results")?;
                 }
                 Some(OpKind::GetGlobal) => {
                     let name = GetGlobal::of(op).ok_or("is malformed")?.global;
                     let found = slots.globals.iter().position(|g| *g == name);
-                    return found.map(p::Arg::Global).ok_or_else(|| "reads a global without a slot".into());
+                    return found
+                        .map(p::Arg::Global)
+                        .ok_or_else(|| "reads a global without a slot".into());
                 }
-                Some(OpKind::Output) => return Ok(p::Arg::Output(ops::Output::of(op).ok_or("is malformed")?.index as usize)),
+                Some(OpKind::Output) => {
+                    return Ok(p::Arg::Output(
+                        ops::Output::of(op).ok_or("is malformed")?.index as usize,
+                    ));
+                }
                 Some(OpKind::Arena) => {
                     let offset = ops::Arena::of(op).ok_or("is malformed")?.offset;
                     return Ok(p::Arg::Arena(sizes.make(&facts.size_value(offset))?));
@@ -295,7 +391,11 @@ fn launch(
     let own = kernel.and_then(Given::of);
     let (tensors, numbers): (Vec<Option<&Value>>, Vec<SymDim>) = match &own {
         Some(own) => (
-            own.operands.iter().map(|i| launch.inputs.get(*i)).chain(own.results.iter().map(|i| launch.outs.get(*i))).collect(),
+            own.operands
+                .iter()
+                .map(|i| launch.inputs.get(*i))
+                .chain(own.results.iter().map(|i| launch.outs.get(*i)))
+                .collect(),
             own.sizes.iter().map(|e| size(e, &given)).collect(),
         ),
         None => (launch.inputs.iter().chain(&launch.outs).map(Some).collect(), given.clone()),
@@ -316,22 +416,48 @@ fn launch(
     let shared = number(stated(SHARED_BYTES).and_then(Attr::as_i64).unwrap_or(0))?;
     let resident = number(stated(PERSISTENT).and_then(Attr::as_i64).unwrap_or(0))?;
     let library = stated(LIBRARY).map(library::read).transpose()?;
-    Ok(Some(p::Launch { args: all, grid, resident, threads: number(threads)?, shared, maps, library, entry: own.map(|own| own.entry) }))
+    Ok(Some(p::Launch {
+        args: all,
+        grid,
+        resident,
+        threads: number(threads)?,
+        shared,
+        maps,
+        library,
+        entry: own.map(|own| own.entry),
+    }))
 }
 
 /// An entry of `kiln.tensor_maps`, over sizes.
 fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorMap, String> {
     let bad = || format!("has a bad tensor map {m}");
-    let extent: Vec<u32> = m.entry("box").and_then(Attr::as_i64s).ok_or_else(bad)?.iter().filter_map(|n| u32::try_from(*n).ok()).collect();
+    let extent: Vec<u32> = m
+        .entry("box")
+        .and_then(Attr::as_i64s)
+        .ok_or_else(bad)?
+        .iter()
+        .filter_map(|n| u32::try_from(*n).ok())
+        .collect();
     let (_, values) = m.entry("map").and_then(Attr::as_affine_map).ok_or_else(bad)?;
     let element = m.entry("element").and_then(Attr::as_type).ok_or_else(bad)?;
     // No tensor has elements of tf32; it is what f32 becomes on its way.
-    let dtype = if element.to_string() == "tf32" { "tf32" } else { element.dtype()?.name() }.to_string();
-    let arg = m.entry("argument").and_then(Attr::as_i64).and_then(|n| usize::try_from(n).ok()).ok_or_else(bad)?;
-    let values: Vec<p::Dim> = values.iter().map(|e| sizes.make(&size(e, given))).collect::<Result<_, _>>()?;
+    let dtype =
+        if element.to_string() == "tf32" { "tf32" } else { element.dtype()?.name() }.to_string();
+    let arg = m
+        .entry("argument")
+        .and_then(Attr::as_i64)
+        .and_then(|n| usize::try_from(n).ok())
+        .ok_or_else(bad)?;
+    let values: Vec<p::Dim> =
+        values.iter().map(|e| sizes.make(&size(e, given))).collect::<Result<_, _>>()?;
     let window = match m.entry("window") {
         Some(w) => {
-            let pair = |name: &str| w.entry(name).and_then(Attr::as_i64s).and_then(|all| <[i64; 2]>::try_from(all).ok()).ok_or_else(bad);
+            let pair = |name: &str| {
+                w.entry(name)
+                    .and_then(Attr::as_i64s)
+                    .and_then(|all| <[i64; 2]>::try_from(all).ok())
+                    .ok_or_else(bad)
+            };
             let number = |n: i64| i32::try_from(n).map_err(|_| bad());
             let both = |[a, b]: [i64; 2]| Ok::<_, String>([number(a)?, number(b)?]);
             let strides = both(pair("strides")?)?.map(i32::unsigned_abs);
@@ -340,9 +466,18 @@ fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorM
         None => None,
     };
     let rank = if window.is_some() { 4 } else { extent.len() };
-    let (offset, rest) = values.split_first().filter(|(_, rest)| rest.len() + 1 == 2 * rank).ok_or_else(bad)?;
+    let (offset, rest) =
+        values.split_first().filter(|(_, rest)| rest.len() + 1 == 2 * rank).ok_or_else(bad)?;
     let (shape, strides) = rest.split_at(rank);
-    Ok(p::TensorMap { arg, dtype, offset: *offset, sizes: shape.to_vec(), strides: strides.to_vec(), extent, window })
+    Ok(p::TensorMap {
+        arg,
+        dtype,
+        offset: *offset,
+        sizes: shape.to_vec(),
+        strides: strides.to_vec(),
+        extent,
+        window,
+    })
 }
 
 /// An affine expression over sizes.
@@ -370,7 +505,10 @@ pub fn entry_symbol(function: &str) -> String {
 
 /// The innermost name of a value's location.
 fn name_of(v: Value) -> Option<String> {
-    v.loc().chain().into_iter().find_map(|part| Some(part.strip_prefix('"')?.strip_suffix('"')?.to_string()))
+    v.loc()
+        .chain()
+        .into_iter()
+        .find_map(|part| Some(part.strip_prefix('"')?.strip_suffix('"')?.to_string()))
 }
 
 fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p::Tensor, String> {
@@ -382,17 +520,32 @@ fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p:
 fn global(op: Op) -> Result<p::Global, String> {
     let g = ops::Global::of(op).ok_or("is malformed")?;
     let t = tensor_type(g.r#type)?;
-    let shape = t.dims.iter().map(|d| d.known().and_then(|n| u64::try_from(n).ok())).collect::<Option<Vec<_>>>();
+    let shape = t
+        .dims
+        .iter()
+        .map(|d| d.known().and_then(|n| u64::try_from(n).ok()))
+        .collect::<Option<Vec<_>>>();
     let data = match g.value {
         Some(value) => {
             let tensor = value.as_tensor()?;
-            Some(if t.dtype == DType::I1 { DType::I8.encode(&tensor) } else { t.dtype.encode(&tensor) })
+            Some(if t.dtype == DType::I1 {
+                DType::I8.encode(&tensor)
+            } else {
+                t.dtype.encode(&tensor)
+            })
         }
         None => None,
     };
     let role = if g.is_mutable { p::Role::Mutable } else { p::Role::Frozen };
     let shape = shape.ok_or("has a size that is not known")?;
-    Ok(p::Global { name: g.sym_name, dtype: t.dtype.name().into(), shape, source: g.source.unwrap_or_default(), data, role })
+    Ok(p::Global {
+        name: g.sym_name,
+        dtype: t.dtype.name().into(),
+        shape,
+        source: g.source.unwrap_or_default(),
+        data,
+        role,
+    })
 }
 
 /// Where the ops of a launch stand in the source, the first one first, each place once.
@@ -421,27 +574,41 @@ fn kernel(
     facts: &Facts,
 ) -> Result<p::Kernel, String> {
     let launch = Launch::of(op).ok_or("is malformed")?;
-    let kernel = *kernels.get(&launch.kernel).ok_or_else(|| format!("names @{}, which is no kernel", launch.kernel))?;
+    let kernel = *kernels
+        .get(&launch.kernel)
+        .ok_or_else(|| format!("names @{}, which is no kernel", launch.kernel))?;
     let about = kernel.attr("kiln.kernel");
-    let text = |key: &str| about.and_then(|k| k.entry(key)).and_then(Attr::as_string).unwrap_or_default();
+    let text =
+        |key: &str| about.and_then(|k| k.entry(key)).and_then(Attr::as_string).unwrap_or_default();
     let list = |key: &str| {
         let all = about.and_then(|k| k.entry(key)).and_then(Attr::as_array).unwrap_or_default();
         all.into_iter().filter_map(Attr::as_string).collect::<Vec<_>>()
     };
     let mut bytes = SymDim::Known(0);
-    let pieces: Vec<Vec<i64>> =
-        about.and_then(|k| k.entry(PIECES)?.as_array()).unwrap_or_default().into_iter().filter_map(Attr::as_i64s).collect();
+    let pieces: Vec<Vec<i64>> = about
+        .and_then(|k| k.entry(PIECES)?.as_array())
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(Attr::as_i64s)
+        .collect();
     let given = |n: &i64| {
-        if *n >= 0 { SymDim::Known(*n) } else { launch.sizes.get((-1 - n) as usize).map_or(SymDim::Unknown, |v| facts.size_value(*v)) }
+        if *n >= 0 {
+            SymDim::Known(*n)
+        } else {
+            launch.sizes.get((-1 - n) as usize).map_or(SymDim::Unknown, |v| facts.size_value(*v))
+        }
     };
     let volume = |v: &Value, dims: &[SymDim]| -> Result<SymDim, String> {
-        Ok(dims.iter().fold(SymDim::Known(tensor_type(v.ty())?.dtype.byte_size() as i64), |n, d| n.mul(d)))
+        Ok(dims
+            .iter()
+            .fold(SymDim::Known(tensor_type(v.ty())?.dtype.byte_size() as i64), |n, d| n.mul(d)))
     };
     for v in launch.inputs.iter().filter(|v| !launch.outs.contains(v)) {
         bytes = bytes.add(&volume(v, facts.dims(*v))?);
     }
     for (r, v) in launch.outs.iter().enumerate() {
-        let mine: Vec<&Vec<i64>> = pieces.iter().filter(|p| p.first() == Some(&(r as i64))).collect();
+        let mine: Vec<&Vec<i64>> =
+            pieces.iter().filter(|p| p.first() == Some(&(r as i64))).collect();
         if mine.is_empty() {
             bytes = bytes.add(&volume(v, facts.dims(*v))?);
         }
@@ -458,7 +625,9 @@ fn kernel(
     let mut reads: Vec<usize> = launch.inputs.iter().filter_map(|v| writer(*v)).collect();
     reads.sort_unstable();
     reads.dedup();
-    let elements = launch.outs.first().map_or(SymDim::Known(0), |v| facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d)));
+    let elements = launch.outs.first().map_or(SymDim::Known(0), |v| {
+        facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d))
+    });
     let flops = elements.mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0)));
     Ok(p::Kernel {
         name: launch.kernel.clone(),

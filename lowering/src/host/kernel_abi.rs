@@ -1,11 +1,13 @@
 //! `kiln-kernel-abi`: gives kernels plain parameters: pointers and 64-bit integers.
 //!
-//! Why: a kernel is compiled, cached and called by itself, so its signature must not depend on how MLIR passes memrefs. Upstream's bare-pointer
-//! convention does this for static shapes only. Runs last before the conversions to the llvm dialect.
+//! Why: a kernel is compiled, cached and called by itself, so its signature must not depend on how
+//! MLIR passes memrefs. Upstream's bare-pointer convention does this for static shapes only. Runs
+//! last before the conversions to the llvm dialect.
 //!
-//! A memref parameter is contiguous and row-major. `kiln.sizes` gives its sizes: a number, `-1-k` for the k-th `index` parameter, or the least
-//! integer for one that the body computes itself and does not ask the memref for.
-//! `kiln.noalias` promises that nothing else in the kernel reaches its memory.
+//! A memref parameter is contiguous and row-major. `kiln.sizes` gives its sizes: a number, `-1-k`
+//! for the k-th `index` parameter, or the least integer for one that the body computes itself and
+//! does not ask the memref for. `kiln.noalias` promises that nothing else in the kernel reaches its
+//! memory.
 //!
 //! Numerics: exact.
 //!
@@ -44,7 +46,8 @@ impl Pass for KernelAbi {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         // Read and decide: everything is known before the first change.
-        let kernels: Vec<Kernel> = walk(root).into_iter().filter(is_kernel).map(Kernel::read).collect::<Result<_, _>>()?;
+        let kernels: Vec<Kernel> =
+            walk(root).into_iter().filter(is_kernel).map(Kernel::read).collect::<Result<_, _>>()?;
         kernels.iter().try_for_each(|k| k.apply().map_err(|e| Failure::at(k.func, e)))
     }
 }
@@ -82,18 +85,30 @@ struct Kernel {
 impl Kernel {
     fn read(func: Op) -> Result<Kernel, Failure> {
         let fail = |s: String| Failure::at(func, s);
-        let signature = func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
+        let signature =
+            func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
         let (inputs, results) = signature.ok_or_else(|| fail("has no function type".into()))?;
         let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
-        let arg_attrs: Vec<_> = (0..inputs.len()).map(|i| listed.get(i).and_then(|a| a.entries()).unwrap_or_default()).collect();
+        let arg_attrs: Vec<_> = (0..inputs.len())
+            .map(|i| listed.get(i).and_then(|a| a.entries()).unwrap_or_default())
+            .collect();
         let indices: Vec<usize> = (0..inputs.len()).filter(|i| inputs[*i].is_index()).collect();
         let param = |i: usize| match inputs[i] {
             ty if ty.is_index() => Ok(Param::Index),
-            ty if ty.is_memref() => extents(ty, &arg_attrs[i], &indices).map(Param::Memref).map_err(|e| fail(format!("parameter {i} {e}"))),
+            ty if ty.is_memref() => extents(ty, &arg_attrs[i], &indices)
+                .map(Param::Memref)
+                .map_err(|e| fail(format!("parameter {i} {e}"))),
             _ => Ok(Param::Scalar),
         };
         let params = (0..inputs.len()).map(param).collect::<Result<_, _>>()?;
-        Ok(Kernel { func, body: func.regions().first().and_then(|r| r.first()), params, inputs, results, arg_attrs })
+        Ok(Kernel {
+            func,
+            body: func.regions().first().and_then(|r| r.first()),
+            params,
+            inputs,
+            results,
+            arg_attrs,
+        })
     }
 
     fn apply(&self) -> Result<(), String> {
@@ -133,7 +148,8 @@ impl Kernel {
     /// Changes the types of the body's parameters and puts what they were at its top.
     fn rebuild(&self, body: Block, inputs: &[Type], i64_ty: Type) -> Result<(), String> {
         let first = *body.ops().first().ok_or("has an empty body")?;
-        let b = Make { b: Builder::before(first).ok_or("is in no block")?.at(self.func.loc()), i64_ty };
+        let b =
+            Make { b: Builder::before(first).ok_or("is in no block")?.at(self.func.loc()), i64_ty };
         let args = body.args();
         // Only these uses move: what is made below reads the new parameters.
         let uses: Vec<Vec<(Op, usize)>> = args.iter().map(|a| a.uses()).collect();
@@ -166,16 +182,23 @@ fn extents(ty: Type, attrs: &[(String, Attr)], indices: &[usize]) -> Result<Vec<
     let dims = ty.dims();
     let stated = match attrs.iter().find(|(n, _)| n == SIZES) {
         Some((_, a)) => a.as_i64s().ok_or_else(|| format!("needs array<i64: …> as {SIZES}"))?,
-        None => dims.iter().map(|d| d.known().ok_or_else(|| format!("of type {ty} needs {SIZES}"))).collect::<Result<_, _>>()?,
+        None => dims
+            .iter()
+            .map(|d| d.known().ok_or_else(|| format!("of type {ty} needs {SIZES}")))
+            .collect::<Result<_, _>>()?,
     };
     let extent = |(dim, stated): (Dim, i64)| match (dim.known(), stated) {
-        (Some(n), s) if s >= 0 && s != n => Err(format!("of type {ty} has size {n} where {SIZES} says {s}")),
+        (Some(n), s) if s >= 0 && s != n => {
+            Err(format!("of type {ty} has size {n} where {SIZES} says {s}"))
+        }
         (Some(n), _) => Ok(Extent::Number(n)),
         (None, s) if s >= 0 => Ok(Extent::Number(s)),
         (None, DERIVED) => Ok(Extent::Number(0)),
         (None, s) => {
             let k = (-1 - s) as usize;
-            let param = indices.get(k).ok_or_else(|| format!("has {SIZES} entry {s}, but there are {} index parameters", indices.len()))?;
+            let param = indices.get(k).ok_or_else(|| {
+                format!("has {SIZES} entry {s}, but there are {} index parameters", indices.len())
+            })?;
             Ok(Extent::Param(*param))
         }
     };
@@ -189,21 +212,39 @@ struct Make {
 }
 
 impl Make {
-    fn op(&self, name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]) -> Result<Value, String> {
+    fn op(
+        &self,
+        name: &str,
+        operands: &[Value],
+        ty: Type,
+        attrs: &[(&str, Attr)],
+    ) -> Result<Value, String> {
         Ok(self.b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     }
     fn number(&self, n: i64) -> Result<Value, String> {
         self.op("llvm.mlir.constant", &[], self.i64_ty, &[("value", Attr::i64(self.b.ctx, n))])
     }
-    /// The memref that `finalize-memref-to-llvm` sees through: allocated and aligned pointer, offset, sizes, strides.
-    fn descriptor(&self, ptr: Value, sizes: &[Value], (zero, one): (Value, Value), memref: Type) -> Result<Value, String> {
+    /// The memref that `finalize-memref-to-llvm` sees through: allocated and aligned pointer,
+    /// offset, sizes, strides.
+    fn descriptor(
+        &self,
+        ptr: Value,
+        sizes: &[Value],
+        (zero, one): (Value, Value),
+        memref: Type,
+    ) -> Result<Value, String> {
         let (c, rank) = (self.b.ctx, sizes.len());
-        let arrays = if rank == 0 { String::new() } else { format!(", array<{rank} x i64>, array<{rank} x i64>") };
+        let arrays = if rank == 0 {
+            String::new()
+        } else {
+            format!(", array<{rank} x i64>, array<{rank} x i64>")
+        };
         let text = format!("!llvm.struct<(ptr, ptr, i64{arrays})>");
         let ty = Type::parse(c, &text).ok_or_else(|| format!("'{text}' is no type"))?;
         let mut all = self.op("llvm.mlir.poison", &[], ty, &[])?;
         let mut insert = |value: Value, at: &[i64]| -> Result<(), String> {
-            all = self.op("llvm.insertvalue", &[all, value], ty, &[("position", Attr::i64s(c, at))])?;
+            all =
+                self.op("llvm.insertvalue", &[all, value], ty, &[("position", Attr::i64s(c, at))])?;
             Ok(())
         };
         insert(ptr, &[0])?;
@@ -214,7 +255,11 @@ impl Make {
             insert(*size, &[3, i as i64])?;
             insert(stride, &[4, i as i64])?;
             if i > 0 {
-                stride = if stride == one { *size } else { self.op("llvm.mul", &[stride, *size], self.i64_ty, &[])? };
+                stride = if stride == one {
+                    *size
+                } else {
+                    self.op("llvm.mul", &[stride, *size], self.i64_ty, &[])?
+                };
             }
         }
         self.op("builtin.unrealized_conversion_cast", &[all], memref, &[])

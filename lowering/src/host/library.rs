@@ -1,4 +1,5 @@
-//! Launches that are no compiled code: calls of the functions in `kiln_runtime::library`, with what they take as words on the stack.
+//! Launches that are no compiled code: calls of the functions in `kiln_runtime::library`, with what
+//! they take as words on the stack.
 use super::{kernel_abi::SIZES, words::Words};
 use kiln_dialects::{ir::*, ops::Launch, rules::tensor_type};
 use kiln_runtime::library::Code;
@@ -31,7 +32,8 @@ impl Library {
     pub fn describe(&self, kernel: Op) {
         let c = kernel.ctx();
         let old = kernel.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
-        let mut entries: Vec<(&str, Attr)> = old.iter().filter(|(n, _)| n != "kind").map(|(n, a)| (n.as_str(), *a)).collect();
+        let mut entries: Vec<(&str, Attr)> =
+            old.iter().filter(|(n, _)| n != "kind").map(|(n, a)| (n.as_str(), *a)).collect();
         let operands: Vec<i64> = self.operands.iter().map(|i| *i as i64).collect();
         let results: Vec<i64> = self.results.iter().map(|r| r.map_or(-1, |i| i as i64)).collect();
         entries.push(("kind", Attr::string(c, "library")));
@@ -46,12 +48,19 @@ impl Library {
     pub fn words(&self, launch: &Launch) -> usize {
         let rank = |v: &Value| 3 + v.ty().dims().len();
         let operands = self.operands.iter().filter_map(|i| launch.inputs.get(*i)).map(rank);
-        let results = self.results.iter().map(|r| r.and_then(|i| launch.outs.get(i)).map_or(3, rank));
+        let results =
+            self.results.iter().map(|r| r.and_then(|i| launch.outs.get(i)).map_or(3, rank));
         2 + operands.chain(results).sum::<usize>() + self.config.len()
     }
 
     /// Writes the words of a launch to `memory`. `sizes` are the declaration's, inputs first.
-    pub(super) fn write(&self, w: &mut Words, launch: &Launch, sizes: &[Vec<i64>], memory: Value) -> Result<(), String> {
+    pub(super) fn write(
+        &self,
+        w: &mut Words,
+        launch: &Launch,
+        sizes: &[Vec<i64>],
+        memory: Value,
+    ) -> Result<(), String> {
         let mut at = 0;
         let mut put = |w: &Words, v: Value| -> Result<(), String> {
             let place = w.offset(memory, Some(at), None, "i64")?;
@@ -60,15 +69,23 @@ impl Library {
         };
         put(w, w.constant((self.operands.len() + self.results.len()) as i64, w.word)?)?;
         let operands = self.operands.iter().map(|i| Some(*i));
-        for place in operands.chain(self.results.iter().map(|r| r.map(|i| launch.inputs.len() + i))) {
+        for place in operands.chain(self.results.iter().map(|r| r.map(|i| launch.inputs.len() + i)))
+        {
             let Some(place) = place else {
                 let zero = w.constant(0, w.word)?;
                 (0..3).try_for_each(|_| put(w, zero))?;
                 continue;
             };
-            let v = *launch.inputs.iter().chain(&launch.outs).nth(place).ok_or("has fewer tensors than its kernel")?;
+            let v = *launch
+                .inputs
+                .iter()
+                .chain(&launch.outs)
+                .nth(place)
+                .ok_or("has fewer tensors than its kernel")?;
             let dtype = tensor_type(v.ty())?.dtype;
-            let code = Code::of(dtype.name()).ok_or_else(|| format!("has a tensor of {dtype}, which has no compiled form yet"))?;
+            let code = Code::of(dtype.name()).ok_or_else(|| {
+                format!("has a tensor of {dtype}, which has no compiled form yet")
+            })?;
             let sizes = sizes.get(place).ok_or("has more tensors than its kernel")?;
             let pointer = w.pointer(v)?;
             put(w, pointer)?;
@@ -76,7 +93,9 @@ impl Library {
             put(w, w.constant(sizes.len() as i64, w.word)?)?;
             for n in sizes {
                 let size = match usize::try_from(-1 - n) {
-                    Ok(k) => w.number(*launch.sizes.get(k).ok_or("has a size that is not known")?)?,
+                    Ok(k) => {
+                        w.number(*launch.sizes.get(k).ok_or("has a size that is not known")?)?
+                    }
                     Err(_) => w.constant(*n, w.word)?,
                 };
                 put(w, size)?;
@@ -87,7 +106,8 @@ impl Library {
     }
 }
 
-/// The sizes that a kernel's declaration states for its tensors: numbers, or -1 - k for the launch's k-th size.
+/// The sizes that a kernel's declaration states for its tensors: numbers, or -1 - k for the
+/// launch's k-th size.
 pub fn declared_sizes(kernel: Op) -> Vec<Vec<i64>> {
     let func = blocks(kernel).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func"));
     let attrs = func.and_then(|f| f.attr("arg_attrs")).and_then(Attr::as_array).unwrap_or_default();

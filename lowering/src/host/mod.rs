@@ -17,9 +17,11 @@ pub use kernel_abi::KernelAbi;
 
 use kiln_dialects::ir::{Op, walk};
 
-/// From a kernel that [`KernelAbi`] has been through to the llvm dialect; passes inside of `builtin.module(…)`.
+/// From a kernel that [`KernelAbi`] has been through to the llvm dialect; passes inside of
+/// `builtin.module(…)`.
 ///
-/// math ops without an instruction of their own become calls of the C library here, so [`ExpandMath`] has to come before.
+/// math ops without an instruction of their own become calls of the C library here, so
+/// [`ExpandMath`] has to come before.
 pub const KERNEL_TO_LLVM: &str = concat!(
     // Transfers of more than one dimension become rows, without loops around them.
     "convert-vector-to-scf{full-unroll=true target-rank=1},",
@@ -27,12 +29,14 @@ pub const KERNEL_TO_LLVM: &str = concat!(
     "canonicalize,cse,",
     // Subviews become arithmetic on offset and strides.
     "expand-strided-metadata,lower-affine,convert-scf-to-cf,",
-    // Without bf16 instructions LLVM calls a function per element, and with them it flushes subnormals; integer code does neither.
+    // Without bf16 instructions LLVM calls a function per element, and with them it flushes
+    // subnormals; integer code does neither.
     "arith-expand{include-bf16=true},",
     // A reduction's order is that of a tree: the one in a row costs a chain of dependent adds.
     "convert-vector-to-llvm{reassociate-fp-reductions=true enable-x86vector=true enable-amx=true},",
     "convert-ub-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,finalize-memref-to-llvm,",
-    // Last among the conversions, since block arguments change their types there; of func and cf, and of tiles, which only this one knows.
+    // Last among the conversions, since block arguments change their types there; of func and cf,
+    // and of tiles, which only this one knows.
     "convert-to-llvm,",
     "canonicalize,reconcile-unrealized-casts"
 );
@@ -40,9 +44,12 @@ pub const KERNEL_TO_LLVM: &str = concat!(
 /// From a host function that [`host_abi::HostAbi`] has made to the llvm dialect.
 pub const HOST_TO_LLVM: &str = "convert-scf-to-cf,convert-openmp-to-llvm,convert-arith-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,canonicalize,reconcile-unrealized-casts";
 
-/// The functions of all kernels that have a body: of the modules below `root`, itself included, that say `kiln.kernel`.
+/// The functions of all kernels that have a body: of the modules below `root`, itself included,
+/// that say `kiln.kernel`.
 pub fn kernels_of(root: Op) -> Vec<Op> {
     let body = |f: &Op| f.regions().first().is_some_and(|r| !r.is_empty());
-    let inside = |f: &Op| f.is("func.func") && body(f) && f.parent().is_some_and(|m| m.attr("kiln.kernel").is_some());
+    let inside = |f: &Op| {
+        f.is("func.func") && body(f) && f.parent().is_some_and(|m| m.attr("kiln.kernel").is_some())
+    };
     walk(root).into_iter().filter(inside).collect()
 }

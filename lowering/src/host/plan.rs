@@ -1,12 +1,16 @@
-//! `kiln-plan`: gives every value that crosses kernels its memory: the caller's for results, the program's arena for the rest.
+//! `kiln-plan`: gives every value that crosses kernels its memory: the caller's for results, the
+//! program's arena for the rest.
 //!
-//! Why: with all lifetimes known there is nothing to allocate inside of a call, and values that are never needed at once share memory. Upstream's
-//! deallocation frees each buffer, which costs a malloc per launch and fresh pages for large ones.
+//! Why: with all lifetimes known there is nothing to allocate inside of a call, and values that are
+//! never needed at once share memory. Upstream's deallocation frees each buffer, which costs a
+//! malloc per launch and fresh pages for large ones.
 //!
-//! Static programs place the largest value first, each at the least offset that is free for its lifetime. Where sizes depend on symbols, a value
-//! takes over the memory of one that is no longer needed and provably as large for every size. A result that may be written over an input
-//! (`kiln-in-place`) that nothing reads afterwards lies where the input lies. A tensor that several launches put pieces into is one value from the
-//! first of them on: each takes it, writes to it, and nothing else reads it in between.
+//! Static programs place the largest value first, each at the least offset that is free for its
+//! lifetime. Where sizes depend on symbols, a value takes over the memory of one that is no longer
+//! needed and provably as large for every size. A result that may be written over an input
+//! (`kiln-in-place`) that nothing reads afterwards lies where the input lies. A tensor that several
+//! launches put pieces into is one value from the first of them on: each takes it, writes to it,
+//! and nothing else reads it in between.
 //!
 //! Numerics: exact.
 //!
@@ -35,7 +39,8 @@ kiln_passes::pass_options! {
 
 impl Pass for Plan {
     const FLAG: &'static str = "kiln-plan";
-    const SUMMARY: &'static str = "Gives every value that crosses kernels a place in the arena or in the caller's memory";
+    const SUMMARY: &'static str =
+        "Gives every value that crosses kernels a place in the arena or in the caller's memory";
     const LEVELS: &'static [Level] = &[Level::Tiled];
     const LOWERS_TO: Option<Level> = Some(Level::Program);
     const REQUIRED: bool = true;
@@ -45,8 +50,10 @@ impl Pass for Plan {
         if self.alignment < 1 {
             return Err(format!("alignment is at least 1, not {}", self.alignment).into());
         }
-        let modules = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|m| m.is("builtin.module"));
-        let about: Kernels = modules.filter_map(|m| Some((m.symbol()?, m.attr("kiln.kernel")?))).collect();
+        let modules =
+            blocks(root).into_iter().flat_map(|b| b.ops()).filter(|m| m.is("builtin.module"));
+        let about: Kernels =
+            modules.filter_map(|m| Some((m.symbol()?, m.attr("kiln.kernel")?))).collect();
         for func in host_functions(root) {
             self.function(&about, func)?;
         }
@@ -80,7 +87,8 @@ impl Plan {
     fn function(&self, about: &Kernels, func: Op) -> Result<(), Failure> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
-        let launches: Vec<Op> = block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+        let launches: Vec<Op> =
+            block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
         let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
         let (mut slots, mut outputs): (Vec<Slot>, _) = (vec![], vec![]);
@@ -93,15 +101,29 @@ impl Plan {
                     continue;
                 }
                 let empty = out.def().filter(|o| o.is("tensor.empty"));
-                let empty = empty.ok_or_else(|| Failure::at(*op, "writes to memory that is neither a tensor.empty nor handed on"))?;
+                let empty = empty.ok_or_else(|| {
+                    Failure::at(
+                        *op,
+                        "writes to memory that is neither a tensor.empty nor handed on",
+                    )
+                })?;
                 let (last, returned) = last_use(result, &order, end, n);
                 match returned {
                     Some(i) => outputs.push((empty, i)),
                     None => {
                         let bytes = bytes(empty, &facts).map_err(|e| Failure::at(*op, e))?;
-                        let over =
-                            allowed.iter().filter(|(result, _)| *result == r).find_map(|(_, i)| taken_over(&slots, &launch, *i, n, &bytes));
-                        slots.push(Slot { empty, result, bytes, first: n as i64, last: last as i64, over });
+                        let over = allowed
+                            .iter()
+                            .filter(|(result, _)| *result == r)
+                            .find_map(|(_, i)| taken_over(&slots, &launch, *i, n, &bytes));
+                        slots.push(Slot {
+                            empty,
+                            result,
+                            bytes,
+                            first: n as i64,
+                            last: last as i64,
+                            over,
+                        });
                     }
                 }
             }
@@ -120,13 +142,25 @@ impl Plan {
         };
         let mut made = vec![];
         for (slot, offset) in slots.iter().zip(&offsets) {
-            let node = Arena { offset: ssa(offset).map_err(at)?, first: slot.first, last: slot.last.min(until(&slots, slot)) };
-            let b = Builder::before(slot.empty).ok_or_else(|| Failure::at(slot.empty, "is in no block"))?;
-            made.push((slot.empty, b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).map_err(at)?));
+            let node = Arena {
+                offset: ssa(offset).map_err(at)?,
+                first: slot.first,
+                last: slot.last.min(until(&slots, slot)),
+            };
+            let b = Builder::before(slot.empty)
+                .ok_or_else(|| Failure::at(slot.empty, "is in no block"))?;
+            made.push((
+                slot.empty,
+                b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).map_err(at)?,
+            ));
         }
         for (empty, i) in outputs {
             let b = Builder::before(empty).ok_or_else(|| Failure::at(empty, "is in no block"))?;
-            made.push((empty, b.create_with(&Output { index: i as i64 }, &[empty.result(0).ty()], &mut []).map_err(at)?));
+            made.push((
+                empty,
+                b.create_with(&Output { index: i as i64 }, &[empty.result(0).ty()], &mut [])
+                    .map_err(at)?,
+            ));
         }
         b.create_with(&ArenaSize { bytes: ssa(&total).map_err(at)? }, &[], &mut []).map_err(at)?;
         for (old, new) in made {
@@ -134,9 +168,14 @@ impl Plan {
             if dims.contains(&SymDim::Unknown) {
                 let mut dynamic = old.operands().into_iter().map(Size::Dynamic);
                 let size = |d: &SymDim| d.known().map(Size::Static).or_else(|| dynamic.next());
-                let sizes = dims.iter().map(size).collect::<Option<Vec<_>>>().ok_or_else(|| Failure::at(old, "has too few sizes"))?;
+                let sizes = dims
+                    .iter()
+                    .map(size)
+                    .collect::<Option<Vec<_>>>()
+                    .ok_or_else(|| Failure::at(old, "has too few sizes"))?;
                 let b = Builder::after(new).ok_or_else(|| Failure::at(old, "is in no block"))?;
-                b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut []).map_err(at)?;
+                b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut [])
+                    .map_err(at)?;
             }
             old.result(0).replace_uses(new.result(0));
             old.erase();
@@ -145,24 +184,42 @@ impl Plan {
     }
 }
 
-/// Whether a launch writes on the result of an earlier one, whose memory it then has; Err: if that may not be.
-fn handed_on(about: &Kernels, op: Op, launch: &Launch, result: usize) -> Option<Result<(), String>> {
+/// Whether a launch writes on the result of an earlier one, whose memory it then has; Err: if that
+/// may not be.
+fn handed_on(
+    about: &Kernels,
+    op: Op,
+    launch: &Launch,
+    result: usize,
+) -> Option<Result<(), String>> {
     let out = *launch.outs.get(result)?;
     out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
-    let puts = about
-        .get(&launch.kernel)
-        .and_then(|k| k.entry(PIECES)?.as_array())
-        .is_some_and(|all| all.iter().any(|p| p.as_i64s().is_some_and(|p| p.first() == Some(&(result as i64)))));
-    let taken = launch.inputs.contains(&out) && out.uses().iter().all(|(user, _)| *user == op) && out.uses().len() == 2;
+    let puts =
+        about.get(&launch.kernel).and_then(|k| k.entry(PIECES)?.as_array()).is_some_and(|all| {
+            all.iter().any(|p| p.as_i64s().is_some_and(|p| p.first() == Some(&(result as i64))))
+        });
+    let taken = launch.inputs.contains(&out)
+        && out.uses().iter().all(|(user, _)| *user == op)
+        && out.uses().len() == 2;
     Some(match (puts, taken) {
         (true, true) => Ok(()),
-        (false, _) => Err(format!("writes all of result {result} to memory that an earlier launch has written")),
-        (_, false) => Err(format!("writes result {result} on a tensor that it does not take, or that others read")),
+        (false, _) => Err(format!(
+            "writes all of result {result} to memory that an earlier launch has written"
+        )),
+        (_, false) => Err(format!(
+            "writes result {result} on a tensor that it does not take, or that others read"
+        )),
     })
 }
 
-/// The last launch that reads a value or a view of it, or writes on it, and the result of the function that it is.
-fn last_use(v: Value, launches: &HashMap<Op, usize>, end: Op, own: usize) -> (usize, Option<usize>) {
+/// The last launch that reads a value or a view of it, or writes on it, and the result of the
+/// function that it is.
+fn last_use(
+    v: Value,
+    launches: &HashMap<Op, usize>,
+    end: Op,
+    own: usize,
+) -> (usize, Option<usize>) {
     let (mut last, mut returned, mut stack) = (own, None, vec![v]);
     while let Some(v) = stack.pop() {
         for (user, i) in v.uses() {
@@ -193,13 +250,20 @@ fn bytes(empty: Op, facts: &Facts) -> Result<SymDim, String> {
         };
         product = product.mul(&size);
     }
-    if product == SymDim::Unknown { Err("is of a size that is not known before it is computed".into()) } else { Ok(product) }
+    if product == SymDim::Unknown {
+        Err("is of a size that is not known before it is computed".into())
+    } else {
+        Ok(product)
+    }
 }
 
 fn aligned(d: &SymDim, to: i64) -> SymDim {
     let to = SymDim::Known(to);
     let exact = d.floordiv(&to);
-    let whole = exact.atoms().iter().all(|a| !matches!(a, Atom::Op(kiln_dialects::ops::SymKind::Floordiv, _)));
+    let whole = exact
+        .atoms()
+        .iter()
+        .all(|a| !matches!(a, Atom::Op(kiln_dialects::ops::SymKind::Floordiv, _)));
     match d.known() {
         None if whole && exact != SymDim::Unknown => d.clone(),
         _ => d.add(&to).add(&SymDim::Known(-1)).floordiv(&to).mul(&to),
@@ -208,16 +272,25 @@ fn aligned(d: &SymDim, to: i64) -> SymDim {
 
 /// Which results of a kernel may be written over which of its inputs.
 fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
-    let flat = about.get(kernel).and_then(|k| k.entry(in_place::ENTRY)?.as_i64s()).unwrap_or_default();
+    let flat =
+        about.get(kernel).and_then(|k| k.entry(in_place::ENTRY)?.as_i64s()).unwrap_or_default();
     flat.chunks_exact(2).map(|p| (p[0] as usize, p[1] as usize)).collect()
 }
 
 /// The slot of an input that launch `n` reads last, and that one of its results may take over.
-fn taken_over(slots: &[Slot], launch: &Launch, input: usize, n: usize, bytes: &SymDim) -> Option<usize> {
+fn taken_over(
+    slots: &[Slot],
+    launch: &Launch,
+    input: usize,
+    n: usize,
+    bytes: &SymDim,
+) -> Option<usize> {
     let value = base(*launch.inputs.get(input)?);
     let once = launch.inputs.iter().filter(|v| base(**v) == value).count() == 1;
     let i = slots.iter().position(|s| s.result == value)?;
-    let free = slots[i].last == n as i64 && slots[i].first < n as i64 && slots.iter().all(|s| s.over != Some(i));
+    let free = slots[i].last == n as i64
+        && slots[i].first < n as i64
+        && slots.iter().all(|s| s.over != Some(i));
     (once && free && slots[i].bytes == *bytes).then_some(i)
 }
 
@@ -235,7 +308,8 @@ fn until(slots: &[Slot], slot: &Slot) -> i64 {
     taker.map_or(i64::MAX, |s| s.first - 1)
 }
 
-/// Offsets of the slots, and the size of the arena. Slots that take over each other's memory are placed as one.
+/// Offsets of the slots, and the size of the arena. Slots that take over each other's memory are
+/// placed as one.
 fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     let mut pieces: Vec<Piece> = vec![];
     let mut piece_of: Vec<usize> = vec![];
@@ -243,17 +317,22 @@ fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
         let piece = match slot.over {
             Some(i) => piece_of[i],
             None => {
-                pieces.push(Piece { bytes: aligned(&slot.bytes, alignment), first: slot.first, last: slot.last });
+                pieces.push(Piece {
+                    bytes: aligned(&slot.bytes, alignment),
+                    first: slot.first,
+                    last: slot.last,
+                });
                 pieces.len() - 1
             }
         };
         pieces[piece].last = pieces[piece].last.max(slot.last);
         piece_of.push(piece);
     }
-    let (offsets, total) = match pieces.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
-        Some(known) => place_static(&pieces, &known),
-        None => place_symbolic(&pieces),
-    };
+    let (offsets, total) =
+        match pieces.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
+            Some(known) => place_static(&pieces, &known),
+            None => place_symbolic(&pieces),
+        };
     (piece_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
 }
 
@@ -269,8 +348,13 @@ fn place_static(slots: &[Piece], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), slots[*i].first));
     let (mut offsets, mut done, mut total) = (vec![0; slots.len()], vec![], 0);
     for i in order {
-        let meets = |j: &usize| slots[*j].first <= slots[i].last && slots[i].first <= slots[*j].last;
-        let mut taken: Vec<(i64, i64)> = done.iter().filter(|j| meets(j)).map(|j| (offsets[*j], offsets[*j] + sizes[*j])).collect();
+        let meets =
+            |j: &usize| slots[*j].first <= slots[i].last && slots[i].first <= slots[*j].last;
+        let mut taken: Vec<(i64, i64)> = done
+            .iter()
+            .filter(|j| meets(j))
+            .map(|j| (offsets[*j], offsets[*j] + sizes[*j]))
+            .collect();
         taken.sort_unstable();
         let mut at = 0;
         for (from, to) in taken {
@@ -294,7 +378,9 @@ fn place_symbolic(slots: &[Piece]) -> (Vec<SymDim>, SymDim) {
         let size = &slot.bytes;
         let free = |p: &(SymDim, i64)| p.1 < slot.first;
         let found = pieces.iter().position(|p| free(p) && p.0 == *size);
-        let found = found.or_else(|| pieces.iter().position(|p| free(p) && (at_most(size, &p.0) || at_most(&p.0, size))));
+        let found = found.or_else(|| {
+            pieces.iter().position(|p| free(p) && (at_most(size, &p.0) || at_most(&p.0, size)))
+        });
         let i = found.unwrap_or_else(|| {
             pieces.push((size.clone(), -1));
             pieces.len() - 1

@@ -36,21 +36,27 @@ pub struct Attention {
     pub limits: Limits,
 }
 
-/// What is outermost in the scores as they are seen: selections of -inf by comparisons of positions.
+/// What is outermost in the scores as they are seen: selections of -inf by comparisons of
+/// positions.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The scores in front of these.
     pub root: Value,
     /// Whether one of them hides keys behind the query.
     pub causal: bool,
-    /// How many queries, and how many keys, count: integers of the body that depend on the first two loops only.
+    /// How many queries, and how many keys, count: integers of the body that depend on the first
+    /// two loops only.
     pub lengths: [Option<Value>; 2],
 }
 
 impl Limits {
     fn of(s: &Stage, outer: usize) -> Option<Limits> {
         let Body::Block(block) = s.body else { return None };
-        let mut limits = Limits { root: block.terminator()?.operands().first().copied()?, causal: false, lengths: [None; 2] };
+        let mut limits = Limits {
+            root: block.terminator()?.operands().first().copied()?,
+            causal: false,
+            lengths: [None; 2],
+        };
         while let Some(op) = limits.root.def().filter(|d| d.is("arith.select")) {
             let hides = constant(op.operand(2)) == Some(f64::NEG_INFINITY);
             let Some(inner) = limits.with(s, op.operand(0), outer).filter(|_| hides) else { break };
@@ -73,7 +79,9 @@ impl Limits {
         while let Some(v) = masks.pop() {
             match v.def().filter(|op| op.is("arith.andi")) {
                 Some(op) => masks.extend(op.operands()),
-                None => self.lengths = self.with(s, v, outer).map_or(self.lengths, |more| more.lengths),
+                None => {
+                    self.lengths = self.with(s, v, outer).map_or(self.lengths, |more| more.lengths)
+                }
             }
         }
     }
@@ -85,10 +93,15 @@ impl Limits {
         }
         let loop_of = |v: Value| {
             let v = v.def().filter(|d| d.is("arith.index_cast")).map_or(v, |d| d.operand(0));
-            v.def().filter(|d| d.is("linalg.index"))?.attr("dim")?.as_i64()?.checked_sub(outer as i64)
+            v.def()
+                .filter(|d| d.is("linalg.index"))?
+                .attr("dim")?
+                .as_i64()?
+                .checked_sub(outer as i64)
         };
         let (left, right) = (loop_of(op.operand(0)), op.operand(1));
-        let predicate = if op.is("arith.cmpi") { op.attr("predicate")?.as_i64()? } else { return None };
+        let predicate =
+            if op.is("arith.cmpi") { op.attr("predicate")?.as_i64()? } else { return None };
         let mut more = self.clone();
         match (predicate, left) {
             // sle
@@ -114,11 +127,15 @@ fn around(s: &Stage, v: Value, outer: usize) -> bool {
     let Body::Block(block) = s.body else { return false };
     let few = outer.min(2);
     match v.block_arg() {
-        Some((b, i)) if b == block => s.inputs.get(i).is_some_and(|a| (few..s.extents.len()).all(|d| !a.at.uses(d))),
+        Some((b, i)) if b == block => {
+            s.inputs.get(i).is_some_and(|a| (few..s.extents.len()).all(|d| !a.at.uses(d)))
+        }
         Some(_) => true,
         None => v.def().is_some_and(|op| match op {
             op if op.block() != Some(block) => true,
-            op if op.is("linalg.index") => op.attr("dim").and_then(Attr::as_i64).is_some_and(|d| (d as usize) < few),
+            op if op.is("linalg.index") => {
+                op.attr("dim").and_then(Attr::as_i64).is_some_and(|d| (d as usize) < few)
+            }
             op => op.regions().is_empty() && op.operands().into_iter().all(|v| around(s, v, outer)),
         }),
     }
@@ -141,26 +158,51 @@ impl Attention {
         let [scores, seen, max, weights, sum, product, result] = main else { return None };
         let loops = seen.extents.len();
         let outer = loops.checked_sub(2)?;
-        let last = |s: &Stage, n: usize| s.extents.len() == n && s.reduction.iter().position(|r| *r) == Some(n - 1);
+        let last = |s: &Stage, n: usize| {
+            s.extents.len() == n && s.reduction.iter().position(|r| *r) == Some(n - 1)
+        };
         let all = |s: &Stage| s.extents.len() == loops && !s.reduction.contains(&true);
-        let shapes = last(scores, loops + 1) && all(seen) && last(max, loops) && all(weights) && last(sum, loops);
+        let shapes = last(scores, loops + 1)
+            && all(seen)
+            && last(max, loops)
+            && all(weights)
+            && last(sum, loops);
         if !shapes || !last(product, loops + 1) || !all(result) {
             return None;
         }
         let contracts = |s: &Stage| {
             let combine = s.outputs.first()?.combine.filter(|c| c.op.is("arith.addf"))?;
-            combine.other.def().filter(|p| p.is("arith.mulf") && s.inputs.len() >= 2 && s.captured.is_empty())
+            combine
+                .other
+                .def()
+                .filter(|p| p.is("arith.mulf") && s.inputs.len() >= 2 && s.captured.is_empty())
         };
-        let reads = |s: &Stage, from: &Stage| s.inputs.iter().any(|a| from.outputs.iter().any(|o| o.access == *a));
-        let chain = reads(seen, scores) && reads(max, seen) && reads(weights, seen) && reads(weights, max) && reads(sum, weights);
-        let ends = product.inputs.first()?.buffer == weights.outputs.first()?.access.buffer && reads(result, product) && reads(result, sum);
-        let plain = [max, weights, sum, result].iter().all(|s| s.captured.is_empty() && s.indexed.is_empty() && s.outputs.len() == 1);
-        if !(chain && ends && plain) || contracts(scores).is_none() || contracts(product).is_none() {
+        let reads = |s: &Stage, from: &Stage| {
+            s.inputs.iter().any(|a| from.outputs.iter().any(|o| o.access == *a))
+        };
+        let chain = reads(seen, scores)
+            && reads(max, seen)
+            && reads(weights, seen)
+            && reads(weights, max)
+            && reads(sum, weights);
+        let ends = product.inputs.first()?.buffer == weights.outputs.first()?.access.buffer
+            && reads(result, product)
+            && reads(result, sum);
+        let plain = [max, weights, sum, result]
+            .iter()
+            .all(|s| s.captured.is_empty() && s.indexed.is_empty() && s.outputs.len() == 1);
+        if !(chain && ends && plain) || contracts(scores).is_none() || contracts(product).is_none()
+        {
             return None;
         }
         let lse = match more {
             [] => None,
-            [s] if s.extents.len() == outer + 1 && reads(s, sum) && reads(s, max) && s.captured.is_empty() && s.outputs.len() == 1 => {
+            [s] if s.extents.len() == outer + 1
+                && reads(s, sum)
+                && reads(s, max)
+                && s.captured.is_empty()
+                && s.outputs.len() == 1 =>
+            {
                 Some(7)
             }
             _ => return None,

@@ -5,14 +5,20 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// On a `linalg.generic` that reduces: its block takes as many new elements as running values, of the same types, and makes one of two partial results as well
-/// as of a partial result and an element; what its outputs start from changes nothing. So it is `linalg.reduce` with several results.
+/// On a `linalg.generic` that reduces: its block takes as many new elements as running values, of
+/// the same types, and makes one of two partial results as well as of a partial result and an
+/// element; what its outputs start from changes nothing. So it is `linalg.reduce` with several
+/// results.
 pub const MERGES: &str = "kiln.merges";
 
 impl Stage {
     /// Whether partial results of all that it reduces combine.
     pub fn combines(&self) -> bool {
-        let alone = |o: &Output| o.combine.as_ref().is_some_and(|c| c.op.result(0).ty().dtype().is_ok_and(|d| c.identity(d).is_some()));
+        let alone = |o: &Output| {
+            o.combine
+                .as_ref()
+                .is_some_and(|c| c.op.result(0).ty().dtype().is_ok_and(|d| c.identity(d).is_some()))
+        };
         self.merges || self.outputs.iter().filter(|o| o.reduces).all(alone)
     }
 
@@ -27,7 +33,9 @@ impl Stage {
         if sound {
             Ok(())
         } else {
-            Err(format!("has {MERGES}, but takes more than an element for each of its running values, or starts from none"))
+            Err(format!(
+                "has {MERGES}, but takes more than an element for each of its running values, or starts from none"
+            ))
         }
     }
 }
@@ -49,7 +57,10 @@ impl Combine {
         let op = next.def().filter(|o| o.block() == Some(block) && o.operand_count() == 2)?;
         let kind = KINDS.iter().find(|(name, _)| op.is(name))?.1;
         let other = if op.operand(0) == running { op.operand(1) } else { op.operand(0) };
-        let once = running.uses().len() == 1 && other != running && op.operands().contains(&running) && next.uses().len() == 1;
+        let once = running.uses().len() == 1
+            && other != running
+            && op.operands().contains(&running)
+            && next.uses().len() == 1;
         once.then_some(Combine { op, other, kind })
     }
     /// The text of the value that changes nothing.

@@ -1,5 +1,6 @@
-//! What a kernel's function says of the sizes that it takes, and what follows for sizes that are made of them: the one place that is asked whether an open size or
-//! distance is a multiple of something.
+//! What a kernel's function says of the sizes that it takes, and what follows for sizes that are
+//! made of them: the one place that is asked whether an open size or distance is a multiple of
+//! something.
 use super::Poly;
 use kiln_dialects::{ir::*, sym::common_divisor};
 
@@ -25,20 +26,29 @@ fn divisor(v: Value) -> i64 {
     match op.name().as_str() {
         "arith.constant" => op.attr("value").and_then(Attr::as_i64).map_or(1, i64::saturating_abs),
         "arith.muli" => common_divisor([(1, vec![of(0), of(1)])]),
-        "arith.addi" | "arith.minsi" | "arith.maxsi" | "arith.remui" => common_divisor([(1, vec![of(0)]), (1, vec![of(1)])]),
+        "arith.addi" | "arith.minsi" | "arith.maxsi" | "arith.remui" => {
+            common_divisor([(1, vec![of(0)]), (1, vec![of(1)])])
+        }
         "arith.divui" => {
-            let by = op.operand(1).def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")?.as_i64());
+            let by = op
+                .operand(1)
+                .def()
+                .filter(|d| d.is("arith.constant"))
+                .and_then(|d| d.attr("value")?.as_i64());
             by.map(|k| (of(0), k)).filter(|(d, k)| *k > 0 && d % k == 0).map_or(1, |(d, k)| d / k)
         }
         _ => 1,
     }
 }
 
-/// Where a size stands: among the parameters of its block, or behind them among its ops. Handles are compared by addresses, which differ from run to run.
+/// Where a size stands: among the parameters of its block, or behind them among its ops. Handles
+/// are compared by addresses, which differ from run to run.
 fn position(v: Value) -> (bool, usize) {
     match (v.block_arg(), v.def().and_then(Op::block)) {
         (Some((_, i)), _) => (false, i),
-        (_, Some(block)) => (true, block.ops().into_iter().position(|op| Some(op) == v.def()).unwrap_or(0)),
+        (_, Some(block)) => {
+            (true, block.ops().into_iter().position(|op| Some(op) == v.def()).unwrap_or(0))
+        }
         _ => (true, 0),
     }
 }
@@ -57,12 +67,16 @@ impl Poly {
         if self.terms().all(|(_, k)| k % n == 0) {
             return true;
         }
-        common_divisor(self.terms().map(|(sizes, k)| (k, sizes.iter().map(|v| divisor(*v)).collect()))) % n == 0
+        common_divisor(
+            self.terms().map(|(sizes, k)| (k, sizes.iter().map(|v| divisor(*v)).collect())),
+        ) % n
+            == 0
     }
     /// A number that it is not less than, as far as one is known; sizes are not negative.
     pub fn at_least(&self) -> Option<i64> {
         self.terms().try_fold(0i64, |sum, (sizes, k)| {
-            let least = sizes.iter().try_fold(k, |all, v| all.checked_mul(number(*v, LEAST).unwrap_or(0)));
+            let least =
+                sizes.iter().try_fold(k, |all, v| all.checked_mul(number(*v, LEAST).unwrap_or(0)));
             // Without a size a number may be below 0.
             least.filter(|_| k >= 0 || sizes.is_empty()).and_then(|least| sum.checked_add(least))
         })

@@ -1,4 +1,5 @@
-//! Index arithmetic as plain data: sizes are polynomials over SSA sizes, addresses are linear in the loop dimensions plus divisions.
+//! Index arithmetic as plain data: sizes are polynomials over SSA sizes, addresses are linear in
+//! the loop dimensions plus divisions.
 use kiln_dialects::ir::{Affine, Value};
 use std::collections::BTreeMap;
 
@@ -71,7 +72,8 @@ pub fn row_major(sizes: &[Poly]) -> Vec<Poly> {
     let mut strides = vec![Poly::number(1); sizes.len()];
     for i in (1..sizes.len()).rev() {
         // Of nothing there are no strides; this way dimensions still differ in them.
-        strides[i - 1] = if sizes[i].is_zero() { strides[i].clone() } else { strides[i].times(&sizes[i]) };
+        strides[i - 1] =
+            if sizes[i].is_zero() { strides[i].clone() } else { strides[i].times(&sizes[i]) };
     }
     strides
 }
@@ -122,7 +124,12 @@ impl Lin {
     /// The product with a size.
     pub fn times(&self, p: &Poly) -> Lin {
         Lin {
-            dims: self.dims.iter().map(|(d, q)| (*d, q.times(p))).filter(|(_, q)| !q.is_zero()).collect(),
+            dims: self
+                .dims
+                .iter()
+                .map(|(d, q)| (*d, q.times(p)))
+                .filter(|(_, q)| !q.is_zero())
+                .collect(),
             constant: self.constant.times(p),
             rest: self.rest.iter().map(|(d, q)| (d.clone(), q.times(p))).collect(),
         }
@@ -144,14 +151,16 @@ impl Lin {
     pub fn coefficient(&self, d: usize) -> Poly {
         self.dims.get(&d).cloned().unwrap_or_default()
     }
-    /// Every loop dimension `d` replaced by `f(d)`; `extents` are those of the new dimensions, for what divisions become.
+    /// Every loop dimension `d` replaced by `f(d)`; `extents` are those of the new dimensions, for
+    /// what divisions become.
     pub fn substitute(&self, extents: &[Poly], f: &dyn Fn(usize) -> Lin) -> Lin {
         let mut all = Lin::fixed(self.constant.clone());
         for (d, p) in &self.dims {
             all = all.plus(&f(*d).times(p));
         }
         for (r, p) in &self.rest {
-            all = all.plus(&division(r.of.substitute(extents, f), r.by, r.modulo, extents).times(p));
+            all =
+                all.plus(&division(r.of.substitute(extents, f), r.by, r.modulo, extents).times(p));
         }
         all
     }
@@ -159,7 +168,10 @@ impl Lin {
     pub fn of(e: &Affine, extents: &[Poly]) -> Result<Lin, String> {
         let number = |e: &Affine| match e {
             Affine::Const(k) => Ok(*k),
-            _ => Err("has an indexing map that multiplies or divides by something that is no number".to_string()),
+            _ => {
+                Err("has an indexing map that multiplies or divides by something that is no number"
+                    .to_string())
+            }
         };
         Ok(match e {
             Affine::Dim(d) => Lin::dim(*d),
@@ -174,7 +186,12 @@ impl Lin {
             Affine::FloorDiv(l, r) => division(Lin::of(l, extents)?, number(r)?, false, extents),
             Affine::CeilDiv(l, r) => {
                 let by = number(r)?;
-                division(Lin::of(l, extents)?.plus(&Lin::fixed(Poly::number(by - 1))), by, false, extents)
+                division(
+                    Lin::of(l, extents)?.plus(&Lin::fixed(Poly::number(by - 1))),
+                    by,
+                    false,
+                    extents,
+                )
             }
         })
     }
@@ -184,7 +201,9 @@ impl Lin {
 fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
     let divisible = |p: &Poly| p.terms().all(|(_, k)| k % by == 0);
     let quotient = |p: &Poly| {
-        p.terms().fold(Poly::default(), |a, (s, k)| a.plus(&s.iter().fold(Poly::number(k / by), |m, v| m.times(&Poly::symbol(*v)))))
+        p.terms().fold(Poly::default(), |a, (s, k)| {
+            a.plus(&s.iter().fold(Poly::number(k / by), |m, v| m.times(&Poly::symbol(*v))))
+        })
     };
     let (mut whole, mut left) = (Lin::default(), Lin { rest: of.rest.clone(), ..Lin::default() });
     for (d, p) in &of.dims {
@@ -204,7 +223,9 @@ fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
         let (k, n) = (p.known().filter(|k| *k >= 0)?, extents.get(*d)?.known()?);
         Some(sum.map(|s| s + k * (n - 1).max(0)))
     });
-    let small = left.rest.is_empty() && left.constant.known().is_some_and(|k| k >= 0) && most.flatten().is_some_and(|m| m < by);
+    let small = left.rest.is_empty()
+        && left.constant.known().is_some_and(|k| k >= 0)
+        && most.flatten().is_some_and(|m| m < by);
     let part = if left == Lin::default() {
         Lin::default()
     } else if small {

@@ -1,6 +1,8 @@
-//! A kernel on level `linalg` as plain data: buffers, and stages that read and write them at addresses linear in loop dimensions.
+//! A kernel on level `linalg` as plain data: buffers, and stages that read and write them at
+//! addresses linear in loop dimensions.
 //!
-//! Tensors of a kernel are contiguous, so that every access is an element of a flat buffer and reshapes are nothing at all.
+//! Tensors of a kernel are contiguous, so that every access is an element of a flat buffer and
+//! reshapes are nothing at all.
 mod attention;
 mod combine;
 mod facts;
@@ -30,7 +32,8 @@ pub enum Role {
     Output(usize),
     /// Neither.
     Temporary,
-    /// The kernel's tensor argument of that number among all arguments with zeros around it, which is nowhere in memory: see [`Kernel::pads`].
+    /// The kernel's tensor argument of that number among all arguments with zeros around it, which
+    /// is nowhere in memory: see [`Kernel::pads`].
     Padded(usize),
 }
 
@@ -150,6 +153,7 @@ pub struct Kernel {
     pub views: HashMap<Value, Place>,
     /// Scalar ops of the function in order.
     pub scalars: Vec<Op>,
-    /// Of padded buffers: how many zeros are in front of each dimension, and how large it is without zeros.
+    /// Of padded buffers: how many zeros are in front of each dimension, and how large it is
+    /// without zeros.
     pub pads: HashMap<usize, Vec<(i64, Poly)>>,
 }

@@ -1,4 +1,5 @@
-//! Which stages share a loop nest, which dimensions all of a kernel's nests share as rows, and which buffers need memory.
+//! Which stages share a loop nest, which dimensions all of a kernel's nests share as rows, and
+//! which buffers need memory.
 use super::{homes::settle, merge::follows, *};
 
 /// Stages that run in the same iterations.
@@ -19,7 +20,13 @@ pub struct Nest {
 impl Nest {
     fn of(k: &Kernel, i: usize) -> Nest {
         let s = &k.stages[i];
-        Nest { stages: vec![i], extents: s.extents.clone(), reduction: s.reduction.clone(), after: vec![], split: None }
+        Nest {
+            stages: vec![i],
+            extents: s.extents.clone(),
+            reduction: s.reduction.clone(),
+            after: vec![],
+            split: None,
+        }
     }
     /// All stages in order.
     pub fn all(&self) -> impl Iterator<Item = usize> {
@@ -41,14 +48,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The first nest, if all others only write elements beside its own: borders of what is padded, other pieces of what is concatenated.
+    /// The first nest, if all others only write elements beside its own: borders of what is padded,
+    /// other pieces of what is concatenated.
     pub fn main(&self) -> Option<&Nest> {
         let (first, beside) = self.nests.split_first()?;
         (!self.dependent && beside.iter().all(|n| !n.reduction.contains(&true))).then_some(first)
     }
 }
 
-/// Forms nests, merging stages and dimensions as far as possible; intermediates of a row take at most `scratch` bytes where there is a choice.
+/// Forms nests, merging stages and dimensions as far as possible; intermediates of a row take at
+/// most `scratch` bytes where there is a choice.
 pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
     for s in &mut k.stages {
         drop_units(s);
@@ -64,10 +73,17 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
             _ => all.push(Nest::of(k, i)),
         }
     }
-    let passed = (0..k.buffers.len()).map(|b| k.buffers[b].role == Role::Temporary && passed_on(k, &all, b)).collect();
+    let passed = (0..k.buffers.len())
+        .map(|b| k.buffers[b].role == Role::Temporary && passed_on(k, &all, b))
+        .collect();
     let mut plan = Plan { dependent: dependent(k, &all), nests: all, rows: 0, passed };
     if plan.dependent {
-        let least = plan.nests.iter().map(|n| n.reduction.iter().take_while(|r| !**r).count()).min().unwrap_or(0);
+        let least = plan
+            .nests
+            .iter()
+            .map(|n| n.reduction.iter().take_while(|r| !**r).count())
+            .min()
+            .unwrap_or(0);
         plan.rows = (0..=least).rev().find(|r| rows_fit(k, &plan, *r)).unwrap_or(0);
         let mut d = 0;
         while d + 1 < plan.rows {
@@ -83,7 +99,11 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
     for n in 0..plan.nests.len() {
         let mut d = plan.rows;
         while d + 1 < plan.nests[n].extents.len() {
-            if collapsible(k, &plan.nests[n], d) { collapse(k, &mut plan.nests[n], d) } else { d += 1 }
+            if collapsible(k, &plan.nests[n], d) {
+                collapse(k, &mut plan.nests[n], d)
+            } else {
+                d += 1
+            }
         }
         split(k, &mut plan.nests[n]);
     }
@@ -94,7 +114,10 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
 impl Stage {
     /// Everything it reads at known addresses.
     pub fn reads(&self) -> impl Iterator<Item = &Access> {
-        let loads = self.outputs.iter().filter_map(|o| if let Init::Load(a) = &o.init { Some(a) } else { None });
+        let loads = self
+            .outputs
+            .iter()
+            .filter_map(|o| if let Init::Load(a) = &o.init { Some(a) } else { None });
         self.inputs.iter().chain(loads)
     }
     /// Everything it reads or writes at known addresses, to change it.
@@ -114,11 +137,15 @@ impl Stage {
 
 /// Parallel dimensions of size 1 are no loops.
 pub fn drop_units(s: &mut Stage) {
-    while let Some(d) = (0..s.extents.len()).find(|d| !s.reduction[*d] && s.extents[*d].known() == Some(1)) {
+    while let Some(d) =
+        (0..s.extents.len()).find(|d| !s.reduction[*d] && s.extents[*d].known() == Some(1))
+    {
         s.extents.remove(d);
         s.reduction.remove(d);
         let extents = s.extents.clone();
-        s.substitute(&extents, &|x| if x == d { Lin::default() } else { Lin::dim(if x > d { x - 1 } else { x }) });
+        s.substitute(&extents, &|x| {
+            if x == d { Lin::default() } else { Lin::dim(if x > d { x - 1 } else { x }) }
+        });
     }
 }
 
@@ -126,7 +153,9 @@ pub fn drop_units(s: &mut Stage) {
 fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
     let s = &k.stages[i];
     let reduces = |s: &Stage| s.reduction.contains(&true);
-    if s.extents != nest.extents || (reduces(s) && nest.reduction.contains(&true) && s.reduction != nest.reduction) {
+    if s.extents != nest.extents
+        || (reduces(s) && nest.reduction.contains(&true) && s.reduction != nest.reduction)
+    {
         return false;
     }
     nest.stages.iter().flat_map(|n| &k.stages[*n].outputs).all(|o| {
@@ -136,15 +165,30 @@ fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
     })
 }
 
-/// Whether stage `i` can run before the stages behind a nest's reductions: there are none, or it sums products with what the nest multiplies too, and needs
-/// nothing of theirs.
+/// Whether stage `i` can run before the stages behind a nest's reductions: there are none, or it
+/// sums products with what the nest multiplies too, and needs nothing of theirs.
 fn beside(k: &Kernel, nest: &Nest, i: usize) -> bool {
     let s = &k.stages[i];
-    let products =
-        |s: &Stage| s.outputs.iter().filter_map(|o| o.combine.as_ref()).any(|c| c.other.def().is_some_and(|p| p.is("arith.mulf")));
-    let shared = || nest.stages.iter().map(|n| &k.stages[*n]).any(|n| products(n) && n.inputs.first() == s.inputs.first());
-    let apart = |o: &Output| s.reads().all(|r| r.buffer != o.access.buffer) && s.outputs.iter().all(|p| p.access.buffer != o.access.buffer);
-    nest.after.is_empty() || products(s) && shared() && nest.after.iter().flat_map(|n| &k.stages[*n].outputs).all(apart)
+    let products = |s: &Stage| {
+        s.outputs
+            .iter()
+            .filter_map(|o| o.combine.as_ref())
+            .any(|c| c.other.def().is_some_and(|p| p.is("arith.mulf")))
+    };
+    let shared = || {
+        nest.stages
+            .iter()
+            .map(|n| &k.stages[*n])
+            .any(|n| products(n) && n.inputs.first() == s.inputs.first())
+    };
+    let apart = |o: &Output| {
+        s.reads().all(|r| r.buffer != o.access.buffer)
+            && s.outputs.iter().all(|p| p.access.buffer != o.access.buffer)
+    };
+    nest.after.is_empty()
+        || products(s)
+            && shared()
+            && nest.after.iter().flat_map(|n| &k.stages[*n].outputs).all(apart)
 }
 
 fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
@@ -154,23 +198,33 @@ fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output
 /// Whether only stages of the writing nest read a buffer.
 pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     nests.iter().all(|n| {
-        let reads = n.all().any(|s| k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b));
+        let reads = n.all().any(|s| {
+            k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
+        });
         !reads || writers(k, n).any(|o| o.access.buffer == b)
     })
 }
 
-/// Whether a stage writes every element of the output's buffer, so that what else is written there lies on top of it.
+/// Whether a stage writes every element of the output's buffer, so that what else is written there
+/// lies on top of it.
 fn covers(k: &Kernel, stage: usize, o: &Output) -> bool {
     let s = &k.stages[stage];
-    let parallel: Vec<Poly> = (0..s.extents.len()).filter(|d| !s.reduction[*d]).map(|d| s.extents[d].clone()).collect();
-    matches!(s.body, Body::Fill(_)) || Poly::product(&parallel) == Poly::product(&k.buffers[o.access.buffer].sizes)
+    let parallel: Vec<Poly> =
+        (0..s.extents.len()).filter(|d| !s.reduction[*d]).map(|d| s.extents[d].clone()).collect();
+    matches!(s.body, Body::Fill(_))
+        || Poly::product(&parallel) == Poly::product(&k.buffers[o.access.buffer].sizes)
 }
 
 fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
     let mut written: Vec<(usize, bool)> = vec![];
     for n in nests {
-        let reads = |b: usize| n.all().any(|s| k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b));
-        let overlaps = |b: usize, filled: bool| writers(k, n).any(|o| o.access.buffer == b && filled);
+        let reads = |b: usize| {
+            n.all().any(|s| {
+                k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
+            })
+        };
+        let overlaps =
+            |b: usize, filled: bool| writers(k, n).any(|o| o.access.buffer == b && filled);
         if written.iter().any(|(b, filled)| reads(*b) || overlaps(*b, *filled)) {
             return true;
         }
@@ -181,7 +235,8 @@ fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
     false
 }
 
-/// Whether a row of the first `rows` dimensions touches only what the same row of other nests writes.
+/// Whether a row of the first `rows` dimensions touches only what the same row of other nests
+/// writes.
 fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
     let Some(first) = plan.nests.first() else { return false };
     if plan.nests.iter().any(|n| n.extents[..rows] != first.extents[..rows]) {
@@ -203,11 +258,14 @@ fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
                 if s.captured.contains(&b) && rows > 0 {
                     return false;
                 }
-                let others = s.reads().chain(s.outputs.iter().map(|p| &p.access)).filter(|a| a.buffer == b);
+                let others =
+                    s.reads().chain(s.outputs.iter().map(|p| &p.access)).filter(|a| a.buffer == b);
                 for a in others {
-                    let overlapping =
-                        (0..k.stages.len()).any(|s| k.stages[s].outputs.iter().any(|p| p.access.buffer == b && covers(k, s, p)));
-                    let same_start = a.at.constant == o.access.at.constant || (overlapping && k.buffers[b].role != Role::Temporary);
+                    let overlapping = (0..k.stages.len()).any(|s| {
+                        k.stages[s].outputs.iter().any(|p| p.access.buffer == b && covers(k, s, p))
+                    });
+                    let same_start = a.at.constant == o.access.at.constant
+                        || (overlapping && k.buffers[b].role != Role::Temporary);
                     if rows > 0 && (key(&a.at).is_none_or(|x| x.0 != mine.0) || !same_start) {
                         return false;
                     }
@@ -224,10 +282,13 @@ fn collapsible(k: &Kernel, nest: &Nest, d: usize) -> bool {
     nest.all().all(|i| {
         let mut s = k.stages[i].clone();
         let asked: Vec<Lin> = s.indexed.iter().filter_map(|i| s.dims.get(*i).cloned()).collect();
-        let kinds = s.reduction[d] == s.reduction[d + 1] && nest.reduction[d] == nest.reduction[d + 1];
-        let fits = s
-            .all_accesses()
-            .all(|Access { at, .. }| !at.in_rest(d) && !at.in_rest(d + 1) && at.coefficient(d) == at.coefficient(d + 1).times(inner));
+        let kinds =
+            s.reduction[d] == s.reduction[d + 1] && nest.reduction[d] == nest.reduction[d + 1];
+        let fits = s.all_accesses().all(|Access { at, .. }| {
+            !at.in_rest(d)
+                && !at.in_rest(d + 1)
+                && at.coefficient(d) == at.coefficient(d + 1).times(inner)
+        });
         kinds && fits && !asked.iter().any(|l| l.uses(d) || l.uses(d + 1))
     })
 }
@@ -248,10 +309,13 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
     }
 }
 
-/// Splits dimensions that are parts of a blocked layout, such as weights as `[N/32, K, 32]` or `[N/32, K/2, 32, 2]`, so that no division is left.
+/// Splits dimensions that are parts of a blocked layout, such as weights as `[N/32, K, 32]` or
+/// `[N/32, K/2, 32, 2]`, so that no division is left.
 fn split(k: &mut Kernel, nest: &mut Nest) {
     // Rows in pairs: whole and rest of a reduction's number by 2.
-    let half = |at: &Lin, modulo: bool| at.rest.iter().find_map(|(r, _)| r.of.as_dim().filter(|_| r.by == 2 && r.modulo == modulo));
+    let half = |at: &Lin, modulo: bool| {
+        at.rest.iter().find_map(|(r, _)| r.of.as_dim().filter(|_| r.by == 2 && r.modulo == modulo))
+    };
     let paired = |nest: &Nest, at: &Lin| {
         let d = half(at, false).filter(|d| Some(*d) == half(at, true) && nest.reduction[*d])?;
         Some((d, 2, nest.extents[d].known().filter(|n| n % 2 == 0)?))
@@ -274,7 +338,11 @@ fn split(k: &mut Kernel, nest: &mut Nest) {
 /// A dimension, what divides it, and its size.
 type Division = (usize, i64, i64);
 
-fn first(k: &Kernel, nest: &Nest, find: &dyn Fn(&Nest, &Lin) -> Option<Division>) -> Option<Division> {
+fn first(
+    k: &Kernel,
+    nest: &Nest,
+    find: &dyn Fn(&Nest, &Lin) -> Option<Division>,
+) -> Option<Division> {
     nest.all().flat_map(|s| k.stages[s].reads()).find_map(|a| find(nest, &a.at))
 }
 

@@ -5,9 +5,26 @@ use kiln_passes::Failure;
 
 /// The kernel that a function is, or what of it cannot be read.
 pub fn read(func: Op) -> Result<Kernel, Failure> {
-    let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
-    let kernel = Kernel { func, buffers: vec![], stages: vec![], views: HashMap::new(), scalars: vec![], pads: HashMap::new() };
-    let mut reader = Reader { k: kernel, fills: HashMap::new(), fresh: HashMap::new(), pieces: HashMap::new(), front: 0 };
+    let block = func
+        .regions()
+        .first()
+        .and_then(|r| r.first())
+        .ok_or_else(|| Failure::at(func, "has no body"))?;
+    let kernel = Kernel {
+        func,
+        buffers: vec![],
+        stages: vec![],
+        views: HashMap::new(),
+        scalars: vec![],
+        pads: HashMap::new(),
+    };
+    let mut reader = Reader {
+        k: kernel,
+        fills: HashMap::new(),
+        fresh: HashMap::new(),
+        pieces: HashMap::new(),
+        front: 0,
+    };
     reader.arguments(block)?;
     for op in block.ops() {
         reader.op(op).map_err(|e| Failure::at(op, e))?;
@@ -44,12 +61,20 @@ impl Reader {
             let stated = attrs.get(i).and_then(|d| d.entry("kiln.sizes")).and_then(|s| s.as_i64s());
             let mut sizes = vec![];
             for (axis, d) in a.ty().dims().iter().enumerate() {
-                let number = d.known().or_else(|| stated.as_ref().and_then(|s| s.get(axis).copied()));
+                let number =
+                    d.known().or_else(|| stated.as_ref().and_then(|s| s.get(axis).copied()));
                 let symbol = number.filter(|n| *n < 0).and_then(|n| indices.get((-1 - n) as usize));
                 sizes.push(match (number, symbol) {
                     (Some(n), _) if n >= 0 => Poly::number(n),
                     (_, Some(v)) => Poly::symbol(*v),
-                    _ => return Err(Failure::at(func, format!("has argument {i}, whose kiln.sizes do not state dimension {axis}"))),
+                    _ => {
+                        return Err(Failure::at(
+                            func,
+                            format!(
+                                "has argument {i}, whose kiln.sizes do not state dimension {axis}"
+                            ),
+                        ));
+                    }
                 });
             }
             self.buffer(*a, sizes, Role::Input(i)).map_err(|e| Failure::at(func, e))?;
@@ -61,13 +86,22 @@ impl Reader {
     fn buffer(&mut self, tensor: Value, sizes: Vec<Poly>, role: Role) -> Result<Place, String> {
         let element = tensor.ty().element().ok_or("is no tensor")?;
         self.k.buffers.push(Buffer { element, sizes: sizes.clone(), role });
-        let view = Place { buffer: self.k.buffers.len() - 1, offset: Poly::default(), strides: row_major(&sizes), sizes };
+        let view = Place {
+            buffer: self.k.buffers.len() - 1,
+            offset: Poly::default(),
+            strides: row_major(&sizes),
+            sizes,
+        };
         self.k.views.insert(tensor, view.clone());
         Ok(view)
     }
 
     fn poly(&self, v: Value) -> Poly {
-        let constant = v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(|a| a.as_i64());
+        let constant = v
+            .def()
+            .filter(|d| d.is("arith.constant"))
+            .and_then(|d| d.attr("value"))
+            .and_then(|a| a.as_i64());
         constant.map_or_else(|| Poly::symbol(v), Poly::number)
     }
 
@@ -100,7 +134,9 @@ impl Reader {
             "tensor.pad" => self.pad(op),
             "tensor.insert_slice" => self.insert(op),
             "func.return" => self.results(op),
-            _ if op.results().iter().all(|r| !r.ty().is_tensor()) && op.operands().iter().all(|r| !r.ty().is_tensor()) => {
+            _ if op.results().iter().all(|r| !r.ty().is_tensor())
+                && op.operands().iter().all(|r| !r.ty().is_tensor()) =>
+            {
                 self.k.scalars.push(op);
                 Ok(())
             }
@@ -128,7 +164,8 @@ impl Reader {
         if let (Some(value), Some(op)) = (self.fills.get(&source).copied(), source.def()) {
             let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
             let stage = moved(op, &view, index, vec![], Body::Fill(value));
-            // In front, since stages that write pieces of it stand before the insertion that names it.
+            // In front, since stages that write pieces of it stand before the insertion that names
+            // it.
             self.k.stages.insert(self.front, stage);
             self.front += 1;
         }
@@ -139,11 +176,19 @@ impl Reader {
         let source = op.operand(0);
         let old = self.sizes_of(source)?;
         let groups: Vec<Vec<i64>> = match op.attr("reassociation").and_then(|a| a.as_array()) {
-            Some(all) => all.iter().map(|g| g.as_array().unwrap_or_default().iter().filter_map(|i| i.as_i64()).collect()).collect(),
+            Some(all) => all
+                .iter()
+                .map(|g| {
+                    g.as_array().unwrap_or_default().iter().filter_map(|i| i.as_i64()).collect()
+                })
+                .collect(),
             None => return Err("has no reassociation".into()),
         };
         let sizes = if op.is("tensor.collapse_shape") {
-            groups.iter().map(|g| Poly::product(g.iter().filter_map(|i| old.get(*i as usize)))).collect()
+            groups
+                .iter()
+                .map(|g| Poly::product(g.iter().filter_map(|i| old.get(*i as usize))))
+                .collect()
         } else {
             self.sizes(op.result(0).ty(), &op.operands()[1..])?
         };
@@ -165,19 +210,34 @@ impl Reader {
 
     /// An argument with zeros around it.
     fn pad(&mut self, op: Op) -> Result<(), String> {
-        let counts = |name: &str| op.attr(name).and_then(|a| a.as_i64s()).filter(|all| all.iter().all(|n| *n >= 0));
-        let (low, high) = counts("static_low").zip(counts("static_high")).ok_or("pads by what is no known number")?;
-        let end = op.regions().first().and_then(|r| r.first()).and_then(|b| b.terminator()).ok_or("has no body")?;
+        let counts = |name: &str| {
+            op.attr(name).and_then(|a| a.as_i64s()).filter(|all| all.iter().all(|n| *n >= 0))
+        };
+        let (low, high) = counts("static_low")
+            .zip(counts("static_high"))
+            .ok_or("pads by what is no known number")?;
+        let end = op
+            .regions()
+            .first()
+            .and_then(|r| r.first())
+            .and_then(|b| b.terminator())
+            .ok_or("has no body")?;
         let value = end.operands().first().and_then(|v| v.def()?.attr("value")?.as_f64());
         let source = self.view(op.operand(0))?;
-        let Some(Buffer { role: Role::Input(argument), sizes, .. }) = self.k.buffers.get(source.buffer) else {
+        let Some(Buffer { role: Role::Input(argument), sizes, .. }) =
+            self.k.buffers.get(source.buffer)
+        else {
             return Err("pads what is no argument".into());
         };
         if value != Some(0.0) || *sizes != source.sizes || !source.offset.is_zero() {
             return Err("pads a piece of an argument, or by something else than 0".into());
         }
         let (argument, sizes) = (*argument, sizes.clone());
-        let padded = sizes.iter().zip(low.iter().zip(&high)).map(|(n, (l, h))| n.plus(&Poly::number(l + h))).collect();
+        let padded = sizes
+            .iter()
+            .zip(low.iter().zip(&high))
+            .map(|(n, (l, h))| n.plus(&Poly::number(l + h)))
+            .collect();
         let place = self.buffer(op.result(0), padded, Role::Padded(argument))?;
         self.k.pads.insert(place.buffer, low.into_iter().zip(sizes).collect());
         Ok(())
@@ -187,9 +247,15 @@ impl Reader {
     fn slice(&self, op: Op, skip: usize) -> Result<[Vec<Poly>; 3], String> {
         let mut operands = op.operands().into_iter().skip(skip);
         let mut list = |name: &str| -> Result<Vec<Poly>, String> {
-            let fixed = op.attr(name).and_then(|a| a.as_i64s()).ok_or("has no offsets, sizes and strides")?;
+            let fixed = op
+                .attr(name)
+                .and_then(|a| a.as_i64s())
+                .ok_or("has no offsets, sizes and strides")?;
             let one = |k: &i64| match *k == i64::MIN {
-                true => operands.next().map(|v| self.poly(v)).ok_or_else(|| "lacks an operand".to_string()),
+                true => operands
+                    .next()
+                    .map(|v| self.poly(v))
+                    .ok_or_else(|| "lacks an operand".to_string()),
                 false => Ok(Poly::number(*k)),
             };
             fixed.iter().map(one).collect()
@@ -203,14 +269,23 @@ impl Reader {
             return Err("drops dimensions".into());
         }
         let (source, result) = (op.operand(0), op.result(0));
-        let destination = result.uses().iter().all(|(user, _)| user.is("linalg.generic") || user.is("linalg.fill"));
-        if destination && (self.fresh.contains_key(&source) || source.def().is_some_and(|d| d.is("tensor.insert_slice"))) {
+        let destination = result
+            .uses()
+            .iter()
+            .all(|(user, _)| user.is("linalg.generic") || user.is("linalg.fill"));
+        if destination
+            && (self.fresh.contains_key(&source)
+                || source.def().is_some_and(|d| d.is("tensor.insert_slice")))
+        {
             self.fresh.insert(result, sizes);
             self.pieces.insert(result, source);
             return Ok(());
         }
         let view = self.view(source)?;
-        let offset = offsets.iter().zip(&view.strides).fold(view.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
+        let offset = offsets
+            .iter()
+            .zip(&view.strides)
+            .fold(view.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
         let strides = view.strides.iter().zip(&strides).map(|(a, b)| a.times(b)).collect();
         self.k.views.insert(result, Place { buffer: view.buffer, offset, sizes, strides });
         Ok(())
@@ -222,21 +297,27 @@ impl Reader {
         if piece.ty().dims().len() != sizes.len() {
             return Err("adds dimensions".into());
         }
-        let running = whole.uses().iter().filter(|(u, _)| !u.is("tensor.extract_slice")).count() == 1;
+        let running =
+            whole.uses().iter().filter(|(u, _)| !u.is("tensor.extract_slice")).count() == 1;
         let target = match self.k.views.get(&whole) {
             // Empty tensors are shared by what starts from them.
             None => self.own(result, whole)?,
             Some(view) if running => view.clone(),
             Some(_) => return Err("writes to a tensor that is used elsewhere".into()),
         };
-        let offset = offsets.iter().zip(&target.strides).fold(target.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
-        let strides: Vec<Poly> = target.strides.iter().zip(&steps).map(|(a, b)| a.times(b)).collect();
+        let offset = offsets
+            .iter()
+            .zip(&target.strides)
+            .fold(target.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
+        let strides: Vec<Poly> =
+            target.strides.iter().zip(&steps).map(|(a, b)| a.times(b)).collect();
         let place = Place { buffer: target.buffer, offset, sizes, strides };
         let writer = piece.def().filter(|d| d.is("linalg.generic") && piece.uses().len() == 1);
-        let written = writer.and_then(|d| self.k.stages.iter_mut().find(|s| s.op == d)).and_then(|s| {
-            let old = self.k.views.get(&piece)?.buffer;
-            s.outputs.iter_mut().find(|o| o.access.buffer == old)
-        });
+        let written =
+            writer.and_then(|d| self.k.stages.iter_mut().find(|s| s.op == d)).and_then(|s| {
+                let old = self.k.views.get(&piece)?.buffer;
+                s.outputs.iter_mut().find(|o| o.access.buffer == old)
+            });
         match written {
             // Written to its place at once.
             Some(out) if matches!(out.init, Init::None | Init::Fill(_)) => {
@@ -257,10 +338,20 @@ impl Reader {
         for (i, v) in op.operands().into_iter().enumerate() {
             let view = self.view(v)?;
             let whole = self.k.buffers.get(view.buffer).ok_or("has no buffer")?;
-            let contiguous = view.offset.is_zero() && Poly::product(&whole.sizes) == Poly::product(&view.sizes);
-            let written = self.k.stages.iter().any(|s| s.outputs.iter().any(|o| o.access.buffer == view.buffer));
-            let read = || self.k.stages.iter().any(|s| s.reads().any(|a| a.buffer == view.buffer) || s.captured.contains(&view.buffer));
-            // An argument that pieces are put into is the memory of the result: what launches the kernel hands it on.
+            let contiguous =
+                view.offset.is_zero() && Poly::product(&whole.sizes) == Poly::product(&view.sizes);
+            let written = self
+                .k
+                .stages
+                .iter()
+                .any(|s| s.outputs.iter().any(|o| o.access.buffer == view.buffer));
+            let read = || {
+                self.k.stages.iter().any(|s| {
+                    s.reads().any(|a| a.buffer == view.buffer) || s.captured.contains(&view.buffer)
+                })
+            };
+            // An argument that pieces are put into is the memory of the result: what launches the
+            // kernel hands it on.
             let handed_on = matches!(whole.role, Role::Input(_)) && written;
             if handed_on && (read() || !contiguous) {
                 return Err("reads the tensor that it puts pieces into".into());
@@ -271,7 +362,11 @@ impl Reader {
                 continue;
             }
             let element = v.ty().element().ok_or("returns what is no tensor")?;
-            self.k.buffers.push(Buffer { element, sizes: view.sizes.clone(), role: Role::Output(i) });
+            self.k.buffers.push(Buffer {
+                element,
+                sizes: view.sizes.clone(),
+                role: Role::Output(i),
+            });
             let copy = Place {
                 buffer: self.k.buffers.len() - 1,
                 offset: Poly::default(),
@@ -286,16 +381,24 @@ impl Reader {
     }
 
     fn stage(&mut self, op: Op) -> Result<(), String> {
-        let maps: Option<Vec<_>> =
-            op.attr("indexing_maps").and_then(|a| a.as_array()).unwrap_or_default().into_iter().map(|m| m.as_affine_map()).collect();
+        let maps: Option<Vec<_>> = op
+            .attr("indexing_maps")
+            .and_then(|a| a.as_array())
+            .unwrap_or_default()
+            .into_iter()
+            .map(|m| m.as_affine_map())
+            .collect();
         let maps = maps.ok_or("has an indexing map that is no affine map")?;
-        let kinds = op.attr("iterator_types").and_then(|a| a.as_array()).ok_or("has no iterator_types")?;
-        let reduction: Vec<bool> = kinds.iter().map(|k| k.to_string().contains("reduction")).collect();
+        let kinds =
+            op.attr("iterator_types").and_then(|a| a.as_array()).ok_or("has no iterator_types")?;
+        let reduction: Vec<bool> =
+            kinds.iter().map(|k| k.to_string().contains("reduction")).collect();
         let outs = op.result_count();
         let ins = op.operand_count().checked_sub(outs).ok_or("has fewer operands than results")?;
         let block = op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
         let (args, end) = (block.args(), block.terminator().ok_or("has no terminator")?);
-        let shapes: Vec<Vec<Poly>> = op.operands().into_iter().map(|v| self.sizes_of(v)).collect::<Result<_, _>>()?;
+        let shapes: Vec<Vec<Poly>> =
+            op.operands().into_iter().map(|v| self.sizes_of(v)).collect::<Result<_, _>>()?;
         let mut extents: Vec<Option<Poly>> = vec![None; reduction.len()];
         for ((_, results), shape) in maps.iter().zip(&shapes) {
             for (e, n) in results.iter().zip(shape) {
@@ -307,9 +410,17 @@ impl Reader {
                 }
             }
         }
-        let extents: Vec<Poly> = extents.into_iter().collect::<Option<_>>().ok_or("has a loop dimension whose size no operand states")?;
+        let extents: Vec<Poly> = extents
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or("has a loop dimension whose size no operand states")?;
         let index = |i: usize| -> Result<Vec<Lin>, String> {
-            maps.get(i).ok_or("has too few indexing maps")?.1.iter().map(|e| Lin::of(e, &extents)).collect()
+            maps.get(i)
+                .ok_or("has too few indexing maps")?
+                .1
+                .iter()
+                .map(|e| Lin::of(e, &extents))
+                .collect()
         };
         let mut stage = Stage {
             op,
@@ -332,7 +443,9 @@ impl Reader {
                 let view = self.view(inner.operand(0))?;
                 stage.captured.push(view.buffer);
             } else if inner.is("linalg.index") {
-                stage.indexed.extend(inner.attr("dim").and_then(|a| a.as_i64()).map(|d| d as usize));
+                stage
+                    .indexed
+                    .extend(inner.attr("dim").and_then(|a| a.as_i64()).map(|d| d as usize));
             } else if !inner.regions().is_empty() {
                 return Err(format!("has a {} in its body", inner.name()));
             }
@@ -349,8 +462,13 @@ impl Reader {
                 }
             };
             let view = self.buffer(op.result(o), shapes[ins + o].clone(), Role::Temporary)?;
-            let reduces = (0..extents.len()).any(|d| stage.reduction[d] && !index.iter().any(|i| i.uses(d)));
-            let combine = if reduces && !stage.merges { Combine::of(block, running, end.operand(o)) } else { None };
+            let reduces =
+                (0..extents.len()).any(|d| stage.reduction[d] && !index.iter().any(|i| i.uses(d)));
+            let combine = if reduces && !stage.merges {
+                Combine::of(block, running, end.operand(o))
+            } else {
+                None
+            };
             let access = Access { buffer: view.buffer, at: view.at(&index) };
             stage.outputs.push(Output { access, index, init, reduces, combine });
         }
@@ -366,7 +484,8 @@ impl Reader {
 fn moved(op: Op, to: &Place, index: Vec<Lin>, inputs: Vec<Access>, body: Body) -> Stage {
     let access = Access { buffer: to.buffer, at: to.at(&index) };
     let output = Output { access, index, init: Init::None, reduces: false, combine: None };
-    let (reduction, dims) = (vec![false; to.sizes.len()], (0..to.sizes.len()).map(Lin::dim).collect());
+    let (reduction, dims) =
+        (vec![false; to.sizes.len()], (0..to.sizes.len()).map(Lin::dim).collect());
     Stage {
         op,
         dims,

@@ -1,8 +1,11 @@
-//! Pointwise ops in front of a transpose, for chips whose kernels turn tiles in shared memory: what reads the transpose computes them, where it reads.
+//! Pointwise ops in front of a transpose, for chips whose kernels turn tiles in shared memory: what
+//! reads the transpose computes them, where it reads.
 //!
-//! Why: a kernel reads what it turns by whole sectors, as a kernel of these ops would, so that their result need not be stored. Each element is still computed once: nothing
-//! else reads it, and a transpose has each once. Left alone is what a product or a reduction may take as an epilogue, since these would be stored wider or read again, and
-//! what reads many operands, which would all have to be turned.
+//! Why: a kernel reads what it turns by whole sectors, as a kernel of these ops would, so that
+//! their result need not be stored. Each element is still computed once: nothing else reads it, and
+//! a transpose has each once. Left alone is what a product or a reduction may take as an epilogue,
+//! since these would be stored wider or read again, and what reads many operands, which would all
+//! have to be turned.
 use super::{
     graph::{Class, Role},
     prologues::in_prologue,
@@ -23,7 +26,8 @@ const MOST_READ: usize = 6;
 pub struct Ahead {
     /// For each value that its reader computes, the value that is computed with it.
     of: HashMap<Value, Value>,
-    /// For each of these, which are nodes so that nothing computes them again, its ops, the last first.
+    /// For each of these, which are nodes so that nothing computes them again, its ops, the last
+    /// first.
     pub ops: HashMap<Value, Vec<Op>>,
 }
 
@@ -38,12 +42,18 @@ impl Ahead {
         let free = Free { roles, must, taken: taken(ops, roles) };
         let mut ahead = Ahead::default();
         let mut reads: HashMap<Value, HashSet<Value>> = HashMap::new();
-        for op in ops.iter().rev().filter(|op| free.pointwise(**op) && !must.contains(&op.result(0))) {
+        for op in
+            ops.iter().rev().filter(|op| free.pointwise(**op) && !must.contains(&op.result(0)))
+        {
             let Some(node) = ahead.reader(&free, *op) else { continue };
             let mut read = reads.get(&node).cloned().unwrap_or_default();
             read.remove(&op.result(0));
-            read.extend(op.operands().into_iter().map(|v| free.base(v)).filter(|v| free.stored(*v)));
-            if read.len() <= MOST_READ && ahead.ops.get(&node).is_none_or(|all| all.len() < MOST_OPS) {
+            read.extend(
+                op.operands().into_iter().map(|v| free.base(v)).filter(|v| free.stored(*v)),
+            );
+            if read.len() <= MOST_READ
+                && ahead.ops.get(&node).is_none_or(|all| all.len() < MOST_OPS)
+            {
                 reads.insert(node, read);
                 ahead.of.insert(op.result(0), node);
                 ahead.ops.entry(node).or_default().push(*op);
@@ -67,8 +77,10 @@ impl Ahead {
             }
             let [user] = users[..] else {
                 let all = !users.is_empty() && users.iter().all(|u| free.pointwise(*u));
-                let nodes: HashSet<Option<&Value>> =
-                    users.iter().map(|u| u.results().first().and_then(|v| self.of.get(v)).filter(|_| all)).collect();
+                let nodes: HashSet<Option<&Value>> = users
+                    .iter()
+                    .map(|u| u.results().first().and_then(|v| self.of.get(v)).filter(|_| all))
+                    .collect();
                 return match nodes.into_iter().collect::<Vec<_>>()[..] {
                     // All of them are parts of one expression.
                     [Some(node)] => Some(*node),
@@ -76,9 +88,13 @@ impl Ahead {
                 };
             };
             match (user.kind(), free.roles.get(&user)) {
-                (Some(OpKind::Transpose | OpKind::Reshape), Some(Role::Move)) => turned |= user.kind() == Some(OpKind::Transpose),
+                (Some(OpKind::Transpose | OpKind::Reshape), Some(Role::Move)) => {
+                    turned |= user.kind() == Some(OpKind::Transpose)
+                }
                 // A transpose that is stored whatever reads it.
-                (Some(OpKind::Transpose), Some(Role::Compute(Class::Pointwise))) => return Some(user.result(0)),
+                (Some(OpKind::Transpose), Some(Role::Compute(Class::Pointwise))) => {
+                    return Some(user.result(0));
+                }
                 _ if free.pointwise(user) => {
                     let node = self.of.get(&user.result(0)).copied();
                     return if turned { node.or(Some(user.result(0))) } else { node };
@@ -100,8 +116,11 @@ struct Free<'a> {
 impl Free<'_> {
     /// Whether an op is pointwise and no epilogue.
     fn pointwise(&self, op: Op) -> bool {
-        let role = self.roles.get(&op) == Some(&Role::Compute(Class::Pointwise)) && !in_prologue(op);
-        role && op.kind().is_some_and(OpKind::is_elementwise) && op.result_count() == 1 && !self.taken.contains(&op.result(0))
+        let role =
+            self.roles.get(&op) == Some(&Role::Compute(Class::Pointwise)) && !in_prologue(op);
+        role && op.kind().is_some_and(OpKind::is_elementwise)
+            && op.result_count() == 1
+            && !self.taken.contains(&op.result(0))
     }
     /// A value through the ops whose index its reader takes over.
     fn base(&self, mut v: Value) -> Value {
@@ -112,16 +131,26 @@ impl Free<'_> {
     }
     /// Whether a value is read from memory, unless its op is computed here as well.
     fn stored(&self, v: Value) -> bool {
-        v.ty().is_tensor() && v.def().is_none_or(|op| !matches!(self.roles.get(&op), Some(Role::Generator | Role::Host)))
+        v.ty().is_tensor()
+            && v.def()
+                .is_none_or(|op| !matches!(self.roles.get(&op), Some(Role::Generator | Role::Host)))
     }
 }
 
-/// Values that a product, a reduction, a scan or an attention has before, in the same kernel as far as one can tell.
+/// Values that a product, a reduction, a scan or an attention has before, in the same kernel as far
+/// as one can tell.
 fn taken(ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
     let mut taken = HashSet::new();
     for op in ops {
-        let begins =
-            matches!(roles.get(op), Some(Role::Inner | Role::Compute(Class::Contract | Class::Reduce | Class::Scan | Class::Attention)));
+        let begins = matches!(
+            roles.get(op),
+            Some(
+                Role::Inner
+                    | Role::Compute(
+                        Class::Contract | Class::Reduce | Class::Scan | Class::Attention
+                    )
+            )
+        );
         let goes_on = matches!(roles.get(op), Some(Role::Move | Role::Compute(Class::Pointwise)));
         if begins || (goes_on && op.operands().iter().any(|v| taken.contains(v))) {
             taken.extend(op.results());

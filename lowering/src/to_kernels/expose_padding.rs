@@ -1,10 +1,14 @@
-//! `kiln-expose-padding`: the padding of convolutions and windows becomes a `kiln.pad` of its own, and a transposed convolution a plain one.
+//! `kiln-expose-padding`: the padding of convolutions and windows becomes a `kiln.pad` of its own,
+//! and a transposed convolution a plain one.
 //!
-//! Why: inside of a window loop padding is a test per element; as an op it is written once, and fusion can let the producer write into the
-//! middle of the padded tensor. Upstream's named convolutions know no padding either.
+//! Why: inside of a window loop padding is a test per element; as an op it is written once, and
+//! fusion can let the producer write into the middle of the padded tensor. Upstream's named
+//! convolutions know no padding either.
 //!
-//! A convolution of bf16 or f16 for a GPU keeps its padding: who copies pixels for the tensor cores copies zeros beside the image. So does one in which each
-//! channel has a window of its own. That is decided twice: before the layout is, and behind `kiln-layout`, when only those with channels last keep it.
+//! A convolution of bf16 or f16 for a GPU keeps its padding: who copies pixels for the tensor cores
+//! copies zeros beside the image. So does one in which each channel has a window of its own. That
+//! is decided twice: before the layout is, and behind `kiln-layout`, when only those with channels
+//! last keep it.
 //!
 //! Numerics: exact. Zeros add nothing; a maximum's padding is its identity.
 //!
@@ -62,10 +66,14 @@ impl Pass for ExposePadding {
 }
 
 impl ExposePadding {
-    /// Whether a convolution's input is padded as it is read, on a GPU, once channels lie last, which they may yet do. The copy engine pads 16-bit floats whose channels
-    /// are whole units of 16 bytes; it counts what is around an image in 8 bits. Where each channel has a window of its own, threads see to it.
+    /// Whether a convolution's input is padded as it is read, on a GPU, once channels lie last,
+    /// which they may yet do. The copy engine pads 16-bit floats whose channels are whole units of
+    /// 16 bytes; it counts what is around an image in 8 bits. Where each channel has a window of
+    /// its own, threads see to it.
     fn keeps(&self, op: Op) -> bool {
-        let Some(o) = Convolution::of(op).filter(|o| o.strides.len() == 2 && contracts(op)) else { return false };
+        let Some(o) = Convolution::of(op).filter(|o| o.strides.len() == 2 && contracts(op)) else {
+            return false;
+        };
         let func = std::iter::successors(op.parent(), |o| o.parent()).find(|o| o.is("func.func"));
         let laid_out = func.is_some_and(|f| f.attr("kiln.memory_format").is_some());
         let last = turned(op).is_some() && image(&o).is_some();
@@ -80,20 +88,27 @@ impl ExposePadding {
                 && (-128..128).contains(&(o.pad_high[i] - reach))
         };
         let narrow = matches!(t.dtype, DType::BF16 | DType::F16) && channels % 8 == 0;
-        let engine = !self.chip.is_empty() && o.groups == 1 && narrow && fits(0, *height) && fits(1, *width);
-        let threads = !self.chip.is_empty() && o.groups != 1 && o.pad_low.iter().chain(&o.pad_high).all(|n| *n >= 0);
-        (engine || threads) && (last || !laid_out) && t.dims.iter().skip(2).all(|d| d.known().is_some())
+        let engine =
+            !self.chip.is_empty() && o.groups == 1 && narrow && fits(0, *height) && fits(1, *width);
+        let threads = !self.chip.is_empty()
+            && o.groups != 1
+            && o.pad_low.iter().chain(&o.pad_high).all(|n| *n >= 0);
+        (engine || threads)
+            && (last || !laid_out)
+            && t.dims.iter().skip(2).all(|d| d.known().is_some())
     }
 }
 
-/// The input of a convolution with channels last, if that is what it reads and if some op or the caller computes it.
+/// The input of a convolution with channels last, if that is what it reads and if some op or the
+/// caller computes it.
 fn image(o: &Convolution) -> Option<Value> {
     let t = o.input.def().and_then(Transpose::of).filter(|t| t.permutation == [0, 3, 1, 2])?;
     let made = t.input.def().and_then(Op::kind);
     (!matches!(made, Some(OpKind::Splat | OpKind::Iota | OpKind::Constant))).then_some(t.input)
 }
 
-/// What is padded as it is read lies in memory as it is, even if it is only an argument in another order.
+/// What is padded as it is read lies in memory as it is, even if it is only an argument in another
+/// order.
 fn store_image(op: Op) {
     let made = Convolution::of(op).and_then(|o| image(&o)).and_then(Value::def);
     // Dimensions that are joined are a view of what lies in memory anyway.
@@ -128,12 +143,14 @@ fn convolution(b: &Builder, op: Op) -> Result<Option<Value>, String> {
     b.add(&o).map(Some)
 }
 
-/// A transposed convolution is a plain one of the input with `stride - 1` zeros behind each element, and of the weight turned around.
+/// A transposed convolution is a plain one of the input with `stride - 1` zeros behind each
+/// element, and of the weight turned around.
 fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
     let spatial = o.strides.len();
     let mut x = o.input;
     for (i, stride) in o.strides.iter().enumerate().filter(|(_, s)| **s != 1) {
-        // [.., n, ..] as [.., n, 1, ..], padded to [.., n, stride, ..], as [.., n * stride, ..], without the zeros behind the last element.
+        // [.., n, ..] as [.., n, 1, ..], padded to [.., n, stride, ..], as [.., n * stride, ..],
+        // without the zeros behind the last element.
         let axis = 2 + i;
         let sizes = b.sizes_of(x)?;
         let split = [&sizes[..=axis], &[Size::Static(1)], &sizes[axis + 1..]].concat();
@@ -146,14 +163,26 @@ fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
         x = b.add(&Reshape { input: x, sizes: joined.clone() })?;
         joined[axis] = linear(b, sizes[axis], *stride, 1 - stride)?;
         let zero = vec![Size::Static(0); sizes.len()];
-        x = b.add(&Slice { input: x, offsets: zero, sizes: joined, strides: vec![1; sizes.len()] })?;
+        x = b.add(&Slice {
+            input: x,
+            offsets: zero,
+            sizes: joined,
+            strides: vec![1; sizes.len()],
+        })?;
     }
-    let kernel: Vec<i64> =
-        o.weight.ty().dims()[2..].iter().map(|d| d.known()).collect::<Option<_>>().ok_or("has a weight of unknown size")?;
+    let kernel: Vec<i64> = o.weight.ty().dims()[2..]
+        .iter()
+        .map(|d| d.known())
+        .collect::<Option<_>>()
+        .ok_or("has a weight of unknown size")?;
     let extra = o.output_padding.clone().unwrap_or_else(|| vec![0; spatial]);
     let reach = |i: usize| o.dilation[i] * (kernel[i] - 1);
-    let low: Vec<i64> = [0, 0].into_iter().chain((0..spatial).map(|i| reach(i) - o.pad_low[i])).collect();
-    let high: Vec<i64> = [0, 0].into_iter().chain((0..spatial).map(|i| reach(i) - o.pad_high[i] + extra[i])).collect();
+    let low: Vec<i64> =
+        [0, 0].into_iter().chain((0..spatial).map(|i| reach(i) - o.pad_low[i])).collect();
+    let high: Vec<i64> = [0, 0]
+        .into_iter()
+        .chain((0..spatial).map(|i| reach(i) - o.pad_high[i] + extra[i]))
+        .collect();
     x = padded(b, x, 0.0, &low, &high)?;
     let turned = b.add(&Reverse { input: o.weight, dims: (2..2 + spatial as i64).collect() })?;
     let weight = swapped(b, turned, o.groups)?;
@@ -170,7 +199,11 @@ fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
         output_padding: None,
     };
     let v = b.add(&plain)?;
-    if v.ty() == op.result(0).ty() { Ok(v) } else { Err(format!("would have type {} as a plain convolution", v.ty())) }
+    if v.ty() == op.result(0).ty() {
+        Ok(v)
+    } else {
+        Err(format!("would have type {} as a plain convolution", v.ty()))
+    }
 }
 
 /// `size * factor + add`.
@@ -180,10 +213,15 @@ fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size, String
         Size::Dynamic(v) => v,
     };
     let index = [Type::index(b.ctx)];
-    let apply =
-        |kind, lhs, n| -> Result<Value, String> { Ok(b.create_with(&SymExpr { kind, lhs, rhs: b.index(n)? }, &index, &mut [])?.result(0)) };
+    let apply = |kind, lhs, n| -> Result<Value, String> {
+        Ok(b.create_with(&SymExpr { kind, lhs, rhs: b.index(n)? }, &index, &mut [])?.result(0))
+    };
     let product = apply(SymKind::Mul, v, factor)?;
-    if add == 0 { Ok(Size::Dynamic(product)) } else { apply(SymKind::Add, product, add).map(Size::Dynamic) }
+    if add == 0 {
+        Ok(Size::Dynamic(product))
+    } else {
+        apply(SymKind::Add, product, add).map(Size::Dynamic)
+    }
 }
 
 /// A weight `[C, O / groups, ..]` as `[O, C / groups, ..]`.
@@ -191,13 +229,19 @@ fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value, String> {
     let sizes = b.sizes_of(weight)?;
     let rest = sizes.len() as i64;
     if groups == 1 {
-        return b.add(&Transpose { input: weight, permutation: [1, 0].into_iter().chain(2..rest).collect() });
+        return b.add(&Transpose {
+            input: weight,
+            permutation: [1, 0].into_iter().chain(2..rest).collect(),
+        });
     }
     let channels = sizes[0].known().ok_or("has a weight of unknown size")? / groups;
     let filters = sizes[1].known().ok_or("has a weight of unknown size")?;
     let shape = |front: &[i64]| [&Size::all(front)[..], &sizes[2..]].concat();
     let split = b.add(&Reshape { input: weight, sizes: shape(&[groups, channels, filters]) })?;
-    let turned = b.add(&Transpose { input: split, permutation: [0, 2, 1].into_iter().chain(3..=rest).collect() })?;
+    let turned = b.add(&Transpose {
+        input: split,
+        permutation: [0, 2, 1].into_iter().chain(3..=rest).collect(),
+    })?;
     b.add(&Reshape { input: turned, sizes: shape(&[groups * filters, channels]) })
 }
 

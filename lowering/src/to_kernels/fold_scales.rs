@@ -1,14 +1,19 @@
-//! `kiln-fold-scales`: what is multiplied with and added to each output channel of a contraction goes into its frozen weight and one bias.
+//! `kiln-fold-scales`: what is multiplied with and added to each output channel of a contraction
+//! goes into its frozen weight and one bias.
 //!
-//! Why: a batch norm with frozen statistics is four operations per element, and four vectors that every register tile reads. In the weight it costs
-//! nothing: `kiln-freeze` computes the new weight once. Upstream knows neither frozen weights nor batch norms.
+//! Why: a batch norm with frozen statistics is four operations per element, and four vectors that
+//! every register tile reads. In the weight it costs nothing: `kiln-freeze` computes the new weight
+//! once. Upstream knows neither frozen weights nor batch norms.
 //!
-//! A chain of additions, subtractions and multiplications is taken whose other operands are frozen and differ by channel only, if nothing else
-//! reads what is between, nor the weight, and if there is something to multiply with: additions alone stay in the epilogue. Divisions are taken
-//! by numbers only whose reciprocals are far from overflow. Weights of less than 32 bits stay, since they would lose more in their rounding: what follows on
-//! the result in 32 bits becomes one multiplication and one addition.
+//! A chain of additions, subtractions and multiplications is taken whose other operands are frozen
+//! and differ by channel only, if nothing else reads what is between, nor the weight, and if there
+//! is something to multiply with: additions alone stay in the epilogue. Divisions are taken by
+//! numbers only whose reciprocals are far from overflow. Weights of less than 32 bits stay, since
+//! they would lose more in their rounding: what follows on the result in 32 bits becomes one
+//! multiplication and one addition.
 //!
-//! Numerics: reassociates. Each weight is rounded once more, sums of scaled products stand for scaled sums.
+//! Numerics: reassociates. Each weight is rounded once more, sums of scaled products stand for
+//! scaled sums.
 //!
 //! ```text
 //! before:  %0 = kiln.convolution %x, %w …   %1 = kiln.mul %0, (kiln.broadcast_in_dim %s dims = [1])   %2 = kiln.add %1, (… %t …)
@@ -36,7 +41,12 @@ impl Pass for FoldScales {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for func in blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| o.is("func.func")).collect::<Vec<_>>() {
+        for func in blocks(root)
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.is("func.func"))
+            .collect::<Vec<_>>()
+        {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
             let frozen = Frozen::of(&ops);
@@ -104,11 +114,14 @@ impl Chain {
             (o.weight, 0, 1)
         } else {
             let o = DotGeneral::of(op)?;
-            let matrix = o.rhs_batch.is_empty() && o.rhs_contract.len() == 1 && o.rhs.ty().dims().len() == 2;
+            let matrix =
+                o.rhs_batch.is_empty() && o.rhs_contract.len() == 1 && o.rhs.ty().dims().len() == 2;
             let last = op.result(0).ty().dims().len().checked_sub(1)?;
             (o.rhs, 1 - matrix.then(|| o.rhs_contract[0] as usize)?, last)
         };
-        let wide = |v: Value| tensor_type(v.ty()).is_ok_and(|t| matches!(t.dtype, DType::F32 | DType::F64));
+        let wide = |v: Value| {
+            tensor_type(v.ty()).is_ok_and(|t| matches!(t.dtype, DType::F32 | DType::F64))
+        };
         let transposed = Convolution::of(op).is_some_and(|o| o.transposed);
         if transposed || frozen.contains(op.result(0)) {
             return None;
@@ -119,7 +132,12 @@ impl Chain {
             (Some(own), op.result(0))
         } else {
             let [(reader, _)] = op.result(0).uses()[..] else { return None };
-            (None, Some(reader).filter(|r| r.kind() == Some(OpKind::Convert) && wide(r.result(0)))?.result(0))
+            (
+                None,
+                Some(reader)
+                    .filter(|r| r.kind() == Some(OpKind::Convert) && wide(r.result(0)))?
+                    .result(0),
+            )
         };
         let mut chain = Chain { op, weight, from, filters, axis, count, steps: vec![] };
         let mut y = from;
@@ -129,7 +147,8 @@ impl Chain {
         }
         let scales = |s: &Step| matches!(s.act, Act::Mul | Act::Div);
         let least = 1 + usize::from(!chain.steps.iter().all(scales));
-        (chain.steps.iter().any(scales) && (weight.is_some() || chain.steps.len() > least)).then_some(chain)
+        (chain.steps.iter().any(scales) && (weight.is_some() || chain.steps.len() > least))
+            .then_some(chain)
     }
 
     /// The op that alone reads `y`, if it takes the channels one by one.
@@ -153,8 +172,10 @@ impl Chain {
             }
             return Some(Step { op, act, channels: Channels::Number(o.value), sizes: o.sizes });
         }
-        let o = BroadcastInDim::of(other).filter(|o| frozen.contains(o.input) && !matches!(act, Act::Div))?;
-        let wide: Vec<usize> = (0..o.dims.len()).filter(|d| o.input.ty().dims()[*d] != Dim::Known(1)).collect();
+        let o = BroadcastInDim::of(other)
+            .filter(|o| frozen.contains(o.input) && !matches!(act, Act::Div))?;
+        let wide: Vec<usize> =
+            (0..o.dims.len()).filter(|d| o.input.ty().dims()[*d] != Dim::Known(1)).collect();
         let channels = match (o.dims.len(), wide.as_slice()) {
             (0, []) => Channels::Scalar(o.input),
             (1, [d]) if o.dims[*d] as usize == self.axis => Channels::Vector(o.input),
@@ -175,8 +196,12 @@ impl Chain {
             let v = match &s.channels {
                 Channels::Vector(v) => *v,
                 Channels::Reshaped(v) => b.add(&Reshape { input: *v, sizes: count.to_vec() })?,
-                Channels::Scalar(v) => b.add(&BroadcastInDim { input: *v, dims: vec![], sizes: count.to_vec() })?,
-                Channels::Number(value) => b.add(&Splat { value: *value, sizes: count.to_vec() })?,
+                Channels::Scalar(v) => {
+                    b.add(&BroadcastInDim { input: *v, dims: vec![], sizes: count.to_vec() })?
+                }
+                Channels::Number(value) => {
+                    b.add(&Splat { value: *value, sizes: count.to_vec() })?
+                }
             };
             let one = || b.splat(tensor_type(v.ty())?.dtype, &count, 1.0);
             match (s.act, shift) {
@@ -199,15 +224,24 @@ impl Chain {
         let at = b.at(self.op.loc());
         let mut y = if let Some(lhs) = self.weight {
             let sizes = at.sizes_of(lhs)?;
-            let rhs = at.add(&BroadcastInDim { input: scale, dims: vec![self.filters as i64], sizes })?;
+            let rhs =
+                at.add(&BroadcastInDim { input: scale, dims: vec![self.filters as i64], sizes })?;
             let weight = at.add(&Mul { lhs, rhs })?;
             at.clone_op(self.op, &|v| if v == lhs { weight } else { v })?.result(0)
         } else {
-            let rhs = b.add(&BroadcastInDim { input: scale, dims: vec![self.axis as i64], sizes: last.sizes.clone() })?;
+            let rhs = b.add(&BroadcastInDim {
+                input: scale,
+                dims: vec![self.axis as i64],
+                sizes: last.sizes.clone(),
+            })?;
             b.add(&Mul { lhs: self.from, rhs })?
         };
         if let Some(input) = shift {
-            let rhs = b.add(&BroadcastInDim { input, dims: vec![self.axis as i64], sizes: last.sizes.clone() })?;
+            let rhs = b.add(&BroadcastInDim {
+                input,
+                dims: vec![self.axis as i64],
+                sizes: last.sizes.clone(),
+            })?;
             y = b.add(&Add { lhs: y, rhs })?;
         }
         last.op.result(0).replace_uses(y);

@@ -1,10 +1,13 @@
-//! `kiln-freeze`: what depends on frozen weights only moves into a function that runs once, when the program is loaded.
+//! `kiln-freeze`: what depends on frozen weights only moves into a function that runs once, when
+//! the program is loaded.
 //!
-//! Why: packed and transposed weights, statistics of norms, tables of angles: each call would compute them again. LLVM cannot, since weights are
-//! no constants to it; upstream has constant folding on data in the IR, where weights never are.
+//! Why: packed and transposed weights, statistics of norms, tables of angles: each call would
+//! compute them again. LLVM cannot, since weights are no constants to it; upstream has constant
+//! folding on data in the IR, where weights never are.
 //!
-//! A value moves if it is not much larger than the weights that it is made of, or if it costs more than to read it. What only says where an
-//! element is read (broadcasts, reshapes, slices) stays, and so does what an op with `kiln.stored` below it says.
+//! A value moves if it is not much larger than the weights that it is made of, or if it costs more
+//! than to read it. What only says where an element is read (broadcasts, reshapes, slices) stays,
+//! and so does what an op with `kiln.stored` below it says.
 //!
 //! Numerics: exact. The same ops on the same values.
 //!
@@ -57,13 +60,15 @@ impl Freeze {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let ops = block.ops();
         let frozen = Frozen::of(&ops);
-        let mut search = Search { pass: self, frozen: &frozen, seen: HashSet::new(), found: HashSet::new() };
+        let mut search =
+            Search { pass: self, frozen: &frozen, seen: HashSet::new(), found: HashSet::new() };
         let stays = |op: &&Op| !op.results().iter().any(|v| frozen.contains(*v));
         for op in ops.iter().filter(stays) {
             op.operands().into_iter().filter(|v| frozen.contains(*v)).for_each(|v| search.need(v));
         }
         let found = search.found;
-        let moved: Vec<Value> = ops.iter().flat_map(|o| o.results()).filter(|v| found.contains(v)).collect();
+        let moved: Vec<Value> =
+            ops.iter().flat_map(|o| o.results()).filter(|v| found.contains(v)).collect();
         if moved.is_empty() {
             return Ok(());
         }
@@ -117,7 +122,8 @@ impl Search<'_> {
             return;
         }
         let Some(op) = v.def() else { return };
-        let only_place = matches!(op.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Slice));
+        let only_place =
+            matches!(op.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Slice));
         if !only_place && op.operand_count() > 0 && self.pays(v) {
             self.found.insert(v);
             return;
@@ -127,7 +133,11 @@ impl Search<'_> {
 
     fn pays(&self, v: Value) -> bool {
         let cone = self.frozen.cone(v);
-        let weights: i64 = cone.iter().filter(|o| is_memory(**o)).map(|o| bytes(o.result(0))).fold(0, i64::saturating_add);
+        let weights: i64 = cone
+            .iter()
+            .filter(|o| is_memory(**o))
+            .map(|o| bytes(o.result(0)))
+            .fold(0, i64::saturating_add);
         let size = bytes(v);
         let table = size > 8 && size <= self.pass.table && cone.iter().any(|o| dear(*o));
         let allowed = weights as i128 * self.pass.growth as i128 + 100 * 4096;

@@ -3,7 +3,8 @@ use super::graph::heavy;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use std::collections::HashSet;
 
-/// The attribute of an op whose result is to lie in memory as it is, for whatever reads it through movements.
+/// The attribute of an op whose result is to lie in memory as it is, for whatever reads it through
+/// movements.
 pub const STORED: &str = "kiln.stored";
 
 /// Values that depend on frozen globals and literals only.
@@ -14,7 +15,9 @@ impl Frozen {
     pub fn of(ops: &[Op]) -> Frozen {
         let mut all = HashSet::new();
         for op in ops {
-            let known = op.results().iter().all(|v| v.ty().is_tensor() && v.ty().dims().iter().all(|d| matches!(d, Dim::Known(_))));
+            let known = op.results().iter().all(|v| {
+                v.ty().is_tensor() && v.ty().dims().iter().all(|d| matches!(d, Dim::Known(_)))
+            });
             let reads = op.operands().iter().all(|v| all.contains(v));
             if known && reads && op.kind().is_some_and(|k| is_leaf(*op, k) || is_pure(*op, k)) {
                 all.extend(op.results());
@@ -32,7 +35,9 @@ impl Frozen {
         all.extend(v.def());
         seen.extend(v.def());
         while let Some(op) = all.get(next).copied() {
-            all.extend(op.operands().into_iter().filter_map(Value::def).filter(|o| seen.insert(*o)));
+            all.extend(
+                op.operands().into_iter().filter_map(Value::def).filter(|o| seen.insert(*o)),
+            );
             next += 1;
         }
         all
@@ -61,13 +66,29 @@ pub fn is_movement(kind: OpKind) -> bool {
 /// Ops that cost more than reading their result.
 pub fn dear(op: Op) -> bool {
     use OpKind::*;
-    let moves =
-        |kind| matches!(kind, Reduce | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Pad | Gather | DynamicSlice);
+    let moves = |kind| {
+        matches!(
+            kind,
+            Reduce
+                | DotGeneral
+                | Convolution
+                | ReduceWindow
+                | ArgMax
+                | ArgMin
+                | Concat
+                | Pad
+                | Gather
+                | DynamicSlice
+        )
+    };
     heavy(op) || op.kind().is_some_and(moves)
 }
 
 /// The bytes of a value of known sizes.
 pub fn bytes(v: Value) -> i64 {
     let Ok(t) = tensor_type(v.ty()) else { return i64::MAX };
-    t.dims.iter().try_fold(t.dtype.byte_size() as i64, |n, d| n.checked_mul(d.known()?)).unwrap_or(i64::MAX)
+    t.dims
+        .iter()
+        .try_fold(t.dtype.byte_size() as i64, |n, d| n.checked_mul(d.known()?))
+        .unwrap_or(i64::MAX)
 }

@@ -1,13 +1,16 @@
 //! `kiln-fuse`: groups ops into kernels and makes the host function that launches them.
 //!
-//! Why: a value that stays in registers costs nothing, one that goes through memory costs its bytes twice. Upstream fuses one linalg op into
-//! another; it does not see reductions with what is around them, several results, or views, and it leaves no reason for what it does not fuse.
+//! Why: a value that stays in registers costs nothing, one that goes through memory costs its bytes
+//! twice. Upstream fuses one linalg op into another; it does not see reductions with what is around
+//! them, several results, or views, and it leaves no reason for what it does not fuse.
 //!
 //! What `kiln-prologues` has marked is no value in memory: the product that reads it computes it.
 //!
-//! A module with attribute [`EACH_OP`] gets a kernel for every op, as a backend may want that fuses nothing.
+//! A module with attribute [`EACH_OP`] gets a kernel for every op, as a backend may want that fuses
+//! nothing.
 //!
-//! Numerics: exact on this level; an op that several kernels compute again gives the same bits in each.
+//! Numerics: exact on this level; an op that several kernels compute again gives the same bits in
+//! each.
 //!
 //! ```text
 //! before:  %0 = kiln.dot_general %x, %w …   %1 = kiln.add %0, %b …   return %1
@@ -30,16 +33,19 @@ kiln_passes::pass_options! {
     pub struct Fuse {
         /// Rounds of size propagation
         pub rounds: usize = 8,
-        /// Computes two products with one left operand in one kernel, where one expression takes both; for chips with a kernel for it
+        /// Computes two products with one left operand in one kernel, where one expression takes
+        /// both; for chips with a kernel for it
         pub pairs: bool = false,
-        /// Computes pointwise ops in front of a transpose where it is read; for chips whose kernels turn tiles in shared memory
+        /// Computes pointwise ops in front of a transpose where it is read; for chips whose kernels
+        /// turn tiles in shared memory
         pub turns: bool = false,
     }
 }
 
 impl Pass for Fuse {
     const FLAG: &'static str = "kiln-fuse";
-    const SUMMARY: &'static str = "Groups ops into kernels and makes the host function that launches them";
+    const SUMMARY: &'static str =
+        "Groups ops into kernels and makes the host function that launches them";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const LOWERS_TO: Option<Level> = Some(Level::Kernels);
     const REQUIRED: bool = true;
@@ -47,7 +53,8 @@ impl Pass for Fuse {
     const DIALECTS: &'static [&'static str] = &["tensor"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
+        let functions: Vec<Op> =
+            walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
         let mut kernels = outline::Kernels::of(root)?;
         for func in functions {
             let mut facts = Facts::of(func, self.rounds)?;
@@ -58,7 +65,8 @@ impl Pass for Fuse {
             }
             let alone = root.attr(EACH_OP).is_some();
             let graph = Graph::read(func, &facts, self.turns && !alone)?;
-            let how = if alone { group::How::EachOp } else { group::How::Fused { pairs: self.pairs } };
+            let how =
+                if alone { group::How::EachOp } else { group::How::Fused { pairs: self.pairs } };
             let plan = group::plan(&graph, how);
             outline::apply(func, &graph, &plan, &mut kernels)?;
         }

@@ -1,4 +1,5 @@
-//! Read: the ops of a function as plain data: what each computes over, and which stored values it reads where.
+//! Read: the ops of a function as plain data: what each computes over, and which stored values it
+//! reads where.
 use super::{
     ahead::Ahead,
     frozen::{STORED, is_movement},
@@ -97,7 +98,18 @@ pub(super) enum Role {
 /// Ops whose operands and results are whole buffers, if no loops compute them.
 pub fn is_library(kind: OpKind) -> bool {
     use OpKind::*;
-    matches!(kind, Scatter | Sort | TopK | Cumulative | DynamicUpdateSlice | RandomBits | RandomUniform | RandomNormal | PtxCall)
+    matches!(
+        kind,
+        Scatter
+            | Sort
+            | TopK
+            | Cumulative
+            | DynamicUpdateSlice
+            | RandomBits
+            | RandomUniform
+            | RandomNormal
+            | PtxCall
+    )
 }
 
 /// What people call an op: its mnemonic, or the name that PTX was given.
@@ -135,11 +147,18 @@ pub fn heavy(op: Op) -> bool {
 
 /// Whether an exponent is one of the numbers for which `kiln-to-linalg` writes products.
 fn small_power(mut v: Value) -> bool {
-    while let Some(op) = v.def().filter(|o| matches!(o.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Convert))) {
+    while let Some(op) = v.def().filter(|o| {
+        matches!(o.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Convert))
+    }) {
         v = op.operand(0);
     }
-    let value = v.def().filter(|o| matches!(o.kind(), Some(OpKind::Splat | OpKind::Constant))).and_then(|o| o.attr("value"));
-    let number = value.map(|a| a.splat_value().unwrap_or(a)).and_then(|a| a.as_f64().or_else(|| a.as_i64().map(|n| n as f64)));
+    let value = v
+        .def()
+        .filter(|o| matches!(o.kind(), Some(OpKind::Splat | OpKind::Constant)))
+        .and_then(|o| o.attr("value"));
+    let number = value
+        .map(|a| a.splat_value().unwrap_or(a))
+        .and_then(|a| a.as_f64().or_else(|| a.as_i64().map(|n| n as f64)));
     number.is_some_and(|n| [2.0, 3.0, 4.0].contains(&n))
 }
 
@@ -151,9 +170,14 @@ const TINY: i64 = 256;
 const SPREAD: i64 = 8;
 
 impl Graph<'_> {
-    /// Reads a function of one block. `ahead`: whether ops in front of a transpose are computed behind it.
+    /// Reads a function of one block. `ahead`: whether ops in front of a transpose are computed
+    /// behind it.
     pub fn read(func: Op, facts: &Facts, ahead: bool) -> Result<Graph<'_>, Failure> {
-        let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+        let block = func
+            .regions()
+            .first()
+            .and_then(|r| r.first())
+            .ok_or_else(|| Failure::at(func, "has no body"))?;
         let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
         let mut g = Graph {
             facts,
@@ -190,7 +214,10 @@ impl Graph<'_> {
             let node = g.node(op, class).map_err(|e| Failure::at(op, e))?;
             let free = class == Class::Pointwise && !must.contains(&op.result(0));
             // Of its left operand a product computes what is said.
-            if let Some(cost) = free.then(|| if in_prologue(op) { Some(1) } else { g.cheap(op, &node, &cheap) }).flatten() {
+            if let Some(cost) = free
+                .then(|| if in_prologue(op) { Some(1) } else { g.cheap(op, &node, &cheap) })
+                .flatten()
+            {
                 cheap.insert(op.result(0), cost);
                 continue;
             }
@@ -207,7 +234,9 @@ impl Graph<'_> {
         if makes_sizes(op) {
             return Ok(Role::Host);
         }
-        let Some(kind) = op.kind() else { return Err("is not supported in a compiled function".into()) };
+        let Some(kind) = op.kind() else {
+            return Err("is not supported in a compiled function".into());
+        };
         if turned(op).is_some() {
             return Ok(Role::Inner);
         }
@@ -215,7 +244,9 @@ impl Graph<'_> {
             return Ok(Role::Compute(Class::Pointwise));
         }
         Ok(match kind {
-            Transpose if turns(op).is_some_and(|o| o.kind() == Some(Attention)) => Role::Compute(Class::Attention),
+            Transpose if turns(op).is_some_and(|o| o.kind() == Some(Attention)) => {
+                Role::Compute(Class::Attention)
+            }
             Transpose if turns(op).is_some() => Role::Compute(Class::Contract),
             GetGlobal => Role::Stored,
             Constant => {
@@ -233,7 +264,9 @@ impl Graph<'_> {
             Reduce => Role::Compute(Class::Reduce),
             DotGeneral => Role::Compute(Class::Contract),
             Attention => Role::Compute(Class::Attention),
-            Convolution => Role::Compute(if contracts(op) { Class::Contract } else { Class::Single }),
+            Convolution => {
+                Role::Compute(if contracts(op) { Class::Contract } else { Class::Single })
+            }
             Pad | Concat | Place | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
             Cumulative if op.attr(LOOPS).is_some() => Role::Compute(Class::Scan),
             _ if is_library(kind) => Role::Library,
@@ -242,14 +275,20 @@ impl Graph<'_> {
         })
     }
 
-    /// Whether a reshape is for its readers to look through: it only splits dimensions and adds or drops those of size 1, so that an index stays
-    /// linear, or it reads a weight in another order.
+    /// Whether a reshape is for its readers to look through: it only splits dimensions and adds or
+    /// drops those of size 1, so that an index stays linear, or it reads a weight in another order.
     fn is_move(&self, op: Op) -> bool {
         let (from, to) = (self.facts.dims(op.operand(0)), self.facts.dims(op.result(0)));
         let wide = |dims: &[SymDim]| dims.iter().filter(|d| d.known() != Some(1)).count();
         let fixed = from.iter().chain(to).all(|d| d.known().is_some());
-        if fixed && op.operand(0).def().is_some_and(|o| o.kind() == Some(OpKind::Transpose) && is_weight(o.operand(0))) {
-            // A packed weight: its readers divide by block sizes, which is less than to write it anew in every call.
+        if fixed
+            && op
+                .operand(0)
+                .def()
+                .is_some_and(|o| o.kind() == Some(OpKind::Transpose) && is_weight(o.operand(0)))
+        {
+            // A packed weight: its readers divide by block sizes, which is less than to write it
+            // anew in every call.
             return true;
         }
         reshape_groups(from, to).into_iter().all(|(a, b)| {
@@ -275,18 +314,30 @@ impl Graph<'_> {
                     must.insert(op.operand(0));
                 }
                 Role::Library => must.extend(op.operands()),
-                // A bias is read once per score, as an element-wise operand is; of the others whole rows.
+                // A bias is read once per score, as an element-wise operand is; of the others whole
+                // rows.
                 Role::Compute(Class::Attention) => {
-                    let (op, moves) = (turns(*op).unwrap_or(*op), |op: Op| roles.get(&op) == Some(&Role::Move));
-                    must.extend(op.operands().into_iter().take(3).map(|v| if in_rows(v, &moves) { base(v) } else { v }));
-                    let gathers = walk(op).into_iter().filter(|o| o.kind() == Some(OpKind::Gather)).map(|o| o.operand(0));
+                    let (op, moves) =
+                        (turns(*op).unwrap_or(*op), |op: Op| roles.get(&op) == Some(&Role::Move));
+                    must.extend(
+                        op.operands()
+                            .into_iter()
+                            .take(3)
+                            .map(|v| if in_rows(v, &moves) { base(v) } else { v }),
+                    );
+                    let gathers = walk(op)
+                        .into_iter()
+                        .filter(|o| o.kind() == Some(OpKind::Gather))
+                        .map(|o| o.operand(0));
                     must.extend(gathers.filter(|v| captured(op).contains(v)).map(base));
                 }
                 Role::Compute(Class::Contract) => {
                     let operands = turns(*op).unwrap_or(*op).operands().into_iter().map(base);
                     must.extend(operands.filter(|v| !v.def().is_some_and(in_prologue)));
                 }
-                Role::Compute(Class::Pointwise) if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) => {
+                Role::Compute(Class::Pointwise)
+                    if matches!(op.kind(), Some(OpKind::Gather | OpKind::DynamicSlice)) =>
+                {
                     must.insert(base(op.operand(0)));
                 }
                 _ => {}
@@ -309,12 +360,14 @@ impl Graph<'_> {
         self.node_of.contains_key(&v)
             || self.views.contains(&op)
             || op.kind() == Some(OpKind::GetGlobal)
-            || (op.kind() == Some(OpKind::Constant) && op.attr("value").and_then(Attr::splat_value).is_none())
+            || (op.kind() == Some(OpKind::Constant)
+                && op.attr("value").and_then(Attr::splat_value).is_none())
     }
 
     fn node(&self, op: Op, class: Class) -> Result<Node, String> {
         let own = self.facts.dims(op.result(0)).to_vec();
-        let mut node = Node { value: op.result(0), class, dims: own, reduced: vec![], leaves: vec![] };
+        let mut node =
+            Node { value: op.result(0), class, dims: own, reduced: vec![], leaves: vec![] };
         let id = |n: usize| (0..n).map(|d| Ix::dim(d, n)).collect::<Vec<_>>();
         match class {
             Class::Reduce => {
@@ -329,7 +382,8 @@ impl Graph<'_> {
                 let at = id(node.dims.len());
                 self.expression(op, &at, at.len(), &mut node.leaves);
             }
-            // Contractions and the rest are never computed inside of another's loops; only what they read matters.
+            // Contractions and the rest are never computed inside of another's loops; only what
+            // they read matters.
             Class::Contract | Class::Attention | Class::Single => {
                 for v in reads(turns(op).unwrap_or(op)) {
                     node.leaves.extend(self.leaves(v));
@@ -366,7 +420,11 @@ impl Graph<'_> {
                 }
                 self.visit(from, &ix, loops, out);
             }
-            None => op.operands().into_iter().filter(|v| v.ty().is_tensor()).for_each(|v| self.visit(v, at, loops, out)),
+            None => op
+                .operands()
+                .into_iter()
+                .filter(|v| v.ty().is_tensor())
+                .for_each(|v| self.visit(v, at, loops, out)),
         }
     }
 
@@ -388,16 +446,23 @@ impl Graph<'_> {
             }
         }
         let numel = self.count(&node.dims);
-        let spread = |l: &Leaf| self.count(self.facts.dims(l.value)).saturating_mul(SPREAD) <= numel;
+        let spread =
+            |l: &Leaf| self.count(self.facts.dims(l.value)).saturating_mul(SPREAD) <= numel;
         let whole = tensor_type(node.value.ty()).is_ok_and(|t| !t.dtype.is_float());
         let small = (whole && numel <= TINY) || node.leaves.iter().all(spread) || self.widens(op);
         (small && cost <= CHEAP_OPS && !heavy(op)).then_some(cost)
     }
 
-    /// Whether an op widens what is stored, such as a residual in front of a norm, or the weights of one: narrow it is less to write and to read.
+    /// Whether an op widens what is stored, such as a residual in front of a norm, or the weights
+    /// of one: narrow it is less to write and to read.
     fn widens(&self, op: Op) -> bool {
-        let bytes = |v: Value| tensor_type(v.ty()).map_or(0, |t| if t.dtype.is_float() { t.dtype.byte_size() } else { 0 });
-        let wider = op.kind() == Some(OpKind::Convert) && 0 < bytes(op.operand(0)) && bytes(op.operand(0)) < bytes(op.result(0));
+        let bytes = |v: Value| {
+            tensor_type(v.ty())
+                .map_or(0, |t| if t.dtype.is_float() { t.dtype.byte_size() } else { 0 })
+        };
+        let wider = op.kind() == Some(OpKind::Convert)
+            && 0 < bytes(op.operand(0))
+            && bytes(op.operand(0)) < bytes(op.result(0));
         wider && self.is_leaf(op.operand(0))
     }
 
@@ -463,12 +528,15 @@ fn is_weight(v: Value) -> bool {
 fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
     match ix {
         Ix::Data { tensor, at, .. } => Some((*tensor, at)),
-        Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => data(a).or_else(|| data(b)),
+        Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => {
+            data(a).or_else(|| data(b))
+        }
         Ix::Lin(_) | Ix::Size(_) => None,
     }
 }
 
-/// The transpose that a contraction, or an attention, writes its result through: its only reader, if whole vectors stay together or channels come last.
+/// The transpose that a contraction, or an attention, writes its result through: its only reader,
+/// if whole vectors stay together or channels come last.
 pub fn turned(op: Op) -> Option<Op> {
     let contracts = match op.kind()? {
         OpKind::DotGeneral | OpKind::Attention => true,
@@ -478,7 +546,8 @@ pub fn turned(op: Op) -> Option<Op> {
     let [(reader, _)] = op.result(0).uses()[..] else { return None };
     let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
     let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
-    let fits = if op.kind() == Some(OpKind::Convolution) { permutation == CHANNELS_LAST } else { last };
+    let fits =
+        if op.kind() == Some(OpKind::Convolution) { permutation == CHANNELS_LAST } else { last };
     fits.then_some(reader)
 }
 
@@ -491,7 +560,8 @@ pub fn turns(op: Op) -> Option<Op> {
     (turned(from)? == op).then_some(from)
 }
 
-/// Whether a convolution is a plain contraction: not transposed, and all channels or each by itself.
+/// Whether a convolution is a plain contraction: not transposed, and all channels or each by
+/// itself.
 pub fn contracts(op: Op) -> bool {
     let Some(o) = Convolution::of(op) else { return false };
     let channels = o.input.ty().dims().get(1).and_then(SymDim::known);

@@ -1,9 +1,13 @@
-//! `kiln-split-concats`: a concatenation of several kernels' results becomes a chain of pieces put into one tensor.
+//! `kiln-split-concats`: a concatenation of several kernels' results becomes a chain of pieces put
+//! into one tensor.
 //!
-//! Why: a kernel that computes a piece can write it where it belongs, but a concatenation is one op, which one of these kernels would take while it copies
-//! what the others have stored. In a chain each piece is an op of its own, that `kiln-fuse` puts into the kernel of the piece. Pieces that products,
-//! convolutions, pools, attentions and reductions compute come in the order of the text, so that no kernel waits for one that waits for it; the others come
-//! behind, where a kernel of the chain copies them. A result that several concatenations take is written into the first one. Upstream's destination passing does this for one `insert_slice` after the other within a
+//! Why: a kernel that computes a piece can write it where it belongs, but a concatenation is one
+//! op, which one of these kernels would take while it copies what the others have stored. In a
+//! chain each piece is an op of its own, that `kiln-fuse` puts into the kernel of the piece. Pieces
+//! that products, convolutions, pools, attentions and reductions compute come in the order of the
+//! text, so that no kernel waits for one that waits for it; the others come behind, where a kernel
+//! of the chain copies them. A result that several concatenations take is written into the first
+//! one. Upstream's destination passing does this for one `insert_slice` after the other within a
 //! function, not across kernels.
 //!
 //! Numerics: exact.
@@ -40,7 +44,8 @@ const FAR: usize = 16;
 
 impl Pass for SplitConcats {
     const FLAG: &'static str = "kiln-split-concats";
-    const SUMMARY: &'static str = "Writes concatenations as pieces that the kernels that compute them put in place";
+    const SUMMARY: &'static str =
+        "Writes concatenations as pieces that the kernels that compute them put in place";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -49,8 +54,11 @@ impl Pass for SplitConcats {
         for func in functions {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let mut taken = HashSet::new();
-            let found: Vec<(Op, Vec<bool>)> =
-                block.ops().into_iter().filter_map(|op| Some((op, placed(&Concat::of(op)?, &mut taken)?))).collect();
+            let found: Vec<(Op, Vec<bool>)> = block
+                .ops()
+                .into_iter()
+                .filter_map(|op| Some((op, placed(&Concat::of(op)?, &mut taken)?)))
+                .collect();
             if found.is_empty() {
                 continue;
             }
@@ -66,7 +74,9 @@ impl Pass for SplitConcats {
 
 /// The op whose kernel a value is the end of.
 fn maker(v: Value) -> Option<Op> {
-    use OpKind::{Attention, BroadcastInDim, Convolution, DotGeneral, Reduce, ReduceWindow, Reshape};
+    use OpKind::{
+        Attention, BroadcastInDim, Convolution, DotGeneral, Reduce, ReduceWindow, Reshape,
+    };
     let (mut stack, mut seen) = (vec![v], HashSet::new());
     while let Some(v) = stack.pop() {
         let Some(op) = v.def() else { continue };
@@ -74,7 +84,11 @@ fn maker(v: Value) -> Option<Op> {
         match made.kind() {
             Some(Convolution) if contracts(made) => return Some(made),
             Some(DotGeneral | ReduceWindow | Attention | Reduce) => return Some(made),
-            Some(kind) if (kind.is_elementwise() || matches!(kind, BroadcastInDim | Reshape)) && seen.len() < FAR && seen.insert(op) => {
+            Some(kind)
+                if (kind.is_elementwise() || matches!(kind, BroadcastInDim | Reshape))
+                    && seen.len() < FAR
+                    && seen.insert(op) =>
+            {
                 stack.extend(op.operands().into_iter().rev());
             }
             _ => {}
@@ -83,16 +97,25 @@ fn maker(v: Value) -> Option<Op> {
     None
 }
 
-/// Which of the pieces their kernels can put in place, if it is more than one kernel's concern; what computes these pieces is then `taken`.
+/// Which of the pieces their kernels can put in place, if it is more than one kernel's concern;
+/// what computes these pieces is then `taken`.
 fn placed(o: &Concat, taken: &mut HashSet<Op>) -> Option<Vec<bool>> {
     let mut mine = HashSet::new();
     let empty = |v: &Value| v.ty().dims().iter().any(|d| d.known() == Some(0));
-    let mut one = |v: &Value| maker(*v).is_some_and(|c| !empty(v) && !taken.contains(&c) && mine.insert(c));
+    let mut one =
+        |v: &Value| maker(*v).is_some_and(|c| !empty(v) && !taken.contains(&c) && mine.insert(c));
     let placed: Vec<bool> = o.inputs.iter().map(&mut one).collect();
-    // One kernel that has loops for what is beside its own writes the rest as well, if that is not much more, as it is.
+    // One kernel that has loops for what is beside its own writes the rest as well, if that is not
+    // much more, as it is.
     let rows = |op: &Op| matches!(op.kind(), Some(OpKind::Reduce | OpKind::Attention));
-    let count =
-        |own: bool| o.inputs.iter().zip(&placed).filter(|(_, p)| **p == own).map(|(v, _)| elements(*v)).fold(0, i64::saturating_add);
+    let count = |own: bool| {
+        o.inputs
+            .iter()
+            .zip(&placed)
+            .filter(|(_, p)| **p == own)
+            .map(|(v, _)| elements(*v))
+            .fold(0, i64::saturating_add)
+    };
     let pieces = o.inputs.iter().filter(|v| !empty(v)).count();
     let alone = mine.iter().any(rows) || count(false) > count(true).saturating_mul(MOST_COPIED);
     let split = mine.len() > 1 || pieces > 1 && !mine.is_empty() && alone;

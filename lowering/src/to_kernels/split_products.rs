@@ -1,9 +1,13 @@
-//! `kiln-split-products`: a product whose tiles are too few for a GPU becomes products of parts of the depth, and a sum of these.
+//! `kiln-split-products`: a product whose tiles are too few for a GPU becomes products of parts of
+//! the depth, and a sum of these.
 //!
-//! Why: a tile is one block's, so that 16 tiles of a long sum keep 16 multiprocessors busy and all others idle. The parts are one more dimension of the
-//! batch, and wait in f32 for the sum, which takes the product's later stages along. Two launches in a fixed order give the same bits in every run, which
-//! atomic additions do not. How many parts, and whether any, says the model that chooses tiles of Hopper's tensor cores, with what writing the parts and
-//! another launch take; where `kiln.parts` on the module names a product, as tables of measured schedules do, what stands there.
+//! Why: a tile is one block's, so that 16 tiles of a long sum keep 16 multiprocessors busy and all
+//! others idle. The parts are one more dimension of the batch, and wait in f32 for the sum, which
+//! takes the product's later stages along. Two launches in a fixed order give the same bits in
+//! every run, which atomic additions do not. How many parts, and whether any, says the model that
+//! chooses tiles of Hopper's tensor cores, with what writing the parts and another launch take;
+//! where `kiln.parts` on the module names a product, as tables of measured schedules do, what
+//! stands there.
 //!
 //! Numerics: reassociates. The parts of 16-bit floats stay f32, and are rounded once.
 //!
@@ -27,7 +31,8 @@ use kiln_passes::{Failure, Numerics, Pass};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct SplitProducts {
-        /// The chip: sm_80, sm_86, sm_89 or sm_90a; only the last one has tensor cores that the model knows
+        /// The chip: sm_80, sm_86, sm_89 or sm_90a; only the last one has tensor cores that the
+        /// model knows
         pub chip: String = "sm_90a".into(),
         /// Most parts
         pub most: i64 = 32,
@@ -61,14 +66,22 @@ impl Splittable {
         let sizes = pass.sizes(&dot)?;
         let up = |n: i64| (n + 127) / 128;
         let tiles = sizes.batch * up(sizes.rows) * up(sizes.columns);
-        Some(Splittable { product: words(op, &dot), steps: sizes.steps(), tiles, parts: pass.parts(&dot).unwrap_or(1) })
+        Some(Splittable {
+            product: words(op, &dot),
+            steps: sizes.steps(),
+            tiles,
+            parts: pass.parts(&dot).unwrap_or(1),
+        })
     }
 }
 
 fn words(op: Op, o: &DotGeneral) -> String {
     let element = op.result(0).ty().element().map_or(String::new(), |e| e.to_string());
     let (lhs, rhs) = (o.lhs.ty(), o.rhs.ty());
-    format!("{lhs} {rhs} batch {:?} x {:?} contract {:?} x {:?} to {element}", o.lhs_batch, o.rhs_batch, o.lhs_contract, o.rhs_contract)
+    format!(
+        "{lhs} {rhs} batch {:?} x {:?} contract {:?} x {:?} to {element}",
+        o.lhs_batch, o.rhs_batch, o.lhs_contract, o.rhs_contract
+    )
 }
 
 /// The sizes of a product.
@@ -114,11 +127,15 @@ impl Pass for SplitProducts {
     }
 }
 
-/// The only dimension of an operand that is summed, if another one is neither that nor of the batch.
+/// The only dimension of an operand that is summed, if another one is neither that nor of the
+/// batch.
 fn sizes(v: Value, batch: &[i64], contract: &[i64]) -> Option<(i64, i64)> {
     let [depth] = contract else { return None };
     let all: Vec<i64> = v.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
-    let free = (0..all.len()).filter(|d| *d as i64 != *depth && !batch.contains(&(*d as i64))).map(|d| all[d]).product();
+    let free = (0..all.len())
+        .filter(|d| *d as i64 != *depth && !batch.contains(&(*d as i64)))
+        .map(|d| all[d])
+        .product();
     // The copy engine reads rows of a multiple of 16 bytes.
     (all.last()? % 8 == 0).then_some((free, *all.get(*depth as usize)?))
 }
@@ -126,24 +143,44 @@ fn sizes(v: Value, batch: &[i64], contract: &[i64]) -> Option<(i64, i64)> {
 impl SplitProducts {
     /// The sizes of a product that can be split.
     fn sizes(&self, o: &DotGeneral) -> Option<Sizes> {
-        let element = |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).filter(|d| [DType::BF16, DType::F16].contains(d));
+        let element = |v: Value| {
+            v.ty()
+                .element()
+                .and_then(|e| e.dtype().ok())
+                .filter(|d| [DType::BF16, DType::F16].contains(d))
+        };
         if element(o.lhs)? != element(o.rhs)? {
             return None;
         }
-        let ((rows, depth), (columns, _)) = (sizes(o.lhs, &o.lhs_batch, &o.lhs_contract)?, sizes(o.rhs, &o.rhs_batch, &o.rhs_contract)?);
-        let batch: i64 = o.lhs_batch.iter().map(|d| o.lhs.ty().dims()[*d as usize].known()).product::<Option<i64>>()?;
+        let ((rows, depth), (columns, _)) = (
+            sizes(o.lhs, &o.lhs_batch, &o.lhs_contract)?,
+            sizes(o.rhs, &o.rhs_batch, &o.rhs_contract)?,
+        );
+        let batch: i64 = o
+            .lhs_batch
+            .iter()
+            .map(|d| o.lhs.ty().dims()[*d as usize].known())
+            .product::<Option<i64>>()?;
         let step = wgmma::DEPTH as i64;
-        ([rows, columns, batch].iter().all(|n| *n > 0) && depth % step == 0).then_some(Sizes { batch, rows, columns, depth })
+        ([rows, columns, batch].iter().all(|n| *n > 0) && depth % step == 0).then_some(Sizes {
+            batch,
+            rows,
+            columns,
+            depth,
+        })
     }
     /// Into how many parts a product is split, if that pays.
     fn parts(&self, o: &DotGeneral) -> Option<i64> {
         let sizes = self.sizes(o)?;
         let (Sizes { batch, rows, columns, depth }, steps) = (sizes, sizes.steps());
-        let few = (rows.min(columns) <= few::MOST).then(|| few::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1);
-        let whole = wgmma::time([batch, rows, columns, steps], wgmma::Left::default()).min(few.unwrap_or(f64::MAX));
+        let few = (rows.min(columns) <= few::MOST)
+            .then(|| few::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1);
+        let whole = wgmma::time([batch, rows, columns, steps], wgmma::Left::default())
+            .min(few.unwrap_or(f64::MAX));
         let time = |n: i64| {
             let bytes = 2 * 4 * n * batch * rows * columns;
-            let sum = bytes as f64 / (wgmma::PROCESSORS as i64 * self.bandwidth) as f64 + self.launch as f64;
+            let sum = bytes as f64 / (wgmma::PROCESSORS as i64 * self.bandwidth) as f64
+                + self.launch as f64;
             // Parts of parts only wait for each other.
             wgmma::time_alone([batch * n, rows, columns, steps / n]) + sum
         };
@@ -154,8 +191,15 @@ impl SplitProducts {
     }
 }
 
-/// An operand with the depth as two dimensions, the parts in front; the batch's dimensions with that of the parts, and the depth of a part.
-fn operand(b: Builder, v: Value, batch: &[i64], contract: &[i64], parts: i64) -> Result<(Value, Vec<i64>, Vec<i64>), String> {
+/// An operand with the depth as two dimensions, the parts in front; the batch's dimensions with
+/// that of the parts, and the depth of a part.
+fn operand(
+    b: Builder,
+    v: Value,
+    batch: &[i64],
+    contract: &[i64],
+    parts: i64,
+) -> Result<(Value, Vec<i64>, Vec<i64>), String> {
     let depth = *contract.first().ok_or("sums nothing")?;
     let mut sizes = b.sizes_of(v)?;
     let all = sizes[depth as usize].known().ok_or("has an open depth")?;
@@ -169,8 +213,25 @@ fn split(b: Builder, op: Op, o: &DotGeneral, parts: i64) -> Result<Value, String
     let (rhs, rhs_batch, rhs_contract) = operand(b, o.rhs, &o.rhs_batch, &o.rhs_contract, parts)?;
     let wide = Type::scalar(b.ctx, DType::F32);
     let place = lhs_batch.len() as i64 - 1;
-    let products = b.add(&DotGeneral { lhs, rhs, lhs_batch, rhs_batch, lhs_contract, rhs_contract, element_type: Some(wide) })?;
-    let sum = b.add(&Reduce { kind: ReduceKind::Sum, input: products, dims: vec![place], maybe_empty: false })?;
+    let products = b.add(&DotGeneral {
+        lhs,
+        rhs,
+        lhs_batch,
+        rhs_batch,
+        lhs_contract,
+        rhs_contract,
+        element_type: Some(wide),
+    })?;
+    let sum = b.add(&Reduce {
+        kind: ReduceKind::Sum,
+        input: products,
+        dims: vec![place],
+        maybe_empty: false,
+    })?;
     let dtype = tensor_type(op.result(0).ty())?.dtype;
-    if dtype == DType::F32 { Ok(sum) } else { b.add(&Convert { input: sum, dtype: Type::scalar(b.ctx, dtype) }) }
+    if dtype == DType::F32 {
+        Ok(sum)
+    } else {
+        b.add(&Convert { input: sum, dtype: Type::scalar(b.ctx, dtype) })
+    }
 }

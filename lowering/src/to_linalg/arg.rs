@@ -8,8 +8,14 @@ use super::{
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// The first position of the extreme, or of the first NaN. Pairs combine in any order, since of equal values the lesser position wins.
-pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result<Vec<Value>, String> {
+/// The first position of the extreme, or of the first NaN. Pairs combine in any order, since of
+/// equal values the lesser position wins.
+pub fn arg(
+    k: &Kernel,
+    input: Value,
+    axis: usize,
+    better: CompareKind,
+) -> Result<Vec<Value>, String> {
     let (d, sizes) = (dtype(input)?, k.sizes_of(input)?);
     let n = sizes.len();
     let stay: Vec<usize> = (0..n).filter(|i| *i != axis).collect();
@@ -19,7 +25,11 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
         return Ok(vec![k.filled(DType::I64, &kept, 0.0)?]);
     }
     // Half as wide where it fits: a GPU takes several instructions to compare 64 bits.
-    let p = if sizes[axis].known().is_some_and(|n| n <= i64::from(i32::MAX)) { DType::I32 } else { DType::I64 };
+    let p = if sizes[axis].known().is_some_and(|n| n <= i64::from(i32::MAX)) {
+        DType::I32
+    } else {
+        DType::I64
+    };
     let (all, at): (Vec<usize>, _) = ((0..n).collect(), id(n));
     let pairs = k.generic(Nest {
         reduction: vec![false; n],
@@ -32,7 +42,12 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
         },
     })?;
     // Worse than every pair, also than the worst value at any position.
-    let worst = start(k, if better == CompareKind::Gt { ReduceKind::Max } else { ReduceKind::Min }, d, &kept)?;
+    let worst = start(
+        k,
+        if better == CompareKind::Gt { ReduceKind::Max } else { ReduceKind::Min },
+        d,
+        &kept,
+    )?;
     let last = Scalars { b: k.b }.constant(Attr::scalar_int(k.b.ctx, p, p.int_range().1))?;
     let nowhere = k.fill(last, k.empty(p, &kept)?)?;
     let made = Generic {
@@ -57,8 +72,15 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
         .make(&mut |s, args| Ok(vec![s.op("arith.extsi", &[args[0]], long)?]))
 }
 
-/// Whether a value at a position comes before the best so far at its position: it is better, or NaN where that is none, or the same and further in front.
-fn beats(s: &Scalars, better: CompareKind, (x, i): (Value, Value), (best, at): (Value, Value), d: DType) -> Result<Value, String> {
+/// Whether a value at a position comes before the best so far at its position: it is better, or NaN
+/// where that is none, or the same and further in front.
+fn beats(
+    s: &Scalars,
+    better: CompareKind,
+    (x, i): (Value, Value),
+    (best, at): (Value, Value),
+    d: DType,
+) -> Result<Value, String> {
     let first = s.cmpi(2, i, at)?;
     let (better, same) = if d.is_float() {
         let unordered = if better == CompareKind::Gt { 9 } else { 11 };

@@ -1,5 +1,7 @@
-//! Attention as seven generics over the same loops: scores, scores as they are seen, their maximum, weights, the sum of these, the weighted sum
-//! of values, and the quotient of both sums; the log-sum-exp is an eighth. `kernel::Attention` finds them again by their order, so that no score need ever be in memory.
+//! Attention as seven generics over the same loops: scores, scores as they are seen, their maximum,
+//! weights, the sum of these, the weighted sum of values, and the quotient of both sums; the
+//! log-sum-exp is an eighth. `kernel::Attention` finds them again by their order, so that no score
+//! need ever be in memory.
 use super::{
     expr::{Body, dtype},
     kernel::{Kernel, Nest},
@@ -9,7 +11,8 @@ use super::{
 use crate::{index::Ix, kernel::CAUSAL, to_kernels::graph::turned};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// The loops that all stages share: batch and heads, in two if several query heads share a key head.
+/// The loops that all stages share: batch and heads, in two if several query heads share a key
+/// head.
 struct Heads {
     outer: Vec<Size>,
     per_group: i64,
@@ -19,15 +22,20 @@ impl Heads {
     fn of(k: &Kernel, o: &Attention) -> Result<Heads, String> {
         let (q, g) = (k.sizes_of(o.query)?, k.sizes_of(o.key)?);
         Ok(match (q[1].known(), g[1].known()) {
-            (Some(h), Some(g)) if h != g && g > 0 => Heads { outer: vec![q[0], Size::Static(g), Size::Static(h / g)], per_group: h / g },
+            (Some(h), Some(g)) if h != g && g > 0 => {
+                Heads { outer: vec![q[0], Size::Static(g), Size::Static(h / g)], per_group: h / g }
+            }
             _ => Heads { outer: vec![q[0], q[1]], per_group: 1 },
         })
     }
     /// Batch, query head and key head, over `n` loops.
     fn at(&self, n: usize) -> [Ix; 3] {
         let group = Ix::dim(1, n);
-        let head =
-            if self.outer.len() == 3 { group.clone().times(Ix::number(self.per_group, n)).plus(Ix::dim(2, n)) } else { group.clone() };
+        let head = if self.outer.len() == 3 {
+            group.clone().times(Ix::number(self.per_group, n)).plus(Ix::dim(2, n))
+        } else {
+            group.clone()
+        };
         [Ix::dim(0, n), head, group]
     }
     fn sizes(&self, inner: &[Size]) -> Vec<Size> {
@@ -35,8 +43,8 @@ impl Heads {
     }
 }
 
-/// The tensor of an attention, or of the transposition of it that alone reads it, and the value that it stands for; the same of the log-sum-exp, if there are
-/// readers.
+/// The tensor of an attention, or of the transposition of it that alone reads it, and the value
+/// that it stands for; the same of the log-sum-exp, if there are readers.
 pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
     let o = Attention::of(op).ok_or("is malformed")?;
     let heads = Heads::of(k, &o)?;
@@ -57,20 +65,30 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
 
     let n = loops + 1;
     let [b, head, group] = heads.at(n);
-    let (query, key) =
-        (vec![b.clone(), head, Ix::dim(outer, n), Ix::dim(n - 1, n)], vec![b, group, Ix::dim(outer + 1, n), Ix::dim(n - 1, n)]);
-    let product =
-        Contraction { sizes: heads.sizes(&[q[2], ks[2], q[3]]), parallel: loops, order: (0..loops).collect(), lhs: query, rhs: key };
+    let (query, key) = (
+        vec![b.clone(), head, Ix::dim(outer, n), Ix::dim(n - 1, n)],
+        vec![b, group, Ix::dim(outer + 1, n), Ix::dim(n - 1, n)],
+    );
+    let product = Contraction {
+        sizes: heads.sizes(&[q[2], ks[2], q[3]]),
+        parallel: loops,
+        order: (0..loops).collect(),
+        lhs: query,
+        rhs: key,
+    };
     let scores = contract(k, o.query, o.key, d, &product).and_then(named)?;
 
     let [b, head, _] = heads.at(loops);
     let place = [b, head, Ix::dim(outer, loops), Ix::dim(outer + 1, loops)];
     let bias = o.bias.map(|v| (v, broadcast(v, &place, &[q[0], q[1], q[2], ks[2]], loops)));
     let regions = Regions::of(k, op);
-    let lengths = [(o.query_lengths, outer), (o.key_lengths, outer + 1)].map(|(v, at)| v.map(|v| (v, at)));
+    let lengths =
+        [(o.query_lengths, outer), (o.key_lengths, outer + 1)].map(|(v, at)| v.map(|v| (v, at)));
     let lengths: Vec<(Value, usize)> = lengths.into_iter().flatten().collect();
     let first = [place[0].clone()];
-    let factor = o.scale.unwrap_or(1.0 / (q[3].known().ok_or("has a head size that is not known")? as f64).sqrt());
+    let factor = o
+        .scale
+        .unwrap_or(1.0 / (q[3].known().ok_or("has a head size that is not known")? as f64).sqrt());
     let seen = generic(Nest {
         reduction: vec![false; loops],
         sizes: spread.clone(),
@@ -152,18 +170,28 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
     let mut weight: Vec<Ix> = (0..=outer).map(|i| Ix::dim(i, n)).collect();
     weight.push(Ix::dim(n - 1, n));
     let value = vec![b, group, Ix::dim(n - 1, n), Ix::dim(outer + 1, n)];
-    let product =
-        Contraction { sizes: heads.sizes(&[q[2], v[3], ks[2]]), parallel: loops, order: (0..loops).collect(), lhs: weight, rhs: value };
+    let product = Contraction {
+        sizes: heads.sizes(&[q[2], v[3], ks[2]]),
+        parallel: loops,
+        order: (0..loops).collect(),
+        lhs: weight,
+        rhs: value,
+    };
     let total = contract(k, weights, o.value, d, &product).and_then(named)?;
 
     let sizes = heads.sizes(&[q[2], v[3]]);
     let (value, order) = layout(op, outer)?;
-    let out = k.empty(storage(dtype(o.query)?), &order.iter().map(|i| sizes[*i]).collect::<Vec<_>>())?;
+    let out =
+        k.empty(storage(dtype(o.query)?), &order.iter().map(|i| sizes[*i]).collect::<Vec<_>>())?;
     let result = generic(Nest {
         reduction: vec![false; loops],
         sizes,
         outs: vec![(out, order.clone())],
-        reads: vec![(total, id.clone()), (sum, id[..=outer].to_vec()), (max, id[..=outer].to_vec())],
+        reads: vec![
+            (total, id.clone()),
+            (sum, id[..=outer].to_vec()),
+            (max, id[..=outer].to_vec()),
+        ],
         body: &mut |body, _| {
             let (x, m) = (body.element(total, &id)?, body.element(max, &id[..=outer])?);
             let sum = body.element(sum, &id[..=outer])?;
@@ -196,7 +224,8 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
     Ok(made)
 }
 
-/// What an attention computes of a score, and which it hides, from positions in batch, heads, queries and keys.
+/// What an attention computes of a score, and which it hides, from positions in batch, heads,
+/// queries and keys.
 struct Regions {
     score: Option<(Block, Value)>,
     mask: Option<(Block, Value)>,
@@ -230,17 +259,31 @@ impl Regions {
 }
 
 /// Positions are 64-bit integers to a region.
-fn give_positions(body: &mut Body, block: Block, first: usize, place: &[Ix; 4]) -> Result<(), String> {
-    for (arg, at) in block.args().into_iter().skip(first).zip(place).filter(|(a, _)| !a.uses().is_empty()) {
+fn give_positions(
+    body: &mut Body,
+    block: Block,
+    first: usize,
+    place: &[Ix; 4],
+) -> Result<(), String> {
+    for (arg, at) in
+        block.args().into_iter().skip(first).zip(place).filter(|(a, _)| !a.uses().is_empty())
+    {
         let index = body.index(at)?;
-        let wide = body.s.op("arith.index_cast", &[index], Type::scalar(body.s.b.ctx, DType::I64))?;
+        let wide =
+            body.s.op("arith.index_cast", &[index], Type::scalar(body.s.b.ctx, DType::I64))?;
         body.give(arg, wide);
     }
     Ok(())
 }
 
 /// `x`, or a number in a row whose maximum is -inf.
-fn or_if_none(body: &mut Body, max: Value, x: Value, number: f64, d: DType) -> Result<Value, String> {
+fn or_if_none(
+    body: &mut Body,
+    max: Value,
+    x: Value,
+    number: f64,
+    d: DType,
+) -> Result<Value, String> {
     let low = body.s.float(f64::NEG_INFINITY, max)?;
     let none = body.s.compare(CompareKind::Eq, max, low, d)?;
     let number = body.s.float(number, x)?;
@@ -252,7 +295,9 @@ fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4], loops: usize) -> Vec<
     let dims = bias.ty().dims();
     let first = 4 - dims.len();
     let one = |i: usize| dims[i].known() == Some(1) && to[first + i].known() != Some(1);
-    (0..dims.len()).map(|i| if one(i) { Ix::number(0, loops) } else { place[first + i].clone() }).collect()
+    (0..dims.len())
+        .map(|i| if one(i) { Ix::number(0, loops) } else { place[first + i].clone() })
+        .collect()
 }
 
 /// The value to store and the loops that index it in the order of memory.
@@ -261,7 +306,9 @@ fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>), String> {
     let (value, permutation) = moved.unwrap_or((op.result(0), vec![0, 1, 2, 3]));
     // Heads are one loop or two.
     let loops = [vec![0], (1..outer).collect(), vec![outer], vec![outer + 1]];
-    let order = permutation.iter().map(|p| loops.get(*p as usize).cloned().ok_or("has a transposition of other rank"));
+    let order = permutation
+        .iter()
+        .map(|p| loops.get(*p as usize).cloned().ok_or("has a transposition of other rank"));
     Ok((value, order.collect::<Result<Vec<_>, _>>()?.concat()))
 }
 
@@ -279,9 +326,13 @@ fn joined(k: &Kernel, t: Value, order: &[usize], outer: usize) -> Result<Value, 
             i => vec![i as i64 + 1],
         })
         .collect();
-    let sizes: Vec<_> = groups.iter().map(|g| g.iter().fold(kiln_dialects::sym::Dim::Known(1), |n, i| n.mul(&dims[*i as usize]))).collect();
+    let sizes: Vec<_> = groups
+        .iter()
+        .map(|g| g.iter().fold(kiln_dialects::sym::Dim::Known(1), |n, i| n.mul(&dims[*i as usize])))
+        .collect();
     let c = k.b.ctx;
-    let list = |g: &Vec<i64>| Attr::array(c, &g.iter().map(|i| Attr::i64(c, *i)).collect::<Vec<_>>());
+    let list =
+        |g: &Vec<i64>| Attr::array(c, &g.iter().map(|i| Attr::i64(c, *i)).collect::<Vec<_>>());
     let attrs = [("reassociation", Attr::array(c, &groups.iter().map(list).collect::<Vec<_>>()))];
     let ty = Type::tensor(c, t.ty().element().ok_or("is no tensor")?.dtype()?, &sizes);
     Ok(k.b.generic("tensor.collapse_shape", &[t], &[ty], &attrs, &mut [])?.result(0))

@@ -1,4 +1,5 @@
-//! Expressions: a prim's element computed from stored tensors, as inputs of a `linalg.generic` and the scalar ops of its body.
+//! Expressions: a prim's element computed from stored tensors, as inputs of a `linalg.generic` and
+//! the scalar ops of its body.
 use super::{
     kernel::Kernel,
     scalar::{Scalars, compute_type},
@@ -36,7 +37,13 @@ fn affine(at: &[Ix]) -> bool {
 
 impl Kernel<'_> {
     /// Collects what the element of `v` at `at` reads.
-    pub fn scan(&self, v: Value, at: &[Ix], loops: usize, inputs: &mut Inputs) -> Result<(), String> {
+    pub fn scan(
+        &self,
+        v: Value,
+        at: &[Ix],
+        loops: usize,
+        inputs: &mut Inputs,
+    ) -> Result<(), String> {
         if !inputs.seen.insert((v, at.to_vec())) || self.given.borrow().contains(&v) {
             return Ok(());
         }
@@ -54,7 +61,10 @@ impl Kernel<'_> {
             // Inside of a stored tensor, data-dependent positions are scanned where it is reached.
             return self.scan(from, &ix, loops, inputs);
         }
-        op.operands().into_iter().filter(|o| o.ty().is_tensor()).try_for_each(|o| self.scan(o, at, loops, inputs))
+        op.operands()
+            .into_iter()
+            .filter(|o| o.ty().is_tensor())
+            .try_for_each(|o| self.scan(o, at, loops, inputs))
     }
 
     fn scan_index(&self, ix: &Ix, loops: usize, inputs: &mut Inputs) -> Result<(), String> {
@@ -90,8 +100,22 @@ pub struct Body<'a, 'k> {
 
 impl<'a, 'k> Body<'a, 'k> {
     /// An empty one.
-    pub fn new(kernel: &'a Kernel<'k>, b: Builder, inputs: &'a Inputs, args: &'a [Value], loops: usize) -> Body<'a, 'k> {
-        Body { kernel, s: Scalars { b }, inputs, args, loops, made: HashMap::new(), dims: HashMap::new() }
+    pub fn new(
+        kernel: &'a Kernel<'k>,
+        b: Builder,
+        inputs: &'a Inputs,
+        args: &'a [Value],
+        loops: usize,
+    ) -> Body<'a, 'k> {
+        Body {
+            kernel,
+            s: Scalars { b },
+            inputs,
+            args,
+            loops,
+            made: HashMap::new(),
+            dims: HashMap::new(),
+        }
     }
 
     /// Says what the element of a 0-d value is, in its compute type.
@@ -136,7 +160,11 @@ impl<'a, 'k> Body<'a, 'k> {
                 let mut sum = None;
                 for (d, c) in l.coef.iter().enumerate().filter(|(_, c)| **c != 0) {
                     let i = self.dim(d)?;
-                    let term = if *c == 1 { i } else { self.s.op("arith.muli", &[i, self.s.b.index(*c)?], ty)? };
+                    let term = if *c == 1 {
+                        i
+                    } else {
+                        self.s.op("arith.muli", &[i, self.s.b.index(*c)?], ty)?
+                    };
                     sum = Some(match sum {
                         None => term,
                         Some(s) => self.s.op("arith.addi", &[s, term], ty)?,
@@ -156,8 +184,13 @@ impl<'a, 'k> Body<'a, 'k> {
             Ix::Data { tensor, at, limit } => {
                 let x = self.element(*tensor, at)?;
                 let unsigned = dtype(*tensor)? == DType::UI8;
-                let i = self.s.op(if unsigned { "arith.index_castui" } else { "arith.index_cast" }, &[x], ty)?;
-                // What is out of range is read at the nearest place: an error in eager mode, never a read outside of the tensor.
+                let i = self.s.op(
+                    if unsigned { "arith.index_castui" } else { "arith.index_cast" },
+                    &[x],
+                    ty,
+                )?;
+                // What is out of range is read at the nearest place: an error in eager mode, never
+                // a read outside of the tensor.
                 let i = self.s.op("arith.maxsi", &[i, self.s.b.index(0)?], ty)?;
                 let limit = self.index(limit)?;
                 self.s.op("arith.minsi", &[i, limit], ty)
@@ -174,7 +207,17 @@ impl<'a, 'k> Body<'a, 'k> {
             return Ok(*v);
         }
         let c = self.s.b.ctx;
-        let v = self.s.b.generic("linalg.index", &[], &[Type::index(c)], &[("dim", Attr::i64(c, d as i64))], &mut [])?.result(0);
+        let v = self
+            .s
+            .b
+            .generic(
+                "linalg.index",
+                &[],
+                &[Type::index(c)],
+                &[("dim", Attr::i64(c, d as i64))],
+                &mut [],
+            )?
+            .result(0);
         self.dims.insert(d, v);
         Ok(v)
     }
@@ -183,15 +226,21 @@ impl<'a, 'k> Body<'a, 'k> {
         let op = v.def().ok_or("reads a value that is not stored")?;
         let kind = op.kind().ok_or_else(|| format!("reads the result of {}", op.name()))?;
         let kernel = self.kernel;
-        if let Some((from, ix)) = through(op, at, self.loops, &|v, axis| kernel.size(v, axis).ok()) {
+        if let Some((from, ix)) = through(op, at, self.loops, &|v, axis| kernel.size(v, axis).ok())
+        {
             return self.element(from, &ix);
         }
         let s = self.s;
         let d = dtype(v)?;
         match kind {
-            OpKind::Splat => s.constant(scalar_attr(Splat::of(op).ok_or("is malformed")?.value, d, s.b.ctx)?),
+            OpKind::Splat => {
+                s.constant(scalar_attr(Splat::of(op).ok_or("is malformed")?.value, d, s.b.ctx)?)
+            }
             OpKind::Constant => {
-                let value = op.attr("value").and_then(Attr::splat_value).ok_or("is a constant that is not stored")?;
+                let value = op
+                    .attr("value")
+                    .and_then(Attr::splat_value)
+                    .ok_or("is a constant that is not stored")?;
                 s.constant(scalar_attr(value, d, s.b.ctx)?)
             }
             OpKind::Iota => {
@@ -207,12 +256,20 @@ impl<'a, 'k> Body<'a, 'k> {
             }
             OpKind::Select => {
                 let o = Select::of(op).ok_or("is malformed")?;
-                let (c, x, y) = (self.element(o.condition, at)?, self.element(o.on_true, at)?, self.element(o.on_false, at)?);
+                let (c, x, y) = (
+                    self.element(o.condition, at)?,
+                    self.element(o.on_true, at)?,
+                    self.element(o.on_false, at)?,
+                );
                 s.select(c, x, y)
             }
             OpKind::Clamp => {
                 let o = Clamp::of(op).ok_or("is malformed")?;
-                let (x, low, high) = (self.element(o.input, at)?, self.element(o.low, at)?, self.element(o.high, at)?);
+                let (x, low, high) = (
+                    self.element(o.input, at)?,
+                    self.element(o.low, at)?,
+                    self.element(o.high, at)?,
+                );
                 let x = s.binary(BinaryKind::Max, x, low, d)?;
                 s.binary(BinaryKind::Min, x, high, d)
             }
@@ -234,7 +291,8 @@ impl<'a, 'k> Body<'a, 'k> {
                         s.unary(k, x, dtype(op.operand(0))?)
                     }
                     (_, Some(k)) => {
-                        let (x, y) = (self.element(op.operand(0), at)?, self.element(op.operand(1), at)?);
+                        let (x, y) =
+                            (self.element(op.operand(0), at)?, self.element(op.operand(1), at)?);
                         s.binary(k, x, y, d)
                     }
                     _ => Err(format!("'{}' is not computed element by element", kind.name())),

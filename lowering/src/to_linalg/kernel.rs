@@ -67,8 +67,12 @@ impl Kernel<'_> {
 
     /// `tensor.empty`.
     pub fn empty(&self, d: DType, sizes: &[Size]) -> Result<Value, String> {
-        let dims: Vec<SymDim> = sizes.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
-        let dynamic: Vec<Value> = sizes.iter().filter_map(|s| if let Size::Dynamic(v) = s { Some(*v) } else { None }).collect();
+        let dims: Vec<SymDim> =
+            sizes.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
+        let dynamic: Vec<Value> = sizes
+            .iter()
+            .filter_map(|s| if let Size::Dynamic(v) = s { Some(*v) } else { None })
+            .collect();
         let ty = Type::tensor(self.b.ctx, d, &dims);
         Ok(self.b.generic("tensor.empty", &dynamic, &[ty], &[], &mut [])?.result(0))
     }
@@ -76,30 +80,51 @@ impl Kernel<'_> {
     /// A tensor filled with a number.
     pub fn filled(&self, d: DType, sizes: &[Size], value: f64) -> Result<Value, String> {
         let empty = self.empty(d, sizes)?;
-        let number = if d.is_float() { Attr::scalar(self.b.ctx, d, value) } else { Attr::scalar_int(self.b.ctx, d, value as i64) };
+        let number = if d.is_float() {
+            Attr::scalar(self.b.ctx, d, value)
+        } else {
+            Attr::scalar_int(self.b.ctx, d, value as i64)
+        };
         let scalar = Scalars { b: self.b }.constant(number)?;
         self.fill(scalar, empty)
     }
     /// `linalg.fill`.
     pub fn fill(&self, scalar: Value, out: Value) -> Result<Value, String> {
         let element = out.ty().element().ok_or("fills no tensor")?;
-        let mut body = |b: Builder, args: Vec<Value>| b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ());
+        let mut body = |b: Builder, args: Vec<Value>| {
+            b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ())
+        };
         let attrs = [("operandSegmentSizes", Attr::i32s(self.b.ctx, &[1, 1]))];
         let types = [scalar.ty(), element];
-        Ok(self.b.generic("linalg.fill", &[scalar, out], &[out.ty()], &attrs, &mut [(&types, &mut body)])?.result(0))
+        Ok(self
+            .b
+            .generic(
+                "linalg.fill",
+                &[scalar, out],
+                &[out.ty()],
+                &attrs,
+                &mut [(&types, &mut body)],
+            )?
+            .result(0))
     }
 
-    /// The part of a tensor that plain loop indices reach: linalg wants a dimension that a loop alone indexes to have the loop's size.
+    /// The part of a tensor that plain loop indices reach: linalg wants a dimension that a loop
+    /// alone indexes to have the loop's size.
     fn narrowed(&self, input: &Input, loops: &[Size]) -> Result<Value, String> {
         let (t, map) = (input.tensor, &input.at);
         let plain = |l: &Lin| {
-            (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1).then(|| l.coef.iter().position(|c| *c == 1)).flatten()
+            (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1)
+                .then(|| l.coef.iter().position(|c| *c == 1))
+                .flatten()
         };
         let have = t.ty().dims();
         let shorter = |(axis, (l, d)): (usize, (&Ix, &SymDim))| {
             let size = l.lin().and_then(plain).map(|i| loops[i])?;
             // Equal dynamic sizes are one value; a slice of everything costs nothing.
-            let own = d.known().map_or_else(|| self.sizes.borrow_mut().size(input.value, axis).unwrap_or(size), Size::Static);
+            let own = d.known().map_or_else(
+                || self.sizes.borrow_mut().size(input.value, axis).unwrap_or(size),
+                Size::Static,
+            );
             (size != own).then_some(size)
         };
         let cut: Vec<Option<Size>> = map.iter().zip(&have).enumerate().map(shorter).collect();
@@ -128,7 +153,8 @@ impl Kernel<'_> {
 
     /// A `linalg.generic`; results are its outputs' tensors.
     pub fn generic(&self, nest: Nest) -> Result<Vec<Value>, String> {
-        // Without iterations its outputs stay as they are; a slice of MLIR may not even start in a dimension of no elements.
+        // Without iterations its outputs stay as they are; a slice of MLIR may not even start in a
+        // dimension of no elements.
         if nest.sizes.iter().any(|s| s.known() == Some(0)) {
             return Ok(nest.outs.iter().map(|(t, _)| *t).collect());
         }
@@ -137,8 +163,14 @@ impl Kernel<'_> {
         for (v, at) in &nest.reads {
             self.scan(*v, at, loops, &mut inputs)?;
         }
-        let read = inputs.list.iter().map(|i| self.narrowed(i, &nest.sizes)).collect::<Result<Vec<_>, _>>()?;
-        let single = |l: &Lin, d: usize| l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == d));
+        let read = inputs
+            .list
+            .iter()
+            .map(|i| self.narrowed(i, &nest.sizes))
+            .collect::<Result<Vec<_>, _>>()?;
+        let single = |l: &Lin, d: usize| {
+            l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == d))
+        };
         let stated = |d: usize| {
             inputs.list.iter().flat_map(|i| &i.at).any(|l| l.lin().is_some_and(|l| single(l, d)))
                 || nest.outs.iter().any(|(_, over)| over.contains(&d))
@@ -146,7 +178,8 @@ impl Kernel<'_> {
         // A loop whose size no operand states gets an operand that does nothing else.
         let silent: Vec<usize> = (0..loops).filter(|d| !stated(*d)).collect();
         let mut operands = read;
-        let mut maps: Vec<String> = inputs.list.iter().map(|i| map_text(loops, &i.at)).collect::<Result<_, _>>()?;
+        let mut maps: Vec<String> =
+            inputs.list.iter().map(|i| map_text(loops, &i.at)).collect::<Result<_, _>>()?;
         if !silent.is_empty() {
             let sizes: Vec<Size> = silent.iter().map(|d| nest.sizes[*d]).collect();
             operands.push(self.empty(DType::I8, &sizes)?);
@@ -160,26 +193,43 @@ impl Kernel<'_> {
         let c = self.b.ctx;
         let parse = |s: &str| Attr::parse(c, s).ok_or_else(|| format!("made a bad attribute {s}"));
         let maps = maps.iter().map(|m| parse(m)).collect::<Result<Vec<_>, _>>()?;
-        let iterator = |r: &bool| parse(if *r { "#linalg.iterator_type<reduction>" } else { "#linalg.iterator_type<parallel>" });
+        let iterator = |r: &bool| {
+            parse(if *r {
+                "#linalg.iterator_type<reduction>"
+            } else {
+                "#linalg.iterator_type<parallel>"
+            })
+        };
         let iterators = nest.reduction.iter().map(iterator).collect::<Result<Vec<_>, _>>()?;
         let attrs = [
             ("indexing_maps", Attr::array(c, &maps)),
             ("iterator_types", Attr::array(c, &iterators)),
             ("operandSegmentSizes", Attr::i32s(c, &[ins as i32, nest.outs.len() as i32])),
         ];
-        let types = operands.iter().map(|t| t.ty().element().ok_or("has an operand that is no tensor")).collect::<Result<Vec<_>, _>>()?;
+        let types = operands
+            .iter()
+            .map(|t| t.ty().element().ok_or("has an operand that is no tensor"))
+            .collect::<Result<Vec<_>, _>>()?;
         let results: Vec<Type> = nest.outs.iter().map(|(t, _)| t.ty()).collect();
         let fill = nest.body;
         let mut body = |b: Builder, args: Vec<Value>| {
             let mut body = Body::new(self, b, &inputs, &args, loops);
             let values = fill(&mut body, &args[ins..])?;
-            let stored = values.into_iter().zip(&types[ins..]).map(|(v, t)| body.s.store(v, *t)).collect::<Result<Vec<_>, _>>()?;
+            let stored = values
+                .into_iter()
+                .zip(&types[ins..])
+                .map(|(v, t)| body.s.store(v, *t))
+                .collect::<Result<Vec<_>, _>>()?;
             b.generic("linalg.yield", &stored, &[], &[], &mut []).map(|_| ())
         };
-        Ok(self.b.generic("linalg.generic", &operands, &results, &attrs, &mut [(&types, &mut body)])?.results())
+        Ok(self
+            .b
+            .generic("linalg.generic", &operands, &results, &attrs, &mut [(&types, &mut body)])?
+            .results())
     }
 
-    /// Computes a value element by element into a tensor; `own`: of its declared dtype rather than the one it is computed in.
+    /// Computes a value element by element into a tensor; `own`: of its declared dtype rather than
+    /// the one it is computed in.
     pub fn pointwise(&self, v: Value, own: bool) -> Result<Value, String> {
         let d = dtype(v)?;
         let sizes = self.sizes_of(v)?;
@@ -224,10 +274,20 @@ impl Slice {
     pub fn operands(&self, first: &[Value]) -> Vec<Value> {
         [first, &Slice::dynamic(&self.offsets), &Slice::dynamic(&self.sizes)].concat()
     }
-    /// The attributes of an op on it; `first`: how many of the operands in front belong to which group.
+    /// The attributes of an op on it; `first`: how many of the operands in front belong to which
+    /// group.
     pub fn attrs(&self, c: Ctx, first: &[i32]) -> [(&'static str, Attr); 4] {
-        let fixed = |all: &[Size]| Attr::i64s(c, &all.iter().map(|s| s.known().unwrap_or(Size::DYNAMIC)).collect::<Vec<_>>());
-        let groups = [Slice::dynamic(&self.offsets).len() as i32, Slice::dynamic(&self.sizes).len() as i32, 0];
+        let fixed = |all: &[Size]| {
+            Attr::i64s(
+                c,
+                &all.iter().map(|s| s.known().unwrap_or(Size::DYNAMIC)).collect::<Vec<_>>(),
+            )
+        };
+        let groups = [
+            Slice::dynamic(&self.offsets).len() as i32,
+            Slice::dynamic(&self.sizes).len() as i32,
+            0,
+        ];
         [
             ("static_offsets", fixed(&self.offsets)),
             ("static_sizes", fixed(&self.sizes)),
@@ -237,7 +297,8 @@ impl Slice {
     }
     /// Its type.
     pub fn ty(&self, c: Ctx, d: DType) -> Type {
-        let dims: Vec<_> = self.sizes.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
+        let dims: Vec<_> =
+            self.sizes.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
         Type::tensor(c, d, &dims)
     }
 }
@@ -249,6 +310,10 @@ fn dims_of(loops: usize, over: &[usize]) -> Vec<Ix> {
 /// The text of an affine map.
 fn map_text(loops: usize, results: &[Ix]) -> Result<String, String> {
     let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
-    let results: Vec<String> = results.iter().map(Ix::affine).collect::<Option<_>>().ok_or("reads at an index that is not affine")?;
+    let results: Vec<String> = results
+        .iter()
+        .map(Ix::affine)
+        .collect::<Option<_>>()
+        .ok_or("reads at an index that is not affine")?;
     Ok(format!("affine_map<({}) -> ({})>", dims.join(", "), results.join(", ")))
 }

@@ -1,4 +1,5 @@
-//! Kernels of one op that is no loop nest: a declaration, and the name of the function that computes it in `kiln_runtime::library`, or the PTX that does.
+//! Kernels of one op that is no loop nest: a declaration, and the name of the function that
+//! computes it in `kiln_runtime::library`, or the PTX that does.
 use super::scalar::storage;
 use crate::{gpu::given::Given, host::library::Library, to_kernels::graph::is_library};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
@@ -23,19 +24,31 @@ fn config(op: Op) -> Option<Vec<i64>> {
     })
 }
 
-/// Puts a declaration in place of a kernel's function: tensors that are read, tensors that are written, sizes.
+/// Puts a declaration in place of a kernel's function: tensors that are read, tensors that are
+/// written, sizes.
 pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Result<(), Failure> {
     let at = |e: String| Failure::at(op, e);
     let c = func.ctx();
     let kind = op.kind().ok_or_else(|| at("is no prim".into()))?;
     let tensors: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_tensor()).collect();
-    let place = |v: Value| tensors.iter().position(|a| *a == v).ok_or_else(|| at("reads a value that is not stored".into()));
-    let operands: Vec<usize> = op.operands().into_iter().filter(|v| v.ty().is_tensor()).map(place).collect::<Result<_, _>>()?;
+    let place = |v: Value| {
+        tensors
+            .iter()
+            .position(|a| *a == v)
+            .ok_or_else(|| at("reads a value that is not stored".into()))
+    };
+    let operands: Vec<usize> = op
+        .operands()
+        .into_iter()
+        .filter(|v| v.ty().is_tensor())
+        .map(place)
+        .collect::<Result<_, _>>()?;
     let returned = end.operands();
     if returned.iter().any(|v| v.def() != Some(op)) {
         return Err(at("shares its kernel with other ops, which has no compiled form yet".into()));
     }
-    let results: Vec<Option<usize>> = op.results().into_iter().map(|r| returned.iter().position(|v| *v == r)).collect();
+    let results: Vec<Option<usize>> =
+        op.results().into_iter().map(|r| returned.iter().position(|v| *v == r)).collect();
     let config = config(op).ok_or_else(|| at("is malformed".into()))?;
     let callee = format!("kiln_{}", kind.mnemonic());
     let indices: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_index()).collect();

@@ -1,17 +1,21 @@
 //! `kiln-to-linalg`: each kernel's prims as linalg on tensors.
 //!
-//! Why here: a `linalg.generic` says what a loop nest computes and nothing of how, so that schedules can be chosen, printed and edited. Upstream
-//! has no conversion from kiln's ops; and fusing op by op (`linalg-fuse-elementwise-ops`) would redo what `kiln-fuse` has decided: here an
-//! element is pulled through the whole expression at once, with movement ops becoming indexing maps.
+//! Why here: a `linalg.generic` says what a loop nest computes and nothing of how, so that
+//! schedules can be chosen, printed and edited. Upstream has no conversion from kiln's ops; and
+//! fusing op by op (`linalg-fuse-elementwise-ops`) would redo what `kiln-fuse` has decided: here an
+//! element is pulled through the whole expression at once, with movement ops becoming indexing
+//! maps.
 //!
-//! Numerics: reassociates. Inside of a kernel 16-bit floats stay in f32 where the prims round at every op.
+//! Numerics: reassociates. Inside of a kernel 16-bit floats stay in f32 where the prims round at
+//! every op.
 //!
 //! ```text
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  return %1
 //! after:   %1 = linalg.generic {indexing_maps = [(d0, d1) -> (d1, d0), (d0, d1) -> (d0, d1)]} ins(%x) outs(%e) { math.exp … }
 //! ```
 //!
-//! A kernel of an op that is no loop nest (a sort, a scan that no loops compute) becomes a declaration; its module says which function of the runtime computes it.
+//! A kernel of an op that is no loop nest (a sort, a scan that no loops compute) becomes a
+//! declaration; its module says which function of the runtime computes it.
 mod arg;
 mod attention;
 mod expr;
@@ -69,7 +73,11 @@ impl Pass for ToLinalg {
 fn lower(func: Op, rounds: usize) -> Result<(), Failure> {
     let facts = Facts::of(func, rounds)?;
     let at = |e: String| Failure::at(func, e);
-    let block = func.regions().first().and_then(|r| r.first()).ok_or_else(|| Failure::at(func, "has no body"))?;
+    let block = func
+        .regions()
+        .first()
+        .and_then(|r| r.first())
+        .ok_or_else(|| Failure::at(func, "has no body"))?;
     let name = func.symbol().ok_or_else(|| Failure::at(func, "has no name"))?;
     let c = func.ctx();
     let own = |v: &Value| -> Result<Type, String> {
@@ -100,9 +108,11 @@ fn lower(func: Op, rounds: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `kiln.sizes` of every tensor among the arguments: numbers, or -1 - k for the k-th index argument; of these what is known of them.
+/// `kiln.sizes` of every tensor among the arguments: numbers, or -1 - k for the k-th index
+/// argument; of these what is known of them.
 fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
-    let indices: Vec<SymDim> = args.iter().filter(|v| v.ty().is_index()).map(|v| facts.size_value(*v)).collect();
+    let indices: Vec<SymDim> =
+        args.iter().filter(|v| v.ty().is_index()).map(|v| facts.size_value(*v)).collect();
     let size = |d: &SymDim| match d.known() {
         Some(n) => n,
         None => indices.iter().position(|i| i == d).map_or(i64::MIN, |k| -1 - k as i64),
@@ -138,7 +148,10 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         let kind = op.kind().ok_or_else(|| Failure::at(op, "is no prim"))?;
         k.b = b.at(op.loc());
         if kind == OpKind::Attention {
-            attention::attention(&k, op).map_err(fail)?.into_iter().for_each(|(v, made)| k.keep(v, made));
+            attention::attention(&k, op)
+                .map_err(fail)?
+                .into_iter()
+                .for_each(|(v, made)| k.keep(v, made));
         } else if is_stage(kind) {
             let made = stage(&k, op).map_err(fail)?;
             let stored = turned(op).unwrap_or(op);
@@ -160,7 +173,8 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
     for v in returned {
         let own = own(v).map_err(fail)?;
         let stored = narrow.get(&v).copied().or_else(|| k.stored(v));
-        let stored = stored.filter(|t| v.def().is_some() && t.ty().element() == Some(own) && !results.contains(t));
+        let stored = stored
+            .filter(|t| v.def().is_some() && t.ty().element() == Some(own) && !results.contains(t));
         results.push(match stored {
             Some(t) => t,
             None => k.pointwise(v, true).map_err(fail)?,
@@ -169,7 +183,8 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
     b.ret(&results).map(|_| ()).map_err(fail)
 }
 
-/// The element-wise values that get a nest of their own: results, and what is dear and read by several nests.
+/// The element-wise values that get a nest of their own: results, and what is dear and read by
+/// several nests.
 fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
     let mut all: HashSet<Value> = end.operands().into_iter().collect();
     // The nests that would compute a value, by an op of each.

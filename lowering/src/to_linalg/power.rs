@@ -5,11 +5,16 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// x^y. Of a square, a cube, a fourth power and a reciprocal, products are as exact as the general power (1.5 ulp of f32), also where they overflow, are
-/// subnormal, or have a sign of zero; a general power takes about fifty times as long.
+/// x^y. Of a square, a cube, a fourth power and a reciprocal, products are as exact as the general
+/// power (1.5 ulp of f32), also where they overflow, are subnormal, or have a sign of zero; a
+/// general power takes about fifty times as long.
 pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value, String> {
     let widened = |v: Value| v.def().filter(|o| o.is("arith.extf")).map_or(v, |o| o.operand(0));
-    let known = widened(y).def().filter(|o| o.is("arith.constant")).and_then(|o| o.attr("value")).and_then(Attr::as_f64);
+    let known = widened(y)
+        .def()
+        .filter(|o| o.is("arith.constant"))
+        .and_then(|o| o.attr("value"))
+        .and_then(Attr::as_f64);
     let product = |a: Value, b: Value| s.same("arith.mulf", &[a, b]);
     match known {
         Some(-1.0) => s.same("arith.divf", &[s.float(1.0, x)?, x]),
@@ -20,10 +25,16 @@ pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value, String> {
     }
 }
 
-/// x^y modulo two to the bits; for negative y what rounding toward zero gives, and 0 for 0. By squaring, one step for each bit that an exponent
-/// can have: a loop would keep the element out of vectors.
+/// x^y modulo two to the bits; for negative y what rounding toward zero gives, and 0 for 0. By
+/// squaring, one step for each bit that an exponent can have: a loop would keep the element out of
+/// vectors.
 pub fn int_pow(s: &Scalars, x: Value, y: Value, d: DType) -> Result<Value, String> {
-    let known = y.def().filter(|o| o.is("arith.constant")).and_then(|o| o.attr("value")).and_then(Attr::as_i64).filter(|n| *n >= 0);
+    let known = y
+        .def()
+        .filter(|o| o.is("arith.constant"))
+        .and_then(|o| o.attr("value"))
+        .and_then(Attr::as_i64)
+        .filter(|n| *n >= 0);
     let unsigned = d == DType::UI8;
     let all = i64::from(d.bits()) - i64::from(!unsigned);
     let bits = known.map_or(all, |n| i64::from(64 - n.leading_zeros())).min(all);

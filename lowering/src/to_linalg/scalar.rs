@@ -1,6 +1,7 @@
 //! One element of a prim: scalar `arith` and `math` ops with PyTorch's semantics.
 //!
-//! A scalar of a 16-bit or 8-bit float is computed in f32, an i1 as i1, a ui8 as i8 with unsigned ops. In memory an i1 is a byte.
+//! A scalar of a 16-bit or 8-bit float is computed in f32, an i1 as i1, a ui8 as i8 with unsigned
+//! ops. In memory an i1 is a byte.
 use kiln_dialects::{
     ir::*,
     ops::{BinaryKind, CompareKind, ReduceKind, UnaryKind},
@@ -52,7 +53,10 @@ impl Scalars {
     }
     /// A constant of a scalar type.
     pub fn constant(&self, value: Attr) -> Made {
-        Ok(self.b.generic("arith.constant", &[], &[value.type_of()], &[("value", value)], &mut [])?.result(0))
+        Ok(self
+            .b
+            .generic("arith.constant", &[], &[value.type_of()], &[("value", value)], &mut [])?
+            .result(0))
     }
     /// A float of the type of `like`.
     pub fn float(&self, value: f64, like: Value) -> Made {
@@ -60,7 +64,11 @@ impl Scalars {
     }
     /// An integer of the type of `like`.
     pub fn int(&self, value: i64, like: Value) -> Made {
-        if like.ty().is_index() { self.b.index(value) } else { self.constant(Attr::scalar_int(self.b.ctx, like.ty().dtype()?, value)) }
+        if like.ty().is_index() {
+            self.b.index(value)
+        } else {
+            self.constant(Attr::scalar_int(self.b.ctx, like.ty().dtype()?, value))
+        }
     }
     /// `c ? x : y`.
     pub fn select(&self, c: Value, x: Value, y: Value) -> Made {
@@ -141,7 +149,8 @@ impl Scalars {
             };
             return self.same(name, &[x]);
         }
-        let truth = |on: bool| self.constant(Attr::scalar_int(self.b.ctx, DType::I1, i64::from(on)));
+        let truth =
+            |on: bool| self.constant(Attr::scalar_int(self.b.ctx, DType::I1, i64::from(on)));
         match kind {
             K::IsNan => truth(false),
             K::IsFinite => truth(true),
@@ -151,7 +160,11 @@ impl Scalars {
             K::Abs => self.same("math.absi", &[x]),
             K::Sign => {
                 let (zero, one) = (self.int(0, x)?, self.int(1, x)?);
-                let below = if d == DType::UI8 { zero } else { self.select(self.cmpi(2, x, zero)?, self.int(-1, x)?, zero)? };
+                let below = if d == DType::UI8 {
+                    zero
+                } else {
+                    self.select(self.cmpi(2, x, zero)?, self.int(-1, x)?, zero)?
+                };
                 let greater = self.cmpi(if d == DType::UI8 { 8 } else { 4 }, x, zero)?;
                 self.select(greater, one, below)
             }
@@ -186,7 +199,9 @@ impl Scalars {
             (K::And, false) => "arith.andi",
             (K::Or, false) => "arith.ori",
             (K::Xor, false) => "arith.xori",
-            (K::Div | K::Rem | K::FloorDiv, false) => return self.int_division(kind, x, y, unsigned),
+            (K::Div | K::Rem | K::FloorDiv, false) => {
+                return self.int_division(kind, x, y, unsigned);
+            }
             (K::Shl | K::Shr, false) => return self.shift(kind, x, y, d),
             (K::Pow, false) => return super::power::int_pow(self, x, y, d),
             (other, _) => return Err(format!("has no {other:?} on {d}")),
@@ -194,13 +209,15 @@ impl Scalars {
         self.same(name, &[x, y])
     }
 
-    /// As Python's float_floor_div: (x - mod(x, y)) / y, then rounded; the formula is that of `reference/scalar.rs`.
+    /// As Python's float_floor_div: (x - mod(x, y)) / y, then rounded; the formula is that of
+    /// `reference/scalar.rs`.
     fn floor_div(&self, x: Value, y: Value) -> Made {
         let (zero, one) = (self.float(0.0, x)?, self.float(1.0, x)?);
         let plain = self.same("arith.divf", &[x, y])?;
         let rest = self.same("arith.remf", &[x, y])?;
         let quotient = self.same("arith.divf", &[self.same("arith.subf", &[x, rest])?, y])?;
-        let signs = self.same("arith.xori", &[self.cmpf(4, y, zero)?, self.cmpf(4, rest, zero)?])?;
+        let signs =
+            self.same("arith.xori", &[self.cmpf(4, y, zero)?, self.cmpf(4, rest, zero)?])?;
         let below = self.same("arith.andi", &[self.cmpf(13, rest, zero)?, signs])?;
         let quotient = self.select(below, self.same("arith.subf", &[quotient, one])?, quotient)?;
         let floor = self.same("math.floor", &[quotient])?;
@@ -212,13 +229,17 @@ impl Scalars {
         self.select(self.cmpf(1, y, zero)?, plain, result)
     }
 
-    /// Integer division that cannot trap: by 0 it gives an unspecified number, the least integer by -1 wraps around.
+    /// Integer division that cannot trap: by 0 it gives an unspecified number, the least integer by
+    /// -1 wraps around.
     fn int_division(&self, kind: BinaryKind, x: Value, y: Value, unsigned: bool) -> Made {
         let (zero, one, minus) = (self.int(0, x)?, self.int(1, x)?, self.int(-1, x)?);
         let by_zero = self.cmpi(0, y, zero)?;
         if unsigned {
             let y = self.select(by_zero, one, y)?;
-            return self.same(if kind == BinaryKind::Rem { "arith.remui" } else { "arith.divui" }, &[x, y]);
+            return self.same(
+                if kind == BinaryKind::Rem { "arith.remui" } else { "arith.divui" },
+                &[x, y],
+            );
         }
         let by_minus = self.cmpi(0, y, minus)?;
         let trap = self.same("arith.ori", &[by_zero, by_minus])?;
@@ -297,7 +318,11 @@ impl Scalars {
                 } else if x.ty().dtype()? == DType::F64 && own.dtype()?.bits() < 32 {
                     self.op("arith.truncf", &[self.round_to_odd(x)?], own)?
                 } else {
-                    let name = if own.dtype()?.bits() < x.ty().dtype()?.bits() { "arith.truncf" } else { "arith.extf" };
+                    let name = if own.dtype()?.bits() < x.ty().dtype()?.bits() {
+                        "arith.truncf"
+                    } else {
+                        "arith.extf"
+                    };
                     self.op(name, &[x], own)?
                 };
                 self.load(narrow, to)
@@ -305,7 +330,8 @@ impl Scalars {
             (true, false) if to == DType::I1 => self.cmpf(13, x, self.float(0.0, x)?),
             (true, false) => self.float_to_int(x, to),
             (false, true) => {
-                let wide = self.op(if unsigned { "arith.uitofp" } else { "arith.sitofp" }, &[x], want)?;
+                let wide =
+                    self.op(if unsigned { "arith.uitofp" } else { "arith.sitofp" }, &[x], want)?;
                 if Type::scalar(c, to) == want {
                     return Ok(wide);
                 }
@@ -316,23 +342,33 @@ impl Scalars {
                 let (have, bits) = (x.ty().dtype()?.bits(), want.dtype()?.bits());
                 match have.cmp(&bits) {
                     std::cmp::Ordering::Equal => Ok(x),
-                    std::cmp::Ordering::Less => self.op(if unsigned { "arith.extui" } else { "arith.extsi" }, &[x], want),
+                    std::cmp::Ordering::Less => {
+                        self.op(if unsigned { "arith.extui" } else { "arith.extsi" }, &[x], want)
+                    }
                     std::cmp::Ordering::Greater => self.op("arith.trunci", &[x], want),
                 }
             }
         }
     }
 
-    /// From f64 to f32 with an odd last bit unless that is exact, so that rounding the result again is as rounding `x` once. A direct
-    /// conversion to 16 bits would be a call of a function that nobody offers.
+    /// From f64 to f32 with an odd last bit unless that is exact, so that rounding the result again
+    /// is as rounding `x` once. A direct conversion to 16 bits would be a call of a function that
+    /// nobody offers.
     fn round_to_odd(&self, x: Value) -> Made {
-        let (f32, i32) = (Type::scalar(self.b.ctx, DType::F32), Type::scalar(self.b.ctx, DType::I32));
+        let (f32, i32) =
+            (Type::scalar(self.b.ctx, DType::F32), Type::scalar(self.b.ctx, DType::I32));
         let near = self.op("arith.truncf", &[x], f32)?;
         let back = self.op("arith.extf", &[near], x.ty())?;
         let bits = self.op("arith.bitcast", &[near], i32)?;
-        let beyond = self.cmpf(2, self.same("math.absf", &[back])?, self.same("math.absf", &[x])?)?;
-        let below = self.select(beyond, self.same("arith.subi", &[bits, self.int(1, bits)?])?, bits)?;
-        let odd = self.op("arith.bitcast", &[self.same("arith.ori", &[below, self.int(1, bits)?])?], f32)?;
+        let beyond =
+            self.cmpf(2, self.same("math.absf", &[back])?, self.same("math.absf", &[x])?)?;
+        let below =
+            self.select(beyond, self.same("arith.subi", &[bits, self.int(1, bits)?])?, bits)?;
+        let odd = self.op(
+            "arith.bitcast",
+            &[self.same("arith.ori", &[below, self.int(1, bits)?])?],
+            f32,
+        )?;
         self.select(self.cmpf(6, back, x)?, odd, near)
     }
 
@@ -343,7 +379,8 @@ impl Scalars {
         let name = if to == DType::UI8 { "arith.fptoui" } else { "arith.fptosi" };
         // high + 1 is a power of two, hence exact; a value below it truncates to at most high.
         let (least, beyond) = (self.float(low as f64, x)?, self.float(high as f64 + 1.0, x)?);
-        let inside = self.same("arith.andi", &[self.cmpf(3, x, least)?, self.cmpf(4, x, beyond)?])?;
+        let inside =
+            self.same("arith.andi", &[self.cmpf(3, x, least)?, self.cmpf(4, x, beyond)?])?;
         let value = self.op(name, &[self.select(inside, x, self.float(0.0, x)?)?], ty)?;
         let bound = |n: i64| self.constant(Attr::scalar_int(self.b.ctx, ty.dtype()?, n));
         let value = self.select(self.cmpf(4, x, least)?, bound(low)?, value)?;
@@ -353,9 +390,14 @@ impl Scalars {
     /// The same bits as another dtype.
     pub fn bitcast(&self, x: Value, from: DType, to: DType) -> Made {
         let c = self.b.ctx;
-        let bits = if Type::scalar(c, from) == x.ty() || !from.is_float() { x } else { self.store(x, Type::scalar(c, from))? };
+        let bits = if Type::scalar(c, from) == x.ty() || !from.is_float() {
+            x
+        } else {
+            self.store(x, Type::scalar(c, from))?
+        };
         let target = Type::scalar(c, storage(to));
-        let cast = if bits.ty() == target { bits } else { self.op("arith.bitcast", &[bits], target)? };
+        let cast =
+            if bits.ty() == target { bits } else { self.op("arith.bitcast", &[bits], target)? };
         self.load(cast, to)
     }
 }

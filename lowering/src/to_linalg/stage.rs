@@ -1,4 +1,5 @@
-//! The ops that need a nest of their own: reductions, contractions, windows, positions, and the pieces of concat and pad.
+//! The ops that need a nest of their own: reductions, contractions, windows, positions, and the
+//! pieces of concat and pad.
 use super::{
     arg::arg,
     expr::{Body, dtype},
@@ -18,11 +19,25 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
     match op.kind() {
         Some(OpKind::Reduce) => reduce(k, &Reduce::of(op).ok_or("is malformed")?),
         Some(OpKind::DotGeneral) => dot_general(k, op, &DotGeneral::of(op).ok_or("is malformed")?),
-        Some(OpKind::Convolution) => convolution(k, op, &Convolution::of(op).ok_or("is malformed")?),
-        Some(OpKind::ReduceWindow) => reduce_window(k, op, &ReduceWindow::of(op).ok_or("is malformed")?),
+        Some(OpKind::Convolution) => {
+            convolution(k, op, &Convolution::of(op).ok_or("is malformed")?)
+        }
+        Some(OpKind::ReduceWindow) => {
+            reduce_window(k, op, &ReduceWindow::of(op).ok_or("is malformed")?)
+        }
         Some(OpKind::Cumulative) => cumulative(k, &Cumulative::of(op).ok_or("is malformed")?),
-        Some(OpKind::ArgMax) => arg(k, op.operand(0), ArgMax::of(op).ok_or("is malformed")?.axis as usize, CompareKind::Gt),
-        Some(OpKind::ArgMin) => arg(k, op.operand(0), ArgMin::of(op).ok_or("is malformed")?.axis as usize, CompareKind::Lt),
+        Some(OpKind::ArgMax) => arg(
+            k,
+            op.operand(0),
+            ArgMax::of(op).ok_or("is malformed")?.axis as usize,
+            CompareKind::Gt,
+        ),
+        Some(OpKind::ArgMin) => arg(
+            k,
+            op.operand(0),
+            ArgMin::of(op).ok_or("is malformed")?.axis as usize,
+            CompareKind::Lt,
+        ),
         Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or("is malformed")?),
         Some(OpKind::Place) => place(k, op, &Place::of(op).ok_or("is malformed")?),
         Some(OpKind::Pad) => pad(k, op, &Pad::of(op).ok_or("is malformed")?),
@@ -33,12 +48,30 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
 /// Whether an op is one of those.
 pub fn is_stage(kind: OpKind) -> bool {
     use OpKind::*;
-    matches!(kind, Reduce | Cumulative | DotGeneral | Convolution | ReduceWindow | ArgMax | ArgMin | Concat | Place | Pad)
+    matches!(
+        kind,
+        Reduce
+            | Cumulative
+            | DotGeneral
+            | Convolution
+            | ReduceWindow
+            | ArgMax
+            | ArgMin
+            | Concat
+            | Place
+            | Pad
+    )
 }
 
 /// What changes nothing of a reduction, in the dtype in which it is kept.
 fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
-    let of = |float: f64, whole: i64| if d.is_float() { Attr::scalar(c, wide(d), float) } else { Attr::scalar_int(c, wide(d), whole) };
+    let of = |float: f64, whole: i64| {
+        if d.is_float() {
+            Attr::scalar(c, wide(d), float)
+        } else {
+            Attr::scalar_int(c, wide(d), whole)
+        }
+    };
     match kind {
         ReduceKind::Sum | ReduceKind::Any => of(0.0, 0),
         ReduceKind::Prod | ReduceKind::All => of(1.0, 1),
@@ -77,7 +110,9 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
                 // As bytes, so that the last op of an iteration is the one that combines.
                 let x = body.s.store(x, Type::scalar(body.s.b.ctx, storage(d)))?;
                 let or = matches!(o.kind, ReduceKind::Any | ReduceKind::Sum | ReduceKind::Max);
-                return Ok(vec![body.s.same(if or { "arith.ori" } else { "arith.andi" }, &[acc[0], x])?]);
+                return Ok(vec![
+                    body.s.same(if or { "arith.ori" } else { "arith.andi" }, &[acc[0], x])?,
+                ]);
             }
             let acc = body.s.load(acc[0], d)?;
             Ok(vec![body.s.combine(o.kind, acc, x, d)?])
@@ -94,9 +129,11 @@ fn reduces(kind: CumulativeKind) -> ReduceKind {
     }
 }
 
-/// For each element of an axis a reduction of the whole axis, in which what comes behind the element counts as nothing: a schedule knows that this is one walk.
+/// For each element of an axis a reduction of the whole axis, in which what comes behind the
+/// element counts as nothing: a schedule knows that this is one walk.
 fn cumulative(k: &Kernel, o: &Cumulative) -> Tensors {
-    let (d, mut sizes, kind, i) = (dtype(o.input)?, k.sizes_of(o.input)?, reduces(o.kind), o.axis as usize);
+    let (d, mut sizes, kind, i) =
+        (dtype(o.input)?, k.sizes_of(o.input)?, reduces(o.kind), o.axis as usize);
     let out = start(k, kind, d, &sizes)?;
     // Behind the loop of the element stands that of what it is made of.
     sizes.insert(i + 1, sizes[i]);
@@ -136,7 +173,9 @@ pub struct Contraction {
 /// The order in which a contraction's result is stored, by its dimensions.
 fn stored_order(op: Op) -> Vec<usize> {
     let rank = op.result(0).ty().dims().len();
-    let permutation = turned(op).and_then(Transpose::of).map(|t| t.permutation.iter().map(|p| *p as usize).collect());
+    let permutation = turned(op)
+        .and_then(Transpose::of)
+        .map(|t| t.permutation.iter().map(|p| *p as usize).collect());
     permutation.unwrap_or_else(|| (0..rank).collect())
 }
 
@@ -144,7 +183,11 @@ fn stored_order(op: Op) -> Vec<usize> {
 pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
     let d = dtype(lhs)?;
     let n = c.sizes.len();
-    let acc = if d.is_float() && wide(d) == DType::F32 && result == DType::F64 { DType::F64 } else { wide(d) };
+    let acc = if d.is_float() && wide(d) == DType::F32 && result == DType::F64 {
+        DType::F64
+    } else {
+        wide(d)
+    };
     let out = k.filled(acc, &c.order.iter().map(|d| c.sizes[*d]).collect::<Vec<_>>(), 0.0)?;
     k.generic(Nest {
         reduction: (0..n).map(|i| i >= c.parallel).collect(),
@@ -161,7 +204,8 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
     })
 }
 
-/// A factor as it would lie in memory: what is computed of an operand is rounded as if it were stored.
+/// A factor as it would lie in memory: what is computed of an operand is rounded as if it were
+/// stored.
 fn rounded(body: &Body, x: Value, d: DType) -> Result<Value, String> {
     let stored = x.def().is_some_and(|o| o.is("arith.extf") && o.operand(0).ty().dtype() == Ok(d));
     let narrow = d.is_float() && wide(d) != d;
@@ -171,9 +215,15 @@ fn rounded(body: &Body, x: Value, d: DType) -> Result<Value, String> {
 fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
     let (ls, rs) = (k.sizes_of(o.lhs)?, k.sizes_of(o.rhs)?);
     let free = |n: usize, batch: &[i64], contract: &[i64]| {
-        (0..n as i64).filter(|i| !batch.contains(i) && !contract.contains(i)).map(|i| i as usize).collect::<Vec<_>>()
+        (0..n as i64)
+            .filter(|i| !batch.contains(i) && !contract.contains(i))
+            .map(|i| i as usize)
+            .collect::<Vec<_>>()
     };
-    let (lf, rf) = (free(ls.len(), &o.lhs_batch, &o.lhs_contract), free(rs.len(), &o.rhs_batch, &o.rhs_contract));
+    let (lf, rf) = (
+        free(ls.len(), &o.lhs_batch, &o.lhs_contract),
+        free(rs.len(), &o.rhs_batch, &o.rhs_contract),
+    );
     let mut sizes: Vec<Size> = o.lhs_batch.iter().map(|i| ls[*i as usize]).collect();
     sizes.extend(lf.iter().map(|i| ls[*i]));
     sizes.extend(rf.iter().map(|i| rs[*i]));
@@ -190,12 +240,22 @@ fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
     for (i, (l, r)) in o.lhs_contract.iter().zip(&o.rhs_contract).enumerate() {
         (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(parallel + i, n), Ix::dim(parallel + i, n));
     }
-    contract(k, o.lhs, o.rhs, dtype(op.result(0))?, &Contraction { sizes, parallel, order: stored_order(op), lhs, rhs })
+    contract(
+        k,
+        o.lhs,
+        o.rhs,
+        dtype(op.result(0))?,
+        &Contraction { sizes, parallel, order: stored_order(op), lhs, rhs },
+    )
 }
 
-/// A convolution whose padding `kiln-expose-padding` has left: its input, with channels last, is padded within the kernel.
+/// A convolution whose padding `kiln-expose-padding` has left: its input, with channels last, is
+/// padded within the kernel.
 fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
-    let source = turned(op).and(o.input.def()).and_then(Transpose::of).filter(|t| t.permutation == [0, 3, 1, 2]);
+    let source = turned(op)
+        .and(o.input.def())
+        .and_then(Transpose::of)
+        .filter(|t| t.permutation == [0, 3, 1, 2]);
     let (source, tensor) = source
         .and_then(|t| Some((t.input, k.stored(t.input)?)))
         .filter(|_| contracts(op))
@@ -204,20 +264,34 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
     let (low, high) = (around(&o.pad_low), around(&o.pad_high));
     let c = k.b.ctx;
     let d = storage(dtype(source)?);
-    let grown = |(n, (l, h)): (SymDim, (&i64, &i64))| n.known().map_or(SymDim::Unknown, |n| SymDim::Known(n + l + h));
-    let ty = Type::tensor(c, d, &tensor.ty().dims().into_iter().zip(low.iter().zip(&high)).map(grown).collect::<Vec<_>>());
-    let attrs =
-        [("static_low", Attr::i64s(c, &low)), ("static_high", Attr::i64s(c, &high)), ("operandSegmentSizes", Attr::i32s(c, &[1, 0, 0]))];
+    let grown = |(n, (l, h)): (SymDim, (&i64, &i64))| {
+        n.known().map_or(SymDim::Unknown, |n| SymDim::Known(n + l + h))
+    };
+    let ty = Type::tensor(
+        c,
+        d,
+        &tensor.ty().dims().into_iter().zip(low.iter().zip(&high)).map(grown).collect::<Vec<_>>(),
+    );
+    let attrs = [
+        ("static_low", Attr::i64s(c, &low)),
+        ("static_high", Attr::i64s(c, &high)),
+        ("operandSegmentSizes", Attr::i32s(c, &[1, 0, 0])),
+    ];
     let mut body = |b: Builder, _: Vec<Value>| {
         let zero = super::scalar::Scalars { b }.constant(Attr::scalar(c, d, 0.0))?;
         b.generic("tensor.yield", &[zero], &[], &[], &mut []).map(|_| ())
     };
     let index = [Type::index(c); 4];
-    let padded = k.b.generic("tensor.pad", &[tensor], &[ty], &attrs, &mut [(&index, &mut body)])?.result(0);
+    let padded =
+        k.b.generic("tensor.pad", &[tensor], &[ty], &attrs, &mut [(&index, &mut body)])?.result(0);
     // Other readers of the input in this kernel see it as it is.
     k.keep(source, padded);
     let spatial = o.strides.len();
-    let made = convolution(k, op, &Convolution { pad_low: vec![0; spatial], pad_high: vec![0; spatial], ..o });
+    let made = convolution(
+        k,
+        op,
+        &Convolution { pad_low: vec![0; spatial], pad_high: vec![0; spatial], ..o },
+    );
     k.keep(source, tensor);
     made
 }
@@ -236,8 +310,16 @@ fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     }
     // Loops in the order of memory: what is stored with channels last is read so as well.
     let last = turned(op).is_some();
-    let order = if last { [vec![0], (2..spatial + 2).collect(), vec![1]].concat() } else { (0..spatial + 2).collect::<Vec<_>>() };
-    let depth = if last { [(2..spatial + 2).collect(), vec![1]].concat() } else { (1..spatial + 2).collect::<Vec<_>>() };
+    let order = if last {
+        [vec![0], (2..spatial + 2).collect(), vec![1]].concat()
+    } else {
+        (0..spatial + 2).collect::<Vec<_>>()
+    };
+    let depth = if last {
+        [(2..spatial + 2).collect(), vec![1]].concat()
+    } else {
+        (1..spatial + 2).collect::<Vec<_>>()
+    };
     // A window of one step is no loop.
     let depth: Vec<usize> = depth.into_iter().filter(|d| weight[*d].known() != Some(1)).collect();
     let mut sizes: Vec<Size> = order.iter().map(|d| out[*d]).collect();
@@ -246,20 +328,36 @@ fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     let n = sizes.len();
     // The loops over a dimension of the result, and of the weight.
     let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0), n);
-    let inner = |d: usize| depth.iter().position(|o| *o == d).map_or(Ix::number(0, n), |i| Ix::dim(parallel + i, n));
+    let inner = |d: usize| {
+        depth.iter().position(|o| *o == d).map_or(Ix::number(0, n), |i| Ix::dim(parallel + i, n))
+    };
     let mut lhs = vec![at(0), if depthwise { at(1) } else { inner(1) }];
     let mut rhs = vec![at(1), inner(1)];
     for i in 0..spatial {
         let window = inner(2 + i);
-        lhs.push(at(2 + i).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
+        lhs.push(
+            at(2 + i)
+                .times(Ix::number(o.strides[i], n))
+                .plus(window.clone().times(Ix::number(o.dilation[i], n))),
+        );
         rhs.push(window);
     }
-    contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs })
+    contract(
+        k,
+        o.input,
+        o.weight,
+        dtype(op.result(0))?,
+        &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs },
+    )
 }
 
-/// Groups are a loop of their own; the result has them as a dimension until it is seen as `[N, O, ..]` again.
+/// Groups are a loop of their own; the result has them as a dimension until it is seen as `[N, O,
+/// ..]` again.
 fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -> Tensors {
-    let known = |s: &Size| s.known().ok_or("has groups of an unknown number of channels, which have no compiled form yet");
+    let known = |s: &Size| {
+        s.known()
+            .ok_or("has groups of an unknown number of channels, which have no compiled form yet")
+    };
     let (filters, channels) = (known(&weight[0])? / o.groups, known(&weight[1])?);
     let spatial = out.len() - 2;
     let mut sizes = vec![out[0], Size::Static(o.groups), Size::Static(filters)];
@@ -272,22 +370,41 @@ fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -
     let mut rhs = vec![within(filters, 2), Ix::dim(parallel, n)];
     for i in 0..spatial {
         let window = Ix::dim(parallel + 1 + i, n);
-        lhs.push(Ix::dim(3 + i, n).times(Ix::number(o.strides[i], n)).plus(window.clone().times(Ix::number(o.dilation[i], n))));
+        lhs.push(
+            Ix::dim(3 + i, n)
+                .times(Ix::number(o.strides[i], n))
+                .plus(window.clone().times(Ix::number(o.dilation[i], n))),
+        );
         rhs.push(window);
     }
-    let made =
-        contract(k, o.input, o.weight, dtype(op.result(0))?, &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs })?;
+    let made = contract(
+        k,
+        o.input,
+        o.weight,
+        dtype(op.result(0))?,
+        &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs },
+    )?;
     let c = k.b.ctx;
     let groups = |i: usize| if i == 1 { vec![1, 2] } else { vec![i as i64 + i64::from(i > 1)] };
     let number = |d: i64| Attr::parse(c, &format!("{d} : i64")).ok_or("made a bad attribute");
     let mut reassociation = vec![];
     for i in 0..out.len() {
-        reassociation.push(Attr::array(c, &groups(i).into_iter().map(number).collect::<Result<Vec<_>, _>>()?));
+        reassociation.push(Attr::array(
+            c,
+            &groups(i).into_iter().map(number).collect::<Result<Vec<_>, _>>()?,
+        ));
     }
     let element = made[0].ty().element().ok_or("is no tensor")?.dtype()?;
-    let dims: Vec<_> = out.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
+    let dims: Vec<_> =
+        out.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
     let attrs = [("reassociation", Attr::array(c, &reassociation))];
-    let flat = k.b.generic("tensor.collapse_shape", &[made[0]], &[Type::tensor(c, element, &dims)], &attrs, &mut [])?;
+    let flat = k.b.generic(
+        "tensor.collapse_shape",
+        &[made[0]],
+        &[Type::tensor(c, element, &dims)],
+        &attrs,
+        &mut [],
+    )?;
     Ok(vec![flat.result(0)])
 }
 
@@ -339,9 +456,23 @@ fn piece(
     let c = k.b.ctx;
     let element = whole.ty().element().ok_or("is no tensor")?.dtype()?;
     let ty = slice.ty(c, element);
-    let part = k.b.generic("tensor.extract_slice", &slice.operands(&[whole]), &[ty], &slice.attrs(c, &[1]), &mut [])?.result(0);
+    let part =
+        k.b.generic(
+            "tensor.extract_slice",
+            &slice.operands(&[whole]),
+            &[ty],
+            &slice.attrs(c, &[1]),
+            &mut [],
+        )?
+        .result(0);
     let filled = write(part)?;
-    let op = k.b.generic("tensor.insert_slice", &slice.operands(&[filled, whole]), &[whole.ty()], &slice.attrs(c, &[1, 1]), &mut [])?;
+    let op = k.b.generic(
+        "tensor.insert_slice",
+        &slice.operands(&[filled, whole]),
+        &[whole.ty()],
+        &slice.attrs(c, &[1, 1]),
+        &mut [],
+    )?;
     Ok(op.result(0))
 }
 
@@ -412,7 +543,10 @@ fn added_and_removed(k: &Kernel, count: Size) -> Result<(Size, Size), String> {
         Size::Static(n) => Ok((Size::Static(n.max(0)), Size::Static(-n.min(0)))),
         Size::Dynamic(v) => {
             let count = Size::Dynamic(k.new_index(v));
-            Ok((apply(k, "arith.maxsi", count, zero)?, apply(k, "arith.maxsi", apply(k, "arith.subi", zero, count)?, zero)?))
+            Ok((
+                apply(k, "arith.maxsi", count, zero)?,
+                apply(k, "arith.maxsi", apply(k, "arith.subi", zero, count)?, zero)?,
+            ))
         }
     }
 }
@@ -422,7 +556,8 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
     let n = sizes.len();
     let mut whole = k.empty(storage(dtype(op.result(0))?), &sizes)?;
     // A negative count removes: reading starts that much later.
-    let split = |all: &[Size]| all.iter().map(|s| added_and_removed(k, *s)).collect::<Result<Vec<_>, _>>();
+    let split =
+        |all: &[Size]| all.iter().map(|s| added_and_removed(k, *s)).collect::<Result<Vec<_>, _>>();
     let (low, high) = (split(&o.low)?, split(&o.high)?);
     let offsets: Vec<Size> = low.iter().map(|(added, _)| *added).collect();
     let mut inner = vec![];
@@ -446,15 +581,18 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
         };
         k.generic(nest).map(|r| r[0])
     })?;
-    // The border in boxes that do not overlap: in front and behind along one dimension, within the middle of the earlier ones.
+    // The border in boxes that do not overlap: in front and behind along one dimension, within the
+    // middle of the earlier ones.
     for d in 0..n {
         let behind = sum(k, offsets[d], inner[d])?;
         for (start, count) in [(Size::Static(0), low[d].0), (behind, high[d].0)] {
             if count.known() == Some(0) {
                 continue;
             }
-            let mut at: Vec<Size> = (0..n).map(|i| if i < d { offsets[i] } else { Size::Static(0) }).collect();
-            let mut size: Vec<Size> = (0..n).map(|i| if i < d { inner[i] } else { sizes[i] }).collect();
+            let mut at: Vec<Size> =
+                (0..n).map(|i| if i < d { offsets[i] } else { Size::Static(0) }).collect();
+            let mut size: Vec<Size> =
+                (0..n).map(|i| if i < d { inner[i] } else { sizes[i] }).collect();
             (at[d], size[d]) = (start, count);
             whole = piece(k, whole, &at, &size, &mut |part| {
                 let nest = Nest {

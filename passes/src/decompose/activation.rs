@@ -53,6 +53,10 @@ fn softplus(m: &Math<'_>, x: Value, o: &Softplus) -> Result<Value, String> {
     let beta = m.full_like(x, o.beta)?;
     let scaled = m.mul(x, beta)?;
     let soft = m.div(m.unary(UnaryKind::Log1p, m.unary(UnaryKind::Exp, scaled)?)?, beta)?;
-    let condition = m.b.add(&Compare { kind: CompareKind::Gt, lhs: scaled, rhs: m.full_like(x, o.threshold)? })?;
+    let condition = m.b.add(&Compare {
+        kind: CompareKind::Gt,
+        lhs: scaled,
+        rhs: m.full_like(x, o.threshold)?,
+    })?;
     m.b.add(&Select { condition, on_true: x, on_false: soft })
 }

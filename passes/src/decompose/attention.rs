@@ -18,7 +18,9 @@ pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
     if o.dropout_p > 0.0 || (o.with_lse && chip == "none") {
         return Some("it drops weights or gives the log-sum-exp");
     }
-    let (Some(d), Some(e)) = (size(o.query, 3), size(o.value, 3)) else { return Some("its head size is not known") };
+    let (Some(d), Some(e)) = (size(o.query, 3), size(o.value, 3)) else {
+        return Some("its head size is not known");
+    };
     if size(o.key, 2) == Some(0) {
         return Some("it has no keys");
     }
@@ -29,14 +31,18 @@ pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
         return Some(why);
     }
     let heads = |v: Value| size(v, 1).filter(|n| *n > 0);
-    (grouped(&o) && heads(o.query).zip(heads(o.key)).is_none()).then_some("its numbers of heads are not known")
+    (grouped(&o) && heads(o.query).zip(heads(o.key)).is_none())
+        .then_some("its numbers of heads are not known")
 }
 
-/// Whether a kernel computes an op of a region at each score: arithmetic, and look-ups of single elements.
+/// Whether a kernel computes an op of a region at each score: arithmetic, and look-ups of single
+/// elements.
 fn by_element(op: Op) -> bool {
     let single = |v: &Value| v.ty().dims().is_empty();
     match op.kind() {
-        Some(OpKind::Gather) => Gather::of(op).is_some_and(|o| o.indices.iter().all(single)) && single(&op.result(0)),
+        Some(OpKind::Gather) => {
+            Gather::of(op).is_some_and(|o| o.indices.iter().all(single)) && single(&op.result(0))
+        }
         Some(OpKind::Splat | OpKind::Constant | OpKind::Yield) => true,
         Some(k) => k.is_elementwise() && op.results().iter().all(single),
         None => false,
@@ -45,7 +51,8 @@ fn by_element(op: Op) -> bool {
 
 /// Why the tensor cores of a GPU do not compute an attention, if it is so.
 fn not_on_tensor_cores(o: &Attention, heads: [i64; 2]) -> Option<&'static str> {
-    if ![o.query, o.key, o.value].iter().all(|v| matches!(dtype(*v), Ok(DType::BF16 | DType::F16))) {
+    if ![o.query, o.key, o.value].iter().all(|v| matches!(dtype(*v), Ok(DType::BF16 | DType::F16)))
+    {
         return Some("its elements are neither bf16 nor f16");
     }
     // Rows are read 16 bytes at a time.
@@ -114,7 +121,9 @@ fn scores(m: &Math<'_>, o: &Attention, to: DType) -> Result<Value, String> {
     };
     s = match o.scale {
         Some(scale) => m.mul(s, m.full_like(s, scale)?)?,
-        None => m.div(s, m.broadcast_to(m.unary(UnaryKind::Sqrt, m.number(q[3], to)?)?, &[], s)?)?,
+        None => {
+            m.div(s, m.broadcast_to(m.unary(UnaryKind::Sqrt, m.number(q[3], to)?)?, &[], s)?)?
+        }
     };
     match o.bias {
         Some(bias) => {
@@ -155,7 +164,8 @@ fn product(m: &Math<'_>, o: &Attention, weights: Value) -> Result<Value, String>
         // 0 * x is not 0 for every x that may stand behind the end.
         let sizes = m.sizes_of(v)?;
         let l = m.broadcast(m.convert(l, DType::I64)?, &[0], &sizes)?;
-        v = m.select(m.compare(CompareKind::Lt, m.iota(&sizes, 2)?, l)?, v, m.full_like(v, 0.0)?)?;
+        v =
+            m.select(m.compare(CompareKind::Lt, m.iota(&sizes, 2)?, l)?, v, m.full_like(v, 0.0)?)?;
     }
     if !grouped(o) {
         return dot(m, weights, v, 2, [3, 2], None);

@@ -19,7 +19,14 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
 }
 
 /// A contraction with `batch` leading dimensions on both sides.
-pub(super) fn dot(m: &Math<'_>, lhs: Value, rhs: Value, batch: usize, contract: [usize; 2], to: Option<Type>) -> Result<Value, String> {
+pub(super) fn dot(
+    m: &Math<'_>,
+    lhs: Value,
+    rhs: Value,
+    batch: usize,
+    contract: [usize; 2],
+    to: Option<Type>,
+) -> Result<Value, String> {
     let all: Vec<i64> = (0..batch as i64).collect();
     m.b.add(&DotGeneral {
         lhs,
@@ -38,7 +45,14 @@ fn linear(m: &Math<'_>, o: &Linear) -> Result<Value, String> {
     let wide = wide(narrow);
     let last = rank(o.input) - 1;
     let Some(bias) = o.bias else { return dot(m, o.input, o.weight, 0, [last, 1], None) };
-    let product = dot(m, o.input, o.weight, 0, [last, 1], (wide != narrow).then(|| Type::scalar(m.b.ctx, wide)))?;
+    let product = dot(
+        m,
+        o.input,
+        o.weight,
+        0,
+        [last, 1],
+        (wide != narrow).then(|| Type::scalar(m.b.ctx, wide)),
+    )?;
     let bias = m.broadcast_to(m.convert(bias, wide)?, &[last as i64], product)?;
     m.convert(m.add(product, bias)?, narrow)
 }
@@ -56,7 +70,8 @@ fn matmul(m: &Math<'_>, x: Value, y: Value) -> Result<Value, String> {
         return m.transpose(r, &[(1..=batch).collect(), vec![0, batch + 1]].concat());
     }
     let batch = p.max(q) - 2;
-    let common = (0..batch).map(|i| common_size(m, x, y, batch, i)).collect::<Result<Vec<_>, _>>()?;
+    let common =
+        (0..batch).map(|i| common_size(m, x, y, batch, i)).collect::<Result<Vec<_>, _>>()?;
     let (x, y) = (batched(m, x, &common)?, batched(m, y, &common)?);
     dot(m, x, y, batch, [batch + 1, batch], None)
 }

@@ -8,17 +8,26 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
         OpKind::Interpolate => interpolate(&m, &Interpolate::of(op).ok_or("is malformed")?),
         OpKind::MaxPool => {
             let o = MaxPool::of(op).ok_or("is malformed")?;
-            let w = Windows { window: &o.window, strides: &o.strides, padding: &o.padding, dilation: &o.dilation, ceil: o.ceil_mode };
+            let w = Windows {
+                window: &o.window,
+                strides: &o.strides,
+                padding: &o.padding,
+                dilation: &o.dilation,
+                ceil: o.ceil_mode,
+            };
             let sizes = m.sizes_of(o.input)?;
             w.reduce(&m, CumulativeKind::Max, o.input, &sizes[2..], true)
         }
         OpKind::AvgPool => avg_pool(&m, &AvgPool::of(op).ok_or("is malformed")?),
-        OpKind::AdaptiveAvgPool => adaptive_avg_pool(&m, &AdaptiveAvgPool::of(op).ok_or("is malformed")?),
+        OpKind::AdaptiveAvgPool => {
+            adaptive_avg_pool(&m, &AdaptiveAvgPool::of(op).ok_or("is malformed")?)
+        }
         other => Err(format!("({}) is no pooling", other.name())),
     }
 }
 
-/// Reads `x` at `at`, index tensors of one shape, along `dims` from `first` on, with the other dims where they were.
+/// Reads `x` at `at`, index tensors of one shape, along `dims` from `first` on, with the other dims
+/// where they were.
 fn gather_in_place(m: &Math<'_>, x: Value, at: Vec<Value>, first: usize) -> Result<Value, String> {
     let (n, indices) = (rank(x) as i64, rank(at[0]) as i64);
     let dims: Vec<i64> = (first as i64..first as i64 + at.len() as i64).collect();
@@ -70,17 +79,34 @@ impl Windows<'_> {
         let starts = m.size(SymKind::Floordiv, plus(padding + up)?, stride)?;
         m.size(SymKind::Min, all, starts)
     }
-    /// Combines the windows of `x`, whose spatial dimensions lie in an input of these `sizes`. `pad`: `x` is that input and its padding
-    /// is still to come; otherwise it holds its padding already.
-    fn reduce(&self, m: &Math<'_>, kind: CumulativeKind, x: Value, sizes: &[Size], pad: bool) -> Result<Value, String> {
+    /// Combines the windows of `x`, whose spatial dimensions lie in an input of these `sizes`.
+    /// `pad`: `x` is that input and its padding is still to come; otherwise it holds its padding
+    /// already.
+    fn reduce(
+        &self,
+        m: &Math<'_>,
+        kind: CumulativeKind,
+        x: Value,
+        sizes: &[Size],
+        pad: bool,
+    ) -> Result<Value, String> {
         let lead = rank(x) - sizes.len();
-        let list = |first: i64, of: &dyn Fn(usize) -> i64| (0..lead).map(|_| first).chain((0..sizes.len()).map(of)).collect::<Vec<_>>();
-        let counts = sizes.iter().enumerate().map(|(i, s)| self.count(m, i, *s)).collect::<Result<Vec<_>, _>>()?;
+        let list = |first: i64, of: &dyn Fn(usize) -> i64| {
+            (0..lead).map(|_| first).chain((0..sizes.len()).map(of)).collect::<Vec<_>>()
+        };
+        let counts = sizes
+            .iter()
+            .enumerate()
+            .map(|(i, s)| self.count(m, i, *s))
+            .collect::<Result<Vec<_>, _>>()?;
         let own = |i: usize| if pad { self.padding[i] } else { 0 };
-        // What ceil_mode adds: as much as the last window needs, or where that is not known, as much as it can need.
+        // What ceil_mode adds: as much as the last window needs, or where that is not known, as
+        // much as it can need.
         let extra = |i: usize| match (self.ceil, counts[i].known(), sizes[i].known()) {
             (false, ..) => 0,
-            (_, Some(n), Some(size)) => ((n - 1) * self.strides[i] + self.reach(i) - size - 2 * self.padding[i]).max(0),
+            (_, Some(n), Some(size)) => {
+                ((n - 1) * self.strides[i] + self.reach(i) - size - 2 * self.padding[i]).max(0)
+            }
             _ => self.strides[i] - 1,
         };
         let r = m.b.add(&ReduceWindow {
@@ -95,9 +121,17 @@ impl Windows<'_> {
         if !self.ceil || counts.iter().all(|n| n.known().is_some()) {
             return Ok(r);
         }
-        let all = (0..lead).map(|i| m.size_of(r, i)).chain(counts.into_iter().map(Ok)).collect::<Result<Vec<_>, _>>()?;
+        let all = (0..lead)
+            .map(|i| m.size_of(r, i))
+            .chain(counts.into_iter().map(Ok))
+            .collect::<Result<Vec<_>, _>>()?;
         let n = all.len();
-        m.b.add(&Slice { input: r, offsets: Size::all(&vec![0; n]), sizes: all, strides: vec![1; n] })
+        m.b.add(&Slice {
+            input: r,
+            offsets: Size::all(&vec![0; n]),
+            sizes: all,
+            strides: vec![1; n],
+        })
     }
 }
 
@@ -106,7 +140,13 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
     let narrow = dtype(o.input)?;
     let x = m.convert(o.input, wide(narrow))?;
     let ones = vec![1; o.window.len()];
-    let w = Windows { window: &o.window, strides: &o.strides, padding: &o.padding, dilation: &ones, ceil: o.ceil_mode };
+    let w = Windows {
+        window: &o.window,
+        strides: &o.strides,
+        padding: &o.padding,
+        dilation: &ones,
+        ceil: o.ceil_mode,
+    };
     let sizes = m.sizes_of(x)?.split_off(2);
     let sum = w.reduce(m, CumulativeKind::Sum, x, &sizes, true)?;
     let padded = o.padding.iter().any(|p| *p > 0);
@@ -116,8 +156,13 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
         None if whole => m.full_like(sum, o.window.iter().product::<i64>() as f64)?,
         None => {
             // Ones where elements count, summed by the same windows.
-            let grow =
-                |(i, s): (usize, &Size)| m.size(SymKind::Add, *s, Size::Static(if o.count_include_pad { 2 * o.padding[i] } else { 0 }));
+            let grow = |(i, s): (usize, &Size)| {
+                m.size(
+                    SymKind::Add,
+                    *s,
+                    Size::Static(if o.count_include_pad { 2 * o.padding[i] } else { 0 }),
+                )
+            };
             let counted = sizes.iter().enumerate().map(grow).collect::<Result<Vec<_>, _>>()?;
             let ones = m.b.splat(dtype(x)?, &counted, 1.0)?;
             let n = w.reduce(m, CumulativeKind::Sum, ones, &sizes, !o.count_include_pad)?;
@@ -128,17 +173,26 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
     m.convert(m.div(sum, divisor)?, narrow)
 }
 
-/// Windows of equal size where the sizes divide, else per dimension a gather of all that a window can hold, without what it does not.
+/// Windows of equal size where the sizes divide, else per dimension a gather of all that a window
+/// can hold, without what it does not.
 fn adaptive_avg_pool(m: &Math<'_>, o: &AdaptiveAvgPool) -> Result<Value, String> {
     let narrow = dtype(o.input)?;
     let mut x = m.convert(o.input, wide(narrow))?;
     let sizes = m.sizes_of(x)?;
-    let step = |i: usize| sizes[i + 2].known().filter(|n| *n > 0 && n % o.sizes[i] == 0).map(|n| n / o.sizes[i]);
+    let step = |i: usize| {
+        sizes[i + 2].known().filter(|n| *n > 0 && n % o.sizes[i] == 0).map(|n| n / o.sizes[i])
+    };
     let steps: Vec<Option<i64>> = (0..o.sizes.len()).map(step).collect();
     let equal: Vec<i64> = steps.iter().map(|s| s.unwrap_or(1)).collect();
     if equal.iter().any(|s| *s != 1) {
         let (ones, zeros) = (vec![1; equal.len()], vec![0; equal.len()]);
-        let w = Windows { window: &equal, strides: &equal, padding: &zeros, dilation: &ones, ceil: false };
+        let w = Windows {
+            window: &equal,
+            strides: &equal,
+            padding: &zeros,
+            dilation: &ones,
+            ceil: false,
+        };
         x = w.reduce(m, CumulativeKind::Sum, x, &sizes[2..], true)?;
         x = m.div(x, m.full_like(x, equal.iter().product::<i64>() as f64)?)?;
     }
@@ -166,7 +220,11 @@ fn adaptive_mean(m: &Math<'_>, x: Value, axis: usize, to: i64) -> Result<Value, 
     let taken = gather_in_place(m, x, vec![at], axis)?;
     let sizes = m.sizes_of(taken)?;
     let mask = m.broadcast(inside, &[axis as i64, axis as i64 + 1], &sizes)?;
-    let sum = m.reduce(ReduceKind::Sum, m.select(mask, taken, m.full_like(taken, 0.0)?)?, &[axis as i64 + 1])?;
+    let sum = m.reduce(
+        ReduceKind::Sum,
+        m.select(mask, taken, m.full_like(taken, 0.0)?)?,
+        &[axis as i64 + 1],
+    )?;
     let length = m.reduce(ReduceKind::Sum, m.convert(inside, DType::I64)?, &[1])?;
     m.div(sum, m.broadcast_to(m.convert(length, dtype(sum)?)?, &[axis as i64], sum)?)
 }

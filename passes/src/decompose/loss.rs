@@ -15,7 +15,8 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
     }
 }
 
-/// w[t] * (-(1 - s) * log_softmax(x)[t]) - s/C * sum over c of w[c] * log_softmax(x)[c], 0 where t is ignored
+/// w[t] * (-(1 - s) * log_softmax(x)[t]) - s/C * sum over c of w[c] * log_softmax(x)[c], 0 where t
+/// is ignored
 fn cross_entropy(m: &Math<'_>, o: &CrossEntropy) -> Result<Value, String> {
     let narrow = dtype(o.logits)?;
     let x = m.convert(o.logits, wide(narrow))?;
@@ -23,24 +24,36 @@ fn cross_entropy(m: &Math<'_>, o: &CrossEntropy) -> Result<Value, String> {
     let target = target(m, o)?;
     let weight = o.weight.map(|w| m.convert(w, wide(narrow))).transpose()?;
 
-    let ignored = m.b.add(&Splat { value: Attr::scalar_int(m.b.ctx, DType::I64, o.ignore_index), sizes: m.sizes_of(target)? })?;
+    let ignored = m.b.add(&Splat {
+        value: Attr::scalar_int(m.b.ctx, DType::I64, o.ignore_index),
+        sizes: m.sizes_of(target)?,
+    })?;
     let counts = m.compare(CompareKind::Ne, target, ignored)?;
     let class = m.select(counts, target, m.full_like(target, 0.0)?)?;
     let sizes = m.sizes_of(class)?;
-    let mut at = (0..rank(class)).map(|axis| m.iota(&sizes, axis)).collect::<Result<Vec<_>, _>>()?;
+    let mut at =
+        (0..rank(class)).map(|axis| m.iota(&sizes, axis)).collect::<Result<Vec<_>, _>>()?;
     at.insert(1, class);
-    let picked = m.b.add(&Gather { input: log, indices: at, dims: (0..rank(log) as i64).collect() })?;
-    let own_weight = weight.map(|w| m.b.add(&Gather { input: w, indices: vec![class], dims: vec![0] })).transpose()?;
+    let picked =
+        m.b.add(&Gather { input: log, indices: at, dims: (0..rank(log) as i64).collect() })?;
+    let own_weight = weight
+        .map(|w| m.b.add(&Gather { input: w, indices: vec![class], dims: vec![0] }))
+        .transpose()?;
 
     let s = o.label_smoothing;
-    let mut loss = if s == 0.0 { m.unary(UnaryKind::Neg, picked)? } else { m.mul(picked, m.full_like(picked, s - 1.0)?)? };
+    let mut loss = if s == 0.0 {
+        m.unary(UnaryKind::Neg, picked)?
+    } else {
+        m.mul(picked, m.full_like(picked, s - 1.0)?)?
+    };
     if let Some(w) = own_weight {
         loss = m.mul(loss, w)?;
     }
     if s != 0.0 {
         let weighted = weight.map_or(Ok(log), |w| m.mul(log, m.broadcast_to(w, &[1], log)?))?;
         let sum = m.retype_like(m.reduce(ReduceKind::Sum, weighted, &[1])?, loss)?;
-        let share = m.div(m.mul(sum, m.full_like(sum, s)?)?, m.number_like(m.size_of(log, 1)?, sum)?)?;
+        let share =
+            m.div(m.mul(sum, m.full_like(sum, s)?)?, m.number_like(m.size_of(log, 1)?, sum)?)?;
         loss = m.sub(loss, share)?;
     }
     let zero = m.full_like(loss, 0.0)?;

@@ -66,7 +66,13 @@ fn normalise(m: &Math<'_>, x: Value, dims: &[i64], epsilon: f64) -> Result<Value
 }
 
 /// y * weight + bias, parameters over `dims` of y
-fn affine(m: &Math<'_>, mut y: Value, weight: Option<Value>, bias: Option<Value>, dims: &[i64]) -> Result<Value, String> {
+fn affine(
+    m: &Math<'_>,
+    mut y: Value,
+    weight: Option<Value>,
+    bias: Option<Value>,
+    dims: &[i64],
+) -> Result<Value, String> {
     for (parameter, kind) in [(weight, BinaryKind::Mul), (bias, BinaryKind::Add)] {
         if let Some(p) = parameter {
             let p = m.convert(p, dtype(y)?)?;
@@ -135,6 +141,7 @@ fn keep(m: &Math<'_>, r: Value, x: Value, dims: &[i64], keep: bool) -> Result<Va
     if !keep || dims.is_empty() {
         return Ok(r);
     }
-    let size = |i: usize| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { m.size_of(x, i) };
+    let size =
+        |i: usize| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { m.size_of(x, i) };
     m.reshape(r, &(0..rank(x)).map(size).collect::<Result<Vec<_>, _>>()?)
 }

@@ -1,4 +1,5 @@
-//! A region over 0-d values, run for every element of a shape at once: elementwise ops on full tensors, look-ups with full index tensors.
+//! A region over 0-d values, run for every element of a shape at once: elementwise ops on full
+//! tensors, look-ups with full index tensors.
 use super::tools::*;
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 use std::collections::HashMap;
@@ -9,7 +10,8 @@ pub(super) struct Batch<'a> {
     full: Vec<Size>,
     dims: Vec<Dim>,
     positions: Vec<Option<Value>>,
-    /// Whether there are elements whose result nobody takes: positions of look-ups are then moved into range.
+    /// Whether there are elements whose result nobody takes: positions of look-ups are then moved
+    /// into range.
     pub clamp: bool,
 }
 
@@ -37,11 +39,15 @@ impl<'a> Batch<'a> {
         Ok(v)
     }
 
-    /// What the block yields, in the full shape. Its first arguments stand for `first`, the others for positions.
+    /// What the block yields, in the full shape. Its first arguments stand for `first`, the others
+    /// for positions.
     pub fn inline(&mut self, block: Block, first: &[Value]) -> Result<Value, String> {
         let args = block.args();
-        let mut now: HashMap<Value, Now> = args.iter().copied().zip(first.iter().map(|v| Now::Each(*v))).collect();
-        for (axis, arg) in args.into_iter().skip(first.len()).enumerate().filter(|(_, a)| !a.uses().is_empty()) {
+        let mut now: HashMap<Value, Now> =
+            args.iter().copied().zip(first.iter().map(|v| Now::Each(*v))).collect();
+        for (axis, arg) in
+            args.into_iter().skip(first.len()).enumerate().filter(|(_, a)| !a.uses().is_empty())
+        {
             now.insert(arg, Now::Each(self.position(axis)?));
         }
         for op in block.ops() {
@@ -50,7 +56,8 @@ impl<'a> Batch<'a> {
                 return self.each(v, &now);
             }
             let same = op.operands().iter().all(|v| matches!(get(*v, &now), Now::Same(_)));
-            let results = if same { self.copy(op, &now)? } else { vec![Now::Each(self.batched(op, &now)?)] };
+            let results =
+                if same { self.copy(op, &now)? } else { vec![Now::Each(self.batched(op, &now)?)] };
             now.extend(op.results().into_iter().zip(results));
         }
         Err("has a region without an end".into())
@@ -66,7 +73,11 @@ impl<'a> Batch<'a> {
         let attrs = op.attrs();
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         let b = self.m.b.at(op.loc());
-        Ok(b.generic(&op.name(), &operands, &types, &attrs, &mut [])?.results().into_iter().map(Now::Same).collect())
+        Ok(b.generic(&op.name(), &operands, &types, &attrs, &mut [])?
+            .results()
+            .into_iter()
+            .map(Now::Same)
+            .collect())
     }
 
     /// An op on values of which some differ between elements.
@@ -76,15 +87,28 @@ impl<'a> Batch<'a> {
         let moved = |dims: &[i64]| (0..n).chain(dims.iter().map(|d| d + n)).collect::<Vec<i64>>();
         match op.kind() {
             Some(kind) if kind.is_elementwise() => {
-                let mut operands = op.operands().iter().map(|v| self.each(*v, now)).collect::<Result<Vec<_>, _>>()?;
-                if self.clamp && matches!(kind, OpKind::Div | OpKind::Rem | OpKind::FloorDiv) && dtype(operands[1])?.is_int() {
+                let mut operands = op
+                    .operands()
+                    .iter()
+                    .map(|v| self.each(*v, now))
+                    .collect::<Result<Vec<_>, _>>()?;
+                if self.clamp
+                    && matches!(kind, OpKind::Div | OpKind::Rem | OpKind::FloorDiv)
+                    && dtype(operands[1])?.is_int()
+                {
                     // Nor does anyone take a quotient by 0.
-                    let zero = self.m.compare(CompareKind::Eq, operands[1], self.m.full_like(operands[1], 0.0)?)?;
-                    operands[1] = self.m.select(zero, self.m.full_like(operands[1], 1.0)?, operands[1])?;
+                    let zero = self.m.compare(
+                        CompareKind::Eq,
+                        operands[1],
+                        self.m.full_like(operands[1], 0.0)?,
+                    )?;
+                    operands[1] =
+                        self.m.select(zero, self.m.full_like(operands[1], 1.0)?, operands[1])?;
                 }
                 let result = self.full_type(op.result(0).ty())?;
                 let attrs = op.attrs();
-                let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+                let attrs: Vec<(&str, Attr)> =
+                    attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
                 Ok(b.generic(&op.name(), &operands, &[result], &attrs, &mut [])?.result(0))
             }
             Some(OpKind::Gather) => {
@@ -93,11 +117,18 @@ impl<'a> Batch<'a> {
             }
             Some(OpKind::Reshape) => {
                 let o = Reshape::of(op).ok_or("is malformed")?;
-                b.add(&Reshape { input: self.each(o.input, now)?, sizes: self.sizes(&o.sizes, now) })
+                b.add(&Reshape {
+                    input: self.each(o.input, now)?,
+                    sizes: self.sizes(&o.sizes, now),
+                })
             }
             Some(OpKind::BroadcastInDim) => {
                 let o = BroadcastInDim::of(op).ok_or("is malformed")?;
-                b.add(&BroadcastInDim { input: self.each(o.input, now)?, dims: moved(&o.dims), sizes: self.sizes(&o.sizes, now) })
+                b.add(&BroadcastInDim {
+                    input: self.each(o.input, now)?,
+                    dims: moved(&o.dims),
+                    sizes: self.sizes(&o.sizes, now),
+                })
             }
             Some(OpKind::Reduce) => {
                 let o = Reduce::of(op).ok_or("is malformed")?;
@@ -112,7 +143,9 @@ impl<'a> Batch<'a> {
         let m = self.m;
         let per_element = o.indices.iter().map(|i| rank(*i)).max().unwrap_or(0);
         if per_element > 0 {
-            return Err(format!("kiln.gather at positions of rank {per_element} cannot be done for all elements at once"));
+            return Err(format!(
+                "kiln.gather at positions of rank {per_element} cannot be done for all elements at once"
+            ));
         }
         let input = get(o.input, now);
         let n = self.full.len() as i64;
@@ -121,7 +154,8 @@ impl<'a> Batch<'a> {
         for (i, axis) in o.indices.iter().zip(&o.dims) {
             let mut at = self.each(*i, now)?;
             let size = m.size_of(raw(input), (axis + shift) as usize)?;
-            let own = self.positions.iter().position(|p| *p == Some(at)).map(|axis| self.full[axis]);
+            let own =
+                self.positions.iter().position(|p| *p == Some(at)).map(|axis| self.full[axis]);
             if self.clamp && own != Some(size) {
                 at = m.convert(at, DType::I64)?;
                 let size = m.number_like(size, at)?;
@@ -132,7 +166,9 @@ impl<'a> Batch<'a> {
         }
         let mut dims: Vec<i64> = o.dims.iter().map(|d| d + shift).collect();
         if shift > 0 {
-            let own = (0..self.full.len()).map(|axis| m.iota(&self.full, axis)).collect::<Result<Vec<_>, _>>()?;
+            let own = (0..self.full.len())
+                .map(|axis| m.iota(&self.full, axis))
+                .collect::<Result<Vec<_>, _>>()?;
             indices.splice(0..0, own);
             dims.splice(0..0, 0..n);
         }

@@ -1,4 +1,5 @@
-//! Small builders that every decomposition uses: typed arithmetic, scalars, sizes, broadcasts along an axis, reductions that keep their dims.
+//! Small builders that every decomposition uses: typed arithmetic, scalars, sizes, broadcasts along
+//! an axis, reductions that keep their dims.
 use crate::pass::Failure;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym, value::DType};
 
@@ -7,8 +8,12 @@ pub(crate) struct Math<'a> {
     pub b: &'a Builder,
 }
 
-/// Puts what `make` computes in front of an op in its place: a value for each result, whose type it then has. Ops for which it gives none stay.
-pub(crate) fn replace_ops(root: Op, mut make: impl FnMut(&Math, Op) -> Option<Result<Vec<Value>, String>>) -> Result<(), Failure> {
+/// Puts what `make` computes in front of an op in its place: a value for each result, whose type it
+/// then has. Ops for which it gives none stay.
+pub(crate) fn replace_ops(
+    root: Op,
+    mut make: impl FnMut(&Math, Op) -> Option<Result<Vec<Value>, String>>,
+) -> Result<(), Failure> {
     for op in walk(root) {
         let Some(b) = Builder::before(op) else { continue };
         let m = Math { b: &b };
@@ -46,7 +51,12 @@ impl Math<'_> {
     pub fn compare(&self, kind: CompareKind, lhs: Value, rhs: Value) -> Result<Value, String> {
         self.b.add(&Compare { kind, lhs, rhs })
     }
-    pub fn select(&self, condition: Value, on_true: Value, on_false: Value) -> Result<Value, String> {
+    pub fn select(
+        &self,
+        condition: Value,
+        on_true: Value,
+        on_false: Value,
+    ) -> Result<Value, String> {
         self.b.add(&Select { condition, on_true, on_false })
     }
     /// A number everywhere in the shape and dtype of `like`.
@@ -54,7 +64,11 @@ impl Math<'_> {
         self.b.splat(dtype(like)?, &self.sizes_of(like)?, value)
     }
     pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
-        if dtype(x)? == to { Ok(x) } else { self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) }) }
+        if dtype(x)? == to {
+            Ok(x)
+        } else {
+            self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })
+        }
     }
     /// `x`, whose dimension i is dimension dims[i] of `like`, repeated to the shape of `like`.
     pub fn broadcast_to(&self, x: Value, dims: &[i64], like: Value) -> Result<Value, String> {
@@ -64,7 +78,8 @@ impl Math<'_> {
     pub fn broadcast(&self, x: Value, dims: &[i64], sizes: &[Size]) -> Result<Value, String> {
         self.b.add(&BroadcastInDim { input: x, dims: dims.to_vec(), sizes: sizes.to_vec() })
     }
-    /// Where it is not known that there are elements, the greatest of none is -inf, so that what follows has a value for none.
+    /// Where it is not known that there are elements, the greatest of none is -inf, so that what
+    /// follows has a value for none.
     pub fn reduce(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value, String> {
         let sizes = x.ty().dims();
         let some = dims.iter().all(|d| sizes[*d as usize].known().is_some_and(|n| n > 0));
@@ -76,17 +91,30 @@ impl Math<'_> {
         self.broadcast_to(r, &others(rank(like), dims), like)
     }
     /// Reduces `x` along `dims` and repeats the result to the shape of `x` again.
-    pub fn reduce_and_spread(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value, String> {
+    pub fn reduce_and_spread(
+        &self,
+        kind: ReduceKind,
+        x: Value,
+        dims: &[i64],
+    ) -> Result<Value, String> {
         self.spread(self.reduce(kind, x, dims)?, dims, x)
     }
     pub fn reshape(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
         self.b.add(&Reshape { input: x, sizes: sizes.to_vec() })
     }
     pub fn transpose(&self, x: Value, permutation: &[i64]) -> Result<Value, String> {
-        if permutation.is_sorted() { Ok(x) } else { self.b.add(&Transpose { input: x, permutation: permutation.to_vec() }) }
+        if permutation.is_sorted() {
+            Ok(x)
+        } else {
+            self.b.add(&Transpose { input: x, permutation: permutation.to_vec() })
+        }
     }
     pub fn iota(&self, sizes: &[Size], axis: usize) -> Result<Value, String> {
-        self.b.add(&Iota { sizes: sizes.to_vec(), axis: axis as i64, dtype: Type::scalar(self.b.ctx, DType::I64) })
+        self.b.add(&Iota {
+            sizes: sizes.to_vec(),
+            axis: axis as i64,
+            dtype: Type::scalar(self.b.ctx, DType::I64),
+        })
     }
     /// The sum along `dims` over the number of elements.
     pub fn mean(&self, x: Value, dims: &[i64]) -> Result<Value, String> {
@@ -95,13 +123,20 @@ impl Math<'_> {
     }
     /// How many elements of `x` there are along `dims`.
     pub fn count(&self, x: Value, dims: &[i64]) -> Result<Size, String> {
-        let sizes = dims.iter().map(|d| self.size_of(x, *d as usize)).collect::<Result<Vec<_>, _>>()?;
+        let sizes =
+            dims.iter().map(|d| self.size_of(x, *d as usize)).collect::<Result<Vec<_>, _>>()?;
         self.product(&sizes)
     }
     /// `x / (1 - p)` where the draw at the element's position is at least `p`, else 0.
     pub fn dropout(&self, x: Value, key: Value, p: f64) -> Result<Value, String> {
         let draw = Type::scalar(self.b.ctx, DType::F32);
-        let u = self.b.add(&RandomUniform { key, sizes: self.sizes_of(x)?, dtype: draw, low: 0.0, high: 1.0 })?;
+        let u = self.b.add(&RandomUniform {
+            key,
+            sizes: self.sizes_of(x)?,
+            dtype: draw,
+            low: 0.0,
+            high: 1.0,
+        })?;
         let u = self.convert(u, DType::F64)?;
         let kept = self.compare(CompareKind::Ge, u, self.full_like(u, p)?)?;
         let scaled = self.div(x, self.full_like(x, 1.0 - p)?)?;
@@ -113,11 +148,16 @@ impl Math<'_> {
     pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
         (0..rank(v)).map(|i| self.size_of(v, i)).collect()
     }
-    /// One size of a value: that of what it was made from where it is the same, so that few `kiln.dim` of few values are left.
+    /// One size of a value: that of what it was made from where it is the same, so that few
+    /// `kiln.dim` of few values are left.
     pub fn size_of(&self, mut v: Value, mut axis: usize) -> Result<Size, String> {
         loop {
-            let stated = |sizes: Vec<Size>| sizes.get(axis).copied().ok_or_else(|| format!("has no dimension {axis}"));
-            let Some(op) = v.def().filter(|_| v.ty().dims().get(axis).is_some_and(|d| d.known().is_none())) else {
+            let stated = |sizes: Vec<Size>| {
+                sizes.get(axis).copied().ok_or_else(|| format!("has no dimension {axis}"))
+            };
+            let Some(op) =
+                v.def().filter(|_| v.ty().dims().get(axis).is_some_and(|d| d.known().is_none()))
+            else {
                 return self.b.size_of(v, axis);
             };
             if let Some(o) = BroadcastInDim::of(op) {
@@ -149,15 +189,20 @@ impl Math<'_> {
     pub fn size(&self, kind: SymKind, x: Size, y: Size) -> Result<Size, String> {
         match (kind, x.known(), y.known()) {
             (_, Some(x), Some(y)) => {
-                let n =
-                    sym::evaluate(kind, x, y).ok_or_else(|| format!("has a size without a value: {} of {x} and {y}", kind.keyword()))?;
+                let n = sym::evaluate(kind, x, y).ok_or_else(|| {
+                    format!("has a size without a value: {} of {x} and {y}", kind.keyword())
+                })?;
                 Ok(Size::Static(n))
             }
             (SymKind::Mul | SymKind::Floordiv, _, Some(1)) | (SymKind::Add, _, Some(0)) => Ok(x),
             (SymKind::Mul, Some(1), _) => Ok(y),
             _ => {
                 let (lhs, rhs) = (self.index(x)?, self.index(y)?);
-                let op = self.b.create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.b.ctx)], &mut [])?;
+                let op = self.b.create_with(
+                    &SymExpr { kind, lhs, rhs },
+                    &[Type::index(self.b.ctx)],
+                    &mut [],
+                )?;
                 Ok(Size::Dynamic(op.result(0)))
             }
         }
@@ -173,7 +218,10 @@ impl Math<'_> {
     /// A size as a number in the shape and dtype of `like`.
     pub fn number_like(&self, size: Size, like: Value) -> Result<Value, String> {
         match size {
-            Size::Static(n) => self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype(like)?, n), sizes: self.sizes_of(like)? }),
+            Size::Static(n) => self.b.add(&Splat {
+                value: Attr::scalar_int(self.b.ctx, dtype(like)?, n),
+                sizes: self.sizes_of(like)?,
+            }),
             _ => self.broadcast_to(self.number(size, dtype(like)?)?, &[], like),
         }
     }
@@ -186,7 +234,10 @@ impl Math<'_> {
             (Some(n), _) => Ok(Size::Static(n)),
             (None, s) => self.index(s).map(Size::Dynamic),
         };
-        self.reshape(v, &ty.dims().iter().enumerate().map(size).collect::<Result<Vec<_>, String>>()?)
+        self.reshape(
+            v,
+            &ty.dims().iter().enumerate().map(size).collect::<Result<Vec<_>, String>>()?,
+        )
     }
     /// `v` with the sizes of `like` in its type.
     pub fn retype_like(&self, v: Value, like: Value) -> Result<Value, String> {

@@ -40,15 +40,17 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Takes in one more op, behind those that were there: for IR that is still being made, where facts only flow forwards.
-    /// Err: why the op contradicts what is known.
+    /// Takes in one more op, behind those that were there: for IR that is still being made, where
+    /// facts only flow forwards. Err: why the op contradicts what is known.
     pub fn extend(&mut self, op: Op) -> Result<(), String> {
         op.results().into_iter().for_each(|v| self.start(v));
         self.visit(op)
     }
     /// Pairs of sizes that an op takes as equal, though the facts do not say that they are.
     pub fn assumed(&self, op: Op) -> Vec<(Dim, Dim)> {
-        let Some(view) = op.kind().filter(|k| k.is_inferred()).and_then(|_| View::of(op)) else { return vec![] };
+        let Some(view) = op.kind().filter(|k| k.is_inferred()).and_then(|_| View::of(op)) else {
+            return vec![];
+        };
         assumptions(|| infer(&view, self)).1
     }
     /// Takes in an argument of a block.
@@ -67,11 +69,14 @@ impl Facts {
     /// A value's type as a start: every unknown size is one of its own.
     fn start(&mut self, v: Value) {
         let id = self.tensors.len() + self.sizes.len();
-        let own = |(axis, d): (usize, Dim)| if d == Dim::Unknown { Dim::atom(Atom::Opaque(id, axis)) } else { d };
+        let own = |(axis, d): (usize, Dim)| {
+            if d == Dim::Unknown { Dim::atom(Atom::Opaque(id, axis)) } else { d }
+        };
         if v.ty().is_tensor() {
             self.tensors.insert(v, v.ty().dims().into_iter().enumerate().map(own).collect());
         } else if v.ty().is_index() {
-            // A size that a function takes is a symbol: facts about tensors are better said in it than in sizes of their own.
+            // A size that a function takes is a symbol: facts about tensors are better said in it
+            // than in sizes of their own.
             let symbol = v.block_arg().map(|(_, i)| Dim::sym(&format!("%{i}")));
             self.sizes.insert(v, symbol.unwrap_or_else(|| Dim::atom(Atom::Opaque(id, 0))));
         }
@@ -82,7 +87,9 @@ impl Facts {
         let Some(old) = self.tensors.get_mut(&v) else { return Ok(()) };
         for (i, (have, new)) in old.iter_mut().zip(dims).enumerate() {
             if have.differs(new) {
-                return Err(format!("has sizes {have} and {new} in dimension {i} of the same value"));
+                return Err(format!(
+                    "has sizes {have} and {new} in dimension {i} of the same value"
+                ));
             }
             if rank(new) > rank(have) {
                 *have = new.clone();
@@ -109,26 +116,37 @@ impl Facts {
     /// The least and the greatest value of a size, as far as the ranges of symbols say.
     pub fn bounds(&self, d: &Dim) -> Bounds {
         d.bounds(&|a| match a {
-            Atom::Sym(name) => self.ranges.get(name).map_or((Some(0), None), |(min, max)| (Some(*min), *max)),
+            Atom::Sym(name) => {
+                self.ranges.get(name).map_or((Some(0), None), |(min, max)| (Some(*min), *max))
+            }
             _ => (None, None),
         })
     }
 
     /// The greatest number that is known to divide a size.
     pub fn divisor(&self, d: &Dim) -> i64 {
-        d.divisor(&|a| if let Atom::Sym(name) = a { self.divisors.get(name).copied().unwrap_or(1) } else { 1 })
+        d.divisor(&|a| {
+            if let Atom::Sym(name) = a { self.divisors.get(name).copied().unwrap_or(1) } else { 1 }
+        })
     }
 
     fn visit(&mut self, op: Op) -> Result<(), String> {
         let Some(kind) = op.kind() else {
             if op.is("tensor.empty") {
                 let mut dynamic = op.operands().into_iter();
-                let size = |d: Dim| if d == Dim::Unknown { dynamic.next().map_or(Dim::Unknown, |v| self.size_value(v)) } else { d };
+                let size = |d: Dim| {
+                    if d == Dim::Unknown {
+                        dynamic.next().map_or(Dim::Unknown, |v| self.size_value(v))
+                    } else {
+                        d
+                    }
+                };
                 let dims: Vec<Dim> = op.result(0).ty().dims().into_iter().map(size).collect();
                 self.tell(op.result(0), &dims)?;
             }
             if op.is("arith.constant") && op.result(0).ty().is_index() {
-                let value = op.attr("value").and_then(Attr::as_i64).map_or(Dim::Unknown, Dim::Known);
+                let value =
+                    op.attr("value").and_then(Attr::as_i64).map_or(Dim::Unknown, Dim::Known);
                 self.sizes.insert(op.result(0), value);
             }
             return Ok(());
@@ -136,7 +154,10 @@ impl Facts {
         match kind {
             OpKind::Sym => {
                 let o = ops::Sym::of(op).ok_or("is malformed")?;
-                self.sizes.insert(op.result(0), if o.max == Some(o.min) { Dim::Known(o.min) } else { Dim::sym(&o.name) });
+                self.sizes.insert(
+                    op.result(0),
+                    if o.max == Some(o.min) { Dim::Known(o.min) } else { Dim::sym(&o.name) },
+                );
                 self.divisors.insert(o.name.clone(), o.divisor);
                 self.ranges.insert(o.name, (o.min, o.max));
             }
@@ -186,7 +207,8 @@ impl Facts {
     }
 }
 
-/// How much a size says: nothing, a size without a name, an expression over symbols, a symbol, a number.
+/// How much a size says: nothing, a size without a name, an expression over symbols, a symbol, a
+/// number.
 fn rank(d: &Dim) -> u8 {
     fn named(d: &Dim) -> bool {
         d.atoms().iter().all(|a| match a {
@@ -199,7 +221,13 @@ fn rank(d: &Dim) -> u8 {
         Dim::Unknown => 0,
         Dim::Known(_) => 4,
         // A size of its own name is what others are compared with.
-        Dim::Expr(_) if d.atoms().into_iter().any(|a| matches!(a, Atom::Sym(_)) && *d == Dim::atom(Atom::clone(a))) => 3,
+        Dim::Expr(_)
+            if d.atoms()
+                .into_iter()
+                .any(|a| matches!(a, Atom::Sym(_)) && *d == Dim::atom(Atom::clone(a))) =>
+        {
+            3
+        }
         Dim::Expr(_) if named(d) => 2,
         Dim::Expr(_) => 1,
     }

@@ -16,14 +16,16 @@ struct Apply<'a> {
     /// Values made here stand for these, as far as facts go.
     origin: HashMap<Value, Value>,
     symbols: Vec<(Dim, Value)>,
-    /// Replaced ops. They are erased at the end, since facts are kept by address, and a new op could be given that of an erased one.
+    /// Replaced ops. They are erased at the end, since facts are kept by address, and a new op
+    /// could be given that of an erased one.
     dead: Vec<Op>,
 }
 
 /// Rewrites one function. `open`: nobody calls it, so that its own type may change.
 pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> {
     let ops = walk(func);
-    let mut a = Apply { facts, old: HashMap::new(), origin: HashMap::new(), symbols: vec![], dead: vec![] };
+    let mut a =
+        Apply { facts, old: HashMap::new(), origin: HashMap::new(), symbols: vec![], dead: vec![] };
     for op in &ops {
         let values = blocks(*op).into_iter().flat_map(|b| b.args()).chain(op.results());
         a.old.extend(values.map(|v| (v, v.ty())));
@@ -31,15 +33,25 @@ pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> 
     let entry = func.regions().first().and_then(|r| r.first());
     let Some(entry) = entry else { return Ok(()) };
     if open {
-        entry.args().into_iter().filter(|v| v.ty().is_tensor()).for_each(|v| v.set_ty(a.refined(v)));
+        entry
+            .args()
+            .into_iter()
+            .filter(|v| v.ty().is_tensor())
+            .for_each(|v| v.set_ty(a.refined(v)));
     }
-    let outcome = ops.into_iter().skip(1).try_for_each(|op| a.visit(op, open).map_err(|e| Failure::at(op, e)));
+    let outcome = ops
+        .into_iter()
+        .skip(1)
+        .try_for_each(|op| a.visit(op, open).map_err(|e| Failure::at(op, e)));
     std::mem::take(&mut a.dead).into_iter().rev().for_each(Op::erase);
     outcome?;
     if open {
         let types = |values: Vec<Value>| values.into_iter().map(|v| v.ty()).collect::<Vec<_>>();
         let results = entry.terminator().map_or(vec![], |t| types(t.operands()));
-        func.set_attr("function_type", Attr::ty(Type::function(func.ctx(), &types(entry.args()), &results)));
+        func.set_attr(
+            "function_type",
+            Attr::ty(Type::function(func.ctx(), &types(entry.args()), &results)),
+        );
     }
     Ok(())
 }
@@ -49,9 +61,18 @@ impl Apply<'_> {
     fn refined(&self, v: Value) -> Type {
         let dims = self.facts.dims(*self.origin.get(&v).unwrap_or(&v));
         let Some(Ok(dtype)) = v.ty().element().map(Type::dtype) else { return v.ty() };
-        let merged: Vec<Dim> =
-            v.ty().dims().iter().zip(dims).map(|(t, d)| if d.known().is_some() { d.clone() } else { t.clone() }).collect();
-        if merged.len() == v.ty().dims().len() { Type::tensor(v.ctx(), dtype, &merged) } else { v.ty() }
+        let merged: Vec<Dim> = v
+            .ty()
+            .dims()
+            .iter()
+            .zip(dims)
+            .map(|(t, d)| if d.known().is_some() { d.clone() } else { t.clone() })
+            .collect();
+        if merged.len() == v.ty().dims().len() {
+            Type::tensor(v.ctx(), dtype, &merged)
+        } else {
+            v.ty()
+        }
     }
 
     fn visit(&mut self, op: Op, open: bool) -> Result<(), String> {
@@ -81,7 +102,10 @@ impl Apply<'_> {
             // Addresses have no types; results have those that a region gives.
             Some(OpKind::PtxCall) => {
                 let op = self.static_sizes(op)?;
-                op.results().into_iter().filter(|_| op.regions().is_empty()).for_each(|v| v.set_ty(self.refined(v)));
+                op.results()
+                    .into_iter()
+                    .filter(|_| op.regions().is_empty())
+                    .for_each(|v| v.set_ty(self.refined(v)));
                 Ok(())
             }
             Some(OpKind::Constant | OpKind::Global | OpKind::GetGlobal) => Ok(()),
@@ -108,7 +132,8 @@ impl Apply<'_> {
         }
     }
 
-    /// A size that is a number becomes one; one that was computed before is taken from there. False if it stays.
+    /// A size that is a number becomes one; one that was computed before is taken from there. False
+    /// if it stays.
     fn known_size(&mut self, op: Op) -> Result<bool, String> {
         let size = self.facts.size_value(op.result(0));
         let value = match size.known() {
@@ -178,7 +203,8 @@ impl Apply<'_> {
         Ok(new)
     }
 
-    /// Elementwise ops want equal operand types; facts make them equal up to sizes that only some operand's type states.
+    /// Elementwise ops want equal operand types; facts make them equal up to sizes that only some
+    /// operand's type states.
     fn one_type(&mut self, op: Op) -> Result<(), String> {
         let elementwise = op.kind().is_some_and(|k| k.is_elementwise());
         if !elementwise || op.operand_count() < 2 {
@@ -190,7 +216,9 @@ impl Apply<'_> {
         for (i, v) in op.operands().into_iter().enumerate() {
             if v.ty().dims().iter().zip(&dims).any(|(have, all)| have.known() != *all) {
                 let b = Builder::before(op).ok_or("is in no block")?;
-                let size = |(axis, d): (usize, &Option<i64>)| d.map_or_else(|| self.size_of(&b, v, axis), |n| Ok(Size::Static(n)));
+                let size = |(axis, d): (usize, &Option<i64>)| {
+                    d.map_or_else(|| self.size_of(&b, v, axis), |n| Ok(Size::Static(n)))
+                };
                 let sizes = dims.iter().enumerate().map(size).collect::<Result<_, _>>()?;
                 op.set_operand(i, b.add(&ops::Reshape { input: v, sizes })?);
             }
@@ -205,8 +233,11 @@ impl Apply<'_> {
             return Ok(());
         }
         let b = Builder::after(op).ok_or("is in no block")?;
-        let size = |(axis, d): (usize, Dim)| d.known().map_or_else(|| self.size_of(&b, v, axis), |n| Ok(Size::Static(n)));
-        let sizes: Vec<Size> = want.dims().into_iter().enumerate().map(size).collect::<Result<_, _>>()?;
+        let size = |(axis, d): (usize, Dim)| {
+            d.known().map_or_else(|| self.size_of(&b, v, axis), |n| Ok(Size::Static(n)))
+        };
+        let sizes: Vec<Size> =
+            want.dims().into_iter().enumerate().map(size).collect::<Result<_, _>>()?;
         let dims: Vec<Op> = sizes
             .iter()
             .filter_map(|s| if let Size::Dynamic(d) = s { d.def() } else { None })
@@ -223,7 +254,10 @@ impl Apply<'_> {
     /// Region ops, calls and terminators go on to see the types from before.
     fn keep_operand_types(&self, op: Op) -> Result<(), String> {
         for (i, v) in op.operands().into_iter().enumerate() {
-            let Some(old) = self.old.get(&v).copied().filter(|t| t.is_tensor() && *t != v.ty()) else { continue };
+            let Some(old) = self.old.get(&v).copied().filter(|t| t.is_tensor() && *t != v.ty())
+            else {
+                continue;
+            };
             let b = Builder::before(op).ok_or("is in no block")?;
             let mut sizes = vec![];
             for (axis, d) in old.dims().into_iter().enumerate() {

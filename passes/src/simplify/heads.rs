@@ -1,12 +1,16 @@
-//! Keys and values that a graph repeats for each query head, since the op that it was written for could not read one head for several.
+//! Keys and values that a graph repeats for each query head, since the op that it was written for
+//! could not read one head for several.
 use kiln_dialects::{ir::*, ops::*};
 
 /// Rules by the op they look at.
-pub(super) const PATTERNS: &[Pattern] = &[Pattern { name: "attention-repeated-heads", root: OpKind::Attention, apply: repeated }];
+pub(super) const PATTERNS: &[Pattern] =
+    &[Pattern { name: "attention-repeated-heads", root: OpKind::Attention, apply: repeated }];
 
 /// Heads as they were before each was written so many times in a row.
 fn repeated(op: Op, r: &Rewriter) -> Result<bool, String> {
-    let Some(o) = Attention::of(op).filter(|o| o.query != o.key && o.query != o.value) else { return Ok(false) };
+    let Some(o) = Attention::of(op).filter(|o| o.query != o.key && o.query != o.value) else {
+        return Ok(false);
+    };
     let (Some((key, n)), Some((value, m))) = (once(o.key), once(o.value)) else { return Ok(false) };
     if n != m {
         return Ok(false);

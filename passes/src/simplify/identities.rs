@@ -4,13 +4,29 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rules by the op they look at.
 pub(super) const PATTERNS: &[Pattern] = &[
-    Pattern { name: "add-zero", root: OpKind::Add, apply: |op, r| neutral(op, r, &[(0, -0.0), (1, -0.0)]) },
+    Pattern {
+        name: "add-zero",
+        root: OpKind::Add,
+        apply: |op, r| neutral(op, r, &[(0, -0.0), (1, -0.0)]),
+    },
     Pattern { name: "sub-zero", root: OpKind::Sub, apply: |op, r| neutral(op, r, &[(1, 0.0)]) },
-    Pattern { name: "mul-one", root: OpKind::Mul, apply: |op, r| neutral(op, r, &[(0, 1.0), (1, 1.0)]) },
+    Pattern {
+        name: "mul-one",
+        root: OpKind::Mul,
+        apply: |op, r| neutral(op, r, &[(0, 1.0), (1, 1.0)]),
+    },
     Pattern { name: "div-one", root: OpKind::Div, apply: |op, r| neutral(op, r, &[(1, 1.0)]) },
     Pattern { name: "pow-one", root: OpKind::Pow, apply: |op, r| neutral(op, r, &[(1, 1.0)]) },
-    Pattern { name: "or-zero", root: OpKind::Or, apply: |op, r| neutral(op, r, &[(0, 0.0), (1, 0.0)]) },
-    Pattern { name: "xor-zero", root: OpKind::Xor, apply: |op, r| neutral(op, r, &[(0, 0.0), (1, 0.0)]) },
+    Pattern {
+        name: "or-zero",
+        root: OpKind::Or,
+        apply: |op, r| neutral(op, r, &[(0, 0.0), (1, 0.0)]),
+    },
+    Pattern {
+        name: "xor-zero",
+        root: OpKind::Xor,
+        apply: |op, r| neutral(op, r, &[(0, 0.0), (1, 0.0)]),
+    },
     Pattern { name: "shl-zero", root: OpKind::Shl, apply: |op, r| neutral(op, r, &[(1, 0.0)]) },
     Pattern { name: "shr-zero", root: OpKind::Shr, apply: |op, r| neutral(op, r, &[(1, 0.0)]) },
     Pattern { name: "and-ones", root: OpKind::And, apply: and_ones },
@@ -68,7 +84,10 @@ fn mul_zero(op: Op, r: &Rewriter) -> Result<bool, String> {
 
 /// Integers only: inf - inf is NaN.
 fn zero_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
-    let Some(d) = dtype(op.operand(0)).filter(|d| !d.is_float() && op.operand(0) == op.operand(1)) else { return Ok(false) };
+    let Some(d) = dtype(op.operand(0)).filter(|d| !d.is_float() && op.operand(0) == op.operand(1))
+    else {
+        return Ok(false);
+    };
     let b = r.before(op)?;
     let zero = b.splat(d, &b.sizes_of(op.operand(0))?, 0.0)?;
     r.replace(op, &[zero]);
@@ -85,7 +104,9 @@ fn self_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
 
 /// f(f(x)) = x
 fn undone(op: Op, r: &Rewriter) -> Result<bool, String> {
-    let Some(inner) = op.operand(0).def().filter(|d| d.kind() == op.kind()) else { return Ok(false) };
+    let Some(inner) = op.operand(0).def().filter(|d| d.kind() == op.kind()) else {
+        return Ok(false);
+    };
     r.replace(op, &[inner.operand(0)]);
     Ok(true)
 }
@@ -107,8 +128,14 @@ fn select(op: Op, r: &Rewriter) -> Result<bool, String> {
         Some(0) => o.on_false,
         Some(_) => o.on_true,
         None => {
-            let Some(not) = o.condition.def().filter(|d| d.kind() == Some(OpKind::Not)) else { return Ok(false) };
-            r.before(op)?.add(&Select { condition: not.operand(0), on_true: o.on_false, on_false: o.on_true })?
+            let Some(not) = o.condition.def().filter(|d| d.kind() == Some(OpKind::Not)) else {
+                return Ok(false);
+            };
+            r.before(op)?.add(&Select {
+                condition: not.operand(0),
+                on_true: o.on_false,
+                on_false: o.on_true,
+            })?
         }
     };
     r.replace(op, &[chosen]);
@@ -136,7 +163,8 @@ fn holds(from: DType, to: DType) -> bool {
     };
     match (from.is_float(), to.is_float()) {
         _ if from == to => true,
-        // e4m3fn has no infinity, so nothing with one fits into it, and everything that holds its NaN holds it.
+        // e4m3fn has no infinity, so nothing with one fits into it, and everything that holds its
+        // NaN holds it.
         (true, true) => {
             let ((a, b), (c, d)) = (exponents(from), exponents(to));
             to != F8E4M3FN && mantissa(from) <= mantissa(to) && c <= a && b <= d
@@ -144,7 +172,10 @@ fn holds(from: DType, to: DType) -> bool {
         (true, false) => false,
         (false, true) => from == I1 || from.bits() - u32::from(from != UI8) <= mantissa(to),
         (false, false) if from == I1 => true,
-        (false, false) => to != I1 && if from == UI8 { to.bits() > 8 } else { to != UI8 && from.bits() <= to.bits() },
+        (false, false) => {
+            to != I1
+                && if from == UI8 { to.bits() > 8 } else { to != UI8 && from.bits() <= to.bits() }
+        }
     }
 }
 
@@ -155,7 +186,9 @@ fn convert(op: Op, r: &Rewriter) -> Result<bool, String> {
         return Ok(true);
     }
     let Some(inner) = o.input.def().and_then(Convert::of) else { return Ok(false) };
-    let (Some(first), Some(middle)) = (dtype(inner.input), dtype(o.input)) else { return Ok(false) };
+    let (Some(first), Some(middle)) = (dtype(inner.input), dtype(o.input)) else {
+        return Ok(false);
+    };
     if !holds(first, middle) {
         return Ok(false);
     }
@@ -197,9 +230,17 @@ mod tests {
         for from in DType::ALL.iter().copied().filter(|d| !d.is_float()) {
             let (low, high) = from.int_range();
             for to in DType::ALL.iter().copied() {
-                let fits = |x: i64| if to.is_float() { to.round(x as f64) as i128 == x as i128 } else { to.wrap(x) == x };
-                // All integers of a range fit into a float exactly when the widest odd ones next to its ends do.
-                let lossless = [low, high, (high - 1).max(low), (low + 1).min(high)].into_iter().all(fits);
+                let fits = |x: i64| {
+                    if to.is_float() {
+                        to.round(x as f64) as i128 == x as i128
+                    } else {
+                        to.wrap(x) == x
+                    }
+                };
+                // All integers of a range fit into a float exactly when the widest odd ones next to
+                // its ends do.
+                let lossless =
+                    [low, high, (high - 1).max(low), (low + 1).min(high)].into_iter().all(fits);
                 assert_eq!(holds(from, to), lossless, "{} in {}", from.name(), to.name());
             }
         }

@@ -3,7 +3,8 @@ use super::splats::*;
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 
 /// Rules by the op they look at.
-pub(super) const PATTERNS: &[Pattern] = &[Pattern { name: "attention-causal-bias", root: OpKind::Attention, apply: causal }];
+pub(super) const PATTERNS: &[Pattern] =
+    &[Pattern { name: "attention-causal-bias", root: OpKind::Attention, apply: causal }];
 
 /// A bias of 0 where the key is at most the query and of -inf elsewhere is what `causal` says.
 fn causal(op: Op, r: &Rewriter) -> Result<bool, String> {
@@ -18,9 +19,11 @@ fn causal(op: Op, r: &Rewriter) -> Result<bool, String> {
         () => return Ok(false),
     };
     let Some(compare) = select.condition.def().and_then(Compare::of) else { return Ok(false) };
-    let axes = (index_of(compare.lhs), index_of(compare.rhs), bias.ty().dims().len().checked_sub(1));
+    let axes =
+        (index_of(compare.lhs), index_of(compare.rhs), bias.ty().dims().len().checked_sub(1));
     let (Some(left), Some(right), Some(key)) = axes else { return Ok(false) };
-    let (query_first, key_first) = ([left + 1, right] == [key, key], [left, right + 1] == [key, key]);
+    let (query_first, key_first) =
+        ([left + 1, right] == [key, key], [left, right + 1] == [key, key]);
     use CompareKind::*;
     let holds = match compare.kind {
         Le if key_first => true,
@@ -51,10 +54,14 @@ fn index_of(v: Value) -> Option<usize> {
         }
         OpKind::Reshape => {
             // Only dimensions of size 1 come or go.
-            let (from, input, dims) = (index_of(op.operand(0))?, op.operand(0).ty().dims(), v.ty().dims());
-            let wide = |dims: &[Dim]| (0..dims.len()).filter(|i| dims[*i].known() != Some(1)).collect::<Vec<_>>();
+            let (from, input, dims) =
+                (index_of(op.operand(0))?, op.operand(0).ty().dims(), v.ty().dims());
+            let wide = |dims: &[Dim]| {
+                (0..dims.len()).filter(|i| dims[*i].known() != Some(1)).collect::<Vec<_>>()
+            };
             let (old, new) = (wide(&input), wide(&dims));
-            let kept = old.len() == new.len() && old.iter().zip(&new).all(|(a, b)| same(&input[*a], &dims[*b]));
+            let kept = old.len() == new.len()
+                && old.iter().zip(&new).all(|(a, b)| same(&input[*a], &dims[*b]));
             new.get(old.iter().position(|a| *a == from)?).copied().filter(|_| kept)
         }
         _ => None,

@@ -46,7 +46,8 @@ fn transpose(op: Op, r: &Rewriter) -> Result<bool, String> {
     }
     // If only dimensions of size 1 change places, the elements stay where they are.
     let from = o.input.ty().dims();
-    let moved: Vec<i64> = o.permutation.iter().copied().filter(|p| from[*p as usize] != sym::Dim::Known(1)).collect();
+    let moved: Vec<i64> =
+        o.permutation.iter().copied().filter(|p| from[*p as usize] != sym::Dim::Known(1)).collect();
     if moved.is_sorted() {
         let same = r.before(op)?.add(&Reshape { input: o.input, sizes })?;
         return done(op, r, same);
@@ -70,10 +71,12 @@ fn reshape(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(false)
 }
 
-/// With one unknown size and equal products, equal types mean equal sizes, unless another size is 0.
+/// With one unknown size and equal products, equal types mean equal sizes, unless another size is
+/// 0.
 fn one_unknown(v: Value) -> bool {
     let dims = v.ty().dims();
-    dims.iter().filter(|d| d.known().is_none()).count() == 1 && dims.iter().all(|d| d.known() != Some(0))
+    dims.iter().filter(|d| d.known().is_none()).count() == 1
+        && dims.iter().all(|d| d.known() != Some(0))
 }
 
 fn broadcast(op: Op, r: &Rewriter) -> Result<bool, String> {
@@ -86,7 +89,8 @@ fn broadcast(op: Op, r: &Rewriter) -> Result<bool, String> {
     }
     if let Some(inner) = o.input.def().and_then(BroadcastInDim::of) {
         let dims = inner.dims.iter().map(|d| o.dims[*d as usize]).collect();
-        let merged = r.before(op)?.add(&BroadcastInDim { input: inner.input, dims, sizes: o.sizes })?;
+        let merged =
+            r.before(op)?.add(&BroadcastInDim { input: inner.input, dims, sizes: o.sizes })?;
         return done(op, r, merged);
     }
     Ok(false)
@@ -105,13 +109,19 @@ fn slice(op: Op, r: &Rewriter) -> Result<bool, String> {
     let Some(inner) = o.input.def().and_then(Slice::of) else { return Ok(false) };
     let mut offsets = vec![];
     for i in 0..o.offsets.len() {
-        let (Some(a), Some(b)) = (inner.offsets[i].known(), o.offsets[i].known()) else { return Ok(false) };
-        let Some(at) = b.checked_mul(inner.strides[i]).and_then(|x| x.checked_add(a)) else { return Ok(false) };
+        let (Some(a), Some(b)) = (inner.offsets[i].known(), o.offsets[i].known()) else {
+            return Ok(false);
+        };
+        let Some(at) = b.checked_mul(inner.strides[i]).and_then(|x| x.checked_add(a)) else {
+            return Ok(false);
+        };
         offsets.push(Size::Static(at));
     }
-    let strides: Option<Vec<i64>> = o.strides.iter().zip(&inner.strides).map(|(a, b)| a.checked_mul(*b)).collect();
+    let strides: Option<Vec<i64>> =
+        o.strides.iter().zip(&inner.strides).map(|(a, b)| a.checked_mul(*b)).collect();
     let Some(strides) = strides else { return Ok(false) };
-    let merged = r.before(op)?.add(&Slice { input: inner.input, offsets, sizes: o.sizes, strides })?;
+    let merged =
+        r.before(op)?.add(&Slice { input: inner.input, offsets, sizes: o.sizes, strides })?;
     done(op, r, merged)
 }
 
@@ -123,8 +133,11 @@ fn pad(op: Op, r: &Rewriter) -> Result<bool, String> {
         return done(op, r, o.input);
     }
     let Some(inner) = o.input.def().and_then(Pad::of) else { return Ok(false) };
-    let (Some(inner_low), Some(inner_high)) = (known(&inner.low), known(&inner.high)) else { return Ok(false) };
-    // Adding to what was added is adding once; removing in between would lose elements that adding brings back as padding.
+    let (Some(inner_low), Some(inner_high)) = (known(&inner.low), known(&inner.high)) else {
+        return Ok(false);
+    };
+    // Adding to what was added is adding once; removing in between would lose elements that adding
+    // brings back as padding.
     let grows = [&low, &high, &inner_low, &inner_high].into_iter().flatten().all(|n| *n >= 0);
     let (a, b) = (scalar_of(o.value), scalar_of(inner.value));
     let same = o.value == inner.value || (a.is_some() && a == b);
@@ -132,7 +145,12 @@ fn pad(op: Op, r: &Rewriter) -> Result<bool, String> {
         return Ok(false);
     }
     let sum = |x: &[i64], y: &[i64]| x.iter().zip(y).map(|(a, b)| Size::Static(a + b)).collect();
-    let merged = Pad { input: inner.input, value: o.value, low: sum(&low, &inner_low), high: sum(&high, &inner_high) };
+    let merged = Pad {
+        input: inner.input,
+        value: o.value,
+        low: sum(&low, &inner_low),
+        high: sum(&high, &inner_high),
+    };
     let merged = r.before(op)?.add(&merged)?;
     done(op, r, merged)
 }
@@ -175,7 +193,12 @@ fn reverse(op: Op, r: &Rewriter) -> Result<bool, String> {
     let mut dims: Vec<i64> = o.dims.iter().copied().filter(moves).collect();
     if let Some(inner) = o.input.def().and_then(Reverse::of) {
         let (a, b) = (dims.clone(), inner.dims.clone());
-        dims = a.iter().filter(|d| !b.contains(d)).chain(b.iter().filter(|d| !a.contains(d))).copied().collect();
+        dims = a
+            .iter()
+            .filter(|d| !b.contains(d))
+            .chain(b.iter().filter(|d| !a.contains(d)))
+            .copied()
+            .collect();
         dims.sort();
         input = inner.input;
     }

@@ -1,4 +1,5 @@
-//! Movement ops sink below elementwise ops: where they meet, they cancel; where they do not, later ops see the elementwise ops side by side.
+//! Movement ops sink below elementwise ops: where they meet, they cancel; where they do not, later
+//! ops see the elementwise ops side by side.
 use super::splats::*;
 use kiln_dialects::{ir::*, ops::*};
 
@@ -6,7 +7,8 @@ use kiln_dialects::{ir::*, ops::*};
 pub(super) const PATTERNS: &[Pattern] = &patterns();
 
 const fn patterns() -> [Pattern; UnaryKind::ALL.len() + BinaryKind::ALL.len() + 1] {
-    let mut all = [Pattern { name: "sink", root: OpKind::Convert, apply: sink }; UnaryKind::ALL.len() + BinaryKind::ALL.len() + 1];
+    let mut all = [Pattern { name: "sink", root: OpKind::Convert, apply: sink };
+        UnaryKind::ALL.len() + BinaryKind::ALL.len() + 1];
     let mut i = 0;
     while i < UnaryKind::ALL.len() {
         all[i].root = UnaryKind::ALL[i].op();
@@ -31,9 +33,13 @@ enum Movement {
 impl Movement {
     fn of(op: Op) -> Option<(Movement, Value)> {
         match op.kind()? {
-            OpKind::Transpose => Transpose::of(op).map(|o| (Movement::Transpose(o.permutation), o.input)),
+            OpKind::Transpose => {
+                Transpose::of(op).map(|o| (Movement::Transpose(o.permutation), o.input))
+            }
             OpKind::Reshape => Reshape::of(op).map(|o| (Movement::Reshape(o.sizes), o.input)),
-            OpKind::BroadcastInDim => BroadcastInDim::of(op).map(|o| (Movement::Broadcast(o.dims, o.sizes), o.input)),
+            OpKind::BroadcastInDim => {
+                BroadcastInDim::of(op).map(|o| (Movement::Broadcast(o.dims, o.sizes), o.input))
+            }
             _ => None,
         }
     }
@@ -50,9 +56,12 @@ impl Movement {
 fn sink(op: Op, r: &Rewriter) -> Result<bool, String> {
     let operands = op.operands();
     let moved = |v: &Value| v.def().filter(|_| scalar_of(*v).is_none()).and_then(Movement::of);
-    // A movement with other users would have to be made twice, except that both operands may be the same value.
+    // A movement with other users would have to be made twice, except that both operands may be the
+    // same value.
     let only_here = |v: &Value| v.uses().iter().all(|(user, _)| *user == op);
-    let Some((movement, source)) = operands.iter().filter(|v| only_here(v)).find_map(moved) else { return Ok(false) };
+    let Some((movement, source)) = operands.iter().filter(|v| only_here(v)).find_map(moved) else {
+        return Ok(false);
+    };
     let mut inputs = vec![];
     for v in &operands {
         inputs.push(match moved(v) {

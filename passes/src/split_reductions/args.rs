@@ -10,12 +10,20 @@ pub fn of(op: Op) -> Option<(Value, i64, bool)> {
     max.or_else(|| ArgMin::of(op).map(|o| (o.input, o.axis, false)))
 }
 
-/// The position in parts: the first among equals is in the first part that has it, and the first of that part.
-pub fn split(b: Builder, op: Op, (input, axis, max): (Value, i64, bool), parts: &Parts) -> Result<Value, String> {
+/// The position in parts: the first among equals is in the first part that has it, and the first of
+/// that part.
+pub fn split(
+    b: Builder,
+    op: Op,
+    (input, axis, max): (Value, i64, bool),
+    parts: &Parts,
+) -> Result<Value, String> {
     let m = Math { b: &b };
     let inner = chain(input, op);
     let covered = parts.count * parts.size;
-    let moved = |end: Option<(i64, i64)>, split: bool| Moved { b, inner: &inner, parts, end, split }.of(input, &mut HashMap::new());
+    let moved = |end: Option<(i64, i64)>, split: bool| {
+        Moved { b, inner: &inner, parts, end, split }.of(input, &mut HashMap::new())
+    };
     let main = moved((parts.rest > 0).then_some((0, covered)), true)?;
     let place = arg(&m, main, axis + 1, max)?;
     let values = at(&m, main, axis as usize + 1, place)?;
@@ -32,7 +40,8 @@ pub fn split(b: Builder, op: Op, (input, axis, max): (Value, i64, bool), parts: 
     let mut take = m.compare(if max { CompareKind::Gt } else { CompareKind::Lt }, last, best)?;
     if super::element(rest)?.is_float() {
         // A NaN is not equal to itself.
-        let (nan, number) = (m.compare(CompareKind::Ne, last, last)?, m.compare(CompareKind::Eq, best, best)?);
+        let (nan, number) =
+            (m.compare(CompareKind::Ne, last, last)?, m.compare(CompareKind::Eq, best, best)?);
         let first = m.binary(BinaryKind::And, nan, number)?;
         take = m.binary(BinaryKind::Or, take, first)?;
     }
@@ -43,7 +52,8 @@ fn arg(m: &Math<'_>, input: Value, axis: i64, max: bool) -> Result<Value, String
     if max { m.b.add(&ArgMax { input, axis }) } else { m.b.add(&ArgMin { input, axis }) }
 }
 
-/// The elements of a value at these positions along an axis, of which it has one for each other place.
+/// The elements of a value at these positions along an axis, of which it has one for each other
+/// place.
 fn at(m: &Math<'_>, v: Value, axis: usize, position: Value) -> Result<Value, String> {
     let sizes = m.b.sizes_of(position)?;
     let index = |d: usize| match d.cmp(&axis) {

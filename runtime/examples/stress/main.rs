@@ -1,4 +1,5 @@
-//! What a call on a GPU costs beside its kernels, and whether many of them are right: benches/gpu/runtime.sh starts this on its packages.
+//! What a call on a GPU costs beside its kernels, and whether many of them are right:
+//! benches/gpu/runtime.sh starts this on its packages.
 //!
 //!   stress times  F.kpkg [ROWS]     host and GPU time of a call, launched one by one and as a graph
 //!   stress copies F.kpkg            rates of copies, pageable and pinned, and of calls with tensors on the host
@@ -8,7 +9,8 @@
 //!   stress memory F.kpkg            a call that wants more than the card has, and a small one behind it
 //!   stress fault  F.kpkg [1]        a kernel that leaves its memory, and calls behind it; 1: each launch is waited for
 //!
-//! With KILN_NVTX set, calls and launches are marked for profilers. Exit code 1: something is not as it should be; 5: there is no GPU here.
+//! With KILN_NVTX set, calls and launches are marked for profilers. Exit code 1: something is not
+//! as it should be; 5: there is no GPU here.
 mod tensors;
 
 use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, result, sys};
@@ -39,7 +41,11 @@ fn main() -> ExitCode {
     };
     let number = args.get(3).and_then(|n| n.parse().ok());
     let outcome = (|| {
-        let bench = Bench { package: Package::load(Path::new(path))?, context: CudaContext::new(0)?, device };
+        let bench = Bench {
+            package: Package::load(Path::new(path))?,
+            context: CudaContext::new(0)?,
+            device,
+        };
         match what.as_str() {
             "times" => bench.times(number.unwrap_or(32)),
             "copies" => bench.copies(),
@@ -94,8 +100,9 @@ impl Bench {
         let symbols = vec![i64::try_from(rows)?; p.symbols.len()];
         let exprs = p.expr_values(&symbols)?;
         let shapes = |all: &[kiln_runtime::program::Tensor]| -> Outcome<Shapes> {
-            let shape =
-                |t: &kiln_runtime::program::Tensor| t.dims.iter().map(|d| Ok(usize::try_from(d.value(&symbols, &exprs)?)?)).collect();
+            let shape = |t: &kiln_runtime::program::Tensor| {
+                t.dims.iter().map(|d| Ok(usize::try_from(d.value(&symbols, &exprs)?)?)).collect()
+            };
             all.iter().map(shape).collect()
         };
         Ok((shapes(&p.inputs)?, shapes(&p.outputs)?))
@@ -109,7 +116,8 @@ impl Bench {
             host.inputs.push((t.dtype.clone(), shape, bytes));
         }
         for (shape, t) in written.into_iter().zip(&p.outputs) {
-            let bytes = shape.iter().product::<usize>() * byte_size(&t.dtype).ok_or("no element type")?;
+            let bytes =
+                shape.iter().product::<usize>() * byte_size(&t.dtype).ok_or("no element type")?;
             host.outputs.push((t.dtype.clone(), shape, vec![0; bytes]));
         }
         Ok(host)
@@ -123,7 +131,10 @@ impl Bench {
             Ok(Tensor { memory, at, dtype, shape })
         };
         let inputs = host.inputs.into_iter().map(copied).collect::<Outcome<_>>()?;
-        Ok(Tensors { inputs, outputs: host.outputs.into_iter().map(copied).collect::<Outcome<_>>()? })
+        Ok(Tensors {
+            inputs,
+            outputs: host.outputs.into_iter().map(copied).collect::<Outcome<_>>()?,
+        })
     }
 
     fn times(&self, rows: usize) -> Outcome<()> {
@@ -158,9 +169,18 @@ impl Bench {
             let ((same, same_all), (other, other_all)) = (one(1)?, one(2)?);
             let mut host = self.host(rows, 2)?;
             let (views, mut results) = host.views()?;
-            let mut rounds: Vec<f64> = loaded.measure(&views, &mut results, 200, 1)?.iter().map(|d| d.as_secs_f64() * 1e6).collect();
+            let mut rounds: Vec<f64> = loaded
+                .measure(&views, &mut results, 200, 1)?
+                .iter()
+                .map(|d| d.as_secs_f64() * 1e6)
+                .collect();
             rounds.sort_by(f64::total_cmp);
-            let apart: f64 = loaded.profile(&views, &mut results)?.times().iter().map(|d| d.as_secs_f64() * 1e6).sum();
+            let apart: f64 = loaded
+                .profile(&views, &mut results)?
+                .times()
+                .iter()
+                .map(|d| d.as_secs_f64() * 1e6)
+                .sum();
             let mut whole = vec![];
             for _ in 0..200 {
                 let start = Instant::now();
@@ -170,7 +190,8 @@ impl Bench {
             whole.sort_by(f64::total_cmp);
             drop(results);
             // The last launches changed pointers every time.
-            let agree = tensors[1].results(&stream)?.iter().zip(&host.outputs).all(|(a, (_, _, b))| a == b);
+            let agree =
+                tensors[1].results(&stream)?.iter().zip(&host.outputs).all(|(a, (_, _, b))| a == b);
             expect("results in the card's memory are those of a call with the host's", agree)?;
             println!(
                 "{name:<16} {:>3} launches: host {same:6.2} us a call, {other:6.2} us with other pointers every time; host and GPU {same_all:6.2} and {other_all:6.2} us; \
@@ -192,7 +213,9 @@ impl Bench {
             let bytes = count * 4;
             let mut pageable = numbers(3, count);
             // SAFETY: plain memory of the driver's, freed below.
-            let pinned = unsafe { std::slice::from_raw_parts_mut(result::malloc_host(bytes, 0)?.cast::<f32>(), count) };
+            let pinned = unsafe {
+                std::slice::from_raw_parts_mut(result::malloc_host(bytes, 0)?.cast::<f32>(), count)
+            };
             pinned.copy_from_slice(&pageable);
             let device = stream.clone_htod(&pageable)?;
             let at = device.device_ptr(&stream).0;
@@ -220,18 +243,29 @@ impl Bench {
             let shape = [count];
             let mut out = vec![0f32; count];
             let mut calls = vec![];
-            // An argument of the host, a result of the card; the other way around; and both from and to pinned memory.
-            for (from_pinned, side) in [(false, "up"), (false, "down"), (true, "up"), (true, "down")] {
+            // An argument of the host, a result of the card; the other way around; and both from
+            // and to pinned memory.
+            for (from_pinned, side) in
+                [(false, "up"), (false, "down"), (true, "up"), (true, "down")]
+            {
                 let mut space = stream.alloc_zeros::<f32>(count)?;
                 let to = space.device_ptr_mut(&stream).0;
                 let source: &[f32] = if from_pinned { &pinned[..] } else { &pageable };
                 // SAFETY: memory of card 0, used by these calls alone, which are waited for.
-                let view = unsafe { if side == "up" { View::of(&shape, source)? } else { View::on_cuda(0, "f32", &shape, None, at) } };
+                let view = unsafe {
+                    if side == "up" {
+                        View::of(&shape, source)?
+                    } else {
+                        View::on_cuda(0, "f32", &shape, None, at)
+                    }
+                };
                 stream.synchronize()?;
                 let mut target = if from_pinned { vec![] } else { std::mem::take(&mut out) };
                 let place: &mut [f32] = match from_pinned {
                     // SAFETY: the same pinned memory; in this turn nothing reads it.
-                    true => unsafe { std::slice::from_raw_parts_mut(pinned.as_ptr().cast_mut(), count) },
+                    true => unsafe {
+                        std::slice::from_raw_parts_mut(pinned.as_ptr().cast_mut(), count)
+                    },
                     false => &mut target,
                 };
                 let mut written = match side {
@@ -239,7 +273,9 @@ impl Bench {
                     "up" => unsafe { ViewMut::on_cuda(0, "f32", &shape, None, to) },
                     _ => ViewMut::of(&shape, place)?,
                 };
-                calls.push(rate(&mut || Ok(loaded.call(&[view], std::slice::from_mut(&mut written))?))?);
+                calls.push(rate(&mut || {
+                    Ok(loaded.call(&[view], std::slice::from_mut(&mut written))?)
+                })?);
                 if !from_pinned {
                     out = target;
                 }
@@ -260,7 +296,9 @@ impl Bench {
         for (name, mode) in Mode::ALL {
             let loaded = self.open(mode)?;
             // More sizes than are remembered, so that plans and graphs come and go.
-            let all: Vec<Tensors> = (0..20).map(|i| self.tensors(8 + 8 * i, i as u64, &stream)).collect::<Outcome<_>>()?;
+            let all: Vec<Tensors> = (0..20)
+                .map(|i| self.tensors(8 + 8 * i, i as u64, &stream))
+                .collect::<Outcome<_>>()?;
             let round = |from: usize, to: usize| -> Outcome<()> {
                 for i in from..to {
                     all[i % 20].launch(&loaded, &stream)?;
@@ -302,9 +340,13 @@ impl Bench {
             for round in 0..2 {
                 let (free, start) = (self.device.memory()?.0, Instant::now());
                 let wrong: usize = std::thread::scope(|scope| {
-                    let work = |(t, one)| scope.spawn(move || self.thread(t, loaded, one).map_err(|e| e.to_string()));
+                    let work = |(t, one)| {
+                        scope.spawn(move || self.thread(t, loaded, one).map_err(|e| e.to_string()))
+                    };
                     let all: Vec<_> = alone.iter_mut().enumerate().map(work).collect();
-                    all.into_iter().map(|t| t.join().unwrap_or(Err("panicked".into()))).sum::<Result<usize, String>>()
+                    all.into_iter()
+                        .map(|t| t.join().unwrap_or(Err("panicked".into())))
+                        .sum::<Result<usize, String>>()
                 })?;
                 let grown = free.saturating_sub(self.device.memory()?.0);
                 println!(
@@ -318,8 +360,14 @@ impl Bench {
         Ok(())
     }
 
-    /// A thread's calls: on a stream of its own with device memory, and every fourth with the host's. How many differ.
-    fn thread(&self, t: usize, loaded: &Loaded, (stream, tensors, want): &mut (Arc<CudaStream>, Tensors, Vec<Vec<u8>>)) -> Outcome<usize> {
+    /// A thread's calls: on a stream of its own with device memory, and every fourth with the
+    /// host's. How many differ.
+    fn thread(
+        &self,
+        t: usize,
+        loaded: &Loaded,
+        (stream, tensors, want): &mut (Arc<CudaStream>, Tensors, Vec<Vec<u8>>),
+    ) -> Outcome<usize> {
         self.context.bind_to_thread()?;
         let mut host = self.host(40 + 8 * t, 100 * t as u64)?;
         let mut wrong = 0;
@@ -355,12 +403,23 @@ impl Bench {
         let mut said = |card: usize, strides: Option<&[isize]>, at: u64| -> Outcome<String> {
             // SAFETY: refused before anything is read, or memory of card 0.
             let view = unsafe { View::on_cuda(card, "f32", &shape, strides, at) };
-            Ok(loaded.call(&[view], &mut [ViewMut::of(&shape, &mut out)?]).err().map_or("accepted".into(), |e| e.to_string()))
+            Ok(loaded
+                .call(&[view], &mut [ViewMut::of(&shape, &mut out)?])
+                .err()
+                .map_or("accepted".into(), |e| e.to_string()))
         };
         let name = &loaded.program().inputs[0].name;
         for (what, text, part) in [
-            ("a host pointer", said(0, None, host.as_ptr() as u64)?, "no memory that the driver knows"),
-            ("another card", said(1, None, at)?, "lies in the memory of GPU 1, the program runs on GPU 0"),
+            (
+                "a host pointer",
+                said(0, None, host.as_ptr() as u64)?,
+                "no memory that the driver knows",
+            ),
+            (
+                "another card",
+                said(1, None, at)?,
+                "lies in the memory of GPU 1, the program runs on GPU 0",
+            ),
             ("strides", said(0, Some(&[2]), at)?, "other strides"),
         ] {
             println!("  {text}");
@@ -372,7 +431,10 @@ impl Bench {
         stream.synchronize()?;
         let want = {
             let mut out = vec![0f32; 16];
-            loaded.call(&[View::of(&shape, &numbers(5, 64)[1..17])?], &mut [ViewMut::of(&shape, &mut out)?])?;
+            loaded.call(
+                &[View::of(&shape, &numbers(5, 64)[1..17])?],
+                &mut [ViewMut::of(&shape, &mut out)?],
+            )?;
             out
         };
         // SAFETY: memory of card 0 that only this call uses.
@@ -391,7 +453,13 @@ impl Bench {
         let capture = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(capture)?;
         // SAFETY: refused.
-        let refused = unsafe { loaded.launch(&[View::of(&shape, &host[..16])?], &mut [ViewMut::of(&shape, &mut out)?], raw(&stream)) };
+        let refused = unsafe {
+            loaded.launch(
+                &[View::of(&shape, &host[..16])?],
+                &mut [ViewMut::of(&shape, &mut out)?],
+                raw(&stream),
+            )
+        };
         let text = refused.err().map_or("accepted".into(), |e| e.to_string());
         println!("  {text}");
         drop(stream.end_capture(sys::CUgraphInstantiate_flags(0)));
@@ -406,9 +474,13 @@ impl Bench {
         small.launch(&loaded, &stream)?;
         let want = small.results(&stream)?;
         let large = self.tensors(300_000, 1, &stream)?;
-        let text = large.launch(&loaded, &stream).err().map_or("accepted".into(), |e| e.to_string());
+        let text =
+            large.launch(&loaded, &stream).err().map_or("accepted".into(), |e| e.to_string());
         println!("  {text}");
-        expect("more than the card has", text.contains("no memory on the GPU") && text.contains("bytes between kernels"))?;
+        expect(
+            "more than the card has",
+            text.contains("no memory on the GPU") && text.contains("bytes between kernels"),
+        )?;
         stream.memset_zeros(&mut small.outputs[0].memory)?;
         small.launch(&loaded, &stream)?;
         expect("a small call behind it", small.results(&stream)? == want)
@@ -429,11 +501,15 @@ impl Bench {
         };
         let said = |e: CallError| -> Outcome<bool> {
             println!("  {e}");
-            let named = e.to_string().contains(&loaded.program().kernels[0].name) && e.to_string().contains("blocks of");
+            let named = e.to_string().contains(&loaded.program().kernels[0].name)
+                && e.to_string().contains("blocks of");
             Ok(matches!(e, CallError::Cuda(CudaError::Fault { .. })) && named)
         };
         match first {
-            Err(e) => expect("the launch itself", blocking && e.to_string().contains("it is of") && said(e)?)?,
+            Err(e) => expect(
+                "the launch itself",
+                blocking && e.to_string().contains("it is of") && said(e)?,
+            )?,
             Ok(()) => expect("it is noticed later", !blocking)?,
         }
         let _ = stream.synchronize();

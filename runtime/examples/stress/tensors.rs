@@ -30,10 +30,19 @@ pub struct Tensors {
 impl Tensors {
     /// A call on a stream.
     pub fn launch(&self, loaded: &Loaded, stream: &Arc<CudaStream>) -> Result<(), CallError> {
-        // SAFETY: memory of card 0 that lives until the stream has been waited for, and that only this stream uses.
+        // SAFETY: memory of card 0 that lives until the stream has been waited for, and that only
+        // this stream uses.
         unsafe {
-            let read: Vec<View> = self.inputs.iter().map(|t| View::on_cuda(0, &t.dtype, &t.shape, None, t.at)).collect();
-            let mut written: Vec<ViewMut> = self.outputs.iter().map(|t| ViewMut::on_cuda(0, &t.dtype, &t.shape, None, t.at)).collect();
+            let read: Vec<View> = self
+                .inputs
+                .iter()
+                .map(|t| View::on_cuda(0, &t.dtype, &t.shape, None, t.at))
+                .collect();
+            let mut written: Vec<ViewMut> = self
+                .outputs
+                .iter()
+                .map(|t| ViewMut::on_cuda(0, &t.dtype, &t.shape, None, t.at))
+                .collect();
             loaded.launch(&read, &mut written, raw(stream))
         }
     }
@@ -81,8 +90,13 @@ pub struct HostTensors {
 impl HostTensors {
     /// What a call takes.
     pub fn views(&mut self) -> Outcome<(Vec<View<'_>>, Vec<ViewMut<'_>>)> {
-        let read = self.inputs.iter().map(|(t, s, b)| View::new(t, s, b)).collect::<Result<_, _>>()?;
-        let written = self.outputs.iter_mut().map(|(t, s, b)| ViewMut::new(t, s, b)).collect::<Result<_, _>>()?;
+        let read =
+            self.inputs.iter().map(|(t, s, b)| View::new(t, s, b)).collect::<Result<_, _>>()?;
+        let written = self
+            .outputs
+            .iter_mut()
+            .map(|(t, s, b)| ViewMut::new(t, s, b))
+            .collect::<Result<_, _>>()?;
         Ok((read, written))
     }
 }

@@ -1,4 +1,5 @@
-//! A cache in one file: a zip archive, as `.kpkg` packages are, of a manifest and the entries as they lie in the folder.
+//! A cache in one file: a zip archive, as `.kpkg` packages are, of a manifest and the entries as
+//! they lie in the folder.
 use super::{HEADER, MAGIC, SUFFIX, Store, list};
 use crate::package::PackageError;
 use serde::{Deserialize, Serialize};
@@ -42,8 +43,11 @@ impl Store {
     fn entries(&self) -> Result<Vec<(String, PathBuf)>, super::Remark> {
         let mut all = vec![];
         for folder in list(&self.dir)?.into_iter().filter(|p| p.is_dir()) {
-            for path in list(&folder)?.into_iter().filter(|p| p.extension().is_some_and(|e| e == SUFFIX)) {
-                let name = path.file_stem().and_then(|n| n.to_str()).unwrap_or_default().to_string();
+            for path in
+                list(&folder)?.into_iter().filter(|p| p.extension().is_some_and(|e| e == SUFFIX))
+            {
+                let name =
+                    path.file_stem().and_then(|n| n.to_str()).unwrap_or_default().to_string();
                 if is_name(&name) {
                     all.push((name, path));
                 }
@@ -58,7 +62,9 @@ impl Store {
         let (mut programs, mut kernels) = (Count::default(), Count::default());
         for (_, path) in self.entries()? {
             // Another process may be trimming.
-            let (Ok(meta), Ok(mut file)) = (fs::metadata(&path), fs::File::open(&path)) else { continue };
+            let (Ok(meta), Ok(mut file)) = (fs::metadata(&path), fs::File::open(&path)) else {
+                continue;
+            };
             let mut start = [0; HEADER + 2];
             let count = match file.read_exact(&mut start) {
                 Ok(()) if start.ends_with(b"PK") => &mut programs,
@@ -70,48 +76,70 @@ impl Store {
         Ok((programs, kernels))
     }
 
-    /// Writes all entries to one file, through a temporary one beside it. Returns how many there are.
+    /// Writes all entries to one file, through a temporary one beside it. Returns how many there
+    /// are.
     pub fn export(&self, to: &Path) -> Result<usize, PackageError> {
         let io = |path: &Path| {
             let path = path.to_path_buf();
             move |source| PackageError::Io { path, source }
         };
-        let entries = self.entries().map_err(|r| PackageError::Entry { entry: r.path.display().to_string(), reason: r.reason })?;
+        let entries = self.entries().map_err(|r| PackageError::Entry {
+            entry: r.path.display().to_string(),
+            reason: r.reason,
+        })?;
         let dir = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::Builder::new().prefix(".kpkg-").tempfile_in(dir).map_err(io(to))?;
-        let mut manifest = Manifest { format: FORMAT, kiln: env!("CARGO_PKG_VERSION").into(), entries: BTreeMap::new() };
+        let mut file =
+            tempfile::Builder::new().prefix(".kpkg-").tempfile_in(dir).map_err(io(to))?;
+        let mut manifest = Manifest {
+            format: FORMAT,
+            kiln: env!("CARGO_PKG_VERSION").into(),
+            entries: BTreeMap::new(),
+        };
         let mut zip = ZipWriter::new(std::io::BufWriter::new(file.as_file_mut()));
         let plain = || SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         for (name, path) in entries {
             // What another process has just trimmed is not missed.
             let Ok(bytes) = fs::read(&path) else { continue };
-            zip.start_file(format!("entries/{name}"), plain().large_file(bytes.len() as u64 >= u32::MAX as u64))?;
+            zip.start_file(
+                format!("entries/{name}"),
+                plain().large_file(bytes.len() as u64 >= u32::MAX as u64),
+            )?;
             zip.write_all(&bytes).map_err(io(to))?;
             manifest.entries.insert(name, (bytes.len() as u64, hex(&bytes)));
         }
         zip.start_file(MANIFEST, plain())?;
-        zip.write_all(&serde_json::to_vec(&manifest).map_err(|e| PackageError::Manifest(e.to_string()))?).map_err(io(to))?;
+        zip.write_all(
+            &serde_json::to_vec(&manifest).map_err(|e| PackageError::Manifest(e.to_string()))?,
+        )
+        .map_err(io(to))?;
         zip.finish()?;
         file.persist(to).map_err(|e| io(to)(e.error))?;
         Ok(manifest.entries.len())
     }
 
-    /// Takes in the entries of a file that [`Store::export`] wrote; of those that are there already the folder's stay. All are compared with the manifest before any is
-    /// written. They are code: import only what you trust. Returns how many are new.
+    /// Takes in the entries of a file that [`Store::export`] wrote; of those that are there already
+    /// the folder's stay. All are compared with the manifest before any is written. They are code:
+    /// import only what you trust. Returns how many are new.
     pub fn import(&self, from: &Path) -> Result<usize, PackageError> {
         let io = |source| PackageError::Io { path: from.into(), source };
         let mut zip = ZipArchive::new(std::io::BufReader::new(fs::File::open(from).map_err(io)?))?;
         let mut text = vec![];
         zip.by_name(MANIFEST)?.take(MAX_MANIFEST).read_to_end(&mut text).map_err(io)?;
-        let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| PackageError::Manifest(e.to_string()))?;
+        let manifest: Manifest =
+            serde_json::from_slice(&text).map_err(|e| PackageError::Manifest(e.to_string()))?;
         if manifest.format != FORMAT {
             let (theirs, kiln) = (manifest.format, manifest.kiln);
-            return Err(PackageError::Manifest(format!("it has format {theirs}, written by kiln {kiln}; this kiln reads format {FORMAT}")));
+            return Err(PackageError::Manifest(format!(
+                "it has format {theirs}, written by kiln {kiln}; this kiln reads format {FORMAT}"
+            )));
         }
         for pass in [Pass::Check, Pass::Write] {
             let mut new = 0;
             for (name, (size, sum)) in &manifest.entries {
-                let fail = |reason: &str| PackageError::Entry { entry: name.clone(), reason: reason.into() };
+                let fail = |reason: &str| PackageError::Entry {
+                    entry: name.clone(),
+                    reason: reason.into(),
+                };
                 if !is_name(name) {
                     return Err(fail("is no name of an entry"));
                 }
@@ -127,7 +155,8 @@ impl Store {
                 if pass == Pass::Write && !path.exists() {
                     let dir = path.parent().unwrap_or(&self.dir);
                     fs::create_dir_all(dir).map_err(io)?;
-                    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir).map_err(io)?;
+                    let mut file =
+                        tempfile::Builder::new().prefix(".new-").tempfile_in(dir).map_err(io)?;
                     file.write_all(&bytes).map_err(io)?;
                     file.persist(&path).map_err(|e| io(e.error))?;
                     new += 1;
@@ -160,7 +189,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let open = |name: &str| Store::open(dir.path().join(name)).expect("a store");
         let (a, b, file) = (open("a"), open("b"), dir.path().join("all.kpkg"));
-        for (key, contents) in [("program", &b"PK and more"[..]), ("kernel", b"\x7fELF"), ("other", b"")] {
+        for (key, contents) in
+            [("program", &b"PK and more"[..]), ("kernel", b"\x7fELF"), ("other", b"")]
+        {
             a.put(key, contents).expect("written");
         }
         b.put("kernel", b"its own").expect("written");
@@ -176,7 +207,8 @@ mod tests {
     #[test]
     fn a_damaged_file_writes_nothing() {
         let dir = tempfile::tempdir().expect("a folder");
-        let (a, file) = (Store::open(dir.path().join("a")).expect("a store"), dir.path().join("all.kpkg"));
+        let (a, file) =
+            (Store::open(dir.path().join("a")).expect("a store"), dir.path().join("all.kpkg"));
         a.put("x", &[1; 500]).expect("written");
         a.put("y", &[2; 500]).expect("written");
         a.export(&file).expect("written");
@@ -188,7 +220,12 @@ mod tests {
             let b = Store::open(dir.path().join(format!("b{at}"))).expect("a store");
             match b.import(&file) {
                 // The flipped bit lies where nothing is kept, such as a time.
-                Ok(n) => assert!(n == 2 && b.get("x") == Ok(Some(vec![1; 500])) && b.get("y") == Ok(Some(vec![2; 500])), "byte {at}"),
+                Ok(n) => assert!(
+                    n == 2
+                        && b.get("x") == Ok(Some(vec![1; 500]))
+                        && b.get("y") == Ok(Some(vec![2; 500])),
+                    "byte {at}"
+                ),
                 Err(_) => assert_eq!(b.size(), Ok((0, 0)), "byte {at}"),
             }
         }

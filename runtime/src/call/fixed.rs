@@ -1,4 +1,5 @@
-//! Programs whose sizes are all numbers: what a call has to pass is compared in one go, and nothing of it is computed.
+//! Programs whose sizes are all numbers: what a call has to pass is compared in one go, and nothing
+//! of it is computed.
 use crate::{
     Place, View, ViewMut,
     guards::dtype_word,
@@ -38,7 +39,10 @@ impl Fixed {
             }
             Some(kinds)
         };
-        if !(p.symbols.is_empty() && p.conditions.is_empty() && p.inputs.iter().all(|t| t.order.is_empty())) {
+        if !(p.symbols.is_empty()
+            && p.conditions.is_empty()
+            && p.inputs.iter().all(|t| t.order.is_empty()))
+        {
             return None;
         }
         let made = |t: &Tensor| {
@@ -47,7 +51,12 @@ impl Fixed {
             Some((shape, bytes))
         };
         let made = p.outputs.iter().map(made).collect::<Option<_>>()?;
-        Some(Fixed { inputs: kinds(&p.inputs)?, outputs: kinds(&p.outputs)?, made, arena: known(&p.arena)? })
+        Some(Fixed {
+            inputs: kinds(&p.inputs)?,
+            outputs: kinds(&p.outputs)?,
+            made,
+            arena: known(&p.arena)?,
+        })
     }
     /// Whether a call may pass these, without a copy.
     pub fn takes(&self, inputs: &[View]) -> bool {
@@ -55,12 +64,16 @@ impl Fixed {
     }
     /// Whether a call may write its results to these.
     pub fn gives(&self, outputs: &[ViewMut]) -> bool {
-        self.outputs.are(outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok())))
+        self.outputs
+            .are(outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok())))
     }
 }
 
 impl Kinds {
-    fn are<'a>(&self, all: impl ExactSizeIterator<Item = (&'a str, &'a [usize], Place, bool)>) -> bool {
+    fn are<'a>(
+        &self,
+        all: impl ExactSizeIterator<Item = (&'a str, &'a [usize], Place, bool)>,
+    ) -> bool {
         let mut sizes = &self.sizes[..];
         all.len() == self.heads.len()
             && all.zip(&self.heads).all(|((have, shape, place, rows), (dtype, rank))| {

@@ -1,7 +1,8 @@
-//! The functions of `include/kiln.h`, which is generated from this folder. `libkiln_runtime.so` (`capi/`) has them, and `libkiln.so` (`capi/full/`) beside
-//! one that compiles.
+//! The functions of `include/kiln.h`, which is generated from this folder. `libkiln_runtime.so`
+//! (`capi/`) has them, and `libkiln.so` (`capi/full/`) beside one that compiles.
 //!
-//! No panic leaves a function: what panics is `KILN_ERROR_INTERNAL`. Pointers are checked for null and not further.
+//! No panic leaves a function: what panics is `KILN_ERROR_INTERNAL`. Pointers are checked for null
+//! and not further.
 mod signature;
 
 pub use signature::{KilnDim, KilnTensorInfo};
@@ -86,7 +87,9 @@ use KilnStatus::*;
 impl From<CallError> for Failure {
     fn from(e: CallError) -> Failure {
         let status = match &e {
-            CallError::Memory(_) | CallError::Cuda(cuda::CudaError::Memory { .. }) => KILN_ERROR_MEMORY,
+            CallError::Memory(_) | CallError::Cuda(cuda::CudaError::Memory { .. }) => {
+                KILN_ERROR_MEMORY
+            }
             CallError::Cuda(_) => KILN_ERROR_DEVICE,
             CallError::Tiles(_) => KILN_ERROR_TARGET,
             _ => KILN_ERROR_TENSOR,
@@ -99,7 +102,9 @@ impl From<OpenError> for Failure {
         match e {
             OpenError::Call(e) => e.into(),
             OpenError::Weight { .. } => Failure(KILN_ERROR_WEIGHT, e.to_string()),
-            OpenError::Target { .. } | OpenError::Link(_) => Failure(KILN_ERROR_TARGET, e.to_string()),
+            OpenError::Target { .. } | OpenError::Link(_) => {
+                Failure(KILN_ERROR_TARGET, e.to_string())
+            }
         }
     }
 }
@@ -123,8 +128,14 @@ fn argument(reason: &str) -> Failure {
 /// Runs a function's body: no panic leaves it, and a failure's sentence is kept for the thread.
 pub fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> KilnStatus {
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|s| s.to_string()).or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(Failure(KILN_ERROR_INTERNAL, format!("kiln itself failed: {}", text.unwrap_or_else(|| "no reason is known".into()))))
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|s| s.to_string())
+            .or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(Failure(
+            KILN_ERROR_INTERNAL,
+            format!("kiln itself failed: {}", text.unwrap_or_else(|| "no reason is known".into())),
+        ))
     });
     match outcome {
         Ok(()) => KILN_OK,
@@ -166,16 +177,28 @@ unsafe fn list<'a, T>(raw: *const T, count: usize, what: &str) -> Result<&'a [T]
 
 impl KilnProgram {
     /// A package ready to be called; `find` finds the weights that it does not hold.
-    pub fn open(package: &Package, options: Option<&KilnOptions>, find: &mut Find) -> Result<KilnProgram, Failure> {
+    pub fn open(
+        package: &Package,
+        options: Option<&KilnOptions>,
+        find: &mut Find,
+    ) -> Result<KilnProgram, Failure> {
         let options = options.copied().unwrap_or(kiln_default_options());
         let all = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if options.threads == 0 { all } else { options.threads as usize }.min(MAX_THREADS);
+        let threads =
+            if options.threads == 0 { all } else { options.threads as usize }.min(MAX_THREADS);
         let signature = Signature::of(&package.program);
         let engine = if package.program.target.is_cuda() {
             let device = Device::cuda(options.gpu as usize).map_err(CallError::from)?;
-            let mode = if options.cuda_graphs { cuda::Mode::ReduceOverhead } else { cuda::Mode::Default };
+            let mode =
+                if options.cuda_graphs { cuda::Mode::ReduceOverhead } else { cuda::Mode::Default };
             let settings = cuda::Settings { mode, ..Default::default() };
-            Engine::Cuda(Box::new(cuda::Loaded::open(Arc::new(device), package, None, threads, settings)?))
+            Engine::Cuda(Box::new(cuda::Loaded::open(
+                Arc::new(device),
+                package,
+                None,
+                threads,
+                settings,
+            )?))
         } else {
             Engine::Host(Host::open(package, find, threads)?)
         };
@@ -187,13 +210,22 @@ impl KilnProgram {
             Engine::Cuda(l) => l.program(),
         }
     }
-    fn call(&self, inputs: &[View], outputs: &mut [ViewMut], stream: *mut c_void) -> Result<(), Failure> {
+    fn call(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        stream: *mut c_void,
+    ) -> Result<(), Failure> {
         match &self.engine {
-            Engine::Host(_) if !stream.is_null() => Err(argument("a program for the host has no stream: pass NULL")),
+            Engine::Host(_) if !stream.is_null() => {
+                Err(argument("a program for the host has no stream: pass NULL"))
+            }
             Engine::Host(l) => Ok(l.call(inputs, outputs, self.threads)?),
             Engine::Cuda(l) if stream.is_null() => Ok(l.call(inputs, outputs)?),
             // SAFETY: the caller's promise of `kiln_program_call`.
-            Engine::Cuda(l) => Ok(unsafe { l.launch(inputs, outputs, cuda::Stream::from_raw(stream)) }?),
+            Engine::Cuda(l) => {
+                Ok(unsafe { l.launch(inputs, outputs, cuda::Stream::from_raw(stream)) }?)
+            }
         }
     }
 }
@@ -202,7 +234,10 @@ impl KilnProgram {
 ///
 /// # Safety
 /// `out` is null or can be written.
-pub unsafe fn give(program: Result<KilnProgram, Failure>, out: *mut *mut KilnProgram) -> Result<(), Failure> {
+pub unsafe fn give(
+    program: Result<KilnProgram, Failure>,
+    out: *mut *mut KilnProgram,
+) -> Result<(), Failure> {
     if out.is_null() {
         return Err(argument("out is null"));
     }
@@ -214,7 +249,8 @@ pub unsafe fn give(program: Result<KilnProgram, Failure>, out: *mut *mut KilnPro
     Ok(())
 }
 
-/// The sentence of this thread's last failure; empty if there was none. It is good until the next function that fails on this thread.
+/// The sentence of this thread's last failure; empty if there was none. It is good until the next
+/// function that fails on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
@@ -232,13 +268,18 @@ pub extern "C" fn kiln_default_options() -> KilnOptions {
     KilnOptions { threads: 0, gpu: 0, cuda_graphs: false }
 }
 
-/// Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or needs none. A package is code: load only what you trust. `options`
-/// may be null. The program is `*out`, which is null if this fails, and belongs to the caller.
+/// Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or needs
+/// none. A package is code: load only what you trust. `options` may be null. The program is `*out`,
+/// which is null if this fails, and belongs to the caller.
 ///
 /// # Safety
 /// `path` is a string with a zero at its end, `options` is null or valid, `out` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kiln_program_load(path: *const c_char, options: *const KilnOptions, out: *mut *mut KilnProgram) -> KilnStatus {
+pub unsafe extern "C" fn kiln_program_load(
+    path: *const c_char,
+    options: *const KilnOptions,
+    out: *mut *mut KilnProgram,
+) -> KilnStatus {
     guarded(|| {
         // SAFETY: the caller's promise.
         unsafe {
@@ -271,7 +312,8 @@ pub unsafe extern "C" fn kiln_program_load_bytes(
         unsafe {
             let made = || -> Result<KilnProgram, Failure> {
                 let bytes = list(bytes, size, "bytes")?;
-                let package = Package::read(std::io::Cursor::new(bytes), crate::package::MAX_BYTES)?;
+                let package =
+                    Package::read(std::io::Cursor::new(bytes), crate::package::MAX_BYTES)?;
                 KilnProgram::open(&package, options.as_ref(), &mut |g| held(&package, g))
             };
             give(made(), out)
@@ -316,7 +358,11 @@ pub unsafe extern "C" fn kiln_program_output_count(program: *const KilnProgram) 
 /// # Safety
 /// Null, or a live program; `info` is null or can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kiln_program_input(program: *const KilnProgram, index: usize, info: *mut KilnTensorInfo) -> KilnStatus {
+pub unsafe extern "C" fn kiln_program_input(
+    program: *const KilnProgram,
+    index: usize,
+    info: *mut KilnTensorInfo,
+) -> KilnStatus {
     // SAFETY: the caller's promise.
     guarded(|| unsafe { put(info, at(program, "program")?.signature.input(index)) })
 }
@@ -326,7 +372,11 @@ pub unsafe extern "C" fn kiln_program_input(program: *const KilnProgram, index: 
 /// # Safety
 /// Null, or a live program; `info` is null or can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kiln_program_output(program: *const KilnProgram, index: usize, info: *mut KilnTensorInfo) -> KilnStatus {
+pub unsafe extern "C" fn kiln_program_output(
+    program: *const KilnProgram,
+    index: usize,
+    info: *mut KilnTensorInfo,
+) -> KilnStatus {
     // SAFETY: the caller's promise.
     guarded(|| unsafe { put(info, at(program, "program")?.signature.output(index)) })
 }
@@ -341,11 +391,12 @@ unsafe fn put(info: *mut KilnTensorInfo, found: Option<KilnTensorInfo>) -> Resul
     Ok(())
 }
 
-/// The sizes of a result for inputs of these sizes. Only the shapes of `inputs` are read. `*rank` is the number of sizes; `shape` gets them if
-/// `capacity` is enough, and may be null if that is 0.
+/// The sizes of a result for inputs of these sizes. Only the shapes of `inputs` are read. `*rank`
+/// is the number of sizes; `shape` gets them if `capacity` is enough, and may be null if that is 0.
 ///
 /// # Safety
-/// `inputs` has `input_count` tensors as DLPack says they have to be, `shape` room for `capacity` numbers; the others are null or valid.
+/// `inputs` has `input_count` tensors as DLPack says they have to be, `shape` room for `capacity`
+/// numbers; the others are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_output_shape(
     program: *const KilnProgram,
@@ -363,13 +414,17 @@ pub unsafe extern "C" fn kiln_program_output_shape(
             let views = read(inputs, input_count)?;
             let shapes: Vec<&[usize]> = views.iter().map(View::shape).collect();
             let all = program.program().output_shapes(&shapes)?;
-            let sizes = all.get(output).ok_or_else(|| argument("there is no output of this number"))?;
+            let sizes =
+                all.get(output).ok_or_else(|| argument("there is no output of this number"))?;
             if rank.is_null() || (shape.is_null() && capacity > 0) {
                 return Err(argument("rank or shape is null"));
             }
             *rank = sizes.len();
             if capacity >= sizes.len() {
-                sizes.iter().enumerate().for_each(|(i, n)| *shape.add(i) = i64::try_from(*n).unwrap_or(i64::MAX));
+                sizes
+                    .iter()
+                    .enumerate()
+                    .for_each(|(i, n)| *shape.add(i) = i64::try_from(*n).unwrap_or(i64::MAX));
             }
         }
         Ok(())
@@ -382,13 +437,18 @@ unsafe fn read<'a>(inputs: *const *const DLTensor, count: usize) -> Result<Vec<V
     all.iter().map(|t| unsafe { Ok(View::of_dlpack(at(*t, "an input")?)?) }).collect()
 }
 
-/// Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any
-/// strides; results are written, in row-major order, into memory of the caller's. `stream` is a CUstream, in whose order a program for a GPU then runs, and which
-/// the call does not wait for unless a result lies in the host's memory; with null, and on the host, results are there when this returns. A stream of another GPU or
-/// context than the program's, or one that is being captured, is `KILN_ERROR_DEVICE`; a tensor that lies elsewhere than it says, or on another GPU, `KILN_ERROR_TENSOR`.
+/// Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor
+/// or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any strides; results are
+/// written, in row-major order, into memory of the caller's. `stream` is a CUstream, in whose order
+/// a program for a GPU then runs, and which the call does not wait for unless a result lies in the
+/// host's memory; with null, and on the host, results are there when this returns. A stream of
+/// another GPU or context than the program's, or one that is being captured, is
+/// `KILN_ERROR_DEVICE`; a tensor that lies elsewhere than it says, or on another GPU,
+/// `KILN_ERROR_TENSOR`.
 ///
 /// # Safety
-/// Tensors are as DLPack says they have to be, and live until the call is over, on its stream if it has one. Nothing else uses the memory of results meanwhile.
+/// Tensors are as DLPack says they have to be, and live until the call is over, on its stream if it
+/// has one. Nothing else uses the memory of results meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_call(
     program: *const KilnProgram,
@@ -405,7 +465,9 @@ pub unsafe extern "C" fn kiln_program_call(
             let read = read(inputs, input_count)?;
             let mut written = vec![];
             for t in list(outputs, output_count, "outputs")? {
-                written.push(ViewMut::of_dlpack(t.as_mut().ok_or_else(|| argument("an output is null"))?)?);
+                written.push(ViewMut::of_dlpack(
+                    t.as_mut().ok_or_else(|| argument("an output is null"))?,
+                )?);
             }
             program.call(&read, &mut written, stream)
         }

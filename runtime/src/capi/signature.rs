@@ -11,7 +11,8 @@ use std::ffi::{CString, c_char};
 pub struct KilnDim {
     /// The size; -1 if calls decide it.
     pub size: i64,
-    /// The size as text: a number, a symbol such as "s0", or an expression of symbols such as "(s0 + 1)". Equal texts are equal sizes.
+    /// The size as text: a number, a symbol such as "s0", or an expression of symbols such as "(s0
+    /// + 1)". Equal texts are equal sizes.
     pub text: *const c_char,
     /// The least size.
     pub min: i64,
@@ -82,15 +83,34 @@ impl Info {
         let dim = |(d, text): (&Dim, &CString)| {
             let (min, max, divisor) = match d {
                 Dim::Known(n) => (*n, *n, 1),
-                Dim::Symbol(i) => p.symbols.get(*i).map_or((0, -1, 1), |s| (s.min, s.max.unwrap_or(-1), s.divisor.max(1))),
+                Dim::Symbol(i) => p
+                    .symbols
+                    .get(*i)
+                    .map_or((0, -1, 1), |s| (s.min, s.max.unwrap_or(-1), s.divisor.max(1))),
                 Dim::Expr(_) => (0, -1, 1),
             };
-            KilnDim { size: if let Dim::Known(n) = d { *n } else { -1 }, text: text.as_ptr(), min, max, divisor }
+            KilnDim {
+                size: if let Dim::Known(n) = d { *n } else { -1 },
+                text: text.as_ptr(),
+                min,
+                max,
+                divisor,
+            }
         };
-        Info { name: string(&t.name), dtype: string(&t.dtype), dims: t.dims.iter().zip(&texts).map(dim).collect(), _texts: texts }
+        Info {
+            name: string(&t.name),
+            dtype: string(&t.dtype),
+            dims: t.dims.iter().zip(&texts).map(dim).collect(),
+            _texts: texts,
+        }
     }
     fn c(&self) -> KilnTensorInfo {
         let dims = if self.dims.is_empty() { std::ptr::null() } else { self.dims.as_ptr() };
-        KilnTensorInfo { name: self.name.as_ptr(), dtype: self.dtype.as_ptr(), rank: self.dims.len(), dims }
+        KilnTensorInfo {
+            name: self.name.as_ptr(),
+            dtype: self.dtype.as_ptr(),
+            rank: self.dims.len(),
+            dims,
+        }
     }
 }

@@ -4,8 +4,8 @@ use super::{
     run::{Machine, Memory, Place, Run},
 };
 use crate::{
-    Buffer, CallError, Loaded, Program, View, ViewMut, call::tensor_error, custom::CustomFn, profile::Profile, program::Tensor,
-    view::byte_size,
+    Buffer, CallError, Loaded, Program, View, ViewMut, call::tensor_error, custom::CustomFn,
+    profile::Profile, program::Tensor, view::byte_size,
 };
 use std::sync::{Mutex, PoisonError};
 
@@ -19,11 +19,16 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Joins a program with its loaded parts. Err: it names values or parts that it does not have, or a function that is not registered.
+    /// Joins a program with its loaded parts. Err: it names values or parts that it does not have,
+    /// or a function that is not registered.
     pub fn new(program: Program, parts: Vec<Loaded>) -> Result<Driver, CallError> {
         let flow = Flow::new(&program)?;
         if parts.len() != flow.control.parts.len() {
-            return Err(CallError::Count { what: "parts", want: flow.control.parts.len(), have: parts.len() });
+            return Err(CallError::Count {
+                what: "parts",
+                want: flow.control.parts.len(),
+                have: parts.len(),
+            });
         }
         Ok(Driver { program, flow, parts, idle: Mutex::default() })
     }
@@ -37,12 +42,24 @@ impl Driver {
         own + self.parts.iter().map(Loaded::arena_bytes).sum::<usize>()
     }
 
-    /// Runs the program on at most `threads` threads of the pool. Where a part or a custom call fails, results may have been written.
-    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<(), CallError> {
+    /// Runs the program on at most `threads` threads of the pool. Where a part or a custom call
+    /// fails, results may have been written.
+    pub fn call(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+    ) -> Result<(), CallError> {
         self.call_with(inputs, outputs, threads, None).map(|_| ())
     }
-    /// As [`Driver::call`], with the time of each launch of the programs that it calls, in the order of [`super::Control::parts`].
-    pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut], threads: usize) -> Result<Profile, CallError> {
+    /// As [`Driver::call`], with the time of each launch of the programs that it calls, in the
+    /// order of [`super::Control::parts`].
+    pub fn profile(
+        &self,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+        threads: usize,
+    ) -> Result<Profile, CallError> {
         let none = || Profile::of_parts(self.flow.launches());
         let profile = self.call_with(inputs, outputs, threads, Some(none()))?;
         Ok(profile.unwrap_or_else(none))
@@ -57,7 +74,11 @@ impl Driver {
     ) -> Result<Option<Profile>, CallError> {
         let p = &self.program;
         if outputs.len() != p.outputs.len() {
-            return Err(CallError::Count { what: "outputs", want: p.outputs.len(), have: outputs.len() });
+            return Err(CallError::Count {
+                what: "outputs",
+                want: p.outputs.len(),
+                have: outputs.len(),
+            });
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
         let (symbols, exprs) = p.sizes(&shapes)?;
@@ -118,24 +139,46 @@ impl Machine for OnHost<'_> {
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
         Ok(())
     }
-    fn copy_rows(&mut self, from: (*const u8, usize), to: (*mut u8, usize), bytes: usize, rows: usize) -> Result<(), CallError> {
-        (0..rows).try_for_each(|i| self.copy(from.0.wrapping_add(i * from.1), to.0.wrapping_add(i * to.1), bytes))
+    fn copy_rows(
+        &mut self,
+        from: (*const u8, usize),
+        to: (*mut u8, usize),
+        bytes: usize,
+        rows: usize,
+    ) -> Result<(), CallError> {
+        (0..rows).try_for_each(|i| {
+            self.copy(from.0.wrapping_add(i * from.1), to.0.wrapping_add(i * to.1), bytes)
+        })
     }
     fn truth(&mut self, at: *const u8) -> Result<bool, CallError> {
         // SAFETY: an i1 is a byte, and no value is written while another is read.
         Ok(unsafe { *at != 0 })
     }
-    fn call(&mut self, part: usize, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
+    fn call(
+        &mut self,
+        part: usize,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+    ) -> Result<(), CallError> {
         let loaded = &self.driver.parts[part];
         match &mut self.profile {
             None => loaded.call(inputs, outputs, self.threads),
             Some(all) => {
-                all.add(self.driver.flow.first_launch(part), &loaded.profile(inputs, outputs, self.threads)?);
+                all.add(
+                    self.driver.flow.first_launch(part),
+                    &loaded.profile(inputs, outputs, self.threads)?,
+                );
                 Ok(())
             }
         }
     }
-    fn custom(&mut self, callee: &str, f: &CustomFn, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
+    fn custom(
+        &mut self,
+        callee: &str,
+        f: &CustomFn,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+    ) -> Result<(), CallError> {
         f(inputs, outputs).map_err(|e| tensor_error("custom call", callee, e))
     }
 }
@@ -144,7 +187,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn check(what: &'static str, dtype: &str, place: crate::Place, t: &Tensor) -> Result<(), CallError> {
+fn check(
+    what: &'static str,
+    dtype: &str,
+    place: crate::Place,
+    t: &Tensor,
+) -> Result<(), CallError> {
     crate::call::same_dtype(what, dtype, t)?;
     crate::view::check_place(what, &t.name, place, crate::Place::Host)
 }

@@ -2,7 +2,8 @@
 use super::{Body, Flow, Shape, Step};
 use crate::{CallError, View, ViewMut, call::tensor_error, custom::CustomFn};
 
-/// What runs steps: the host, or a card. Addresses are of its memory; all that it is asked for happens in order.
+/// What runs steps: the host, or a card. Addresses are of its memory; all that it is asked for
+/// happens in order.
 pub(crate) trait Machine {
     /// What the address of a program's argument and result is a multiple of.
     const ALIGNED: usize;
@@ -10,18 +11,36 @@ pub(crate) trait Machine {
     fn place(&self) -> crate::Place;
     /// The buffers that earlier calls have left.
     fn memory(&self) -> Vec<Memory>;
-    /// Makes a buffer at least that large, or one more if there are only so many; what was in it is lost if it grows. Its address and its bytes.
+    /// Makes a buffer at least that large, or one more if there are only so many; what was in it is
+    /// lost if it grows. Its address and its bytes.
     fn ensure(&mut self, buffer: usize, bytes: usize) -> Result<(*mut u8, usize), CallError>;
     /// Copies bytes to where they are not yet.
     fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError>;
     /// Copies rows of so many bytes between places with distances from row to row.
-    fn copy_rows(&mut self, from: (*const u8, usize), to: (*mut u8, usize), bytes: usize, rows: usize) -> Result<(), CallError>;
+    fn copy_rows(
+        &mut self,
+        from: (*const u8, usize),
+        to: (*mut u8, usize),
+        bytes: usize,
+        rows: usize,
+    ) -> Result<(), CallError>;
     /// Whether an `i1` is true, for which all that was asked for before is waited for.
     fn truth(&mut self, at: *const u8) -> Result<bool, CallError>;
     /// Calls a program.
-    fn call(&mut self, part: usize, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError>;
+    fn call(
+        &mut self,
+        part: usize,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+    ) -> Result<(), CallError>;
     /// Calls a function of the host.
-    fn custom(&mut self, callee: &str, f: &CustomFn, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError>;
+    fn custom(
+        &mut self,
+        callee: &str,
+        f: &CustomFn,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+    ) -> Result<(), CallError>;
 }
 
 /// A buffer, and how many values lie in it.
@@ -88,7 +107,8 @@ impl<'a, M: Machine> Run<'a, M> {
         self.set_all(&body.args, args);
         for (value, place) in body.yields.iter().zip(results) {
             // What a part computes for the caller alone it writes there.
-            self.wanted[*value] = (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*place);
+            self.wanted[*value] =
+                (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*place);
         }
         self.steps(&body.steps)?;
         for (value, to) in body.yields.iter().zip(results) {
@@ -100,10 +120,15 @@ impl<'a, M: Machine> Run<'a, M> {
 
     /// Copies a value unless it is there already.
     fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), CallError> {
-        if from.data == to.data || bytes == 0 { Ok(()) } else { self.machine.copy(from.data, to.data, bytes) }
+        if from.data == to.data || bytes == 0 {
+            Ok(())
+        } else {
+            self.machine.copy(from.data, to.data, bytes)
+        }
     }
 
-    /// A buffer that nothing lies in, of at least that many bytes; the smallest of them. Nobody has it yet.
+    /// A buffer that nothing lies in, of at least that many bytes; the smallest of them. Nobody has
+    /// it yet.
     fn take(&mut self, bytes: usize) -> Result<Place, CallError> {
         let free = |m: &Memory| m.users == 0;
         let fits = self.memory.iter().enumerate().filter(|(_, m)| free(m) && m.len >= bytes);
@@ -127,7 +152,8 @@ impl<'a, M: Machine> Run<'a, M> {
     }
 
     fn at(&self, value: usize) -> Result<Place, CallError> {
-        self.places[value].ok_or_else(|| tensor_error("value", "", format!("{value} is read before it is there")))
+        self.places[value]
+            .ok_or_else(|| tensor_error("value", "", format!("{value} is read before it is there")))
     }
     fn all(&self, values: &[usize]) -> Result<Vec<Place>, CallError> {
         values.iter().map(|v| self.at(*v)).collect()
@@ -171,10 +197,14 @@ impl<'a, M: Machine> Run<'a, M> {
 
     fn step(&mut self, step: &Step) -> Result<(), CallError> {
         match step {
-            Step::Call { part, inputs, results } => self.run(inputs, results, &|m, inputs, outputs| m.call(*part, inputs, outputs)),
+            Step::Call { part, inputs, results } => {
+                self.run(inputs, results, &|m, inputs, outputs| m.call(*part, inputs, outputs))
+            }
             Step::Custom { callee, inputs, results, .. } => {
                 let f = self.flow.custom(callee)?;
-                self.run(inputs, results, &|m, inputs, outputs| m.custom(callee, f, inputs, outputs))
+                self.run(inputs, results, &|m, inputs, outputs| {
+                    m.custom(callee, f, inputs, outputs)
+                })
             }
             Step::If { condition, then, otherwise, results, .. } => {
                 let condition = self.at(*condition)?;
@@ -202,18 +232,32 @@ impl<'a, M: Machine> Run<'a, M> {
                 self.release(&state);
                 Ok(())
             }
-            Step::Scan { inits, inputs, reverse, body, results, .. } => self.scan(inits, inputs, *reverse, body, results),
+            Step::Scan { inits, inputs, reverse, body, results, .. } => {
+                self.scan(inits, inputs, *reverse, body, results)
+            }
         }
     }
 
-    fn scan(&mut self, inits: &[usize], inputs: &[usize], reverse: bool, body: &Body, results: &[usize]) -> Result<(), CallError> {
+    fn scan(
+        &mut self,
+        inits: &[usize],
+        inputs: &[usize],
+        reverse: bool,
+        body: &Body,
+        results: &[usize],
+    ) -> Result<(), CallError> {
         let length = self.shapes[inputs[0]].0[0];
         let mut sliced = vec![];
         for value in inputs {
             let from = self.at(*value)?;
             let rows = self.rows(*value, from, length)?;
             if rows.first.data != from.data {
-                self.machine.copy_rows((from.data, rows.bytes), (rows.first.data, rows.pitch), rows.bytes, length)?;
+                self.machine.copy_rows(
+                    (from.data, rows.bytes),
+                    (rows.first.data, rows.pitch),
+                    rows.bytes,
+                    length,
+                )?;
             }
             sliced.push(rows);
         }
@@ -229,7 +273,8 @@ impl<'a, M: Machine> Run<'a, M> {
         let made = &body.yields[inits.len()..];
         for step in 0..length {
             let i = if reverse { length - 1 - step } else { step };
-            let args: Vec<Place> = state.iter().copied().chain(sliced.iter().map(|r| r.row(i))).collect();
+            let args: Vec<Place> =
+                state.iter().copied().chain(sliced.iter().map(|r| r.row(i))).collect();
             // A value that is two rows is written to one of them and copied to the other.
             made.iter().zip(&stacked).for_each(|(v, r)| self.wanted[*v] = Some(r.row(i)));
             let yields = self.body(body, &args)?;
@@ -244,7 +289,12 @@ impl<'a, M: Machine> Run<'a, M> {
         }
         for (rows, to) in stacked.iter().zip(&whole) {
             if rows.first.data != to.data {
-                self.machine.copy_rows((rows.first.data, rows.pitch), (to.data, rows.bytes), rows.bytes, length)?;
+                self.machine.copy_rows(
+                    (rows.first.data, rows.pitch),
+                    (to.data, rows.bytes),
+                    rows.bytes,
+                    length,
+                )?;
             }
         }
         sliced.iter().chain(&stacked).for_each(|r| self.release(&[r.first]));
@@ -253,11 +303,16 @@ impl<'a, M: Machine> Run<'a, M> {
         Ok(())
     }
 
-    /// The slices of a value that lies there, or where they would have to lie to begin where programs can read them. Held.
+    /// The slices of a value that lies there, or where they would have to lie to begin where
+    /// programs can read them. Held.
     fn rows(&mut self, value: usize, at: Place, length: usize) -> Result<Rows, CallError> {
         let bytes = self.shapes[value].1.checked_div(length).unwrap_or(0);
         let pitch = bytes.next_multiple_of(M::ALIGNED);
-        let first = if pitch == bytes || length < 2 { at } else { self.take(pitch.saturating_mul(length))? };
+        let first = if pitch == bytes || length < 2 {
+            at
+        } else {
+            self.take(pitch.saturating_mul(length))?
+        };
         self.hold(&[first]);
         Ok(Rows { first, pitch, bytes })
     }

@@ -5,7 +5,8 @@ use super::{
 };
 use crate::{View, ViewMut};
 
-/// A program that an element of `add` is added by, byte by byte; of two inputs their sum; with `less` whether the first byte is less than that.
+/// A program that an element of `add` is added by, byte by byte; of two inputs their sum; with
+/// `less` whether the first byte is less than that.
 struct Kind {
     add: u8,
     less: Option<u8>,
@@ -33,7 +34,10 @@ impl Machine for Noted {
         crate::Place::Host
     }
     fn memory(&self) -> Vec<Memory> {
-        self.buffers.iter().map(|b| Memory { at: b.as_ptr().cast_mut().cast(), len: 16 * b.len(), users: 0 }).collect()
+        self.buffers
+            .iter()
+            .map(|b| Memory { at: b.as_ptr().cast_mut().cast(), len: 16 * b.len(), users: 0 })
+            .collect()
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
         if i == self.buffers.len() {
@@ -48,11 +52,19 @@ impl Machine for Noted {
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
         Ok(())
     }
-    fn copy_rows(&mut self, from: (*const u8, usize), to: (*mut u8, usize), bytes: usize, rows: usize) -> Result<(), CallError> {
+    fn copy_rows(
+        &mut self,
+        from: (*const u8, usize),
+        to: (*mut u8, usize),
+        bytes: usize,
+        rows: usize,
+    ) -> Result<(), CallError> {
         self.row_copies += 1;
         for i in 0..rows {
             // SAFETY: rows of that many bytes.
-            unsafe { std::ptr::copy_nonoverlapping(from.0.add(i * from.1), to.0.add(i * to.1), bytes) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(from.0.add(i * from.1), to.0.add(i * to.1), bytes)
+            };
         }
         Ok(())
     }
@@ -61,41 +73,84 @@ impl Machine for Noted {
         // SAFETY: a byte.
         Ok(unsafe { *at != 0 })
     }
-    fn call(&mut self, part: usize, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
+    fn call(
+        &mut self,
+        part: usize,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+    ) -> Result<(), CallError> {
         self.calls += 1;
-        let at = inputs.iter().map(|v| v.data as usize).chain(outputs.iter().map(|v| v.data as usize));
-        assert!(at.into_iter().all(|a| a.is_multiple_of(16)), "a tensor begins where wide accesses do not");
+        let at =
+            inputs.iter().map(|v| v.data as usize).chain(outputs.iter().map(|v| v.data as usize));
+        assert!(
+            at.into_iter().all(|a| a.is_multiple_of(16)),
+            "a tensor begins where wide accesses do not"
+        );
         let (kind, first) = (&self.kinds[part], bytes(&inputs[0]));
         let made: Vec<u8> = match kind.less {
             Some(limit) => vec![u8::from(first[0] < limit)],
-            None => (0..first.len()).map(|i| first[i] + kind.add + inputs.get(1).map_or(0, |v| bytes(v)[i])).collect(),
+            None => (0..first.len())
+                .map(|i| first[i] + kind.add + inputs.get(1).map_or(0, |v| bytes(v)[i]))
+                .collect(),
         };
         for out in outputs {
-            assert!(inputs.iter().all(|v| v.data != out.data.cast_const()), "a result lies where an argument is read");
+            assert!(
+                inputs.iter().all(|v| v.data != out.data.cast_const()),
+                "a result lies where an argument is read"
+            );
             out.bytes_mut().copy_from_slice(&made);
         }
         Ok(())
     }
-    fn custom(&mut self, _: &str, f: &CustomFn, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
+    fn custom(
+        &mut self,
+        _: &str,
+        f: &CustomFn,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+    ) -> Result<(), CallError> {
         f(inputs, outputs).map_err(|e| tensor_error("custom call", "", e))
     }
 }
 
 fn tensor(dims: &[i64]) -> Tensor {
-    Tensor { name: "x".into(), dtype: "i8".into(), dims: dims.iter().map(|d| Dim::Known(*d)).collect(), order: vec![] }
+    Tensor {
+        name: "x".into(),
+        dtype: "i8".into(),
+        dims: dims.iter().map(|d| Dim::Known(*d)).collect(),
+        order: vec![],
+    }
 }
 
 fn part(inputs: usize, outputs: usize) -> Program {
-    Program { inputs: vec![tensor(&[3]); inputs], outputs: vec![tensor(&[3]); outputs], ..Default::default() }
+    Program {
+        inputs: vec![tensor(&[3]); inputs],
+        outputs: vec![tensor(&[3]); outputs],
+        ..Default::default()
+    }
 }
 
 /// Values of these sizes, of which the first are arguments of the whole and these are its results.
-fn program(values: &[&[i64]], steps: Vec<Step>, args: &[usize], yields: &[usize], parts: Vec<Program>) -> Program {
-    let value = |dims: &&[i64]| Value { dtype: "i8".into(), dims: dims.iter().map(|d| Dim::Known(*d)).collect() };
+fn program(
+    values: &[&[i64]],
+    steps: Vec<Step>,
+    args: &[usize],
+    yields: &[usize],
+    parts: Vec<Program>,
+) -> Program {
+    let value = |dims: &&[i64]| Value {
+        dtype: "i8".into(),
+        dims: dims.iter().map(|d| Dim::Known(*d)).collect(),
+    };
     let of = |all: &[usize]| all.iter().map(|i| tensor(values[*i])).collect();
     let body = Body { args: args.to_vec(), steps, yields: yields.to_vec() };
     let control = Control { parts, values: values.iter().map(value).collect(), body };
-    Program { inputs: of(args), outputs: of(yields), control: Some(control.into()), ..Default::default() }
+    Program {
+        inputs: of(args),
+        outputs: of(yields),
+        control: Some(control.into()),
+        ..Default::default()
+    }
 }
 
 fn run(program: &Program, machine: &mut Noted, inputs: &[&[u8]], outputs: &mut [Vec<u128>]) {
@@ -111,7 +166,8 @@ fn run(program: &Program, machine: &mut Noted, inputs: &[&[u8]], outputs: &mut [
         })
         .collect();
     let args: Vec<Place> = copies.iter().map(|c| Place::of(c.as_ptr().cast_mut().cast())).collect();
-    let results: Vec<Place> = outputs.iter_mut().map(|o| Place::of(o.as_mut_ptr().cast())).collect();
+    let results: Vec<Place> =
+        outputs.iter_mut().map(|o| Place::of(o.as_mut_ptr().cast())).collect();
     Run::new(&flow, &shapes, machine).whole(&args, &results).expect("a call");
 }
 
@@ -127,17 +183,42 @@ fn call(part: usize, inputs: &[usize], results: &[usize]) -> Step {
 fn a_scan_never_waits_and_its_slices_lie_where_programs_can_read_them() {
     // Rows of 3 bytes: carried 2 = 2 + 3, and stacked the same sums.
     let body = Body { args: vec![2, 3], steps: vec![call(0, &[2, 3], &[4])], yields: vec![4, 4] };
-    let scan = Step::Scan { inits: vec![0], inputs: vec![1], reverse: true, body, results: vec![5, 6], source: String::new() };
-    let p = program(&[&[3], &[4, 3], &[3], &[3], &[3], &[3], &[4, 3]], vec![scan], &[0, 1], &[5, 6], vec![part(2, 1)]);
+    let scan = Step::Scan {
+        inits: vec![0],
+        inputs: vec![1],
+        reverse: true,
+        body,
+        results: vec![5, 6],
+        source: String::new(),
+    };
+    let p = program(
+        &[&[3], &[4, 3], &[3], &[3], &[3], &[3], &[4, 3]],
+        vec![scan],
+        &[0, 1],
+        &[5, 6],
+        vec![part(2, 1)],
+    );
     let mut machine = Noted { kinds: vec![Kind { add: 0, less: None }], ..Default::default() };
     let mut outputs = vec![vec![0u128; 1], vec![0u128; 1]];
     for turn in 0..3 {
-        run(&p, &mut machine, &[&[1, 1, 1], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]], &mut outputs);
+        run(
+            &p,
+            &mut machine,
+            &[&[1, 1, 1], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]],
+            &mut outputs,
+        );
         assert_eq!(first(&outputs[0], 3), [23, 27, 31]);
         assert_eq!(first(&outputs[1], 12), [23, 27, 31, 22, 25, 28, 18, 20, 22, 11, 12, 13]);
-        assert_eq!((machine.waits, machine.calls, machine.row_copies), (0, 4 * (turn + 1), 2 * (turn + 1)));
+        assert_eq!(
+            (machine.waits, machine.calls, machine.row_copies),
+            (0, 4 * (turn + 1), 2 * (turn + 1))
+        );
     }
-    assert_eq!(machine.buffers.len(), 2, "padded slices, one argument and one result; rows are the carried values themselves");
+    assert_eq!(
+        machine.buffers.len(),
+        2,
+        "padded slices, one argument and one result; rows are the carried values themselves"
+    );
 }
 
 #[test]
@@ -146,10 +227,13 @@ fn a_loop_waits_once_a_step_and_takes_turns_with_few_buffers() {
     let condition = Body { args: vec![1], steps: vec![call(1, &[1], &[2])], yields: vec![2] };
     let then = Body { steps: vec![call(0, &[3], &[4])], yields: vec![4], ..Default::default() };
     let otherwise = Body { yields: vec![3], ..Default::default() };
-    let choose = Step::If { condition: 6, then, otherwise, results: vec![5], source: String::new() };
+    let choose =
+        Step::If { condition: 6, then, otherwise, results: vec![5], source: String::new() };
     let body = Body { args: vec![3], steps: vec![call(1, &[3], &[6]), choose], yields: vec![5] };
-    let step = Step::While { inits: vec![0], condition, body, results: vec![7], source: String::new() };
-    let less = Program { inputs: vec![tensor(&[3])], outputs: vec![tensor(&[])], ..Default::default() };
+    let step =
+        Step::While { inits: vec![0], condition, body, results: vec![7], source: String::new() };
+    let less =
+        Program { inputs: vec![tensor(&[3])], outputs: vec![tensor(&[])], ..Default::default() };
     let values: [&[i64]; 8] = [&[3], &[3], &[], &[3], &[3], &[3], &[], &[3]];
     let p = program(&values, vec![step], &[0], &[7], vec![part(1, 1), less]);
     let kinds = vec![Kind { add: 1, less: None }, Kind { add: 0, less: Some(200) }];
@@ -171,9 +255,20 @@ fn what_a_program_does_not_have_is_an_error() {
     assert!(said(call(1, &[0], &[1])).contains("calls part 1, which there is not"));
     assert!(said(call(0, &[0], &[2])).contains("has a step with value 2, which there is not"));
     assert!(said(call(0, &[0, 0], &[1])).contains("has a call that does not fit"));
-    let custom = Step::Custom { callee: "test::nobody".into(), inputs: vec![0], results: vec![1], source: String::new() };
+    let custom = Step::Custom {
+        callee: "test::nobody".into(),
+        inputs: vec![0],
+        results: vec![1],
+        source: String::new(),
+    };
     assert!(said(custom).contains("is not registered in this process"));
     let mut other = p(call(0, &[0], &[1]));
     other.outputs[0].dtype = "f32".into();
-    assert!(Flow::new(&other).err().expect("refused").to_string().contains("other arguments and results"));
+    assert!(
+        Flow::new(&other)
+            .err()
+            .expect("refused")
+            .to_string()
+            .contains("other arguments and results")
+    );
 }

@@ -1,4 +1,5 @@
-//! Where a call's tensors are: read and written where they lie if the kernels can, else by way of memory of the call's own.
+//! Where a call's tensors are: read and written where they lie if the kernels can, else by way of
+//! memory of the call's own.
 use super::{Device, plan::Plan};
 use crate::{
     CallError, Place, Program, View, ViewMut,
@@ -25,8 +26,16 @@ pub enum Way {
 }
 
 /// What the program says of a call's tensors, before sizes.
-pub fn check(program: &Program, inputs: &[View], outputs: &[ViewMut], runs: Place) -> Result<(), CallError> {
-    for (what, want, have) in [("inputs", program.inputs.len(), inputs.len()), ("outputs", program.outputs.len(), outputs.len())] {
+pub fn check(
+    program: &Program,
+    inputs: &[View],
+    outputs: &[ViewMut],
+    runs: Place,
+) -> Result<(), CallError> {
+    for (what, want, have) in [
+        ("inputs", program.inputs.len(), inputs.len()),
+        ("outputs", program.outputs.len(), outputs.len()),
+    ] {
         if want != have {
             return Err(CallError::Count { what, want, have });
         }
@@ -62,11 +71,13 @@ pub fn check_results(program: &Program, plan: &Plan, outputs: &[ViewMut]) -> Res
         let (shape, after) = rest.split_at(t.dims.len().min(rest.len()));
         rest = after;
         if v.shape.len() != shape.len() {
-            let reason = format!("has {} dimensions, which are {} here", v.shape.len(), shape.len());
+            let reason =
+                format!("has {} dimensions, which are {} here", v.shape.len(), shape.len());
             return Err(tensor_error("output", &t.name, reason));
         }
         if let Some(i) = (0..shape.len()).find(|i| v.shape[*i] != shape[*i]) {
-            let reason = format!("has size {} in dimension {i}, which is {} here", v.shape[i], shape[i]);
+            let reason =
+                format!("has size {} in dimension {i}, which is {} here", v.shape[i], shape[i]);
             return Err(tensor_error("output", &t.name, reason));
         }
     }
@@ -74,17 +85,36 @@ pub fn check_results(program: &Program, plan: &Plan, outputs: &[ViewMut]) -> Res
 }
 
 /// How an argument gets to the kernels. `known` are addresses that have been asked for.
-pub fn input(device: &Device, v: &View, name: &str, order: &[usize], bytes: usize, known: &mut Vec<u64>) -> Result<Way, CallError> {
+pub fn input(
+    device: &Device,
+    v: &View,
+    name: &str,
+    order: &[usize],
+    bytes: usize,
+    known: &mut Vec<u64>,
+) -> Result<Way, CallError> {
     if v.place() != Place::Host && bytes > 0 && !v.lies(order) {
-        let want = if order.is_empty() { "row-major order".into() } else { format!("the order {order:?} of its dimensions") };
-        let reason = format!("lies on the GPU with other strides than those of {want}, which the program reads");
+        let want = if order.is_empty() {
+            "row-major order".into()
+        } else {
+            format!("the order {order:?} of its dimensions")
+        };
+        let reason = format!(
+            "lies on the GPU with other strides than those of {want}, which the program reads"
+        );
         return Err(tensor_error("input", name, reason));
     }
     way(device, "input", name, v.place(), v.data as u64, bytes, known)
 }
 
 /// How a result gets from the kernels.
-pub fn output(device: &Device, v: &ViewMut, name: &str, bytes: usize, known: &mut Vec<u64>) -> Result<Way, CallError> {
+pub fn output(
+    device: &Device,
+    v: &ViewMut,
+    name: &str,
+    bytes: usize,
+    known: &mut Vec<u64>,
+) -> Result<Way, CallError> {
     way(device, "output", name, v.place(), v.data as u64, bytes, known)
 }
 
@@ -118,19 +148,31 @@ fn way(
 /// Err: an address is not of this card's memory.
 fn on_card(device: &Device, at: u64) -> Result<(), String> {
     let (mut kind, mut ordinal) = (0u32, -1i32);
-    let mut asked = [Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL];
+    let mut asked = [
+        Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    ];
     let mut told: [*mut c_void; 2] = [(&raw mut kind).cast(), (&raw mut ordinal).cast()];
     // SAFETY: writes the two numbers.
-    let asked = unsafe { sys::cuPointerGetAttributes(2, asked.as_mut_ptr(), told.as_mut_ptr(), at) }.result();
+    let asked =
+        unsafe { sys::cuPointerGetAttributes(2, asked.as_mut_ptr(), told.as_mut_ptr(), at) }
+            .result();
     let index = device.card().index;
     match (asked, kind) {
-        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 && usize::try_from(ordinal) == Ok(index) => Ok(()),
-        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 => {
-            Err(format!("is said to lie in the memory of GPU {index}, {at:#x} is memory of GPU {ordinal}"))
+        (Ok(()), k)
+            if k == CUmemorytype::CU_MEMORYTYPE_DEVICE as u32
+                && usize::try_from(ordinal) == Ok(index) =>
+        {
+            Ok(())
         }
-        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_HOST as u32 => {
-            Err(format!("is said to lie in the memory of GPU {index}, {at:#x} is pinned memory of the host"))
-        }
-        _ => Err(format!("is said to lie in the memory of GPU {index}, {at:#x} is no memory that the driver knows, such as the host's")),
+        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 => Err(format!(
+            "is said to lie in the memory of GPU {index}, {at:#x} is memory of GPU {ordinal}"
+        )),
+        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_HOST as u32 => Err(format!(
+            "is said to lie in the memory of GPU {index}, {at:#x} is pinned memory of the host"
+        )),
+        _ => Err(format!(
+            "is said to lie in the memory of GPU {index}, {at:#x} is no memory that the driver knows, such as the host's"
+        )),
     }
 }

@@ -1,5 +1,6 @@
-//! Programs of programs on a card: the steps are the host's, values stay in the card's memory, and all is given to the call's stream. The host waits only where it has
-//! to know a value: for the condition of a branch or of a loop, and for what a function of the host reads.
+//! Programs of programs on a card: the steps are the host's, values stay in the card's memory, and
+//! all is given to the call's stream. The host waits only where it has to know a value: for the
+//! condition of a branch or of a loop, and for what a function of the host reads.
 use super::{
     CudaError, Loaded, Mode, arguments,
     call::Watch,
@@ -64,7 +65,8 @@ impl Drop for Flag {
 impl Between {
     /// Bytes of memory between programs, and between their kernels.
     pub fn bytes(&self) -> usize {
-        self.values.iter().map(Memory::len).sum::<usize>() + self.parts.iter().map(|p| p.arena.len()).sum::<usize>()
+        self.values.iter().map(Memory::len).sum::<usize>()
+            + self.parts.iter().map(|p| p.arena.len()).sum::<usize>()
     }
 }
 
@@ -74,10 +76,20 @@ pub(super) fn blockers(flow: &Flow) -> Vec<String> {
     flow.control.body.each(&mut |step| {
         let (what, source, why) = match step {
             Step::Call { .. } => return,
-            Step::If { source, .. } => ("kiln.if", source, "chooses by a value of the GPU, for which the host waits"),
-            Step::While { source, .. } => ("kiln.while", source, "goes on by a value of the GPU, for which the host waits each time"),
-            Step::Scan { source, .. } => ("kiln.scan", source, "has its programs launched by the host for each slice"),
-            Step::Custom { source, .. } => ("kiln.custom_call", source, "calls a function of the host"),
+            Step::If { source, .. } => {
+                ("kiln.if", source, "chooses by a value of the GPU, for which the host waits")
+            }
+            Step::While { source, .. } => (
+                "kiln.while",
+                source,
+                "goes on by a value of the GPU, for which the host waits each time",
+            ),
+            Step::Scan { source, .. } => {
+                ("kiln.scan", source, "has its programs launched by the host for each slice")
+            }
+            Step::Custom { source, .. } => {
+                ("kiln.custom_call", source, "calls a function of the host")
+            }
         };
         let place = if source.is_empty() { String::new() } else { format!(" of {source}") };
         all.push(format!("no CUDA graph of the whole program: {what}{place} {why}"));
@@ -86,7 +98,8 @@ pub(super) fn blockers(flow: &Flow) -> Vec<String> {
 }
 
 impl Loaded {
-    /// Gives the steps of a program of programs to a stream, as often as is watched. The times of rounds, or of all launches of each kind.
+    /// Gives the steps of a program of programs to a stream, as often as is watched. The times of
+    /// rounds, or of all launches of each kind.
     pub(super) fn steps(
         &self,
         control: &Control,
@@ -95,7 +108,8 @@ impl Loaded {
         (at, stream): (&Addresses, Stream),
         (watch, marks): (Watch, &[Event]),
     ) -> Result<Option<Profile>, CallError> {
-        let pointer = |all: &[u64]| all.iter().map(|a| run::Place::of(*a as *mut u8)).collect::<Vec<_>>();
+        let pointer =
+            |all: &[u64]| all.iter().map(|a| run::Place::of(*a as *mut u8)).collect::<Vec<_>>();
         let (inputs, outputs) = (pointer(&at.inputs), pointer(&at.outputs));
         let (mut marks, (rounds, calls)) = (marks.iter(), watch.rounds());
         let mut mark = || marks.next().map_or(Ok(()), |e| e.record(&self.device, stream));
@@ -108,7 +122,8 @@ impl Loaded {
             };
             between.parts = control.parts.iter().map(part).collect();
         }
-        let profile = (watch == Watch::Launches).then(|| Profile::of_parts(control.flow.launches()));
+        let profile =
+            (watch == Watch::Launches).then(|| Profile::of_parts(control.flow.launches()));
         let mut machine = OnCard { loaded: self, control, between, staging, stream, profile };
         mark()?;
         for _ in 0..rounds {
@@ -136,7 +151,9 @@ impl Loaded {
         let Part { arena, plans, at, events } = part;
         let Some(plan) = plans.last() else { return Ok(()) };
         arguments::check_results(p, plan, outputs)?;
-        arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &|| self.planned(None))?;
+        arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &|| {
+            self.planned(None)
+        })?;
         at.arena = arena.address();
         at.inputs.clear();
         at.inputs.extend(inputs.iter().map(|v| v.data as u64));
@@ -145,18 +162,24 @@ impl Loaded {
         plan.point(at)?;
         // A launch of its own costs less than a graph of few.
         const FEW: usize = 4;
-        if self.settings.mode == Mode::ReduceOverhead && profile.is_none() && plan.launches.len() > FEW {
+        if self.settings.mode == Mode::ReduceOverhead
+            && profile.is_none()
+            && plan.launches.len() > FEW
+        {
             self.graph(plan, &Default::default())?;
         }
         device.faults.launched(stream, &plan.about);
-        let Some((profile, first)) = profile else { return Ok(self.kernels(plan, stream, Watch::Nothing, &[])?) };
+        let Some((profile, first)) = profile else {
+            return Ok(self.kernels(plan, stream, Watch::Nothing, &[])?);
+        };
         while events.len() <= p.kernels.len() {
             events.push(Event::timed(device)?);
         }
         let marks = &events[..=p.kernels.len()];
         self.kernels(plan, stream, Watch::Launches, marks)?;
         stream.wait(device)?;
-        let times = marks.windows(2).map(|e| e[1].since(device, &e[0])).collect::<Result<_, _>>()?;
+        let times =
+            marks.windows(2).map(|e| e[1].since(device, &e[0])).collect::<Result<_, _>>()?;
         profile.add(first, &Profile::of(times));
         Ok(())
     }
@@ -175,7 +198,10 @@ struct OnCard<'a> {
 
 impl OnCard<'_> {
     /// Again, with what other calls have kept given back, if the card has no memory.
-    fn again<T>(&mut self, mut f: impl FnMut(&mut Self) -> Result<T, CallError>) -> Result<T, CallError> {
+    fn again<T>(
+        &mut self,
+        mut f: impl FnMut(&mut Self) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
         match f(self) {
             Err(CallError::Cuda(CudaError::Memory { .. })) if self.loaded.states.trim() => {
                 self.loaded.device.stream().wait(&self.loaded.device)?;
@@ -193,7 +219,11 @@ impl Machine for OnCard<'_> {
         Place::Cuda(self.loaded.device.card().index)
     }
     fn memory(&self) -> Vec<run::Memory> {
-        self.between.values.iter().map(|m| run::Memory { at: m.address() as *mut u8, len: m.len(), users: 0 }).collect()
+        self.between
+            .values
+            .iter()
+            .map(|m| run::Memory { at: m.address() as *mut u8, len: m.len(), users: 0 })
+            .collect()
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
         let loaded = self.loaded;
@@ -202,7 +232,8 @@ impl Machine for OnCard<'_> {
         }
         self.again(|this| {
             let kept = this.between.bytes();
-            let planned = || format!("{}, {kept} bytes between its programs so far", loaded.planned(None));
+            let planned =
+                || format!("{}, {kept} bytes between its programs so far", loaded.planned(None));
             let memory = &mut this.between.values[i];
             memory.ensure(bytes, this.stream, &|| "a value between programs".into(), &planned)?;
             Ok((memory.address() as *mut u8, memory.len()))
@@ -211,12 +242,20 @@ impl Machine for OnCard<'_> {
     fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError> {
         Ok(copy_on_card(&self.loaded.device, to as u64, from as u64, bytes, self.stream)?)
     }
-    fn copy_rows(&mut self, from: (*const u8, usize), to: (*mut u8, usize), bytes: usize, rows: usize) -> Result<(), CallError> {
+    fn copy_rows(
+        &mut self,
+        from: (*const u8, usize),
+        to: (*mut u8, usize),
+        bytes: usize,
+        rows: usize,
+    ) -> Result<(), CallError> {
         if bytes == 0 || rows == 0 {
             return Ok(());
         }
         if from.1.max(to.1) > WIDEST {
-            return (0..rows).try_for_each(|i| self.copy(from.0.wrapping_add(i * from.1), to.0.wrapping_add(i * to.1), bytes));
+            return (0..rows).try_for_each(|i| {
+                self.copy(from.0.wrapping_add(i * from.1), to.0.wrapping_add(i * to.1), bytes)
+            });
         }
         let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
         let copy = sys::CUDA_MEMCPY2D {
@@ -247,35 +286,72 @@ impl Machine for OnCard<'_> {
             Some(flag) => flag.0,
             None => {
                 // SAFETY: a fresh allocation, which the flag frees.
-                let made = unsafe { result::malloc_host(1, 0) }.map_err(device.error("allocating pinned memory"))?;
+                let made = unsafe { result::malloc_host(1, 0) }
+                    .map_err(device.error("allocating pinned memory"))?;
                 self.between.flag.insert(Flag(made.cast())).0
             }
         };
-        // SAFETY: this call's byte, which is read when the copy has been waited for; an i1 is a byte.
+        // SAFETY: this call's byte, which is read when the copy has been waited for; an i1 is a
+        // byte.
         unsafe {
-            let copied = result::memcpy_dtoh_async(std::slice::from_raw_parts_mut(flag, 1), at as u64, self.stream.0);
+            let copied = result::memcpy_dtoh_async(
+                std::slice::from_raw_parts_mut(flag, 1),
+                at as u64,
+                self.stream.0,
+            );
             copied.map_err(device.error("copying from the GPU"))?;
             self.stream.wait(device)?;
             Ok(flag.read_volatile() != 0)
         }
     }
-    fn call(&mut self, part: usize, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
+    fn call(
+        &mut self,
+        part: usize,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+    ) -> Result<(), CallError> {
         let first = self.control.flow.first_launch(part);
         self.again(|this| {
             let OnCard { control, between, stream, profile, .. } = this;
-            control.parts[part].part(&mut between.parts[part], inputs, outputs, *stream, profile.as_mut().map(|p| (p, first)))
+            control.parts[part].part(
+                &mut between.parts[part],
+                inputs,
+                outputs,
+                *stream,
+                profile.as_mut().map(|p| (p, first)),
+            )
         })
     }
-    /// The function reads copies of its arguments in the host's memory, and its results are copied to the card.
-    fn custom(&mut self, callee: &str, f: &CustomFn, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
-        let bytes = |dtype: &str, shape: &[usize]| crate::view::byte_size(dtype).and_then(|w| crate::view::product(shape, w)).unwrap_or(0);
+    /// The function reads copies of its arguments in the host's memory, and its results are copied
+    /// to the card.
+    fn custom(
+        &mut self,
+        callee: &str,
+        f: &CustomFn,
+        inputs: &[View],
+        outputs: &mut [ViewMut],
+    ) -> Result<(), CallError> {
+        let bytes = |dtype: &str, shape: &[usize]| {
+            crate::view::byte_size(dtype).and_then(|w| crate::view::product(shape, w)).unwrap_or(0)
+        };
         let room = |n: usize| Buffer::zeroed(n).map_err(CallError::Memory);
-        let mut read = inputs.iter().map(|v| room(bytes(v.dtype(), v.shape))).collect::<Result<Vec<_>, _>>()?;
-        let mut written = outputs.iter().map(|v| room(bytes(v.dtype(), v.shape))).collect::<Result<Vec<_>, _>>()?;
-        let mut down: Vec<(u64, &mut [u8])> = inputs.iter().zip(&mut read).map(|(v, b)| (v.data as u64, b.bytes_mut())).collect();
+        let mut read = inputs
+            .iter()
+            .map(|v| room(bytes(v.dtype(), v.shape)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut written = outputs
+            .iter()
+            .map(|v| room(bytes(v.dtype(), v.shape)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut down: Vec<(u64, &mut [u8])> =
+            inputs.iter().zip(&mut read).map(|(v, b)| (v.data as u64, b.bytes_mut())).collect();
         // Also of none: what happens on the card before the call has happened then.
         self.staging.download(&mut down, self.stream)?;
-        let views = inputs.iter().zip(&read).map(|(v, b)| View::new(v.dtype(), v.shape, b.bytes())).collect::<Result<Vec<_>, _>>()?;
+        let views = inputs
+            .iter()
+            .zip(&read)
+            .map(|(v, b)| View::new(v.dtype(), v.shape, b.bytes()))
+            .collect::<Result<Vec<_>, _>>()?;
         let out = |(v, b)| -> Result<ViewMut, CallError> {
             let (v, b): (&ViewMut, &mut Buffer) = (v, b);
             ViewMut::new(v.dtype(), v.shape, b.bytes_mut())

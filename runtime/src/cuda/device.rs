@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 /// CUDA 12.0, the first with descriptions of tensors and with this form of graphs.
 const LEAST_DRIVER: i32 = 12000;
 
-/// Cards whose context is kept until the process ends, as other libraries do: to make one takes the driver 0.4 s, one process after the other.
+/// Cards whose context is kept until the process ends, as other libraries do: to make one takes the
+/// driver 0.4 s, one process after the other.
 static KEPT: Mutex<Vec<sys::CUdevice>> = Mutex::new(vec![]);
 
 /// Keeps a card's context.
@@ -33,7 +34,8 @@ pub struct Card {
     pub processors: u32,
 }
 
-/// A card that programs run on. It uses the card's primary context, as other libraries do, so that memory and streams of theirs can be passed to calls.
+/// A card that programs run on. It uses the card's primary context, as other libraries do, so that
+/// memory and streams of theirs can be passed to calls.
 pub struct Device {
     card: Card,
     driver: i32,
@@ -65,7 +67,8 @@ fn start() -> Result<usize, CudaError> {
 
 fn card(index: usize) -> Result<Card, CudaError> {
     use sys::CUdevice_attribute::{
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as PROCESSORS,
     };
     let of = driver("asking a GPU what it is");
@@ -74,9 +77,20 @@ fn card(index: usize) -> Result<Card, CudaError> {
     // SAFETY: a device that the driver has just named.
     let (memory, major, minor, processors) = unsafe {
         let attribute = |a| result::device::get_attribute(device, a).map_err(&of);
-        (result::device::total_mem(device).map_err(&of)?, attribute(MAJOR)?, attribute(MINOR)?, attribute(PROCESSORS)?)
+        (
+            result::device::total_mem(device).map_err(&of)?,
+            attribute(MAJOR)?,
+            attribute(MINOR)?,
+            attribute(PROCESSORS)?,
+        )
     };
-    Ok(Card { index, name, capability: (major, minor), memory, processors: u32::try_from(processors).unwrap_or(1) })
+    Ok(Card {
+        index,
+        name,
+        capability: (major, minor),
+        memory,
+        processors: u32::try_from(processors).unwrap_or(1),
+    })
 }
 
 /// All cards.
@@ -89,7 +103,9 @@ pub fn driver_version() -> Result<i32, CudaError> {
     start()?;
     let mut version = 0;
     // SAFETY: writes one number.
-    unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(driver("asking for the driver's version"))?;
+    unsafe { sys::cuDriverGetVersion(&mut version) }
+        .result()
+        .map_err(driver("asking for the driver's version"))?;
     Ok(version)
 }
 
@@ -121,11 +137,22 @@ impl Device {
         // SAFETY: a device that the driver has just named; the context is released when this goes.
         let (ordered, context) = unsafe {
             let pools = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
-            (result::device::get_attribute(number, pools).map_err(&of)? > 0, result::primary_ctx::retain(number).map_err(&of)?)
+            (
+                result::device::get_attribute(number, pools).map_err(&of)? > 0,
+                result::primary_ctx::retain(number).map_err(&of)?,
+            )
         };
         keep(number);
         let faults = Faults::default();
-        let mut device = Device { card, driver: have, number, context, stream: Stream::DEFAULT, ordered, faults };
+        let mut device = Device {
+            card,
+            driver: have,
+            number,
+            context,
+            stream: Stream::DEFAULT,
+            ordered,
+            faults,
+        };
         device.stream = device.new_stream()?;
         Ok(device)
     }
@@ -142,7 +169,8 @@ impl Device {
         let _current = self.enter()?;
         result::mem_get_info().map_err(self.error("asking for free memory"))
     }
-    /// Makes the calling thread work on this card for as long as the guard lives. Err: a kernel has faulted.
+    /// Makes the calling thread work on this card for as long as the guard lives. Err: a kernel has
+    /// faulted.
     pub(super) fn enter(&self) -> Result<Guard, CudaError> {
         if let Some(fault) = self.faults.noticed() {
             return Err(fault);
@@ -163,20 +191,30 @@ impl Device {
     /// A new stream, which waits for no other. Whoever asks for it destroys it.
     pub(super) fn new_stream(&self) -> Result<Stream, CudaError> {
         let _current = self.enter()?;
-        result::stream::create(result::stream::StreamKind::NonBlocking).map(Stream).map_err(self.error("making a stream"))
+        result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map(Stream)
+            .map_err(self.error("making a stream"))
     }
     /// Whether a stream is one of this card's context; the default streams are of any.
     pub(super) fn owns(&self, stream: Stream) -> Result<bool, CudaError> {
         let mut context = std::ptr::null_mut();
         // SAFETY: a live stream, as its maker promised.
-        unsafe { sys::cuStreamGetCtx(stream.0, &mut context) }.result().map_err(self.error("asking for a stream's GPU"))?;
+        unsafe { sys::cuStreamGetCtx(stream.0, &mut context) }
+            .result()
+            .map_err(self.error("asking for a stream's GPU"))?;
         Ok(context == self.context)
     }
-    /// An error of the driver while it did this. Faults of kernels are remembered, with the launches that they may be of.
+    /// An error of the driver while it did this. Faults of kernels are remembered, with the
+    /// launches that they may be of.
     pub(super) fn error(&self, what: &'static str) -> impl Fn(DriverError) -> CudaError + '_ {
-        move |e| self.faults.of(self.card.index, e).unwrap_or_else(|| CudaError::Driver { what, reason: words(e) })
+        move |e| {
+            self.faults
+                .of(self.card.index, e)
+                .unwrap_or_else(|| CudaError::Driver { what, reason: words(e) })
+        }
     }
-    /// Whether it runs code for this chip: code for `sm_90a` only on 9.0, other code also on newer cards.
+    /// Whether it runs code for this chip: code for `sm_90a` only on 9.0, other code also on newer
+    /// cards.
     pub(super) fn runs(&self, chip: &str) -> bool {
         let (major, minor) = self.card.capability;
         let number = chip.trim_start_matches("sm_");

@@ -1,5 +1,6 @@
-//! Faults of kernels. The driver reports one with whatever is asked of it next, maybe another call, and refuses all further work of the process; so each
-//! device remembers what has been launched since its stream was last seen to be done, and what the first fault was.
+//! Faults of kernels. The driver reports one with whatever is asked of it next, maybe another call,
+//! and refuses all further work of the process; so each device remembers what has been launched
+//! since its stream was last seen to be done, and what the first fault was.
 use super::{CudaError, stream::Stream, words};
 use crate::{Program, program::Kernel};
 use cudarc::driver::{DriverError, sys::CUresult};
@@ -23,22 +24,26 @@ pub struct Launches {
 impl Launches {
     /// A launch in words: the kernel, its ops, where they stand in the source, its configuration.
     pub fn one(&self, i: usize) -> String {
-        self.program
-            .kernels
-            .get(i)
-            .zip(self.grids.get(i))
-            .map_or_else(|| format!("launch {i}"), |(k, grid)| words_of(k, *grid, &k.sources.iter().collect()))
+        self.program.kernels.get(i).zip(self.grids.get(i)).map_or_else(
+            || format!("launch {i}"),
+            |(k, grid)| words_of(k, *grid, &k.sources.iter().collect()),
+        )
     }
-    /// All launches: each kernel once for each number of blocks, with the sources of all its launches.
+    /// All launches: each kernel once for each number of blocks, with the sources of all its
+    /// launches.
     fn all(&self) -> String {
-        let mut groups: IndexMap<(&str, u32), (&Kernel, IndexSet<&String>, usize)> = IndexMap::new();
+        let mut groups: IndexMap<(&str, u32), (&Kernel, IndexSet<&String>, usize)> =
+            IndexMap::new();
         for (k, grid) in self.program.kernels.iter().zip(&self.grids) {
             let group = groups.entry((&k.symbol, *grid)).or_insert((k, IndexSet::new(), 0));
             group.1.extend(&k.sources);
             group.2 += 1;
         }
         let times = |n: usize| if n > 1 { format!(", {n} times") } else { String::new() };
-        let all: Vec<String> = groups.iter().map(|((_, grid), (k, sources, n))| words_of(k, *grid, sources) + &times(*n)).collect();
+        let all: Vec<String> = groups
+            .iter()
+            .map(|((_, grid), (k, sources, n))| words_of(k, *grid, sources) + &times(*n))
+            .collect();
         format!("program {}: {}", self.program.name, all.join("; "))
     }
 }
@@ -46,8 +51,10 @@ impl Launches {
 fn words_of(k: &Kernel, grid: u32, sources: &IndexSet<&String>) -> String {
     let (threads, shared) = k.launch.as_ref().map_or((0, 0), |l| (l.threads, l.shared));
     let sources: Vec<&str> = sources.iter().map(|s| s.as_str()).collect();
-    let sources = if sources.is_empty() { String::new() } else { format!(" of {}", sources.join(", ")) };
-    let asked = if shared > 0 { format!(" and {shared} bytes of shared memory") } else { String::new() };
+    let sources =
+        if sources.is_empty() { String::new() } else { format!(" of {}", sources.join(", ")) };
+    let asked =
+        if shared > 0 { format!(" and {shared} bytes of shared memory") } else { String::new() };
     format!("{} ({}){sources}, {grid} blocks of {threads} threads{asked}", k.name, k.ops.join(" "))
 }
 
@@ -100,9 +107,13 @@ impl Faults {
     /// The fault after which nothing goes.
     pub fn noticed(&self) -> Option<CudaError> {
         // The lock only where it is needed: this is asked with every call.
-        self.any.load(Ordering::Acquire).then(|| self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()).flatten()
+        self.any
+            .load(Ordering::Acquire)
+            .then(|| self.first.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .flatten()
     }
-    /// The fault that this error is, with what it may be of; of later ones the first is given again.
+    /// The fault that this error is, with what it may be of; of later ones the first is given
+    /// again.
     pub fn of(&self, index: usize, e: DriverError) -> Option<CudaError> {
         if !sticky(e) {
             return None;
@@ -111,17 +122,27 @@ impl Faults {
         let suspects: Vec<String> = open.iter().map(|(_, l)| l.all()).collect();
         let suspects = match suspects.is_empty() {
             true => "no launch of kiln's was under way, so it is another library's kernel".into(),
-            false => format!("it is one of these, if no other library's kernel (KILN_CUDA_BLOCKING=1 says which): {}", suspects.join("; ")),
+            false => format!(
+                "it is one of these, if no other library's kernel (KILN_CUDA_BLOCKING=1 says which): {}",
+                suspects.join("; ")
+            ),
         };
         drop(open);
         self.first(CudaError::Fault { index, reason: words(e), suspects }).into()
     }
     /// As [`Faults::of`], where it is known which launch it is of.
     pub fn of_launch(&self, index: usize, e: DriverError, what: &str) -> Option<CudaError> {
-        sticky(e).then(|| self.first(CudaError::Fault { index, reason: words(e), suspects: format!("it is of {what}") }))
+        sticky(e).then(|| {
+            self.first(CudaError::Fault {
+                index,
+                reason: words(e),
+                suspects: format!("it is of {what}"),
+            })
+        })
     }
     fn first(&self, fault: CudaError) -> CudaError {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault).clone();
+        let first =
+            self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault).clone();
         self.any.store(true, Ordering::Release);
         first
     }
@@ -152,9 +173,13 @@ mod tests {
             launch: Some(launch.clone()),
             ..Default::default()
         };
-        let kernels: Vec<Kernel> = (0..20).map(|i| kernel("k", 12 + i)).chain([kernel("last", 50)]).collect();
+        let kernels: Vec<Kernel> =
+            (0..20).map(|i| kernel("k", 12 + i)).chain([kernel("last", 50)]).collect();
         let grids = vec![7; kernels.len()];
-        Arc::new(Launches { program: Program { name: name.into(), kernels, ..Default::default() }.into(), grids })
+        Arc::new(Launches {
+            program: Program { name: name.into(), kernels, ..Default::default() }.into(),
+            grids,
+        })
     }
 
     #[test]
@@ -169,9 +194,16 @@ mod tests {
         faults.done(a);
         let e = DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
         // `words` asks the driver, which this machine may not have.
-        let fault = faults.first(CudaError::Fault { index: 0, reason: String::new(), suspects: faults.open.lock().unwrap()[0].1.all() });
+        let fault = faults.first(CudaError::Fault {
+            index: 0,
+            reason: String::new(),
+            suspects: faults.open.lock().unwrap()[0].1.all(),
+        });
         let said = fault.to_string();
-        assert_eq!(two.one(0), "two_k (gelu mul) of y (model.py:12), 7 blocks of 128 threads and 64 bytes of shared memory");
+        assert_eq!(
+            two.one(0),
+            "two_k (gelu mul) of y (model.py:12), 7 blocks of 128 threads and 64 bytes of shared memory"
+        );
         let configuration = "7 blocks of 128 threads and 64 bytes of shared memory";
         assert!(said.contains("two_k (gelu mul) of y (model.py:12), y (model.py:13), "), "{said}");
         assert!(

@@ -1,5 +1,7 @@
-//! A plan's launches as a CUDA graph of kernel nodes; a library's call is a graph of its own within it, captured. A node depends on the one before it: launches use the arena's memory again, and their order is what
-//! keeps that right. Addresses and descriptions that change are patched in the executable graph; launches that are under way keep the old ones.
+//! A plan's launches as a CUDA graph of kernel nodes; a library's call is a graph of its own within
+//! it, captured. A node depends on the one before it: launches use the arena's memory again, and
+//! their order is what keeps that right. Addresses and descriptions that change are patched in the
+//! executable graph; launches that are under way keep the old ones.
 use super::{CudaError, Device, fault::Launches, plan::Ready, stream::Stream, words};
 use cudarc::driver::{
     result,
@@ -35,32 +37,58 @@ fn node(l: &Ready) -> CUDA_KERNEL_NODE_PARAMS {
 }
 
 impl Graph {
-    /// The graph of launches that have their addresses. Err: what the driver refused, with the launch if it is one.
-    pub fn new(device: &Arc<Device>, launches: &[Ready], about: &Launches) -> Result<Graph, CudaError> {
-        let mut graph = Graph { device: device.clone(), graph: ptr::null_mut(), exec: ptr::null_mut(), nodes: vec![] };
-        // SAFETY: a fresh graph; parameters are copied when a node is made; what was made is destroyed with `graph`.
+    /// The graph of launches that have their addresses. Err: what the driver refused, with the
+    /// launch if it is one.
+    pub fn new(
+        device: &Arc<Device>,
+        launches: &[Ready],
+        about: &Launches,
+    ) -> Result<Graph, CudaError> {
+        let mut graph = Graph {
+            device: device.clone(),
+            graph: ptr::null_mut(),
+            exec: ptr::null_mut(),
+            nodes: vec![],
+        };
+        // SAFETY: a fresh graph; parameters are copied when a node is made; what was made is
+        // destroyed with `graph`.
         unsafe {
-            sys::cuGraphCreate(&mut graph.graph, 0).result().map_err(device.error("making a graph"))?;
+            sys::cuGraphCreate(&mut graph.graph, 0)
+                .result()
+                .map_err(device.error("making a graph"))?;
             for (i, l) in launches.iter().enumerate() {
                 let (mut made, before) = (ptr::null_mut(), graph.nodes.last().copied());
                 let after = before.as_ref().map_or(ptr::null(), ptr::from_ref);
                 let added = match &l.library {
-                    None => sys::cuGraphAddKernelNode_v2(&mut made, graph.graph, after, usize::from(before.is_some()), &node(l)),
+                    None => sys::cuGraphAddKernelNode_v2(
+                        &mut made,
+                        graph.graph,
+                        after,
+                        usize::from(before.is_some()),
+                        &node(l),
+                    ),
                     Some((call, _)) => {
                         let own = call.captured(device, &l.words, l.scratch)?;
-                        let added = sys::cuGraphAddChildGraphNode(&mut made, graph.graph, after, usize::from(before.is_some()), own);
+                        let added = sys::cuGraphAddChildGraphNode(
+                            &mut made,
+                            graph.graph,
+                            after,
+                            usize::from(before.is_some()),
+                            own,
+                        );
                         // The node has a copy of it.
                         let _ = result::graph::destroy(own);
                         added
                     }
                 };
-                added
-                    .result()
-                    .map_err(|e| CudaError::Launch { what: about.one(i), reason: format!("is no node of a graph: {}", words(e)) })?;
+                added.result().map_err(|e| CudaError::Launch {
+                    what: about.one(i),
+                    reason: format!("is no node of a graph: {}", words(e)),
+                })?;
                 graph.nodes.push(made);
             }
-            graph.exec =
-                result::graph::instantiate(graph.graph, sys::CUgraphInstantiate_flags(0)).map_err(device.error("instantiating a graph"))?;
+            graph.exec = result::graph::instantiate(graph.graph, sys::CUgraphInstantiate_flags(0))
+                .map_err(device.error("instantiating a graph"))?;
         }
         Ok(graph)
     }
@@ -72,7 +100,8 @@ impl Graph {
             None => unsafe { sys::cuGraphExecKernelNodeSetParams_v2(self.exec, *made, &node(l)) },
             Some((call, _)) => {
                 let own = call.captured(&self.device, &l.words, l.scratch)?;
-                // SAFETY: a node of this graph; what the same call launches with other addresses is the same nodes, and the driver says if not.
+                // SAFETY: a node of this graph; what the same call launches with other addresses is
+                // the same nodes, and the driver says if not.
                 unsafe {
                     let patched = sys::cuGraphExecChildGraphNodeSetParams(self.exec, *made, own);
                     let _ = result::graph::destroy(own);
@@ -80,14 +109,16 @@ impl Graph {
                 }
             }
         };
-        patched
-            .result()
-            .map_err(|e| CudaError::Launch { what: about.one(i), reason: format!("was not changed in its graph: {}", words(e)) })
+        patched.result().map_err(|e| CudaError::Launch {
+            what: about.one(i),
+            reason: format!("was not changed in its graph: {}", words(e)),
+        })
     }
     /// Launches all.
     pub fn launch(&self, stream: Stream) -> Result<(), CudaError> {
         // SAFETY: a live graph and a live stream.
-        unsafe { result::graph::launch(self.exec, stream.0) }.map_err(self.device.error("launching a graph"))
+        unsafe { result::graph::launch(self.exec, stream.0) }
+            .map_err(self.device.error("launching a graph"))
     }
 }
 

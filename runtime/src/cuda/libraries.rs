@@ -24,7 +24,10 @@ impl Libraries {
     pub fn call(&mut self, device: &Device, wanted: &LibraryCall) -> Result<Called, CudaError> {
         match wanted {
             LibraryCall::Gemm(gemm) => {
-                let handle = self.cublaslt.get_or_insert_with(|| cublaslt::Handle::new().map(Arc::new)).clone()?;
+                let handle = self
+                    .cublaslt
+                    .get_or_insert_with(|| cublaslt::Handle::new().map(Arc::new))
+                    .clone()?;
                 cublaslt::Product::new(&handle, gemm).map(|p| Called::Product(Box::new(p)))
             }
             LibraryCall::Convolution(c) => {
@@ -42,7 +45,8 @@ impl Libraries {
     }
 }
 
-/// Whether a library is found. It is asked before it is called: cudarc would panic where there is none.
+/// Whether a library is found. It is asked before it is called: cudarc would panic where there is
+/// none.
 pub fn present(library: &str) -> bool {
     match library {
         CUBLASLT => cublaslt::present(),
@@ -69,8 +73,14 @@ impl Called {
         }
     }
 
-    /// Gives it to a stream. `parameters`: the launch's, of which some are addresses; `scratch`: the address of [`Called::workspace`] bytes.
-    pub fn launch(&self, parameters: &[u64], scratch: u64, stream: sys::CUstream) -> Result<(), CudaError> {
+    /// Gives it to a stream. `parameters`: the launch's, of which some are addresses; `scratch`:
+    /// the address of [`Called::workspace`] bytes.
+    pub fn launch(
+        &self,
+        parameters: &[u64],
+        scratch: u64,
+        stream: sys::CUstream,
+    ) -> Result<(), CudaError> {
         match self {
             Called::Product(p) => p.launch(parameters, scratch, stream),
             Called::Convolution(c) => c.launch(parameters, scratch, stream),
@@ -78,10 +88,16 @@ impl Called {
     }
 
     /// As a graph of what it launches. The caller destroys it.
-    pub fn captured(&self, device: &Device, parameters: &[u64], scratch: u64) -> Result<sys::CUgraph, CudaError> {
+    pub fn captured(
+        &self,
+        device: &Device,
+        parameters: &[u64],
+        scratch: u64,
+    ) -> Result<sys::CUgraph, CudaError> {
         let what = "capturing a library's call";
         let stream: Stream = device.new_stream()?;
-        // A library loads a kernel when it is first launched, which the other modes take for a mistake.
+        // A library loads a kernel when it is first launched, which the other modes take for a
+        // mistake.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: a stream of its own.
         let begun = unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) }.result();

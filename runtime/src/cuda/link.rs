@@ -35,21 +35,39 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Of a kernel, for the card that is the thread's. Unlike `cuModuleLoadData` this runs on several threads at once.
+    /// Of a kernel, for the card that is the thread's. Unlike `cuModuleLoadData` this runs on
+    /// several threads at once.
     fn load(name: &str, ptx: &[u8]) -> Result<Library, CudaError> {
         let failed = |e| CudaError::Link { kernel: name.into(), reason: words(e) };
         let (text, mut library) = ([ptx, &[0]].concat(), ptr::null_mut());
         let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: a text with a NUL at its end, of which the driver takes a copy; no options.
-        let made =
-            unsafe { sys::cuLibraryLoadData(&mut library, text.as_ptr().cast(), none, ptr::null_mut(), 0, nothing, ptr::null_mut(), 0) };
+        let made = unsafe {
+            sys::cuLibraryLoadData(
+                &mut library,
+                text.as_ptr().cast(),
+                none,
+                ptr::null_mut(),
+                0,
+                nothing,
+                ptr::null_mut(),
+                0,
+            )
+        };
         made.result().map_err(failed)?;
         let library = Library(library);
         // Compiles it, where that is put off.
         let title = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();
-        // SAFETY: a module of this library; one that has another name is looked for when it is launched.
-        let _ = unsafe { sys::cuModuleGetFunction(&mut function, library.module().map_err(failed)?, title.as_ptr()) };
+        // SAFETY: a module of this library; one that has another name is looked for when it is
+        // launched.
+        let _ = unsafe {
+            sys::cuModuleGetFunction(
+                &mut function,
+                library.module().map_err(failed)?,
+                title.as_ptr(),
+            )
+        };
         Ok(library)
     }
     /// Its module on the card that is the thread's.
@@ -80,7 +98,8 @@ impl Linker {
     pub fn new(index: usize, cache: Option<Store>) -> Linker {
         Linker { index, cache, device: OnceLock::new(), made: Mutex::default() }
     }
-    /// Links a kernel, on this thread. What fails is tried again by [`Linker::all`], which says why.
+    /// Links a kernel, on this thread. What fails is tried again by [`Linker::all`], which says
+    /// why.
     pub fn add(&self, name: &str, ptx: &[u8]) {
         let device = self.device.get_or_init(|| Device::cuda(self.index).ok().map(Arc::new));
         let Some(device) = device else { return };
@@ -89,15 +108,26 @@ impl Linker {
             self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), code);
         }
     }
-    /// The card, and the code of all these kernels. Err: there is no card, or the driver takes a kernel for wrong.
-    pub fn all(&self, ptx: &BTreeMap<String, Vec<u8>>, workers: usize) -> Result<(Arc<Device>, Images), CudaError> {
+    /// The card, and the code of all these kernels. Err: there is no card, or the driver takes a
+    /// kernel for wrong.
+    pub fn all(
+        &self,
+        ptx: &BTreeMap<String, Vec<u8>>,
+        workers: usize,
+    ) -> Result<(Arc<Device>, Images), CudaError> {
         let device = match self.device.get() {
             Some(Some(device)) => device.clone(),
             _ => Arc::new(Device::cuda(self.index)?),
         };
-        let mut made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut made =
+            std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
         made.retain(|name, _| ptx.contains_key(name));
-        made.extend(link(&device, ptx.iter().filter(|(name, _)| !made.contains_key(*name)), self.cache.as_ref(), workers)?);
+        made.extend(link(
+            &device,
+            ptx.iter().filter(|(name, _)| !made.contains_key(*name)),
+            self.cache.as_ref(),
+            workers,
+        )?);
         Ok((device, made))
     }
 }
@@ -117,7 +147,9 @@ pub(super) fn link<'a>(
     let work = || {
         while let Some((name, text)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let code = device.enter().and_then(|_current| one(device, name, text, cache));
-            made.lock().unwrap_or_else(PoisonError::into_inner).push(code.map(|c| (name.to_string(), c)));
+            made.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(code.map(|c| (name.to_string(), c)));
         }
     };
     std::thread::scope(|scope| {
@@ -128,16 +160,20 @@ pub(super) fn link<'a>(
     made.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-/// Whether the linker may spoil a kernel: it compiles for being linked with other code, and there ignores `setmaxnreg` (ptxas says C7504).
+/// Whether the linker may spoil a kernel: it compiles for being linked with other code, and there
+/// ignores `setmaxnreg` (ptxas says C7504).
 fn is_split(ptx: &[u8]) -> bool {
     let part = b"setmaxnreg";
     ptx.windows(part.len()).any(|w| w == part)
 }
 
-/// Whether the linker's log says that a kernel is as fast as it would be by itself: nothing spills, and no product of the tensor cores waits for another (C7509
-/// and its neighbours). A log that says nothing of a kernel says nothing good.
+/// Whether the linker's log says that a kernel is as fast as it would be by itself: nothing spills,
+/// and no product of the tensor cores waits for another (C7509 and its neighbours). A log that says
+/// nothing of a kernel says nothing good.
 fn is_sound(log: &str) -> bool {
-    let spills = |line: &&str| line.contains("bytes spill stores") && !line.contains(" 0 bytes spill stores");
+    let spills = |line: &&str| {
+        line.contains("bytes spill stores") && !line.contains(" 0 bytes spill stores")
+    };
     let said = log.lines().any(|l| l.contains("bytes spill stores"));
     said && !log.lines().any(|l| spills(&l) || l.contains("serialized"))
 }
@@ -166,7 +202,11 @@ fn one(device: &Device, name: &str, ptx: &[u8], cache: Option<&Store>) -> Result
             code
         }
     };
-    if code == WHOLE { Ok(Image::Library(Arc::new(Library::load(name, ptx)?))) } else { Ok(Image::Linked(Arc::new(code))) }
+    if code == WHOLE {
+        Ok(Image::Library(Arc::new(Library::load(name, ptx)?)))
+    } else {
+        Ok(Image::Linked(Arc::new(code)))
+    }
 }
 
 /// The code of a kernel, and what the linker says of it.
@@ -181,31 +221,58 @@ fn linked(name: &str, ptx: &[u8]) -> Result<(Vec<u8>, String), CudaError> {
     ];
     // Numbers in pointers' places.
     let [size, yes] = [LOG, 1].map(ptr::without_provenance_mut::<c_void>);
-    let mut values = [errors.as_mut_ptr().cast::<c_void>(), size, log.as_mut_ptr().cast::<c_void>(), size, yes];
+    let mut values =
+        [errors.as_mut_ptr().cast::<c_void>(), size, log.as_mut_ptr().cast::<c_void>(), size, yes];
     let title = CString::new(name).unwrap_or_default();
     // The linker wants a NUL at the end.
     let mut text = ptx.to_vec();
     text.push(0);
     let mut state = ptr::null_mut();
-    // SAFETY: the buffers outlive the linker's state, which is destroyed below; the result is copied before.
+    // SAFETY: the buffers outlive the linker's state, which is destroyed below; the result is
+    // copied before.
     let outcome = unsafe {
-        sys::cuLinkCreate_v2(options.len() as u32, options.as_mut_ptr(), values.as_mut_ptr(), &mut state).result().and_then(|()| {
+        sys::cuLinkCreate_v2(
+            options.len() as u32,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+            &mut state,
+        )
+        .result()
+        .and_then(|()| {
             let kind = sys::CUjitInputType::CU_JIT_INPUT_PTX;
             let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
-            let added = sys::cuLinkAddData_v2(state, kind, text.as_mut_ptr().cast(), text.len(), title.as_ptr(), 0, none, nothing).result();
+            let added = sys::cuLinkAddData_v2(
+                state,
+                kind,
+                text.as_mut_ptr().cast(),
+                text.len(),
+                title.as_ptr(),
+                0,
+                none,
+                nothing,
+            )
+            .result();
             let (mut code, mut len) = (ptr::null_mut(), 0usize);
-            let done = added.and_then(|()| sys::cuLinkComplete(state, &mut code, &mut len).result());
+            let done =
+                added.and_then(|()| sys::cuLinkComplete(state, &mut code, &mut len).result());
             let copy = done.map(|()| std::slice::from_raw_parts(code.cast::<u8>(), len).to_vec());
             let _ = sys::cuLinkDestroy(state);
             copy
         })
     };
-    let said = |buffer: &[u8]| String::from_utf8_lossy(buffer.split(|b| *b == 0).next().unwrap_or_default()).trim().to_string();
+    let said = |buffer: &[u8]| {
+        String::from_utf8_lossy(buffer.split(|b| *b == 0).next().unwrap_or_default())
+            .trim()
+            .to_string()
+    };
     match outcome {
         Ok(code) => Ok((code, said(&log))),
         Err(e) => {
             let said = said(&errors);
-            Err(CudaError::Link { kernel: name.into(), reason: if said.is_empty() { words(e) } else { format!("{}: {said}", words(e)) } })
+            Err(CudaError::Link {
+                kernel: name.into(),
+                reason: if said.is_empty() { words(e) } else { format!("{}: {said}", words(e)) },
+            })
         }
     }
 }

@@ -58,10 +58,21 @@ unsafe impl Sync for Loaded {}
 type Shared = HashMap<String, Arc<Memory>>;
 
 impl Loaded {
-    /// Joins a program, the code of its kernels by symbol, and its globals, which are copied to the card.
-    pub fn new(device: Arc<Device>, program: Program, code: &Images, globals: &[Bytes], settings: Settings) -> Result<Loaded, CallError> {
+    /// Joins a program, the code of its kernels by symbol, and its globals, which are copied to the
+    /// card.
+    pub fn new(
+        device: Arc<Device>,
+        program: Program,
+        code: &Images,
+        globals: &[Bytes],
+        settings: Settings,
+    ) -> Result<Loaded, CallError> {
         if program.control.is_some() {
-            return Err(tensor_error("program", &program.name, "is control flow between programs, which Loaded::join joins".into()));
+            return Err(tensor_error(
+                "program",
+                &program.name,
+                "is control flow between programs, which Loaded::join joins".into(),
+            ));
         }
         Loaded::make(device, program, code, globals, settings, &mut Shared::new())
     }
@@ -80,15 +91,26 @@ impl Loaded {
             return Err(CudaError::Chip { chip, index, name, major, minor }.into());
         }
         if globals.len() != program.globals.len() {
-            return Err(CallError::Count { what: "globals", want: program.globals.len(), have: globals.len() });
+            return Err(CallError::Count {
+                what: "globals",
+                want: program.globals.len(),
+                have: globals.len(),
+            });
         }
         for (have, want) in globals.iter().zip(&program.globals) {
-            let shape: Vec<usize> = want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
-            check_bytes(&want.dtype, &shape, have.len()).map_err(|e| tensor_error("global", &want.name, e))?;
+            let shape: Vec<usize> =
+                want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
+            check_bytes(&want.dtype, &shape, have.len())
+                .map_err(|e| tensor_error("global", &want.name, e))?;
         }
         let _current = device.enter()?;
-        let named = settings.nvtx.then(|| program.kernels.iter().map(|k| &k.name).chain([&program.name]));
-        let names = named.into_iter().flatten().map(|n| CString::new(n.as_str()).unwrap_or_default()).collect();
+        let named =
+            settings.nvtx.then(|| program.kernels.iter().map(|k| &k.name).chain([&program.name]));
+        let names = named
+            .into_iter()
+            .flatten()
+            .map(|n| CString::new(n.as_str()).unwrap_or_default())
+            .collect();
         let mut loaded = Loaded {
             functions: vec![],
             names,
@@ -122,7 +144,8 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Links and loads a package that holds its weights, or has none. Linking takes so many `workers`.
+    /// Links and loads a package that holds its weights, or has none. Linking takes so many
+    /// `workers`.
     pub fn open(
         device: Arc<Device>,
         package: &Package,
@@ -134,15 +157,30 @@ impl Loaded {
         Ok(Loaded::join(device, &package.program, &code, &mut |g| package.weight(g), settings)?)
     }
 
-    /// Joins a program, or the programs that it calls, the code of all kernels by symbol, weights that `find` finds, and what is computed once from these.
-    pub fn join(device: Arc<Device>, program: &Program, code: &Images, find: &mut Find, settings: Settings) -> Result<Loaded, OpenError> {
+    /// Joins a program, or the programs that it calls, the code of all kernels by symbol, weights
+    /// that `find` finds, and what is computed once from these.
+    pub fn join(
+        device: Arc<Device>,
+        program: &Program,
+        code: &Images,
+        find: &mut Find,
+        settings: Settings,
+    ) -> Result<Loaded, OpenError> {
         let mut shared = Shared::new();
         let mut one = |p: &Program| -> Result<Loaded, OpenError> {
             let prepared = match &p.prepare {
                 Some(p) => {
                     let globals = Package::globals(p, &[], find)?;
                     let settings = Settings { mode: Mode::Default, ..settings };
-                    Loaded::make(device.clone(), Program::clone(p), code, &globals, settings, &mut Shared::new())?.results()?
+                    Loaded::make(
+                        device.clone(),
+                        Program::clone(p),
+                        code,
+                        &globals,
+                        settings,
+                        &mut Shared::new(),
+                    )?
+                    .results()?
                 }
                 None => vec![],
             };
@@ -152,7 +190,8 @@ impl Loaded {
         let Some(control) = &program.control else { return one(program) };
         let parts = control.parts.iter().map(&mut one).collect::<Result<Vec<_>, _>>()?;
         let flow = Flow::new(program)?;
-        let mut loaded = Loaded::make(device.clone(), program.clone(), code, &[], settings, &mut shared)?;
+        let mut loaded =
+            Loaded::make(device.clone(), program.clone(), code, &[], settings, &mut shared)?;
         if settings.mode == Mode::ReduceOverhead {
             blockers(&flow).into_iter().for_each(|text| loaded.remark(text));
         }
@@ -166,12 +205,18 @@ impl Loaded {
         for (global, bytes) in self.program.globals.iter().zip(globals) {
             // What is prepared has a name in each program for itself.
             let weight = global.role != Role::Packed;
-            let same = shared.get(&global.name).filter(|m| weight && m.len() == bytes.len().max(256));
+            let same =
+                shared.get(&global.name).filter(|m| weight && m.len() == bytes.len().max(256));
             let memory = match same {
                 Some(memory) => memory.clone(),
                 None => {
                     let mut memory = Memory::none(&self.device);
-                    memory.ensure(bytes.len(), stream, &|| format!("weight @{}", global.name), &|| self.planned(None))?;
+                    memory.ensure(
+                        bytes.len(),
+                        stream,
+                        &|| format!("weight @{}", global.name),
+                        &|| self.planned(None),
+                    )?;
                     staging.upload(memory.address(), bytes.bytes(), stream, true)?;
                     Arc::new(memory)
                 }
@@ -185,16 +230,20 @@ impl Loaded {
         stream.wait(&self.device)
     }
 
-    /// Asks libraries for what launches want of them. One that is not found, or cannot do it, is a remark: the kernel's own code runs.
+    /// Asks libraries for what launches want of them. One that is not found, or cannot do it, is a
+    /// remark: the kernel's own code runs.
     fn libraries(&mut self) {
         let program = self.program.clone();
-        let wanted = || program.kernels.iter().map(|k| k.launch.as_ref().and_then(|l| l.library.as_ref()));
+        let wanted =
+            || program.kernels.iter().map(|k| k.launch.as_ref().and_then(|l| l.library.as_ref()));
         if wanted().flatten().next().is_none() {
             return;
         }
         let mut libraries = Libraries::default();
         for (kernel, call) in program.kernels.iter().zip(wanted()) {
-            let made = call.map(|c| libraries.call(&self.device, c).map_err(|e| (c.library(), e))).transpose();
+            let made = call
+                .map(|c| libraries.call(&self.device, c).map_err(|e| (c.library(), e)))
+                .transpose();
             if let Err((library, e)) = &made {
                 self.missed(match libraries.found(library) {
                     true => format!("{} runs as a kernel, not by {library}: {e}", kernel.name),
@@ -210,11 +259,13 @@ impl Loaded {
         let image = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
         let entry = k.launch.as_ref().and_then(|l| l.entry.as_ref()).unwrap_or(&k.symbol);
         let name = CString::new(entry.as_str()).map_err(|e| link(e.to_string()))?;
-        // SAFETY: an image that the driver's linker made, or one from the cache with a right checksum; module and library live as long as this.
+        // SAFETY: an image that the driver's linker made, or one from the cache with a right
+        // checksum; module and library live as long as this.
         unsafe {
             let module = match image {
                 Image::Linked(bytes) => {
-                    let module = result::module::load_data(bytes.as_ptr().cast()).map_err(|e| link(words(e)))?;
+                    let module = result::module::load_data(bytes.as_ptr().cast())
+                        .map_err(|e| link(words(e)))?;
                     self.modules.push(module);
                     module
                 }
@@ -223,9 +274,11 @@ impl Loaded {
                     library.module().map_err(|e| link(words(e)))?
                 }
             };
-            let function = result::module::get_function(module, name).map_err(|e| link(format!("{entry}: {}", words(e))))?;
+            let function = result::module::get_function(module, name)
+                .map_err(|e| link(format!("{entry}: {}", words(e))))?;
             if let Some(bytes) = k.launch.as_ref().map(|l| l.shared).filter(|b| *b > 0) {
-                let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let most =
+                    sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
                 result::function::set_function_attribute(function, most, bytes)
                     .map_err(|e| link(format!("{bytes} bytes of shared memory: {}", words(e))))?;
@@ -288,9 +341,12 @@ impl Loaded {
         })
     }
 
-    /// The memory that the program needs, in words; of a call its arena, its arguments' and its results' copies.
+    /// The memory that the program needs, in words; of a call its arena, its arguments' and its
+    /// results' copies.
     pub(super) fn planned(&self, call: Option<(usize, usize, usize)>) -> String {
-        let bytes = |g: &crate::program::Global| g.shape.iter().product::<u64>() as usize * byte_size(&g.dtype).unwrap_or(1);
+        let bytes = |g: &crate::program::Global| {
+            g.shape.iter().product::<u64>() as usize * byte_size(&g.dtype).unwrap_or(1)
+        };
         let weights: usize = self.program.globals.iter().map(bytes).sum();
         let call = call.map(|(arena, inputs, outputs)| {
             format!(", {arena} bytes between kernels, {inputs} bytes of copied arguments, {outputs} bytes of copied results")

@@ -1,4 +1,5 @@
-//! Programs on NVIDIA GPUs, through the driver alone. `libcuda` is looked for when a GPU is first asked for.
+//! Programs on NVIDIA GPUs, through the driver alone. `libcuda` is looked for when a GPU is first
+//! asked for.
 mod arguments;
 mod call;
 mod control;
@@ -30,13 +31,15 @@ pub enum Mode {
     /// One after the other.
     #[default]
     Default,
-    /// All at once, as a CUDA graph for each combination of sizes; what hinders that is in [`Loaded::remarks`].
+    /// All at once, as a CUDA graph for each combination of sizes; what hinders that is in
+    /// [`Loaded::remarks`].
     ReduceOverhead,
 }
 
 impl Mode {
     /// All with their names.
-    pub const ALL: [(&str, Mode); 2] = [("default", Mode::Default), ("reduce-overhead", Mode::ReduceOverhead)];
+    pub const ALL: [(&str, Mode); 2] =
+        [("default", Mode::Default), ("reduce-overhead", Mode::ReduceOverhead)];
 }
 
 /// How a program runs on a GPU.
@@ -44,7 +47,8 @@ impl Mode {
 pub struct Settings {
     /// How its kernels are launched.
     pub mode: Mode,
-    /// Whether each launch is waited for, so that a fault is that launch's. There are no graphs then.
+    /// Whether each launch is waited for, so that a fault is that launch's. There are no graphs
+    /// then.
     pub blocking: bool,
     /// Whether calls and launches are marked for profilers, if NVTX's library is found.
     pub nvtx: bool,
@@ -56,7 +60,9 @@ use cudarc::driver::DriverError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
     /// There is no driver.
-    #[error("no NVIDIA driver: looked for {searched}; install the driver, or set LD_LIBRARY_PATH to where libcuda.so.1 lies")]
+    #[error(
+        "no NVIDIA driver: looked for {searched}; install the driver, or set LD_LIBRARY_PATH to where libcuda.so.1 lies"
+    )]
     NoDriver {
         /// The names of the library.
         searched: String,
@@ -70,7 +76,9 @@ pub enum CudaError {
         count: usize,
     },
     /// The code is for another card.
-    #[error("the program is for {chip}, which GPU {index} ({name}, compute capability {major}.{minor}) does not run")]
+    #[error(
+        "the program is for {chip}, which GPU {index} ({name}, compute capability {major}.{minor}) does not run"
+    )]
     Chip {
         /// The program's chip.
         chip: String,
@@ -84,7 +92,9 @@ pub enum CudaError {
         minor: i32,
     },
     /// The card has not enough memory.
-    #[error("no memory on the GPU for {asked} bytes of {what}: {free} of {total} bytes are free; the program plans {planned}")]
+    #[error(
+        "no memory on the GPU for {asked} bytes of {what}: {free} of {total} bytes are free; the program plans {planned}"
+    )]
     Memory {
         /// How much was asked for.
         asked: usize,
@@ -148,7 +158,11 @@ pub enum CudaError {
 fn words(e: DriverError) -> String {
     let name = e.error_name().map(|s| s.to_string_lossy().into_owned());
     let text = e.error_string().map(|s| s.to_string_lossy().into_owned());
-    format!("{} ({})", text.unwrap_or_else(|_| "unknown error".into()), name.unwrap_or_else(|_| format!("{:?}", e.0)))
+    format!(
+        "{} ({})",
+        text.unwrap_or_else(|_| "unknown error".into()),
+        name.unwrap_or_else(|_| format!("{:?}", e.0))
+    )
 }
 
 /// An error of the driver while it did this.
@@ -164,8 +178,18 @@ mod tests {
     fn without_a_driver_the_error_says_what_was_searched() {
         match Device::cuda(0) {
             Ok(device) => assert_eq!(device.card().index, 0),
-            Err(CudaError::NoDriver { searched }) => assert!(searched.contains("libcuda.so.1"), "{searched}"),
-            Err(e) => assert!(matches!(e, CudaError::NoDevice { .. } | CudaError::Driver { .. } | CudaError::OldDriver { .. }), "{e}"),
+            Err(CudaError::NoDriver { searched }) => {
+                assert!(searched.contains("libcuda.so.1"), "{searched}")
+            }
+            Err(e) => assert!(
+                matches!(
+                    e,
+                    CudaError::NoDevice { .. }
+                        | CudaError::Driver { .. }
+                        | CudaError::OldDriver { .. }
+                ),
+                "{e}"
+            ),
         }
     }
 }

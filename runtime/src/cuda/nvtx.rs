@@ -19,7 +19,8 @@ pub fn range(name: &CStr) -> Option<Range> {
 
 impl Drop for Range {
     fn drop(&mut self) {
-        // SAFETY: ends what `range` began, on the same thread, since a range stays in the function that made it.
+        // SAFETY: ends what `range` began, on the same thread, since a range stays in the function
+        // that made it.
         unsafe { sys::nvtxRangePop() };
     }
 }

@@ -1,4 +1,5 @@
-//! A call with its sizes known: how much memory it takes, and its launches, which only need addresses.
+//! A call with its sizes known: how much memory it takes, and its launches, which only need
+//! addresses.
 use super::{CudaError, fault::Launches, graph::Graph, libraries::Called, tensor_map::Described};
 use crate::{
     CallError, Program,
@@ -94,7 +95,8 @@ struct Map {
 }
 
 impl Plan {
-    /// The sizes of a call. `shapes` are those of the arguments, `functions` the kernels by launch, `globals` addresses, `processors` the card's.
+    /// The sizes of a call. `shapes` are those of the arguments, `functions` the kernels by launch,
+    /// `globals` addresses, `processors` the card's.
     pub fn new(
         program: &Arc<Program>,
         shapes: &[&[usize]],
@@ -105,13 +107,22 @@ impl Plan {
         let p = &**program;
         let (symbols, exprs) = p.sizes(shapes)?;
         let value = |d: Dim| d.value(&symbols, &exprs);
-        let bytes =
-            |shape: &[usize], dtype: &str| crate::view::byte_size(dtype).and_then(|w| crate::view::product(shape, w)).unwrap_or(usize::MAX);
+        let bytes = |shape: &[usize], dtype: &str| {
+            crate::view::byte_size(dtype)
+                .and_then(|w| crate::view::product(shape, w))
+                .unwrap_or(usize::MAX)
+        };
         let results = p.output_shapes(shapes)?;
         let mut launches = vec![];
         for (i, (k, f)) in p.kernels.iter().zip(functions).enumerate() {
-            let fail = |reason: String| CudaError::Launch { what: format!("kernel {} (launch {i})", k.name), reason };
-            let l = k.launch.as_ref().ok_or_else(|| fail("the program does not say how it is launched".into()))?;
+            let fail = |reason: String| CudaError::Launch {
+                what: format!("kernel {} (launch {i})", k.name),
+                reason,
+            };
+            let l = k
+                .launch
+                .as_ref()
+                .ok_or_else(|| fail("the program does not say how it is launched".into()))?;
             let (mut sources, mut words) = (vec![], vec![]);
             for a in &l.args {
                 let missing = || fail(format!("there is no {a:?}"));
@@ -128,7 +139,11 @@ impl Plan {
             }
             let blocks = value(l.grid)?;
             if l.entry.is_some() && i32::try_from(blocks).is_err() {
-                return Err(fail(format!("{blocks} blocks are asked for, of which a launch has at most {}", i32::MAX)).into());
+                return Err(fail(format!(
+                    "{blocks} blocks are asked for, of which a launch has at most {}",
+                    i32::MAX
+                ))
+                .into());
             }
             let mut grid = u32::try_from(blocks.clamp(1, i64::from(i32::MAX))).unwrap_or(1);
             if l.resident > 0 {
@@ -136,11 +151,13 @@ impl Plan {
             }
             let mut described = vec![];
             for m in &l.maps {
-                let numbers = |all: &[Dim]| all.iter().map(|d| value(*d)).collect::<Result<Vec<i64>, _>>();
+                let numbers =
+                    |all: &[Dim]| all.iter().map(|d| value(*d)).collect::<Result<Vec<i64>, _>>();
                 if m.arg >= words.len() {
                     return Err(fail(format!("there is no parameter {}", m.arg)).into());
                 }
-                let offset = crate::view::byte_size(&m.dtype).unwrap_or(2) as u64 * u64::try_from(value(m.offset)?).unwrap_or(0);
+                let offset = crate::view::byte_size(&m.dtype).unwrap_or(2) as u64
+                    * u64::try_from(value(m.offset)?).unwrap_or(0);
                 let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
                 described.push(Map {
                     arg: m.arg,
@@ -154,7 +171,8 @@ impl Plan {
             }
             launches.push(Ready::new(*f, (grid, l.threads, l.shared), sources, words, described));
         }
-        let about = Launches { program: program.clone(), grids: launches.iter().map(|l| l.grid).collect() };
+        let about =
+            Launches { program: program.clone(), grids: launches.iter().map(|l| l.grid).collect() };
         Ok(Plan {
             shapes: shapes.concat(),
             arena: usize::try_from(value(p.arena)?).unwrap_or(0),
@@ -170,7 +188,8 @@ impl Plan {
         })
     }
 
-    /// Has libraries compute these launches. One runs behind the other, so that all take the same memory, behind that of the program.
+    /// Has libraries compute these launches. One runs behind the other, so that all take the same
+    /// memory, behind that of the program.
     pub fn call(&mut self, called: &[Option<Arc<Called>>]) {
         let Some(most) = called.iter().flatten().map(|c| c.workspace()).max() else { return };
         let begin = self.arena.next_multiple_of(WORKSPACE_ALIGNED);
@@ -216,8 +235,19 @@ impl Ready {
         described: Vec<Map>,
     ) -> Ready {
         let maps = vec![sys::CUtensorMap { opaque: [0; 16] }; described.len()];
-        let mut ready =
-            Ready { function, grid, threads, shared, sources, library: None, scratch: 0, words, maps, described, params: vec![] };
+        let mut ready = Ready {
+            function,
+            grid,
+            threads,
+            shared,
+            sources,
+            library: None,
+            scratch: 0,
+            words,
+            maps,
+            described,
+            params: vec![],
+        };
         let words = ready.words.iter_mut().map(|w| (w as *mut u64).cast());
         let maps = ready.maps.iter_mut().map(|m| (m as *mut sys::CUtensorMap).cast::<c_void>());
         ready.params = words.chain(maps).collect();
@@ -243,10 +273,22 @@ impl Ready {
         }
         // A map of zeros was never made: its memory may be a weight, whose address does not change.
         let moved = changed;
-        for (map, m) in self.maps.iter_mut().zip(&self.described).filter(|(map, _)| moved || map.opaque == [0; 16]) {
+        for (map, m) in self
+            .maps
+            .iter_mut()
+            .zip(&self.described)
+            .filter(|(map, _)| moved || map.opaque == [0; 16])
+        {
             let address = self.words[m.arg] + m.offset;
-            let d =
-                Described { kernel, dtype: &m.dtype, address, sizes: &m.sizes, strides: &m.strides, extent: &m.extent, window: m.window };
+            let d = Described {
+                kernel,
+                dtype: &m.dtype,
+                address,
+                sizes: &m.sizes,
+                strides: &m.strides,
+                extent: &m.extent,
+                window: m.window,
+            };
             *map = d.encode()?;
             changed = true;
         }
@@ -265,16 +307,36 @@ mod tests {
     use crate::program::{Expr, ExprKind, Kernel, Launch, Symbol, Tensor};
 
     fn program() -> Arc<Program> {
-        let tensor =
-            |name: &str| Tensor { name: name.into(), dtype: "f32".into(), dims: vec![Dim::Symbol(0), Dim::Known(4)], order: vec![] };
+        let tensor = |name: &str| Tensor {
+            name: name.into(),
+            dtype: "f32".into(),
+            dims: vec![Dim::Symbol(0), Dim::Known(4)],
+            order: vec![],
+        };
         let launch = |args: Vec<Arg>| {
-            Some(Launch { args, grid: Dim::Expr(0), resident: 0, threads: 64, shared: 0, maps: vec![], library: None, entry: None })
+            Some(Launch {
+                args,
+                grid: Dim::Expr(0),
+                resident: 0,
+                threads: 64,
+                shared: 0,
+                maps: vec![],
+                library: None,
+                entry: None,
+            })
         };
         let kernel = |args| Kernel { launch: launch(args), ..Default::default() };
         Arc::new(Program {
             inputs: vec![tensor("x")],
             outputs: vec![tensor("y")],
-            symbols: vec![Symbol { name: "s".into(), min: 0, max: None, divisor: 1, input: 0, dim: 0 }],
+            symbols: vec![Symbol {
+                name: "s".into(),
+                min: 0,
+                max: None,
+                divisor: 1,
+                input: 0,
+                dim: 0,
+            }],
             exprs: vec![Expr { kind: ExprKind::Mul, lhs: Dim::Symbol(0), rhs: Dim::Known(16) }],
             kernels: vec![
                 kernel(vec![Arg::Input(0), Arg::Arena(Dim::Known(64)), Arg::Size(Dim::Symbol(0))]),
@@ -288,8 +350,12 @@ mod tests {
     #[test]
     fn sizes_first_and_addresses_later() {
         let none = std::ptr::null_mut();
-        let mut plan = Plan::new(&program(), &[&[3, 4]], &[none, none], &[77], 132).expect("a plan");
-        assert_eq!((plan.arena, &plan.inputs[..], &plan.outputs[..], &plan.results[..]), (48, &[48][..], &[48][..], &[3, 4][..]));
+        let mut plan =
+            Plan::new(&program(), &[&[3, 4]], &[none, none], &[77], 132).expect("a plan");
+        assert_eq!(
+            (plan.arena, &plan.inputs[..], &plan.outputs[..], &plan.results[..]),
+            (48, &[48][..], &[48][..], &[3, 4][..])
+        );
         assert_eq!(plan.about.grids, [48, 48]);
         let mut at = Addresses { arena: 1000, inputs: vec![1], outputs: vec![2] };
         plan.point(&at).expect("no descriptions");
@@ -299,7 +365,10 @@ mod tests {
         at.outputs[0] = 9;
         assert!(!plan.launches[0].point(&at, "k").expect("no descriptions"), "it has no result");
         plan.point(&at).expect("no descriptions");
-        assert_eq!((words(&plan)[1].clone(), unsafe { *plan.launches[1].params[2].cast::<u64>() }), (vec![1064, 77, 9], 9));
+        assert_eq!(
+            (words(&plan)[1].clone(), unsafe { *plan.launches[1].params[2].cast::<u64>() }),
+            (vec![1064, 77, 9], 9)
+        );
     }
 
     #[test]
@@ -312,12 +381,19 @@ mod tests {
         };
         assert!(said(&p, &[]).contains("there is no Global(0)"));
         // Threads of kiln's own kernels go round; of a kernel that is given, each block is wanted.
-        let many = |p: &Program| Plan::new(&Arc::new(p.clone()), &[&[1 << 28, 4]], &[none, none], &[77], 132);
+        let many = |p: &Program| {
+            Plan::new(&Arc::new(p.clone()), &[&[1 << 28, 4]], &[none, none], &[77], 132)
+        };
         assert_eq!(many(&p).expect("a plan").about.grids, [i32::MAX as u32; 2]);
         let own = p.kernels[0].launch.as_mut().expect("a launch");
         own.entry = Some("mine".into());
         let refused = many(&p).err().expect("refused").to_string();
-        assert!(refused.contains("4294967296 blocks are asked for, of which a launch has at most 2147483647"), "{refused}");
+        assert!(
+            refused.contains(
+                "4294967296 blocks are asked for, of which a launch has at most 2147483647"
+            ),
+            "{refused}"
+        );
         p.kernels[0].launch = None;
         assert!(said(&p, &[77]).contains("does not say how it is launched"));
     }

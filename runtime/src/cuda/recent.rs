@@ -16,7 +16,8 @@ impl<T> Recent<T> {
         let found = self.all.iter().rposition(is);
         found.inspect(|at| self.all[*at..].rotate_left(1)).is_some()
     }
-    /// One more, as the last used one; the one that was not used for longest goes if there are too many.
+    /// One more, as the last used one; the one that was not used for longest goes if there are too
+    /// many.
     pub fn add(&mut self, one: T) {
         if self.all.len() == self.most {
             self.all.remove(0);

@@ -1,5 +1,6 @@
-//! Copies between the host and a card, through pinned memory, since only from and to such memory copies run by themselves. Four pieces of memory
-//! take turns: a copy of any size needs no more, one of a small tensor returns before it has happened.
+//! Copies between the host and a card, through pinned memory, since only from and to such memory
+//! copies run by themselves. Four pieces of memory take turns: a copy of any size needs no more,
+//! one of a small tensor returns before it has happened.
 use super::{
     CudaError, Device,
     stream::{Event, Stream},
@@ -17,7 +18,8 @@ const PIECE: usize = 4 << 20;
 const PIECES: usize = 4;
 /// Tensors start at multiples of this in a piece.
 const STEP: usize = 256;
-/// From here on several threads copy between the caller's memory and a piece, since one reaches a part of the memory's rate only.
+/// From here on several threads copy between the caller's memory and a piece, since one reaches a
+/// part of the memory's rate only.
 const SHARED: usize = 1 << 20;
 /// Below this, asking whether the caller's memory is pinned costs more than it saves.
 const WORTH_ASKING: usize = 64 << 10;
@@ -43,14 +45,16 @@ impl Piece {
     fn new(device: &Device) -> Result<Piece, CudaError> {
         let done = Event::new(device)?;
         // SAFETY: a fresh allocation, freed below.
-        let at = unsafe { result::malloc_host(PIECE, 0) }.map_err(device.error("allocating pinned memory"))?;
+        let at = unsafe { result::malloc_host(PIECE, 0) }
+            .map_err(device.error("allocating pinned memory"))?;
         Ok(Piece { at: at.cast(), done })
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        // SAFETY: allocated by the driver; the copies have been waited for. A driver that refuses has given up the process's work.
+        // SAFETY: allocated by the driver; the copies have been waited for. A driver that refuses
+        // has given up the process's work.
         let _ = unsafe { result::free_host(self.at.cast()) };
     }
 }
@@ -68,9 +72,15 @@ impl Staging {
         Staging { device: device.clone(), pieces: vec![], current: 0, used: 0 }
     }
 
-    /// Room for up to `len` bytes; the piece before is closed behind what the stream has been given. `opened` is told of a piece whose copies are over
-    /// and whose memory is used from now on.
-    fn room(&mut self, len: usize, stream: Stream, opened: &mut dyn FnMut(usize)) -> Result<Room, CudaError> {
+    /// Room for up to `len` bytes; the piece before is closed behind what the stream has been
+    /// given. `opened` is told of a piece whose copies are over and whose memory is used from now
+    /// on.
+    fn room(
+        &mut self,
+        len: usize,
+        stream: Stream,
+        opened: &mut dyn FnMut(usize),
+    ) -> Result<Room, CudaError> {
         // A rest that would cut a tensor into crumbs is left.
         if self.used > 0 && PIECE - self.used < len.min(PIECE / 4) {
             self.close(stream)?;
@@ -100,12 +110,21 @@ impl Staging {
         Ok(())
     }
 
-    /// Copies bytes to the card; they have been read when this returns, unless the caller `waits` for the stream before they change.
-    pub fn upload(&mut self, to: u64, bytes: &[u8], stream: Stream, waits: bool) -> Result<(), CudaError> {
+    /// Copies bytes to the card; they have been read when this returns, unless the caller `waits`
+    /// for the stream before they change.
+    pub fn upload(
+        &mut self,
+        to: u64,
+        bytes: &[u8],
+        stream: Stream,
+        waits: bool,
+    ) -> Result<(), CudaError> {
         let device = self.device.clone();
         let copy = |to: u64, bytes: &[u8]| {
-            // SAFETY: the card has room for them, and they stay until the copy is over: in a piece by its event, else by the caller's waiting.
-            unsafe { result::memcpy_htod_async(to, bytes, stream.0) }.map_err(device.error("copying to the GPU"))
+            // SAFETY: the card has room for them, and they stay until the copy is over: in a piece
+            // by its event, else by the caller's waiting.
+            unsafe { result::memcpy_htod_async(to, bytes, stream.0) }
+                .map_err(device.error("copying to the GPU"))
         };
         if waits && bytes.len() >= WORTH_ASKING && pinned(bytes.as_ptr()) {
             return copy(to, bytes);
@@ -123,7 +142,11 @@ impl Staging {
     }
 
     /// Copies from the card, and waits until all is there.
-    pub fn download(&mut self, all: &mut [(u64, &mut [u8])], stream: Stream) -> Result<(), CudaError> {
+    pub fn download(
+        &mut self,
+        all: &mut [(u64, &mut [u8])],
+        stream: Stream,
+    ) -> Result<(), CudaError> {
         let outcome = self.fetch(all, stream);
         // Also after an error, since copies may be under way.
         let waited = stream.wait(&self.device);
@@ -133,8 +156,10 @@ impl Staging {
     fn fetch(&mut self, all: &mut [(u64, &mut [u8])], stream: Stream) -> Result<(), CudaError> {
         let device = self.device.clone();
         let copy = |bytes: &mut [u8], from: u64| {
-            // SAFETY: the card has them, and the caller waits for the stream before the borrow ends.
-            unsafe { result::memcpy_dtoh_async(bytes, from, stream.0) }.map_err(device.error("copying from the GPU"))
+            // SAFETY: the card has them, and the caller waits for the stream before the borrow
+            // ends.
+            unsafe { result::memcpy_dtoh_async(bytes, from, stream.0) }
+                .map_err(device.error("copying from the GPU"))
         };
         self.close(stream)?;
         let mut open = Open::new();
@@ -168,7 +193,8 @@ type Open<'a> = VecDeque<(usize, *const u8, &'a mut [u8])>;
 /// Moves on what lies in a piece; the copies into it are over.
 fn settle(open: &mut Open, piece: usize) {
     while let Some((_, from, to)) = open.pop_front_if(|o| o.0 == piece) {
-        // SAFETY: as many bytes as were copied there, which nothing writes to before the piece is opened again.
+        // SAFETY: as many bytes as were copied there, which nothing writes to before the piece is
+        // opened again.
         copy_bytes(to, unsafe { std::slice::from_raw_parts(from, to.len()) });
     }
 }
@@ -178,7 +204,8 @@ fn copy_bytes(to: &mut [u8], from: &[u8]) {
     if to.len() < SHARED {
         return to.copy_from_slice(from);
     }
-    let all: Vec<Mutex<(&mut [u8], &[u8])>> = to.chunks_mut(SHARED / 4).zip(from.chunks(SHARED / 4)).map(Mutex::new).collect();
+    let all: Vec<Mutex<(&mut [u8], &[u8])>> =
+        to.chunks_mut(SHARED / 4).zip(from.chunks(SHARED / 4)).map(Mutex::new).collect();
     Pool::run(|id, size| {
         for part in all.iter().skip(id).step_by(size) {
             let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,10 +217,14 @@ fn copy_bytes(to: &mut [u8], from: &[u8]) {
 
 /// Whether the driver can copy from and to this memory by itself.
 fn pinned(at: *const u8) -> bool {
-    use sys::{CUmemorytype::CU_MEMORYTYPE_HOST as HOST, CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as TYPE};
+    use sys::{
+        CUmemorytype::CU_MEMORYTYPE_HOST as HOST,
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as TYPE,
+    };
     let mut kind = 0u32;
     // SAFETY: writes one number; memory that the driver does not know is an error.
-    unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), TYPE, at as u64) }.result().is_ok() && kind == HOST as u32
+    unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), TYPE, at as u64) }.result().is_ok()
+        && kind == HOST as u32
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! What one call at a time uses: memory, pinned pieces, plans. There are as many as calls were under way at once, up to [`MOST`]; further calls wait for one.
-//! Each keeps what it has until the program goes, or until another finds no memory.
+//! What one call at a time uses: memory, pinned pieces, plans. There are as many as calls were
+//! under way at once, up to [`MOST`]; further calls wait for one. Each keeps what it has until the
+//! program goes, or until another finds no memory.
 use super::{
     CudaError, Device,
     arguments::Way,
@@ -68,12 +69,15 @@ impl State {
             own: Lane::of(device, device.new_stream()?)?,
         })
     }
-    /// The stream for a call: the caller's if there is one, else its own. Whatever the last call did comes before on it.
+    /// The stream for a call: the caller's if there is one, else its own. Whatever the last call
+    /// did comes before on it.
     pub fn begin(&mut self, lane: Option<Lane>) -> Result<Stream, CudaError> {
         let lane = lane.unwrap_or(self.own);
         if self.last != Some(lane) {
             if !self.device.owns(lane.stream)? {
-                return Err(CudaError::Stream { reason: "is another GPU's or another context's than the program's" });
+                return Err(CudaError::Stream {
+                    reason: "is another GPU's or another context's than the program's",
+                });
             }
             if self.last.is_some() {
                 self.done.hold(&self.device, lane.stream)?;
@@ -123,9 +127,15 @@ enum Choice {
     Wait,
 }
 
-/// One that was last used on the same stream needs no waiting; then one whose call is over; then a new one; then one whose call is under way, which the
-/// stream waits for. `over` is asked only where it matters.
-fn choose(free: &[Option<Lane>], lane: Option<Lane>, over: impl Fn(usize) -> bool, made: usize) -> Choice {
+/// One that was last used on the same stream needs no waiting; then one whose call is over; then a
+/// new one; then one whose call is under way, which the stream waits for. `over` is asked only
+/// where it matters.
+fn choose(
+    free: &[Option<Lane>],
+    lane: Option<Lane>,
+    over: impl Fn(usize) -> bool,
+    made: usize,
+) -> Choice {
     let same = |last: &Option<Lane>| lane.is_some() && *last == lane;
     let found = free.iter().rposition(same).or_else(|| (0..free.len()).rev().find(|i| over(*i)));
     match found {
@@ -139,7 +149,13 @@ fn choose(free: &[Option<Lane>], lane: Option<Lane>, over: impl Fn(usize) -> boo
 impl States {
     /// Of a program with so many arguments and results.
     pub fn new(device: &Arc<Device>, inputs: usize, outputs: usize) -> States {
-        States { device: device.clone(), inputs, outputs, all: Mutex::default(), given: Condvar::new() }
+        States {
+            device: device.clone(),
+            inputs,
+            outputs,
+            all: Mutex::default(),
+            given: Condvar::new(),
+        }
     }
     fn lock(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,7 +171,8 @@ impl States {
                 Choice::New => {
                     all.made += 1;
                     drop(all);
-                    return State::new(&self.device, self.inputs, self.outputs).inspect_err(|_| self.lock().made -= 1);
+                    return State::new(&self.device, self.inputs, self.outputs)
+                        .inspect_err(|_| self.lock().made -= 1);
                 }
             }
         }

@@ -11,37 +11,43 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// The legacy default stream of the card, which waits for all others that are not made non-blocking.
+    /// The legacy default stream of the card, which waits for all others that are not made
+    /// non-blocking.
     pub const DEFAULT: Stream = Stream(std::ptr::null_mut());
 
     /// A stream of any library.
     ///
     /// # Safety
-    /// It is a `CUstream` (1 and 2 are the legacy and the thread's default stream) that lives until the calls on it are over.
+    /// It is a `CUstream` (1 and 2 are the legacy and the thread's default stream) that lives until
+    /// the calls on it are over.
     pub unsafe fn from_raw(stream: *mut c_void) -> Stream {
         Stream(stream.cast())
     }
     /// Waits on the host until all is done that it was given.
     pub(super) fn wait(self, device: &Device) -> Result<(), CudaError> {
         // SAFETY: a live stream.
-        unsafe { result::stream::synchronize(self.0) }.map_err(device.error("waiting for the GPU"))?;
+        unsafe { result::stream::synchronize(self.0) }
+            .map_err(device.error("waiting for the GPU"))?;
         device.faults.done(self);
         Ok(())
     }
     /// Ends one of kiln's own.
     pub(super) fn destroy(self) {
-        // SAFETY: made by the device, and destroyed once; the driver frees it behind what it was given.
+        // SAFETY: made by the device, and destroyed once; the driver frees it behind what it was
+        // given.
         let _ = unsafe { result::stream::destroy(self.0) };
     }
     /// Whether it is recording what it is given as a graph.
     pub(super) fn captures(self, device: &Device) -> Result<bool, CudaError> {
         // SAFETY: a live stream.
-        let status = unsafe { result::stream::is_capturing(self.0) }.map_err(device.error("asking whether a stream is captured"))?;
+        let status = unsafe { result::stream::is_capturing(self.0) }
+            .map_err(device.error("asking whether a stream is captured"))?;
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 }
 
-/// A stream with the number that no other stream of the process ever has; a handle may be used again.
+/// A stream with the number that no other stream of the process ever has; a handle may be used
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// The handle.
@@ -55,7 +61,9 @@ impl Lane {
     pub fn of(device: &Device, stream: Stream) -> Result<Lane, CudaError> {
         let mut id = 0;
         // SAFETY: a live stream; writes the number.
-        unsafe { sys::cuStreamGetId(stream.0, &mut id) }.result().map_err(device.error("asking for a stream's number"))?;
+        unsafe { sys::cuStreamGetId(stream.0, &mut id) }
+            .result()
+            .map_err(device.error("asking for a stream's number"))?;
         Ok(Lane { stream, id })
     }
 }
@@ -80,7 +88,8 @@ impl Event {
     /// Behind all that the stream has been given.
     pub fn record(&self, device: &Device, stream: Stream) -> Result<(), CudaError> {
         // SAFETY: a live event and a live stream.
-        unsafe { result::event::record(self.0, stream.0) }.map_err(device.error("recording an event"))
+        unsafe { result::event::record(self.0, stream.0) }
+            .map_err(device.error("recording an event"))
     }
     /// Whether what it was recorded behind is over; so if it was not recorded yet.
     pub fn over(&self) -> bool {
@@ -96,12 +105,14 @@ impl Event {
     pub fn hold(&self, device: &Device, stream: Stream) -> Result<(), CudaError> {
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: a live event and a live stream.
-        unsafe { result::stream::wait_event(stream.0, self.0, flags) }.map_err(device.error("ordering two streams"))
+        unsafe { result::stream::wait_event(stream.0, self.0, flags) }
+            .map_err(device.error("ordering two streams"))
     }
     /// The time from an earlier one; both were made by [`Event::timed`] and have been waited for.
     pub fn since(&self, device: &Device, earlier: &Event) -> Result<Duration, CudaError> {
         // SAFETY: live events, recorded on one stream.
-        let ms = unsafe { result::event::elapsed(earlier.0, self.0) }.map_err(device.error("reading the GPU's clock"))?;
+        let ms = unsafe { result::event::elapsed(earlier.0, self.0) }
+            .map_err(device.error("reading the GPU's clock"))?;
         Ok(Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
     }
 }

@@ -4,11 +4,15 @@ use crate::program::Window;
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
-/// What all tensors have in common: elements of a row of 128 bytes in shared memory in the order that keeps them in different banks, and zeros beyond the tensor.
-const LAYOUT: sys::CUtensorMapInterleave = sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE;
+/// What all tensors have in common: elements of a row of 128 bytes in shared memory in the order
+/// that keeps them in different banks, and zeros beyond the tensor.
+const LAYOUT: sys::CUtensorMapInterleave =
+    sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE;
 const SWIZZLE: sys::CUtensorMapSwizzle = sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B;
-const PROMOTION: sys::CUtensorMapL2promotion = sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
-const BEYOND: sys::CUtensorMapFloatOOBfill = sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+const PROMOTION: sys::CUtensorMapL2promotion =
+    sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+const BEYOND: sys::CUtensorMapFloatOOBfill =
+    sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
 
 /// A tensor with its sizes known.
 #[derive(Clone, Copy)]
@@ -33,10 +37,13 @@ impl Described<'_> {
     /// The 128 bytes that a kernel takes. What a box has beyond the tensor reads as 0.
     pub fn encode(&self) -> Result<sys::CUtensorMap, CudaError> {
         use sys::CUtensorMapDataType::{
-            CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 as BF16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16 as F16, CU_TENSOR_MAP_DATA_TYPE_FLOAT32 as F32,
-            CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 as TF32,
+            CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 as BF16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16 as F16,
+            CU_TENSOR_MAP_DATA_TYPE_FLOAT32 as F32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 as TF32,
         };
-        let fail = |reason: String| CudaError::Launch { what: format!("kernel {}: describing a tensor", self.kernel), reason };
+        let fail = |reason: String| CudaError::Launch {
+            what: format!("kernel {}: describing a tensor", self.kernel),
+            reason,
+        };
         let (dtype, width) = match self.dtype {
             "bf16" => (BF16, 2),
             "f16" => (F16, 2),
@@ -46,20 +53,35 @@ impl Described<'_> {
             other => return Err(fail(format!("there is no form of {other} for the copy engine"))),
         };
         let rank = self.sizes.len();
-        let boxes = if self.window.is_some() { rank == 4 && self.extent.len() == 2 } else { self.extent.len() == rank };
-        if !(2..=5).contains(&rank) || self.strides.len() + 1 != rank || !boxes || !self.address.is_multiple_of(16) {
+        let boxes = if self.window.is_some() {
+            rank == 4 && self.extent.len() == 2
+        } else {
+            self.extent.len() == rank
+        };
+        if !(2..=5).contains(&rank)
+            || self.strides.len() + 1 != rank
+            || !boxes
+            || !self.address.is_multiple_of(16)
+        {
             let (address, strides, extent) = (self.address, self.strides, self.extent);
-            return Err(fail(format!("sizes {:?}, strides {strides:?}, box {extent:?} at {address:#x} are not possible", self.sizes)));
+            return Err(fail(format!(
+                "sizes {:?}, strides {strides:?}, box {extent:?} at {address:#x} are not possible",
+                self.sizes
+            )));
         }
         // A tensor without elements has no tiles; it still needs a description.
-        let sizes: Vec<u64> = self.sizes.iter().map(|n| u64::try_from(*n).unwrap_or(0).max(1)).collect();
-        let strides: Vec<u64> = self.strides.iter().map(|n| (width * u64::try_from(*n).unwrap_or(0)).max(16)).collect();
+        let sizes: Vec<u64> =
+            self.sizes.iter().map(|n| u64::try_from(*n).unwrap_or(0).max(1)).collect();
+        let strides: Vec<u64> =
+            self.strides.iter().map(|n| (width * u64::try_from(*n).unwrap_or(0)).max(16)).collect();
         let mut map = sys::CUtensorMap { opaque: [0; 16] };
         let about = format!(
             "sizes {sizes:?}, strides of {strides:?} bytes, box {:?}, window {:?} at {:#x}",
             self.extent, self.window, self.address
         );
-        let made = |made: sys::CUresult| made.result().map_err(|e| fail(format!("{} ({about})", words(e))));
+        let made = |made: sys::CUresult| {
+            made.result().map_err(|e| fail(format!("{} ({about})", words(e))))
+        };
         if let (Some(w), [channels, pixels]) = (self.window, self.extent) {
             let ([high, wide], [below, behind]) = (w.low, w.high);
             let steps = [1, w.strides[1], w.strides[0], 1];
@@ -86,7 +108,8 @@ impl Described<'_> {
             return Ok(map);
         }
         let steps = vec![1u32; rank];
-        // SAFETY: all arrays have as many entries as the rank says, and the driver writes the map only.
+        // SAFETY: all arrays have as many entries as the rank says, and the driver writes the map
+        // only.
         made(unsafe {
             sys::cuTensorMapEncodeTiled(
                 &mut map,
@@ -113,7 +136,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_described_is_an_error() {
-        let ok = Described { kernel: "k", dtype: "bf16", address: 256, sizes: &[64, 8], strides: &[64], extent: &[64, 64], window: None };
+        let ok = Described {
+            kernel: "k",
+            dtype: "bf16",
+            address: 256,
+            sizes: &[64, 8],
+            strides: &[64],
+            extent: &[64, 64],
+            window: None,
+        };
         let said = |d: Described| d.encode().expect_err("not possible").to_string();
         assert!(said(Described { dtype: "f64", ..ok }).contains("no form of f64"));
         assert!(said(Described { address: 264, ..ok }).contains("not possible"));

@@ -3,7 +3,14 @@ use crate::program::{ExprKind, Relation};
 
 fn tensor(first: usize, rank: usize) -> InputGuard {
     let dtype = dtype_word("f32");
-    InputGuard::Tensor(TensorGuard { dtype, rank, first, gpu: None, layout: Layout::Rows, align: 1 })
+    InputGuard::Tensor(TensorGuard {
+        dtype,
+        rank,
+        first,
+        gpu: None,
+        layout: Layout::Rows,
+        align: 1,
+    })
 }
 
 /// x: f32[s, 4], y: f32[s, ?] with 2 * s < 100, n == 3.
@@ -25,8 +32,11 @@ fn guards() -> Guards {
 /// The mismatch of a call with tensors of these shapes, which has to be what `check` says.
 fn of(x: [usize; 2], y: [usize; 2], n: Scalar) -> Option<Mismatch> {
     let bytes = vec![0u8; 4 * 64 * 8];
-    let view = |shape: &'static [usize; 2]| View::new("f32", shape, &bytes[..4 * shape[0] * shape[1]]).expect("a view");
-    let (x, y): (&'static [usize; 2], &'static [usize; 2]) = (Box::leak(Box::new(x)), Box::leak(Box::new(y)));
+    let view = |shape: &'static [usize; 2]| {
+        View::new("f32", shape, &bytes[..4 * shape[0] * shape[1]]).expect("a view")
+    };
+    let (x, y): (&'static [usize; 2], &'static [usize; 2]) =
+        (Box::leak(Box::new(x)), Box::leak(Box::new(y)));
     let given = [Given::Tensor(view(x)), Given::Tensor(view(y)), Given::Scalar(n)];
     let found = guards().mismatch(&given);
     assert_eq!(guards().check(&given), found.is_none(), "{found:?}");
@@ -46,7 +56,10 @@ fn each_guard_refuses_what_it_is_about() {
     assert_eq!(text(of([8, 4], [8, 5], Scalar::Int(4))), "n == 3");
     assert_eq!(text(of([8, 4], [8, 5], Scalar::Float(3.0))), "n == 3");
     let found = of([8, 3], [8, 5], three).expect("a mismatch");
-    assert_eq!((found.want.as_str(), found.have.as_str(), found.input, found.dim), ("4", "3", Some(0), Some(1)));
+    assert_eq!(
+        (found.want.as_str(), found.have.as_str(), found.input, found.dim),
+        ("4", "3", Some(0), Some(1))
+    );
 }
 
 #[test]
@@ -61,7 +74,14 @@ fn dtype_rank_strides_and_address_are_guarded() {
     let flat = [6usize];
     let vector = View::new("f32", &flat, &bytes[..24]).expect("a view");
     let guard = |layout: Layout, align: usize| Guards {
-        inputs: vec![InputGuard::Tensor(TensorGuard { dtype: dtype_word("f32"), rank: 2, first: 0, gpu: None, layout, align })],
+        inputs: vec![InputGuard::Tensor(TensorGuard {
+            dtype: dtype_word("f32"),
+            rank: 2,
+            first: 0,
+            gpu: None,
+            layout,
+            align,
+        })],
         sizes: vec![2, 3],
         ..Default::default()
     };
@@ -86,18 +106,28 @@ fn dtype_rank_strides_and_address_are_guarded() {
     if let [InputGuard::Tensor(t)] = elsewhere.inputs.as_mut_slice() {
         t.gpu = Some(0);
     }
-    assert!(!elsewhere.check(&[Given::Tensor(rows)]) && elsewhere.mismatch(&[Given::Tensor(rows)]).is_some());
+    assert!(
+        !elsewhere.check(&[Given::Tensor(rows)])
+            && elsewhere.mismatch(&[Given::Tensor(rows)]).is_some()
+    );
     let odd = View::new("f32", &shape, &bytes[1..25]).expect("a view");
-    assert!(!guard(Layout::Rows, 16).check(&[Given::Tensor(odd)]) || !guard(Layout::Rows, 16).check(&[Given::Tensor(rows)]));
+    assert!(
+        !guard(Layout::Rows, 16).check(&[Given::Tensor(odd)])
+            || !guard(Layout::Rows, 16).check(&[Given::Tensor(rows)])
+    );
 }
 
 #[test]
 fn guards_print_and_travel() {
     let g = guards();
     let text = g.to_string();
-    for line in
-        ["x: f32[s0, 4] row-major, on the host", "s0 = x.size(0) in 2..=64, a multiple of 2", "y.size(0) == s0", "n == 3", "2*s0 < 100"]
-    {
+    for line in [
+        "x: f32[s0, 4] row-major, on the host",
+        "s0 = x.size(0) in 2..=64, a multiple of 2",
+        "y.size(0) == s0",
+        "n == 3",
+        "2*s0 < 100",
+    ] {
         assert!(text.contains(line), "no {line} in\n{text}");
     }
     let json = serde_json::to_string(&g).expect("JSON");

@@ -88,7 +88,8 @@ pub trait Element: Copy + 'static {
 #[repr(transparent)]
 pub struct Bit(u8);
 
-/// Rounds to a number with an odd last bit unless it is exact, so that rounding it again is as rounding `x` once.
+/// Rounds to a number with an odd last bit unless it is exact, so that rounding it again is as
+/// rounding `x` once.
 fn odd(x: f64) -> f32 {
     let near = x as f32;
     let back = f64::from(near);

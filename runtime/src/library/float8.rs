@@ -1,7 +1,8 @@
 //! Floats of 8 bits.
 use half::f16;
 
-/// A sign, 7 - M bits of exponent, M of mantissa: `f8E5M2` for 2, which is the upper half of an f16, and `f8E4M3FN` for 3, which has no infinities.
+/// A sign, 7 - M bits of exponent, M of mantissa: `f8E5M2` for 2, which is the upper half of an
+/// f16, and `f8E4M3FN` for 3, which has no infinities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Float8<const M: u32>(pub u8);
@@ -16,7 +17,8 @@ impl<const M: u32> Float8<M> {
         if M == 3 && self.0 & 0x7f == 0x7f {
             return f64::NAN.copysign(f64::from(self.0 as i8));
         }
-        let (sign, magnitude) = (u16::from(self.0 & 0x80) << 8, u16::from(self.0 & 0x7f) << (10 - M));
+        let (sign, magnitude) =
+            (u16::from(self.0 & 0x80) << 8, u16::from(self.0 & 0x7f) << (10 - M));
         // The exponents of an f16 begin lower where this has fewer.
         f16::from_bits(sign | magnitude).to_f64() * f64::from(1u32 << (15 - Self::BIAS))
     }

@@ -1,11 +1,14 @@
-//! Ops that are no loop nests, as functions of whole tensors: scans, sorts, scatters, random numbers.
+//! Ops that are no loop nests, as functions of whole tensors: scans, sorts, scatters, random
+//! numbers.
 //!
-//! Compiled code calls one as `void f(const i64* words, i64 tid, i64 nth)` on every thread of a team. The words are the number of tensors; for
-//! each tensor (operands, then results) its address, [`Code`], rank and sizes; then the number of parameters and the parameters. A result that
-//! nobody reads has the address 0. Tensors are contiguous, an `i1` is a byte.
+//! Compiled code calls one as `void f(const i64* words, i64 tid, i64 nth)` on every thread of a
+//! team. The words are the number of tensors; for each tensor (operands, then results) its address,
+//! [`Code`], rank and sizes; then the number of parameters and the parameters. A result that nobody
+//! reads has the address 0. Tensors are contiguous, an `i1` is a byte.
 //!
-//! Every thread writes its own part of the results, and none depends on the number of threads. Semantics, NaN order and bits are those of the
-//! reference interpreter; positions out of range, which eager PyTorch refuses, are ignored when written to.
+//! Every thread writes its own part of the results, and none depends on the number of threads.
+//! Semantics, NaN order and bits are those of the reference interpreter; positions out of range,
+//! which eager PyTorch refuses, are ignored when written to.
 mod element;
 mod float8;
 mod random;
@@ -37,7 +40,8 @@ macro_rules! entries {
         $(unsafe extern "C" fn $entry(words: *const i64, tid: i64, nth: i64) {
             run(stringify!($entry), $run, words, tid, nth);
         })*
-        /// Names and addresses, for a linker. Callers pass words as described at the top, whose tensors nobody else writes meanwhile.
+        /// Names and addresses, for a linker. Callers pass words as described at the top, whose
+        /// tensors nobody else writes meanwhile.
         pub fn symbols() -> Vec<(&'static str, *const c_void)> {
             vec![$((stringify!($entry), $entry as *const c_void)),*]
         }

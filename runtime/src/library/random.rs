@@ -1,4 +1,5 @@
-//! Random numbers by counter: philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011).
+//! Random numbers by counter: philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1,
+//! 2, 3, SC 2011).
 use super::{
     element::Element,
     words::{Call, Code, Operand},

@@ -4,7 +4,8 @@ use super::{
     words::{Call, Lines},
 };
 
-/// Columns that are walked down together, so that a line along an outer axis reads whole cache lines.
+/// Columns that are walked down together, so that a line along an outer axis reads whole cache
+/// lines.
 const COLUMNS: usize = 64;
 
 /// `kiln.cumulative`: input; result. Parameters: kind, axis.
@@ -21,7 +22,11 @@ fn run<E: Element>(call: &Call, kind: Combine) -> Option<()> {
     let mut line = mine.start;
     while line < mine.end && lines.size > 0 {
         // Lines side by side: up to the end of the block that they are columns of.
-        let beside = if lines.step == 1 { 1 } else { (lines.step - line % lines.step).min(COLUMNS).min(mine.end - line) };
+        let beside = if lines.step == 1 {
+            1
+        } else {
+            (lines.step - line % lines.step).min(COLUMNS).min(mine.end - line)
+        };
         let mut sums = [kind.identity::<E>(); COLUMNS];
         let start = lines.start(line);
         for i in 0..lines.size {

@@ -1,5 +1,5 @@
-//! Writes at positions that are data. A thread owns a part of the result in row-major order: it copies the input there, and then applies what
-//! falls into its part, in the order of the updates.
+//! Writes at positions that are data. A thread owns a part of the result in row-major order: it
+//! copies the input there, and then applies what falls into its part, in the order of the updates.
 use super::{
     element::{Combine, Element, each_dtype},
     words::{Call, Operand, Out},
@@ -43,7 +43,8 @@ impl Targets<'_> {
         }
         Some(sum)
     }
-    /// Calls with each piece of an update inside of `part`: position in the result, position in the updates, and how many elements.
+    /// Calls with each piece of an update inside of `part`: position in the result, position in the
+    /// updates, and how many elements.
     fn pieces(&self, i: usize, part: &Range<usize>, write: &mut dyn FnMut(usize, usize, usize)) {
         let Some(origin) = self.origin(i) else { return };
         let first = self.starts.partition_point(|s| origin + s + self.run <= part.start);
@@ -58,7 +59,8 @@ impl Targets<'_> {
     }
 }
 
-/// `kiln.scatter`: input, updates, one index tensor per dimension; result. Parameters: kind, dimensions.
+/// `kiln.scatter`: input, updates, one index tensor per dimension; result. Parameters: kind,
+/// dimensions.
 pub fn scatter(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => scattered::<E>(call))
 }
@@ -67,13 +69,22 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
     let [input, updates, indices @ .., result] = &call.tensors[..] else { return None };
     let (kind, dims) = call.parameters.split_first()?;
     let shape = &input.shape;
-    let dims = dims.iter().map(|d| usize::try_from(*d).ok().filter(|d| *d < shape.len())).collect::<Option<Vec<_>>>()?;
+    let dims = dims
+        .iter()
+        .map(|d| usize::try_from(*d).ok().filter(|d| *d < shape.len()))
+        .collect::<Option<Vec<_>>>()?;
     let steps = strides(shape);
     let free: Vec<usize> = (0..shape.len()).filter(|d| !dims.contains(d)).collect();
     // Free dimensions at the end are one run.
-    let outer = free.iter().zip((0..shape.len()).skip(shape.len() - free.len())).rposition(|(d, at)| *d != at).map_or(0, |i| i + 1);
-    let (sizes, tail): (Vec<usize>, usize) =
-        (free[..outer].iter().map(|d| shape[*d]).collect(), free[outer..].iter().map(|d| shape[*d]).product());
+    let outer = free
+        .iter()
+        .zip((0..shape.len()).skip(shape.len() - free.len()))
+        .rposition(|(d, at)| *d != at)
+        .map_or(0, |i| i + 1);
+    let (sizes, tail): (Vec<usize>, usize) = (
+        free[..outer].iter().map(|d| shape[*d]).collect(),
+        free[outer..].iter().map(|d| shape[*d]).product(),
+    );
     let starts = positions(&sizes, &free[..outer].iter().map(|d| steps[*d]).collect::<Vec<_>>());
     let dims = dims.into_iter().map(|d| (shape[d], steps[d])).collect();
     let targets = Targets { indices, dims, starts, run: tail };
@@ -83,7 +94,11 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
     let combine = if *kind == 0 { None } else { Some(Combine::of(kind - 1)?) };
     let Some(combine) = combine else {
         out.copy(part.start, mine);
-        (0..count).for_each(|i| targets.pieces(i, &part, &mut |to, from, n| out.copy(to, w.get(from..from + n).unwrap_or(&[]))));
+        (0..count).for_each(|i| {
+            targets.pieces(i, &part, &mut |to, from, n| {
+                out.copy(to, w.get(from..from + n).unwrap_or(&[]))
+            })
+        });
         return Some(());
     };
     if E::NARROW {
@@ -91,7 +106,10 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         let mut wide: Vec<E::Wide> = mine.iter().map(|v| v.widen()).collect();
         (0..count).for_each(|i| {
             targets.pieces(i, &part, &mut |to, from, n| {
-                wide.iter_mut().skip(to - part.start).zip(w.iter().skip(from).take(n)).for_each(|(a, b)| *a = combine.apply(*a, b.widen()));
+                wide.iter_mut()
+                    .skip(to - part.start)
+                    .zip(w.iter().skip(from).take(n))
+                    .for_each(|(a, b)| *a = combine.apply(*a, b.widen()));
             })
         });
         wide.into_iter().enumerate().for_each(|(k, v)| out.set(part.start + k, E::narrow(v)));
@@ -104,7 +122,9 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         }
     };
     (0..count).for_each(|i| {
-        targets.pieces(i, &part, &mut |to, from, n| w.iter().skip(from).take(n).enumerate().for_each(|(k, b)| add(&out, to + k, b)))
+        targets.pieces(i, &part, &mut |to, from, n| {
+            w.iter().skip(from).take(n).enumerate().for_each(|(k, b)| add(&out, to + k, b))
+        })
     });
     Some(())
 }
@@ -119,7 +139,9 @@ fn updated<E: Element>(call: &Call) -> Option<()> {
     let (x, w, out) = (input.read::<E>()?, update.read::<E>()?, result.write::<E>()?);
     let steps = strides(&input.shape);
     let mut origin = 0;
-    for (((start, n), whole), step) in starts.iter().zip(&update.shape).zip(&input.shape).zip(&steps) {
+    for (((start, n), whole), step) in
+        starts.iter().zip(&update.shape).zip(&input.shape).zip(&steps)
+    {
         origin += usize::try_from(start.int(0)?).unwrap_or(0).min(whole.checked_sub(*n)?) * step;
     }
     let part = call.share(x.len());
@@ -127,7 +149,12 @@ fn updated<E: Element>(call: &Call) -> Option<()> {
     let rank = update.shape.len();
     let (outer, run) = (rank.saturating_sub(1), update.shape.last().copied().unwrap_or(1));
     let starts = positions(&update.shape[..outer], &steps[..outer]);
-    let rows = Targets { indices: &[], dims: vec![], starts: starts.into_iter().map(|s| s + origin).collect(), run };
+    let rows = Targets {
+        indices: &[],
+        dims: vec![],
+        starts: starts.into_iter().map(|s| s + origin).collect(),
+        run,
+    };
     rows.pieces(0, &part, &mut |to, from, n| out.copy(to, w.get(from..from + n).unwrap_or(&[])));
     Some(())
 }

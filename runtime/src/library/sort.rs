@@ -20,17 +20,25 @@ fn run<E: Element>(call: &Call, best: bool) -> Option<()> {
     let axis = call.axis(0, &input.shape)?;
     let flag = *call.parameters.get(1)? != 0;
     let descending = flag != best;
-    let (x, values, indices) = (input.read::<E>()?, (values, values.write::<E>()?), (positions, positions.write::<i64>()?));
+    let (x, values, indices) = (
+        input.read::<E>()?,
+        (values, values.write::<E>()?),
+        (positions, positions.write::<i64>()?),
+    );
     let lines = Lines::of(&input.shape, axis);
     let kept = *if values.0.wanted() { values.0 } else { indices.0 }.shape.get(axis)?;
     let (mut line, mut order) = (vec![], vec![]);
     for l in call.share(lines.count) {
         let start = lines.start(l);
         line.clear();
-        line.extend(x.get(start..)?.iter().step_by(lines.step.max(1)).take(lines.size).map(|v| v.widen()));
+        line.extend(
+            x.get(start..)?.iter().step_by(lines.step.max(1)).take(lines.size).map(|v| v.widen()),
+        );
         order.clear();
         order.extend(0..lines.size);
-        let compare = |a: &usize, b: &usize| if descending { line[*b].order(line[*a]) } else { line[*a].order(line[*b]) };
+        let compare = |a: &usize, b: &usize| {
+            if descending { line[*b].order(line[*a]) } else { line[*a].order(line[*b]) }
+        };
         if kept < lines.size {
             first(&mut order, kept, &compare);
         } else {
@@ -45,7 +53,8 @@ fn run<E: Element>(call: &Call, best: bool) -> Option<()> {
     Some(())
 }
 
-/// Puts the first `k` of a stable sort in front, in order. Equal elements are told apart by their positions, so that selecting is stable.
+/// Puts the first `k` of a stable sort in front, in order. Equal elements are told apart by their
+/// positions, so that selecting is stable.
 fn first(order: &mut [usize], k: usize, compare: &impl Fn(&usize, &usize) -> Ordering) {
     let total = |a: &usize, b: &usize| compare(a, b).then(a.cmp(b));
     if let Some(last) = k.checked_sub(1) {

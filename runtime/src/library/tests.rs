@@ -25,14 +25,19 @@ impl Memory {
     }
 }
 
-/// Calls a function by name on every thread of a team, one after the other; `None` stands for a result that nobody reads.
+/// Calls a function by name on every thread of a team, one after the other; `None` stands for a
+/// result that nobody reads.
 fn call(name: &str, tensors: &mut [Option<&mut Memory>], parameters: &[i64], nth: i64) {
     let mut words = vec![tensors.len() as i64];
     for t in tensors.iter_mut() {
         match t {
             None => words.extend([0, 0, 0]),
             Some(t) => {
-                words.extend([t.bytes.as_mut_ptr().expose_provenance() as i64, t.code as i64, t.shape.len() as i64]);
+                words.extend([
+                    t.bytes.as_mut_ptr().expose_provenance() as i64,
+                    t.code as i64,
+                    t.shape.len() as i64,
+                ]);
                 words.extend(t.shape.iter().map(|n| *n as i64));
             }
         }
@@ -47,17 +52,28 @@ fn call(name: &str, tensors: &mut [Option<&mut Memory>], parameters: &[i64], nth
 }
 
 fn random(n: usize) -> impl Iterator<Item = u64> {
-    (0..n as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 17)
+    (0..n as u64).map(|i| {
+        i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            >> 17
+    })
 }
 
-const SHAPES: [(&[usize], usize); 7] =
-    [(&[17], 0), (&[4, 15], 1), (&[15, 4], 0), (&[3, 16, 70], 1), (&[0, 3], 0), (&[2, 0], 1), (&[2, 3, 1], 2)];
+const SHAPES: [(&[usize], usize); 7] = [
+    (&[17], 0),
+    (&[4, 15], 1),
+    (&[15, 4], 0),
+    (&[3, 16, 70], 1),
+    (&[0, 3], 0),
+    (&[2, 0], 1),
+    (&[2, 3, 1], 2),
+];
 
 /// The positions of each line.
 fn lines(shape: &[usize], axis: usize) -> Vec<Vec<usize>> {
     let step: usize = shape[axis + 1..].iter().product();
     let outer: usize = shape[..axis].iter().product();
-    let line = |o: usize, s: usize| (0..shape[axis]).map(|i| (o * shape[axis] + i) * step + s).collect();
+    let line =
+        |o: usize, s: usize| (0..shape[axis]).map(|i| (o * shape[axis] + i) * step + s).collect();
     (0..outer).flat_map(|o| (0..step).map(move |s| line(o, s))).collect()
 }
 
@@ -96,7 +112,8 @@ fn prefix_maxima_of_small_floats() {
 fn stable_sorts_with_nan_on_top() {
     for (shape, axis) in SHAPES {
         let n: usize = shape.iter().product();
-        let x: Vec<f32> = random(n).map(|r| if r % 7 == 0 { f32::NAN } else { (r % 5) as f32 }).collect();
+        let x: Vec<f32> =
+            random(n).map(|r| if r % 7 == 0 { f32::NAN } else { (r % 5) as f32 }).collect();
         for (descending, nth) in [(false, 1), (true, 1), (false, 3), (true, 2)] {
             let key = |i: usize| if x[i].is_nan() { 99 } else { x[i] as i64 };
             let (mut values, mut places) = (vec![0.0; n], vec![0i64; n]);
@@ -107,7 +124,8 @@ fn stable_sorts_with_nan_on_top() {
                     (values[line[to]], places[line[to]]) = (x[line[from]], from as i64);
                 }
             }
-            let (mut a, mut v, mut p) = (tensor(shape, &x), tensor(shape, &vec![-1f32; n]), tensor(shape, &vec![-1i64; n]));
+            let (mut a, mut v, mut p) =
+                (tensor(shape, &x), tensor(shape, &vec![-1f32; n]), tensor(shape, &vec![-1i64; n]));
             let parameters = [axis as i64, i64::from(descending)];
             call("kiln_sort", &mut [Some(&mut a), Some(&mut v), Some(&mut p)], &parameters, nth);
             assert_eq!(p.read::<i64>(), places, "{shape:?} along {axis}");
@@ -121,8 +139,14 @@ fn stable_sorts_with_nan_on_top() {
                 let mut kept = shape.to_vec();
                 kept[axis] = k;
                 let m = kept.iter().product();
-                let (mut v, mut p) = (tensor(&kept, &vec![-1f32; m]), tensor(&kept, &vec![-1i64; m]));
-                call("kiln_top_k", &mut [Some(&mut a), Some(&mut v), Some(&mut p)], &[axis as i64, i64::from(!descending)], nth);
+                let (mut v, mut p) =
+                    (tensor(&kept, &vec![-1f32; m]), tensor(&kept, &vec![-1i64; m]));
+                call(
+                    "kiln_top_k",
+                    &mut [Some(&mut a), Some(&mut v), Some(&mut p)],
+                    &[axis as i64, i64::from(!descending)],
+                    nth,
+                );
                 let mut want = vec![0; m];
                 for (short, long) in lines(&kept, axis).iter().zip(lines(shape, axis)) {
                     short.iter().zip(long).for_each(|(s, l)| want[*s] = places[l]);
@@ -147,7 +171,9 @@ fn scatters_in_order_and_inside() {
         for kind in 0..5 {
             let mut want = x.clone();
             for (i, at) in index.iter().enumerate() {
-                let Some(at) = usize::try_from(*at).ok().filter(|at| *at < shape[dim]) else { continue };
+                let Some(at) = usize::try_from(*at).ok().filter(|at| *at < shape[dim]) else {
+                    continue;
+                };
                 for j in 0..inner {
                     let mut place = [j / free[1], j % free[1]].to_vec();
                     place.insert(dim, at);
@@ -164,7 +190,8 @@ fn scatters_in_order_and_inside() {
             }
             for nth in [1, 2, 7] {
                 let mut out = tensor(&shape, &[-5i16; 60]);
-                let (mut x, mut u) = (tensor(&shape, &x), tensor(&[&[6], &free[..]].concat(), &updates));
+                let (mut x, mut u) =
+                    (tensor(&shape, &x), tensor(&[&[6], &free[..]].concat(), &updates));
                 let mut index = tensor(&[6], &index);
                 let tensors = &mut [Some(&mut x), Some(&mut u), Some(&mut index), Some(&mut out)];
                 call("kiln_scatter", tensors, &[kind, dim as i64], nth);
@@ -177,13 +204,24 @@ fn scatters_in_order_and_inside() {
 #[test]
 fn scattered_sums_of_small_floats_are_rounded_once() {
     let (mut x, mut out) = (tensor(&[2], &[bf16::ONE; 2]), tensor(&[2], &[bf16::ONE; 2]));
-    let (mut u, mut i, mut j) = (tensor(&[600], &[bf16::ONE; 600]), tensor(&[600], &[1i32; 600]), tensor(&[], &[0i64; 1]));
-    call("kiln_scatter", &mut [Some(&mut x), Some(&mut u), Some(&mut i), Some(&mut out)], &[1, 0], 2);
+    let (mut u, mut i, mut j) =
+        (tensor(&[600], &[bf16::ONE; 600]), tensor(&[600], &[1i32; 600]), tensor(&[], &[0i64; 1]));
+    call(
+        "kiln_scatter",
+        &mut [Some(&mut x), Some(&mut u), Some(&mut i), Some(&mut out)],
+        &[1, 0],
+        2,
+    );
     // 601 lies between 600 and 604.
     assert_eq!(out.read::<bf16>().map_to(), [1.0, 600.0]);
     // An index of no dimensions, with every dimension indexed.
     let mut one = tensor(&[], &[bf16::from_f32(9.0)]);
-    call("kiln_scatter", &mut [Some(&mut x), Some(&mut one), Some(&mut j), Some(&mut out)], &[0, 0], 1);
+    call(
+        "kiln_scatter",
+        &mut [Some(&mut x), Some(&mut one), Some(&mut j), Some(&mut out)],
+        &[0, 0],
+        1,
+    );
     assert_eq!(out.read::<bf16>().map_to(), [9.0, 1.0]);
 }
 
@@ -207,7 +245,8 @@ fn boxes_are_moved_inside() {
             let (mut a, mut out) = (tensor(&[5, 7], &x), tensor(&[5, 7], &[0u8; 35]));
             let mut update = tensor(&[2, 3], &[100u8, 101, 102, 103, 104, 105]);
             let (mut i, mut j) = (tensor(&[], &[row]), tensor(&[], &[i64::from(column)]));
-            let tensors = &mut [Some(&mut a), Some(&mut update), Some(&mut i), Some(&mut j), Some(&mut out)];
+            let tensors =
+                &mut [Some(&mut a), Some(&mut update), Some(&mut i), Some(&mut j), Some(&mut out)];
             call("kiln_dynamic_update_slice", tensors, &[], nth);
             assert_eq!(out.read::<u8>(), want, "at {row}, {column}, {nth} threads");
         }
@@ -220,23 +259,40 @@ fn random_bits_of_the_paper() {
     let mut key = tensor(&[2], &[0i64, 0]);
     let mut out = tensor(&[5], &[0i32; 5]);
     call("kiln_random_bits", &mut [Some(&mut key), Some(&mut out)], &[], 2);
-    assert_eq!(out.read::<i32>()[..4].iter().map(|w| *w as u32).collect::<Vec<_>>(), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
+    assert_eq!(
+        out.read::<i32>()[..4].iter().map(|w| *w as u32).collect::<Vec<_>>(),
+        [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]
+    );
     let mut long = tensor(&[2], &[0i64; 2]);
     call("kiln_random_bits", &mut [Some(&mut key), Some(&mut long)], &[], 1);
     assert_eq!(long.read::<i64>()[0] as u64, 0xe169_c58d_6627_e8d5);
     let mut uniform = tensor(&[1000], &[0f32; 1000]);
-    call("kiln_random_uniform", &mut [Some(&mut key), Some(&mut uniform)], &[(-1f64).to_bits() as i64, 1f64.to_bits() as i64], 3);
-    assert_eq!(uniform.read::<f32>()[0], -1.0 + 2.0 * (0x6627e8d5u32 >> 8) as f32 / (1 << 24) as f32);
+    call(
+        "kiln_random_uniform",
+        &mut [Some(&mut key), Some(&mut uniform)],
+        &[(-1f64).to_bits() as i64, 1f64.to_bits() as i64],
+        3,
+    );
+    assert_eq!(
+        uniform.read::<f32>()[0],
+        -1.0 + 2.0 * (0x6627e8d5u32 >> 8) as f32 / (1 << 24) as f32
+    );
     assert!(uniform.read::<f32>().iter().all(|v| (-1.0..1.0).contains(v)));
     let mut normal = tensor(&[1000], &[0f64; 1000]);
-    call("kiln_random_normal", &mut [Some(&mut key), Some(&mut normal)], &[3f64.to_bits() as i64, 2f64.to_bits() as i64], 2);
+    call(
+        "kiln_random_normal",
+        &mut [Some(&mut key), Some(&mut normal)],
+        &[3f64.to_bits() as i64, 2f64.to_bits() as i64],
+        2,
+    );
     let mean = normal.read::<f64>().iter().sum::<f64>() / 1000.0;
     assert!((mean - 3.0).abs() < 0.3, "{mean}");
 }
 
 #[test]
 fn halves_are_rounded_once() {
-    // Between two f16, a hair above the middle: f32 alone would round to the middle first, and then to even.
+    // Between two f16, a hair above the middle: f32 alone would round to the middle first, and then
+    // to even.
     assert_eq!(<f16 as Element>::narrow(1.0 + 2f64.powi(-11) + 2f64.powi(-40)).to_bits(), 0x3c01);
     assert_eq!(<f16 as Element>::narrow(1.0 + 2f64.powi(-11)).to_bits(), 0x3c00);
     assert_eq!(<bf16 as Element>::narrow(-1.0 - 2f64.powi(-8) - 2f64.powi(-45)).to_bits(), 0xbf81);

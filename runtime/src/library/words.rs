@@ -80,13 +80,19 @@ impl Operand {
         if n == 0 {
             return Some(&[]);
         }
-        // SAFETY: the caller of the function promised `n` elements of this dtype, which nobody writes meanwhile.
-        (self.wanted() && E::CODES.contains(&self.code)).then(|| unsafe { std::slice::from_raw_parts(self.data.cast_const().cast(), n) })
+        // SAFETY: the caller of the function promised `n` elements of this dtype, which nobody
+        // writes meanwhile.
+        (self.wanted() && E::CODES.contains(&self.code))
+            .then(|| unsafe { std::slice::from_raw_parts(self.data.cast_const().cast(), n) })
     }
     /// The elements of one that is written; nothing is written to one that nobody reads.
     pub fn write<E: Element>(&self) -> Option<Out<'_, E>> {
         let len = if self.wanted() { self.len() } else { 0 };
-        (len == 0 || E::CODES.contains(&self.code)).then_some(Out { data: self.data.cast(), len, _operand: PhantomData })
+        (len == 0 || E::CODES.contains(&self.code)).then_some(Out {
+            data: self.data.cast(),
+            len,
+            _operand: PhantomData,
+        })
     }
     /// The integer at a position of an integer tensor.
     pub fn int(&self, i: usize) -> Option<i64> {
@@ -101,7 +107,8 @@ impl Operand {
     }
 }
 
-/// Elements that the threads of a team write together, each its own ones. Positions outside are ignored.
+/// Elements that the threads of a team write together, each its own ones. Positions outside are
+/// ignored.
 pub struct Out<'a, E> {
     data: *mut E,
     len: usize,
@@ -147,7 +154,8 @@ impl Call {
     /// Reads the words; `None` if they make no sense.
     ///
     /// # Safety
-    /// They are laid out as the module says, and their tensors live and are written by nobody else while the call does.
+    /// They are laid out as the module says, and their tensors live and are written by nobody else
+    /// while the call does.
     pub unsafe fn read(words: *const i64, tid: i64, nth: i64) -> Option<Call> {
         let mut at = words;
         let mut next = || {
@@ -164,7 +172,12 @@ impl Call {
             tensors.push(Operand { data, code, shape });
         }
         let parameters = (0..next()).map(|_| next()).collect();
-        Some(Call { tensors, parameters, tid: usize::try_from(tid).ok()?, nth: usize::try_from(nth).ok()?.max(1) })
+        Some(Call {
+            tensors,
+            parameters,
+            tid: usize::try_from(tid).ok()?,
+            nth: usize::try_from(nth).ok()?.max(1),
+        })
     }
     /// This thread's part of `count` things.
     pub fn share(&self, count: usize) -> Range<usize> {

@@ -9,8 +9,9 @@ macro_rules! library {
                 $(pub fn $name($(_: $arg),*) -> $result;)*
             }
         }
-        /// Functions of the C library that code generation may introduce: copies of blocks, and roundings and math functions for
-        /// which the processor has no instruction. A linker that offers these offers nothing else of the process.
+        /// Functions of the C library that code generation may introduce: copies of blocks, and
+        /// roundings and math functions for which the processor has no instruction. A linker that
+        /// offers these offers nothing else of the process.
         pub fn library_symbols() -> Vec<(&'static str, *const c_void)> {
             let own = [("__truncsfbf2", truncate as *const c_void), ("__truncdfbf2", truncate_double as *const c_void), ("__truncdfhf2", truncate_to_half as *const c_void)];
             own.into_iter().chain([$((stringify!($name), c::$name as *const c_void)),*]).collect()
@@ -82,12 +83,17 @@ library! {
     erf(f64) -> f64;
 }
 
-/// f32 to bf16, to the nearest, ties to even. LLVM calls it for single elements under masks where the processor has no instruction, and the
-/// libraries of older compilers lack it. A bf16 is returned in the low half of a vector register, as the low half of an f32 is.
+/// f32 to bf16, to the nearest, ties to even. LLVM calls it for single elements under masks where
+/// the processor has no instruction, and the libraries of older compilers lack it. A bf16 is
+/// returned in the low half of a vector register, as the low half of an f32 is.
 extern "C" fn truncate(x: f32) -> f32 {
     let bits = x.to_bits();
     let even = bits >> 16 & 1;
-    f32::from_bits(if x.is_nan() { bits >> 16 | 0x40 } else { bits.wrapping_add(0x7fff + even) >> 16 })
+    f32::from_bits(if x.is_nan() {
+        bits >> 16 | 0x40
+    } else {
+        bits.wrapping_add(0x7fff + even) >> 16
+    })
 }
 
 /// f64 to bf16, rounded once.
@@ -95,13 +101,15 @@ extern "C" fn truncate_double(x: f64) -> f32 {
     truncate(to_odd(x))
 }
 
-/// f64 to f16, to the nearest, ties to even. LLVM calls it for single elements. Returned as a bf16 is.
+/// f64 to f16, to the nearest, ties to even. LLVM calls it for single elements. Returned as a bf16
+/// is.
 extern "C" fn truncate_to_half(x: f64) -> f32 {
     f32::from_bits(u32::from(half::f16::from_f32(to_odd(x)).to_bits()))
 }
 
-/// f64 to f32, to the neighbour with an odd last bit if there is one on each side: a further rounding to less than 22 bits is the one that would have been
-/// made at once (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// f64 to f32, to the neighbour with an odd last bit if there is one on each side: a further
+/// rounding to less than 22 bits is the one that would have been made at once (Boldo and Melquiond,
+/// "When double rounding is odd", 2005).
 fn to_odd(x: f64) -> f32 {
     let near = x as f32;
     if x.is_nan() || f64::from(near) == x {
@@ -116,7 +124,8 @@ mod tests {
     #[test]
     fn f64_rounds_once() {
         let half = |x: f64| super::truncate_to_half(x).to_bits();
-        // A tie of f16 with something behind the bits of f32, which a rounding to f32 in between would lose.
+        // A tie of f16 with something behind the bits of f32, which a rounding to f32 in between
+        // would lose.
         let tie = 1.0 + 2f64.powi(-11);
         let cases = [
             (1.0, 0x3c00),
@@ -127,17 +136,29 @@ mod tests {
             (1e300, 0x7c00),
         ];
         assert!(cases.iter().all(|(x, y)| half(*x) == *y), "{:x?}", cases.map(|(x, _)| half(x)));
-        assert_eq!((half(65519.99), half(2f64.powi(-24)), half(2f64.powi(-25)), half(0.0)), (0x7bff, 1, 0, 0));
+        assert_eq!(
+            (half(65519.99), half(2f64.powi(-24)), half(2f64.powi(-25)), half(0.0)),
+            (0x7bff, 1, 0, 0)
+        );
         assert!(half::f16::from_bits(half(f64::NAN) as u16).is_nan());
         let tie = 1.0 + 2f64.powi(-8);
         let wide = |x: f64| super::truncate_double(x).to_bits();
-        assert_eq!((wide(tie), wide(tie + 2f64.powi(-40)), wide(f64::INFINITY)), (0x3f80, 0x3f81, 0x7f80));
+        assert_eq!(
+            (wide(tie), wide(tie + 2f64.powi(-40)), wide(f64::INFINITY)),
+            (0x3f80, 0x3f81, 0x7f80)
+        );
     }
 
     #[test]
     fn f32_rounds_to_the_nearest_bf16() {
         let of = |bits: u32| super::truncate(f32::from_bits(bits)).to_bits();
-        let cases = [(0x3f80_0000, 0x3f80), (0x3f80_8000, 0x3f80), (0x3f81_8000, 0x3f82), (0x3f80_8001, 0x3f81), (0xff80_0000, 0xff80)];
+        let cases = [
+            (0x3f80_0000, 0x3f80),
+            (0x3f80_8000, 0x3f80),
+            (0x3f81_8000, 0x3f82),
+            (0x3f80_8001, 0x3f81),
+            (0xff80_0000, 0xff80),
+        ];
         assert!(cases.iter().all(|(x, y)| of(*x) == *y), "{:?}", cases.map(|(x, _)| of(x)));
         assert_eq!((of(0x7f7f_ffff), of(0x7f80_0001)), (0x7f80, 0x7fc0));
     }

@@ -42,10 +42,20 @@ impl Memory {
         let bytes = starts[Part::COUNT].max(PAGE);
         // SAFETY: a new mapping.
         let base = unsafe {
-            libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
         };
         if base == libc::MAP_FAILED {
-            return Err(LinkError::Memory { bytes, reason: std::io::Error::last_os_error().to_string() });
+            return Err(LinkError::Memory {
+                bytes,
+                reason: std::io::Error::last_os_error().to_string(),
+            });
         }
         Ok(Memory { base: base.cast(), bytes, starts })
     }
@@ -58,15 +68,29 @@ impl Memory {
         let (start, end) = (self.starts[part as usize], self.starts[part as usize + 1]);
         let room = (end - start).saturating_sub(offset);
         // SAFETY: within the mapping, which can be written until it is sealed.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(start + offset.min(end - start)), bytes.len().min(room)) };
+        unsafe {
+            ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.base.add(start + offset.min(end - start)),
+                bytes.len().min(room),
+            )
+        };
     }
     /// From now on code is executed and not written, and constants are read.
     pub fn seal(&mut self) -> Result<(), LinkError> {
-        for (part, protection) in [(Part::Code, libc::PROT_READ | libc::PROT_EXEC), (Part::Constants, libc::PROT_READ)] {
+        for (part, protection) in
+            [(Part::Code, libc::PROT_READ | libc::PROT_EXEC), (Part::Constants, libc::PROT_READ)]
+        {
             let (start, end) = (self.starts[part as usize], self.starts[part as usize + 1]);
             // SAFETY: whole pages of this mapping.
-            if end > start && unsafe { libc::mprotect(self.base.add(start).cast(), end - start, protection) } != 0 {
-                return Err(LinkError::Memory { bytes: end - start, reason: std::io::Error::last_os_error().to_string() });
+            if end > start
+                && unsafe { libc::mprotect(self.base.add(start).cast(), end - start, protection) }
+                    != 0
+            {
+                return Err(LinkError::Memory {
+                    bytes: end - start,
+                    reason: std::io::Error::last_os_error().to_string(),
+                });
             }
         }
         Ok(())

@@ -1,7 +1,9 @@
-//! Objects of the host in this process: sections side by side in memory of their own, references resolved, and then only the code executable.
+//! Objects of the host in this process: sections side by side in memory of their own, references
+//! resolved, and then only the code executable.
 //!
-//! It takes what LLVM's code generator writes for x86-64 with position-independent code in the small model, and refuses anything else. Objects are code: who
-//! can write them decides what runs. A damaged one is an error.
+//! It takes what LLVM's code generator writes for x86-64 with position-independent code in the
+//! small model, and refuses anything else. Objects are code: who can write them decides what runs.
+//! A damaged one is an error.
 mod library;
 mod memory;
 
@@ -9,7 +11,8 @@ pub use library::library_symbols;
 
 use memory::{Memory, Part};
 use object::{
-    Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionFlags, SymbolIndex,
+    Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionFlags,
+    SymbolIndex,
     elf::*,
     read::elf::{ElfFile64, ElfSection64},
 };
@@ -50,7 +53,8 @@ pub enum LinkError {
     },
 }
 
-/// Linked code. It reaches the symbols that it is given and its own objects', and nothing else of the process. Addresses are good until it is dropped.
+/// Linked code. It reaches the symbols that it is given and its own objects', and nothing else of
+/// the process. Addresses are good until it is dropped.
 #[derive(Debug)]
 pub struct Code {
     _memory: Memory,
@@ -88,7 +92,8 @@ fn through_table(kind: u32) -> bool {
     matches!(kind, R_X86_64_GOTPCREL | R_X86_64_GOTPCRELX | R_X86_64_REX_GOTPCRELX)
 }
 
-/// What of an object goes to memory: the part, or nothing. Tables for unwinding do not, since nothing unwinds through kernels.
+/// What of an object goes to memory: the part, or nothing. Tables for unwinding do not, since
+/// nothing unwinds through kernels.
 fn part(section: &ElfSection64<object::LittleEndian>) -> Option<Part> {
     let SectionFlags::Elf { sh_flags } = section.flags() else { return None };
     let has = |flag: u32| sh_flags & u64::from(flag) != 0;
@@ -102,15 +107,25 @@ fn part(section: &ElfSection64<object::LittleEndian>) -> Option<Part> {
 }
 
 impl Code {
-    /// Links objects by name; they may call each other, and these symbols. Of a symbol that is given twice the first counts.
-    pub fn link<'a>(objects: impl IntoIterator<Item = (&'a str, &'a [u8])>, symbols: &[(&str, *const c_void)]) -> Result<Code, LinkError> {
-        let mut inputs = objects.into_iter().map(|(name, bytes)| Input::read(name, bytes)).collect::<Result<Vec<_>, _>>()?;
+    /// Links objects by name; they may call each other, and these symbols. Of a symbol that is
+    /// given twice the first counts.
+    pub fn link<'a>(
+        objects: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+        symbols: &[(&str, *const c_void)],
+    ) -> Result<Code, LinkError> {
+        let mut inputs = objects
+            .into_iter()
+            .map(|(name, bytes)| Input::read(name, bytes))
+            .collect::<Result<Vec<_>, _>>()?;
         let (mut sizes, mut count) = ([0usize; Part::COUNT], 0);
         for input in &mut inputs {
             input.lay_out(&mut sizes, &mut count)?;
         }
         // Stubs stand behind the code, the table behind the constants.
-        let (stubs, table) = (sizes[Part::Code as usize].next_multiple_of(STUB), sizes[Part::Constants as usize].next_multiple_of(SLOT));
+        let (stubs, table) = (
+            sizes[Part::Code as usize].next_multiple_of(STUB),
+            sizes[Part::Constants as usize].next_multiple_of(SLOT),
+        );
         sizes[Part::Code as usize] = stubs + count * STUB;
         sizes[Part::Constants as usize] = table + count * SLOT;
         let mut memory = Memory::new(sizes)?;
@@ -130,7 +145,8 @@ impl Code {
     }
     /// The address of a function or of data that an object defines for others.
     pub fn address(&self, symbol: &str) -> Result<*const c_void, LinkError> {
-        let found = self.symbols.get(symbol).map(|a| std::ptr::with_exposed_provenance(*a as usize));
+        let found =
+            self.symbols.get(symbol).map(|a| std::ptr::with_exposed_provenance(*a as usize));
         found.ok_or_else(|| LinkError::NoEntry(symbol.into()))
     }
 }
@@ -148,9 +164,12 @@ impl<'a> Input<'a> {
         let fail = |reason: String| LinkError::Object { object: name.into(), reason };
         let file = File::parse(bytes).map_err(|e| fail(format!("is not read: {e}")))?;
         let header = file.elf_header();
-        let (kind, machine) = (header.e_type.get(object::LittleEndian), header.e_machine.get(object::LittleEndian));
+        let (kind, machine) =
+            (header.e_type.get(object::LittleEndian), header.e_machine.get(object::LittleEndian));
         if (kind, machine) != (ET_REL, EM_X86_64) {
-            return Err(fail(format!("has type {kind} and machine {machine}, and is no relocatable one for x86-64")));
+            return Err(fail(format!(
+                "has type {kind} and machine {machine}, and is no relocatable one for x86-64"
+            )));
         }
         Ok(Input { name, file, places: BTreeMap::new(), slots: BTreeMap::new() })
     }
@@ -159,12 +178,23 @@ impl<'a> Input<'a> {
     }
 
     /// Gives each section an offset, and each symbol that needs one a slot.
-    fn lay_out(&mut self, sizes: &mut [usize; Part::COUNT], slots: &mut usize) -> Result<(), LinkError> {
+    fn lay_out(
+        &mut self,
+        sizes: &mut [usize; Part::COUNT],
+        slots: &mut usize,
+    ) -> Result<(), LinkError> {
         for section in self.file.sections() {
             let Some(part) = part(&section) else { continue };
-            let (bytes, align) = (usize::try_from(section.size()), usize::try_from(section.align()).unwrap_or(0).max(1));
-            let bytes = bytes.ok().filter(|n| *n < 1 << 30 && align.is_power_of_two() && align <= memory::PAGE);
-            let bytes = bytes.ok_or_else(|| self.fail(format!("has a section of {} bytes aligned to {align}", section.size())))?;
+            let (bytes, align) = (
+                usize::try_from(section.size()),
+                usize::try_from(section.align()).unwrap_or(0).max(1),
+            );
+            let bytes = bytes
+                .ok()
+                .filter(|n| *n < 1 << 30 && align.is_power_of_two() && align <= memory::PAGE);
+            let bytes = bytes.ok_or_else(|| {
+                self.fail(format!("has a section of {} bytes aligned to {align}", section.size()))
+            })?;
             let size = &mut sizes[part as usize];
             let at = size.next_multiple_of(align);
             *size = at + bytes;
@@ -173,11 +203,15 @@ impl<'a> Input<'a> {
             }
             self.places.insert(section.index().0, (part, at));
             for (_, reference) in section.relocations() {
-                let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) = (reference.flags(), reference.target()) else {
+                let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) =
+                    (reference.flags(), reference.target())
+                else {
                     return Err(self.fail("has a reference to no symbol"));
                 };
                 let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
-                if (symbol.is_undefined() || through_table(r_type)) && !self.slots.contains_key(&index.0) {
+                if (symbol.is_undefined() || through_table(r_type))
+                    && !self.slots.contains_key(&index.0)
+                {
                     self.slots.insert(index.0, *slots);
                     *slots += 1;
                 }
@@ -190,7 +224,10 @@ impl<'a> Input<'a> {
     fn local(&self, index: SymbolIndex, memory: &Memory) -> Result<Option<u64>, LinkError> {
         let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
         let Some(section) = symbol.section_index() else { return Ok(None) };
-        let place = self.places.get(&section.0).ok_or_else(|| self.fail("refers to a section that is not in memory"))?;
+        let place = self
+            .places
+            .get(&section.0)
+            .ok_or_else(|| self.fail("refers to a section that is not in memory"))?;
         let size = self.file.section_by_index(section).map_err(|e| self.fail(e))?.size();
         if symbol.address() > size {
             return Err(self.fail("has a symbol outside of its section"));
@@ -207,7 +244,9 @@ impl<'a> Input<'a> {
             let Some(address) = self.local(symbol.index(), memory)? else { continue };
             let name = symbol.name().map_err(|e| self.fail(e))?;
             if defined.insert(name.to_string(), address).is_some() {
-                return Err(self.fail(format!("defines '{name}', which another object defines, too")));
+                return Err(
+                    self.fail(format!("defines '{name}', which another object defines, too"))
+                );
             }
         }
         Ok(())
@@ -219,7 +258,10 @@ impl<'a> Input<'a> {
             let (entry, stub) = (known.table + slot * SLOT, known.stubs + slot * STUB);
             memory.put(Part::Constants, entry, &address.to_le_bytes());
             // jmp *[rip + distance], which counts from the end of these six bytes.
-            let distance = memory.address(Part::Constants, entry).wrapping_sub(memory.address(Part::Code, stub) + 6) as i32;
+            let distance = memory
+                .address(Part::Constants, entry)
+                .wrapping_sub(memory.address(Part::Code, stub) + 6)
+                as i32;
             memory.put(Part::Code, stub, &[&[0xff, 0x25], &distance.to_le_bytes()[..]].concat());
         }
         for section in self.file.sections() {
@@ -232,15 +274,23 @@ impl<'a> Input<'a> {
             }
             memory.put(part, at, data);
             for (offset, reference) in section.relocations() {
-                let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) = (reference.flags(), reference.target()) else {
+                let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) =
+                    (reference.flags(), reference.target())
+                else {
                     continue;
                 };
-                let wide = width(r_type).ok_or_else(|| self.fail(format!("has a reference of type {r_type}")))?;
-                let offset = usize::try_from(offset).ok().filter(|o| o.checked_add(wide).is_some_and(|end| end <= size));
-                let offset = offset.ok_or_else(|| self.fail("has a reference outside of its section"))?;
+                let wide = width(r_type)
+                    .ok_or_else(|| self.fail(format!("has a reference of type {r_type}")))?;
+                let offset = usize::try_from(offset)
+                    .ok()
+                    .filter(|o| o.checked_add(wide).is_some_and(|end| end <= size));
+                let offset =
+                    offset.ok_or_else(|| self.fail("has a reference outside of its section"))?;
                 let here = memory.address(part, at + offset);
                 let target = match (self.slots.get(&index.0), through_table(r_type)) {
-                    (Some(slot), true) => memory.address(Part::Constants, known.table + slot * SLOT),
+                    (Some(slot), true) => {
+                        memory.address(Part::Constants, known.table + slot * SLOT)
+                    }
                     (Some(slot), false) if matches!(r_type, R_X86_64_PLT32 | R_X86_64_PC32) => {
                         memory.address(Part::Code, known.stubs + slot * STUB)
                     }
@@ -253,9 +303,21 @@ impl<'a> Input<'a> {
                     R_X86_64_NONE => {}
                     R_X86_64_64 => memory.put(part, at + offset, &value.to_le_bytes()),
                     R_X86_64_PC64 => memory.put(part, at + offset, &relative.to_le_bytes()),
-                    R_X86_64_32 => memory.put(part, at + offset, &u32::try_from(value).map_err(far)?.to_le_bytes()),
-                    R_X86_64_32S => memory.put(part, at + offset, &i32::try_from(value as i64).map_err(far)?.to_le_bytes()),
-                    _ => memory.put(part, at + offset, &i32::try_from(relative as i64).map_err(far)?.to_le_bytes()),
+                    R_X86_64_32 => memory.put(
+                        part,
+                        at + offset,
+                        &u32::try_from(value).map_err(far)?.to_le_bytes(),
+                    ),
+                    R_X86_64_32S => memory.put(
+                        part,
+                        at + offset,
+                        &i32::try_from(value as i64).map_err(far)?.to_le_bytes(),
+                    ),
+                    _ => memory.put(
+                        part,
+                        at + offset,
+                        &i32::try_from(relative as i64).map_err(far)?.to_le_bytes(),
+                    ),
                 }
             }
         }
@@ -263,7 +325,12 @@ impl<'a> Input<'a> {
     }
 
     /// Where a symbol is: in this object, in another one, or among those that were given.
-    fn address(&self, index: SymbolIndex, memory: &Memory, known: &Known) -> Result<u64, LinkError> {
+    fn address(
+        &self,
+        index: SymbolIndex,
+        memory: &Memory,
+        known: &Known,
+    ) -> Result<u64, LinkError> {
         if let Some(address) = self.local(index, memory)? {
             return Ok(address);
         }
@@ -308,7 +375,8 @@ mod tests {
         let of = |name: &str| code.address(name).expect("defined");
         // SAFETY: the signatures of the source.
         unsafe {
-            let third = std::mem::transmute::<*const c_void, extern "C" fn(i64) -> f64>(of("third"));
+            let third =
+                std::mem::transmute::<*const c_void, extern "C" fn(i64) -> f64>(of("third"));
             let count = std::mem::transmute::<*const c_void, extern "C" fn() -> i64>(of("count"));
             let pick = std::mem::transmute::<*const c_void, extern "C" fn(i64) -> i64>(of("pick"));
             assert_eq!((third(3), third(0)), (2.0, 1.0));
@@ -320,12 +388,15 @@ mod tests {
     #[test]
     fn what_is_missing_or_damaged_is_an_error() {
         let (a, b) = (compiled(SOURCE), compiled(OTHER));
-        let missing = Code::link([("a", &a[..])], &library_symbols()).expect_err("nobody defines other");
+        let missing =
+            Code::link([("a", &a[..])], &library_symbols()).expect_err("nobody defines other");
         assert_eq!(missing, LinkError::Missing { symbol: "other".into(), object: "a".into() });
-        let twice = Code::link([("b", &b[..]), ("c", &b[..])], &[]).expect_err("defined twice").to_string();
+        let twice =
+            Code::link([("b", &b[..]), ("c", &b[..])], &[]).expect_err("defined twice").to_string();
         assert!(twice.contains("defines 'other'"), "{twice}");
         assert!(Code::link([("x", &b"\x7fELF"[..])], &[]).is_err());
-        // Cut anywhere, or with any byte of its tables changed, it links or is refused, and nothing else happens.
+        // Cut anywhere, or with any byte of its tables changed, it links or is refused, and nothing
+        // else happens.
         for n in 0..a.len() {
             let _ = Code::link([("a", &a[..n]), ("b", &b[..])], &library_symbols());
         }

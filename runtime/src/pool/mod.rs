@@ -1,13 +1,16 @@
 //! The thread pool behind `omp.parallel`, where no OpenMP runtime is at hand.
 //!
 //! * A region opens a team on the stack of the thread that opens it; no memory is allocated.
-//! * Several application threads may open regions at once: each claims idle workers, and who finds none runs alone.
+//! * Several application threads may open regions at once: each claims idle workers, and who finds
+//!   none runs alone.
 //! * A region inside of a region runs alone, and so does code outside of any.
 //! * A team may be smaller than asked, so results must not depend on its size.
-//! * After `fork` the child has no workers; its first region starts them again. A fork from inside a region is not supported.
+//! * After `fork` the child has no workers; its first region starts them again. A fork from inside
+//!   a region is not supported.
 //! * No panic may cross a region: bodies are `extern "C"`, so a Rust panic in one aborts.
 //!
-//! There is one pool in a process, because the entry points that compiled code calls take no context.
+//! There is one pool in a process, because the entry points that compiled code calls take no
+//! context.
 mod omp;
 mod wait;
 mod workers;
@@ -25,7 +28,8 @@ use wait::{publish, wait_while_equal};
 /// The body of a region: thread id, an id that nobody reads, and the captured values.
 pub type Body = unsafe extern "C" fn(*const i32, *const i32, *mut c_void);
 
-/// How often a waiting thread looks before it sleeps, unless configured: some 40 µs, more than the serial code between two regions takes.
+/// How often a waiting thread looks before it sleeps, unless configured: some 40 µs, more than the
+/// serial code between two regions takes.
 pub const DEFAULT_SPINS: u32 = 2000;
 /// The most threads that a team has.
 pub const MAX_THREADS: usize = workers::MAX;
@@ -37,7 +41,8 @@ static SPINS: AtomicU32 = AtomicU32::new(DEFAULT_SPINS);
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// One region's threads. Members touch it for the last time before they report that they are done, so it outlives its uses.
+/// One region's threads. Members touch it for the last time before they report that they are done,
+/// so it outlives its uses.
 struct Team {
     size: u32,
     body: Body,
@@ -63,12 +68,14 @@ thread_local! { static ME: Cell<Me> = const { Cell::new(ALONE) }; }
 pub struct Pool;
 
 impl Pool {
-    /// Regions opened from now on get up to `threads` threads, the caller included. Workers start with the first region that needs them and
-    /// stay; a smaller number later leaves the others asleep.
+    /// Regions opened from now on get up to `threads` threads, the caller included. Workers start
+    /// with the first region that needs them and stay; a smaller number later leaves the others
+    /// asleep.
     pub fn configure(threads: usize) {
         THREADS.store(threads.clamp(1, MAX_THREADS) as u32, Release);
     }
-    /// How often a waiting thread looks before it sleeps. More spins make the next region start faster and cost a core while nothing runs.
+    /// How often a waiting thread looks before it sleeps. More spins make the next region start
+    /// faster and cost a core while nothing runs.
     pub fn set_spins(spins: u32) {
         SPINS.store(spins, Relaxed);
     }
@@ -76,16 +83,22 @@ impl Pool {
     pub fn threads() -> usize {
         THREADS.load(Acquire) as usize
     }
-    /// Ends the workers, waiting for regions that run; a later region starts them again. Needed before this code is unloaded. Does nothing
-    /// when called from inside a region, which cannot wait for itself.
+    /// Ends the workers, waiting for regions that run; a later region starts them again. Needed
+    /// before this code is unloaded. Does nothing when called from inside a region, which cannot
+    /// wait for itself.
     pub fn shutdown() {
         if ME.get().team.is_null() {
             workers::stop();
         }
     }
-    /// Calls `f(id, size)` on every thread of a team. As every region, it may get fewer threads than configured.
+    /// Calls `f(id, size)` on every thread of a team. As every region, it may get fewer threads
+    /// than configured.
     pub fn run<F: Fn(usize, usize) + Sync>(f: F) {
-        unsafe extern "C" fn body<F: Fn(usize, usize) + Sync>(_: *const i32, _: *const i32, captures: *mut c_void) {
+        unsafe extern "C" fn body<F: Fn(usize, usize) + Sync>(
+            _: *const i32,
+            _: *const i32,
+            captures: *mut c_void,
+        ) {
             let (id, size) = who();
             // SAFETY: `captures` is the closure below, which outlives the region.
             unsafe { (*captures.cast::<F>())(id as usize, size as usize) }
@@ -107,7 +120,11 @@ unsafe fn region(body: Body, captures: *mut c_void, parallel: bool) {
     let me = ME.get();
     let limit = THREADS.load(Acquire);
     let want = if me.asked > 0 { me.asked.min(limit) } else { limit };
-    let claimed = if parallel && me.team.is_null() && want > 1 { workers::claim(want as usize - 1) } else { workers::NONE };
+    let claimed = if parallel && me.team.is_null() && want > 1 {
+        workers::claim(want as usize - 1)
+    } else {
+        workers::NONE
+    };
     let team = Team {
         size: 1 + claimed.count(),
         body,

@@ -1,5 +1,6 @@
-//! The OpenMP entry points that MLIR's translation of the omp dialect calls. Kernels call none of them; host functions call those of
-//! `omp.parallel` and `omp.barrier`; the others let programs with worksharing loops link.
+//! The OpenMP entry points that MLIR's translation of the omp dialect calls. Kernels call none of
+//! them; host functions call those of `omp.parallel` and `omp.barrier`; the others let programs
+//! with worksharing loops link.
 use super::{Body, ME, Me, barrier, region, who};
 use std::ffi::c_void;
 
@@ -29,14 +30,25 @@ extern "C" fn push_num_threads(_ident: *const c_void, _gtid: i32, n: i32) {
     ME.set(Me { asked: n.max(0) as u32, ..ME.get() });
 }
 
-/// Variadic in C. MLIR passes at most one argument, a pointer to all captures, and on x86-64 and AArch64 Linux it comes in the register of
-/// a fourth fixed parameter.
-unsafe extern "C" fn fork_call(_ident: *const c_void, _argc: i32, body: Body, captures: *mut c_void) {
+/// Variadic in C. MLIR passes at most one argument, a pointer to all captures, and on x86-64 and
+/// AArch64 Linux it comes in the register of a fourth fixed parameter.
+unsafe extern "C" fn fork_call(
+    _ident: *const c_void,
+    _argc: i32,
+    body: Body,
+    captures: *mut c_void,
+) {
     // SAFETY: the translation outlines a body that takes this pointer and may run on any thread.
     unsafe { region(body, captures, true) }
 }
 
-unsafe extern "C" fn fork_call_if(_ident: *const c_void, _argc: i32, body: Body, condition: i32, captures: *mut c_void) {
+unsafe extern "C" fn fork_call_if(
+    _ident: *const c_void,
+    _argc: i32,
+    body: Body,
+    condition: i32,
+    captures: *mut c_void,
+) {
     // SAFETY: as in `fork_call`.
     unsafe { region(body, captures, condition != 0) }
 }
@@ -64,7 +76,8 @@ const STATIC_CHUNKED: i32 = 33;
 
 macro_rules! static_init {
     ($name:ident, $t:ty) => {
-        /// MLIR passes lb 0, ub trips - 1 (which wraps for none) and step 1, and then runs `ub - lb + 1` iterations without comparing the two.
+        /// MLIR passes lb 0, ub trips - 1 (which wraps for none) and step 1, and then runs `ub - lb
+        /// + 1` iterations without comparing the two.
         #[allow(clippy::too_many_arguments)]
         unsafe extern "C" fn $name(
             _ident: *const c_void,
@@ -122,10 +135,23 @@ mod tests {
                     let hits: Vec<AtomicU32> = (0..trips).map(|_| AtomicU32::new(0)).collect();
                     let lasts = AtomicU32::new(0);
                     Pool::run(|_, _| {
-                        let (mut last, mut lb, mut ub, mut stride) = (0, 0, trips.wrapping_sub(1), 1);
+                        let (mut last, mut lb, mut ub, mut stride) =
+                            (0, 0, trips.wrapping_sub(1), 1);
                         let null = std::ptr::null();
                         // SAFETY: pointers to live variables.
-                        unsafe { for_static_init_8u(null, 0, schedule, &mut last, &mut lb, &mut ub, &mut stride, 1, chunk) };
+                        unsafe {
+                            for_static_init_8u(
+                                null,
+                                0,
+                                schedule,
+                                &mut last,
+                                &mut lb,
+                                &mut ub,
+                                &mut stride,
+                                1,
+                                chunk,
+                            )
+                        };
                         lasts.fetch_add(last as u32, Relaxed);
                         if schedule == 34 {
                             (0..ub.wrapping_sub(lb).wrapping_add(1)).for_each(|i| {
@@ -140,8 +166,15 @@ mod tests {
                             }
                         }
                     });
-                    assert!(hits.iter().all(|h| h.load(Relaxed) == 1), "{threads} threads, {trips} trips, chunk {chunk}: {hits:?}");
-                    assert_eq!(lasts.load(Relaxed), (trips > 0) as u32, "{threads} threads, {trips} trips, chunk {chunk}");
+                    assert!(
+                        hits.iter().all(|h| h.load(Relaxed) == 1),
+                        "{threads} threads, {trips} trips, chunk {chunk}: {hits:?}"
+                    );
+                    assert_eq!(
+                        lasts.load(Relaxed),
+                        (trips > 0) as u32,
+                        "{threads} threads, {trips} trips, chunk {chunk}"
+                    );
                 }
             }
         }

@@ -117,7 +117,8 @@ fn a_forked_child_has_its_own_workers() {
     let _one = serially();
     Pool::configure(3);
     assert_eq!(team(), 3);
-    // SAFETY: the child calls nothing that other threads of the parent could hold locked, and leaves by _exit.
+    // SAFETY: the child calls nothing that other threads of the parent could hold locked, and
+    // leaves by _exit.
     unsafe {
         let pid = libc::fork();
         if pid == 0 {
@@ -149,7 +150,10 @@ fn cost_of_a_region() {
         Pool::configure(threads);
         let region = median(&|| Pool::run(|_, _| ()));
         let barriers = median(&|| Pool::run(|_, _| (0..100).for_each(|_| Pool::barrier())));
-        println!("{threads} threads: region {region:.0} ns, barrier {:.0} ns", (barriers - region) / 100.0);
+        println!(
+            "{threads} threads: region {region:.0} ns, barrier {:.0} ns",
+            (barriers - region) / 100.0
+        );
     }
     let asleep = || {
         std::thread::sleep(std::time::Duration::from_millis(2));

@@ -18,7 +18,8 @@ pub fn wait_while_equal(word: &AtomicU32, old: u32, sleepers: &AtomicU32, spins:
         }
         std::hint::spin_loop();
     }
-    // Announce, then look again; `publish` stores, then looks for sleepers. One of both sees the other, as all four are SeqCst.
+    // Announce, then look again; `publish` stores, then looks for sleepers. One of both sees the
+    // other, as all four are SeqCst.
     sleepers.fetch_add(1, SeqCst);
     while word.load(SeqCst) == old {
         sleep(word, old);
@@ -40,7 +41,13 @@ fn sleep(word: &AtomicU32, old: u32) {
     // SAFETY: the word outlives the call, and the kernel compares it with `old` before it sleeps.
     unsafe {
         let forever = std::ptr::null::<libc::timespec>();
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, old, forever);
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            old,
+            forever,
+        );
     }
 }
 
@@ -48,7 +55,12 @@ fn sleep(word: &AtomicU32, old: u32) {
 fn wake(word: &AtomicU32) {
     // SAFETY: a wake only looks the address up; nothing is read through it.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, i32::MAX);
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            i32::MAX,
+        );
     }
 }
 

@@ -10,7 +10,8 @@ use std::{
 };
 
 const WORDS: usize = 4;
-/// The most workers: one bit each. The barrier is central, so more threads than these would mostly wait for each other.
+/// The most workers: one bit each. The barrier is central, so more threads than these would mostly
+/// wait for each other.
 pub const MAX: usize = WORDS * 64;
 const STACK: usize = 8 << 20;
 
@@ -18,7 +19,8 @@ static SLOTS: [Slot; MAX] = [const { Slot::new() }; MAX];
 static IDLE: [Line<AtomicU64>; WORDS] = [const { Line(AtomicU64::new(0)) }; WORDS];
 /// How many slots have a thread.
 static STARTED: AtomicU32 = AtomicU32::new(0);
-/// Held by the thread that starts or stops workers. Nobody waits for it in a region, and a forked child clears it, so it is not a Mutex.
+/// Held by the thread that starts or stops workers. Nobody waits for it in a region, and a forked
+/// child clears it, so it is not a Mutex.
 static CHANGING: AtomicU32 = AtomicU32::new(0);
 
 /// One worker's mailbox.
@@ -57,7 +59,12 @@ impl Slot {
     /// Waits until the worker has left the team.
     pub fn join(&self) {
         let left = self.go.load(Relaxed);
-        wait_while_equal(&self.done.0, left.wrapping_sub(1), &self.opener_sleeping, SPINS.load(Relaxed));
+        wait_while_equal(
+            &self.done.0,
+            left.wrapping_sub(1),
+            &self.opener_sleeping,
+            SPINS.load(Relaxed),
+        );
     }
 }
 
@@ -72,7 +79,8 @@ fn work(slot: &'static Slot) {
         }
         let id = slot.id.load(Relaxed);
         ME.set(Me { team, id, asked: 0 });
-        // SAFETY: the opener keeps the team until this worker is done, and promised that the body may run here.
+        // SAFETY: the opener keeps the team until this worker is done, and promised that the body
+        // may run here.
         unsafe { ((*team).body)(&(id as i32), &0, (*team).captures) };
         ME.set(ALONE);
         publish(&slot.done.0, seen, &slot.opener_sleeping);
@@ -137,7 +145,8 @@ pub fn claim(want: usize) -> Claimed {
     claimed
 }
 
-/// Starts workers up to the configured number. Where another thread is at it, or the system refuses, teams are smaller.
+/// Starts workers up to the configured number. Where another thread is at it, or the system
+/// refuses, teams are smaller.
 fn start() {
     static FORK: Once = Once::new();
     FORK.call_once(|| {
@@ -184,7 +193,8 @@ pub fn stop() {
         slot.start(ptr::null(), 0);
         let handle = slot.handle.swap(ptr::null_mut(), AcqRel);
         if !handle.is_null() {
-            // SAFETY: it came from Box::into_raw in `start`, and the swap gave it to this thread alone.
+            // SAFETY: it came from Box::into_raw in `start`, and the swap gave it to this thread
+            // alone.
             let ended = unsafe { Box::from_raw(handle) }.join();
             debug_assert!(ended.is_ok(), "workers do not unwind");
         }
@@ -193,7 +203,8 @@ pub fn stop() {
     CHANGING.store(0, Release);
 }
 
-/// A forked child has none of the parent's threads; their handles are leaked, since freeing is not allowed here.
+/// A forked child has none of the parent's threads; their handles are leaked, since freeing is not
+/// allowed here.
 extern "C" fn in_child() {
     IDLE.iter().for_each(|w| w.0.store(0, Relaxed));
     SLOTS.iter().for_each(|s| s.handle.store(ptr::null_mut(), Relaxed));

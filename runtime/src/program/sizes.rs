@@ -1,4 +1,5 @@
-//! Sizes that are known when a program is called: symbols, expressions of them, and conditions on them.
+//! Sizes that are known when a program is called: symbols, expressions of them, and conditions on
+//! them.
 use super::Program;
 use serde::{Deserialize, Serialize};
 
@@ -158,7 +159,8 @@ impl Program {
         match d {
             Dim::Known(n) => n.to_string(),
             Dim::Symbol(i) => self.symbols.get(i).map_or("?".into(), |s| s.name.clone()),
-            // An expression's operands stand before it, so this ends; one that a damaged file made otherwise is cut.
+            // An expression's operands stand before it, so this ends; one that a damaged file made
+            // otherwise is cut.
             Dim::Expr(i) => match self.exprs.get(i) {
                 Some(e) if [e.lhs, e.rhs].iter().all(|d| !matches!(d, Dim::Expr(j) if *j >= i)) => {
                     let (lhs, rhs) = (self.size_text(e.lhs), self.size_text(e.rhs));
@@ -187,7 +189,12 @@ pub fn values(exprs: &[Expr], symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
     let mut values = Vec::with_capacity(exprs.len());
     for (index, e) in exprs.iter().enumerate() {
         let (lhs, rhs) = (e.lhs.value(symbols, &values)?, e.rhs.value(symbols, &values)?);
-        values.push(e.kind.apply(lhs, rhs).ok_or(SizeError::NoValue { index, kind: e.kind, lhs, rhs })?);
+        values.push(e.kind.apply(lhs, rhs).ok_or(SizeError::NoValue {
+            index,
+            kind: e.kind,
+            lhs,
+            rhs,
+        })?);
     }
     Ok(values)
 }
@@ -224,7 +231,12 @@ mod tests {
         let mut p = Program { exprs, ..Default::default() };
         assert_eq!(p.expr_values(&[5]), Ok(vec![6, 30, -4, 1, 1024, 3, 5]));
         assert_eq!(p.expr_values(&[]), Err(SizeError::Missing(s)));
-        for bad in [(ExprKind::FloorDiv, 1, 0), (ExprKind::Mod, 1, 0), (ExprKind::Mul, i64::MAX, 2), (ExprKind::FloorDiv, i64::MIN, -1)] {
+        for bad in [
+            (ExprKind::FloorDiv, 1, 0),
+            (ExprKind::Mod, 1, 0),
+            (ExprKind::Mul, i64::MAX, 2),
+            (ExprKind::FloorDiv, i64::MIN, -1),
+        ] {
             p.exprs = vec![e(bad.0, n(bad.1), n(bad.2))];
             assert!(matches!(p.expr_values(&[]), Err(SizeError::NoValue { .. })), "{bad:?}");
         }

@@ -14,7 +14,11 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.where.Scalar", arguments: "condition, self, other", build: where_ },
     Row { name: "aten.masked_fill.Scalar", arguments: "self, mask, value", build: masked_fill },
     Row { name: "aten.masked_fill.Tensor", arguments: "self, mask, value", build: masked_fill },
-    Row { name: "aten.nan_to_num.default", arguments: "self, nan=0, posinf=None, neginf=None", build: nan_to_num },
+    Row {
+        name: "aten.nan_to_num.default",
+        arguments: "self, nan=0, posinf=None, neginf=None",
+        build: nan_to_num,
+    },
     Row { name: "aten.to.dtype", arguments: "self, dtype", build: to },
     Row { name: "aten.to.dtype_layout", arguments: "self, dtype=None", build: to },
     Row { name: "aten.to.device", arguments: "self, device, dtype=None", build: to },
@@ -86,7 +90,9 @@ fn nan_to_num(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let nan = cx.number(d, a.float("nan", Some(0.0))?)?;
     let is_nan = cx.unary(UnaryKind::IsNan, x)?;
     let mut r = cx.select(is_nan, nan, x)?;
-    for (name, infinity, default) in [("posinf", f64::INFINITY, greatest), ("neginf", f64::NEG_INFINITY, -greatest)] {
+    for (name, infinity, default) in
+        [("posinf", f64::INFINITY, greatest), ("neginf", f64::NEG_INFINITY, -greatest)]
+    {
         let hit = cx.compare(CompareKind::Eq, x, cx.number(d, infinity)?)?;
         r = cx.select(hit, cx.number(d, a.float(name, Some(default))?)?, r)?;
     }
@@ -99,7 +105,9 @@ fn to(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         // Without a change it is the same tensor, in memory too.
         None if !a.flag("copy", false)? => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
         None => cx.one(x),
-        Some(d) if d == dtype_of(x)? && !a.flag("copy", false)? => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
+        Some(d) if d == dtype_of(x)? && !a.flag("copy", false)? => {
+            Ok(Outcome::One(Val::Tensor(a.alias("self")?)))
+        }
         Some(d) => {
             let r = cx.convert(x, d)?;
             cx.one(r)

@@ -1,5 +1,5 @@
-//! Assertions and comparisons. Those of sizes become `kiln.require`, which every call is checked against; what depends on a tensor's values is
-//! not computed before a call, and is not checked.
+//! Assertions and comparisons. Those of sizes become `kiln.require`, which every call is checked
+//! against; what depends on a tensor's values is not computed before a call, and is not checked.
 use super::{Args, Cx, Outcome, Row, Val};
 use kiln_dialects::{ir::*, ops::*, sym};
 
@@ -10,7 +10,11 @@ macro_rules! nothing {
 }
 macro_rules! comparison {
     ($name:literal, $kind:ident) => {
-        Row { name: $name, arguments: "a, b", build: |_, a| Ok(Outcome::One(compare(a, CompareKind::$kind))) }
+        Row {
+            name: $name,
+            arguments: "a, b",
+            build: |_, a| Ok(Outcome::One(compare(a, CompareKind::$kind))),
+        }
     };
 }
 
@@ -18,9 +22,21 @@ macro_rules! comparison {
 pub(super) const ROWS: &[Row] = &[
     nothing!("aten._assert_tensor_metadata.default"),
     nothing!("aten._assert_async.msg"),
-    Row { name: "aten._assert_scalar.default", arguments: "self, assert_msg", build: assert_scalar },
-    Row { name: "aten.sym_constrain_range_for_size.default", arguments: "size, min=None, max=None", build: constrain_range },
-    Row { name: "aten.sym_constrain_range.default", arguments: "size, min=None, max=None", build: constrain_range },
+    Row {
+        name: "aten._assert_scalar.default",
+        arguments: "self, assert_msg",
+        build: assert_scalar,
+    },
+    Row {
+        name: "aten.sym_constrain_range_for_size.default",
+        arguments: "size, min=None, max=None",
+        build: constrain_range,
+    },
+    Row {
+        name: "aten.sym_constrain_range.default",
+        arguments: "size, min=None, max=None",
+        build: constrain_range,
+    },
     Row {
         name: "torch.sym_not",
         arguments: "a",
@@ -57,14 +73,17 @@ impl Cx {
             Size::Dynamic(v) => Ok(v),
         };
         let message = format!("{words} ({})", self.place);
-        self.b.create_with(&Require { kind, lhs: value(x)?, rhs: value(y)?, message }, &[], &mut []).map(|_| ())
+        self.b
+            .create_with(&Require { kind, lhs: value(x)?, rhs: value(y)?, message }, &[], &mut [])
+            .map(|_| ())
     }
 }
 
 fn assert_scalar(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let message = a.text("assert_msg", "")?;
     // The export's words: Runtime assertion failed for expression s77 < 40 on node 'lt_1'.
-    let words = message.strip_prefix("Runtime assertion failed for expression ").unwrap_or(&message);
+    let words =
+        message.strip_prefix("Runtime assertion failed for expression ").unwrap_or(&message);
     let words = words.rsplit_once(" on node ").map_or(words, |(w, _)| w);
     match a.values.get("self") {
         Some(Val::Condition(kind, x, y)) => cx.require(*kind, *x, *y, words)?,

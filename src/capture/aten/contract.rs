@@ -8,17 +8,42 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.linear.default",
         arguments: "input, weight, bias=None",
         build: |cx, a| {
-            let (input, weight, bias) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?, cx.optional(a, "bias")?);
+            let (input, weight, bias) =
+                (cx.tensor(a, "input")?, cx.tensor(a, "weight")?, cx.optional(a, "bias")?);
             let v = cx.b.add(&Linear { input, weight, bias })?;
             cx.one(v)
         },
     },
-    Row { name: "aten.matmul.default", arguments: "self, other", build: |cx, a| matmul(cx, a, "self", "other") },
-    Row { name: "aten.mm.default", arguments: "self, mat2", build: |cx, a| matmul(cx, a, "self", "mat2") },
-    Row { name: "aten.bmm.default", arguments: "self, mat2", build: |cx, a| matmul(cx, a, "self", "mat2") },
-    Row { name: "aten.mv.default", arguments: "self, vec", build: |cx, a| matmul(cx, a, "self", "vec") },
-    Row { name: "aten.dot.default", arguments: "self, tensor", build: |cx, a| matmul(cx, a, "self", "tensor") },
-    Row { name: "aten.addmm.default", arguments: "self, mat1, mat2, beta=1, alpha=1", build: |cx, a| added(cx, a, "mat1", "mat2") },
+    Row {
+        name: "aten.matmul.default",
+        arguments: "self, other",
+        build: |cx, a| matmul(cx, a, "self", "other"),
+    },
+    Row {
+        name: "aten.mm.default",
+        arguments: "self, mat2",
+        build: |cx, a| matmul(cx, a, "self", "mat2"),
+    },
+    Row {
+        name: "aten.bmm.default",
+        arguments: "self, mat2",
+        build: |cx, a| matmul(cx, a, "self", "mat2"),
+    },
+    Row {
+        name: "aten.mv.default",
+        arguments: "self, vec",
+        build: |cx, a| matmul(cx, a, "self", "vec"),
+    },
+    Row {
+        name: "aten.dot.default",
+        arguments: "self, tensor",
+        build: |cx, a| matmul(cx, a, "self", "tensor"),
+    },
+    Row {
+        name: "aten.addmm.default",
+        arguments: "self, mat1, mat2, beta=1, alpha=1",
+        build: |cx, a| added(cx, a, "mat1", "mat2"),
+    },
     Row {
         name: "aten.baddbmm.default",
         arguments: "self, batch1, batch2, beta=1, alpha=1",
@@ -30,7 +55,10 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let (x, y) = cx.promoted(a, "self", "vec2")?;
             let (m, n) = (cx.b.size_of(x, 0)?, cx.b.size_of(y, 0)?);
-            let (x, y) = (cx.reshape(x, vec![m, Size::Static(1)])?, cx.reshape(y, vec![Size::Static(1), n])?);
+            let (x, y) = (
+                cx.reshape(x, vec![m, Size::Static(1)])?,
+                cx.reshape(y, vec![Size::Static(1), n])?,
+            );
             let v = cx.binary(BinaryKind::Mul, x, y)?;
             cx.one(v)
         },
@@ -72,7 +100,8 @@ fn added(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String>
     cx.one(v)
 }
 
-/// One or two operands; letters in both and in the result are batch, in both only contracted, in one only and not in the result summed.
+/// One or two operands; letters in both and in the result are batch, in both only contracted, in
+/// one only and not in the result summed.
 fn einsum(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let equation: String = a.text("equation", "")?.chars().filter(|c| !c.is_whitespace()).collect();
     let operands = cx.tensors(a, "tensors")?;
@@ -82,29 +111,45 @@ fn einsum(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
             // Without a result: letters that occur once, in alphabetic order.
             let mut letters: Vec<char> = equation.chars().filter(|c| *c != ',').collect();
             letters.sort();
-            let once = letters.iter().filter(|c| letters.iter().filter(|x| x == c).count() == 1).collect();
+            let once =
+                letters.iter().filter(|c| letters.iter().filter(|x| x == c).count() == 1).collect();
             (equation.clone(), once)
         }
     };
     let terms: Vec<Vec<char>> = left.split(',').map(|t| t.chars().collect()).collect();
     if terms.len() != operands.len() || equation.contains('.') {
-        return Err(format!("the equation {equation} is not supported: no ellipsis, one term an operand"));
+        return Err(format!(
+            "the equation {equation} is not supported: no ellipsis, one term an operand"
+        ));
     }
     let result: Vec<char> = right.chars().collect();
     let mut at = operands.into_iter().zip(terms);
     let (mut value, mut letters) = at.next().ok_or("has no operands")?;
     let rest: Vec<_> = at.collect();
     for (i, (other, theirs)) in rest.iter().enumerate() {
-        let later = |c: &char| result.contains(c) || rest[i + 1..].iter().any(|(_, t)| t.contains(c));
+        let later =
+            |c: &char| result.contains(c) || rest[i + 1..].iter().any(|(_, t)| t.contains(c));
         (value, letters) = contract(cx, (value, letters), (*other, theirs.clone()), &later)?;
     }
-    let gone: Vec<i64> = (0..letters.len()).filter(|i| !result.contains(&letters[*i])).map(|i| i as i64).collect();
+    let gone: Vec<i64> =
+        (0..letters.len()).filter(|i| !result.contains(&letters[*i])).map(|i| i as i64).collect();
     if !gone.is_empty() {
-        value = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: value, dims: gone, maybe_empty: false })?;
+        value = cx.b.add(&Reduce {
+            kind: ReduceKind::Sum,
+            input: value,
+            dims: gone,
+            maybe_empty: false,
+        })?;
         letters.retain(|c| result.contains(c));
     }
-    let places = result.iter().map(|c| letters.iter().position(|l| l == c).map(|p| p as i64)).collect::<Option<Vec<_>>>();
-    let value = cx.transpose(value, places.ok_or_else(|| format!("the result of {equation} has letters of its own"))?)?;
+    let places = result
+        .iter()
+        .map(|c| letters.iter().position(|l| l == c).map(|p| p as i64))
+        .collect::<Option<Vec<_>>>();
+    let value = cx.transpose(
+        value,
+        places.ok_or_else(|| format!("the result of {equation} has letters of its own"))?,
+    )?;
     cx.one(value)
 }
 
@@ -118,19 +163,38 @@ fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Res
     }
     // Sums over letters that only one side has.
     let alone = |cx: &mut Cx, t: Term, other: &[char]| -> Result<Term, String> {
-        let gone: Vec<i64> = (0..t.1.len()).filter(|i| !other.contains(&t.1[*i]) && !later(&t.1[*i])).map(|i| i as i64).collect();
+        let gone: Vec<i64> = (0..t.1.len())
+            .filter(|i| !other.contains(&t.1[*i]) && !later(&t.1[*i]))
+            .map(|i| i as i64)
+            .collect();
         if gone.is_empty() {
             return Ok(t);
         }
-        let v = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: t.0, dims: gone.clone(), maybe_empty: false })?;
-        Ok((v, t.1.iter().enumerate().filter(|(i, _)| !gone.contains(&(*i as i64))).map(|(_, c)| *c).collect()))
+        let v = cx.b.add(&Reduce {
+            kind: ReduceKind::Sum,
+            input: t.0,
+            dims: gone.clone(),
+            maybe_empty: false,
+        })?;
+        Ok((
+            v,
+            t.1.iter()
+                .enumerate()
+                .filter(|(i, _)| !gone.contains(&(*i as i64)))
+                .map(|(_, c)| *c)
+                .collect(),
+        ))
     };
     let x = alone(cx, x, &y.1)?;
     let y = alone(cx, y, &x.1)?;
     let shared: Vec<char> = x.1.iter().copied().filter(|c| y.1.contains(c)).collect();
     let (batch, inner): (Vec<char>, Vec<char>) = shared.into_iter().partition(|c| later(c));
-    let places =
-        |t: &Term, which: &[char]| which.iter().filter_map(|c| t.1.iter().position(|l| l == c).map(|p| p as i64)).collect::<Vec<_>>();
+    let places = |t: &Term, which: &[char]| {
+        which
+            .iter()
+            .filter_map(|c| t.1.iter().position(|l| l == c).map(|p| p as i64))
+            .collect::<Vec<_>>()
+    };
     let node = DotGeneral {
         lhs: x.0,
         rhs: y.0,
@@ -141,7 +205,9 @@ fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Res
         element_type: None,
     };
     let v = cx.b.add(&node)?;
-    let free = |t: &Term| t.1.iter().copied().filter(|c| !batch.contains(c) && !inner.contains(c)).collect::<Vec<_>>();
+    let free = |t: &Term| {
+        t.1.iter().copied().filter(|c| !batch.contains(c) && !inner.contains(c)).collect::<Vec<_>>()
+    };
     Ok((v, [batch.clone(), free(&x), free(&y)].concat()))
 }
 
@@ -157,7 +223,11 @@ fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     }
     let widen = |cx: &mut Cx, t: Value| -> Result<Value, String> {
         let sizes = cx.b.sizes_of(t)?;
-        if rank == 4 { Ok(t) } else { cx.reshape(t, [vec![Size::Static(1); 4 - rank], sizes].concat()) }
+        if rank == 4 {
+            Ok(t)
+        } else {
+            cx.reshape(t, [vec![Size::Static(1); 4 - rank], sizes].concat())
+        }
     };
     let (query, key, value) = (widen(cx, q)?, widen(cx, k)?, widen(cx, v)?);
     let mut bias = cx.optional(a, "attn_mask")?;

@@ -5,17 +5,61 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "aten.zeros.default", arguments: "size, dtype=None", build: |cx, a| filled(cx, a, Some(0.0), DType::F32) },
-    Row { name: "aten.ones.default", arguments: "size, dtype=None", build: |cx, a| filled(cx, a, Some(1.0), DType::F32) },
-    Row { name: "aten.empty.memory_format", arguments: "size, dtype=None", build: |cx, a| filled(cx, a, Some(0.0), DType::F32) },
-    Row { name: "aten.full.default", arguments: "size, fill_value, dtype=None", build: |cx, a| filled(cx, a, None, DType::F32) },
-    Row { name: "aten.new_zeros.default", arguments: "self, size, dtype=None", build: |cx, a| like(cx, a, Some(0.0)) },
-    Row { name: "aten.new_ones.default", arguments: "self, size, dtype=None", build: |cx, a| like(cx, a, Some(1.0)) },
-    Row { name: "aten.new_full.default", arguments: "self, size, fill_value, dtype=None", build: |cx, a| like(cx, a, None) },
-    Row { name: "aten.zeros_like.default", arguments: "self, dtype=None", build: |cx, a| like(cx, a, Some(0.0)) },
-    Row { name: "aten.ones_like.default", arguments: "self, dtype=None", build: |cx, a| like(cx, a, Some(1.0)) },
-    Row { name: "aten.empty_like.default", arguments: "self, dtype=None", build: |cx, a| like(cx, a, Some(0.0)) },
-    Row { name: "aten.full_like.default", arguments: "self, fill_value, dtype=None", build: |cx, a| like(cx, a, None) },
+    Row {
+        name: "aten.zeros.default",
+        arguments: "size, dtype=None",
+        build: |cx, a| filled(cx, a, Some(0.0), DType::F32),
+    },
+    Row {
+        name: "aten.ones.default",
+        arguments: "size, dtype=None",
+        build: |cx, a| filled(cx, a, Some(1.0), DType::F32),
+    },
+    Row {
+        name: "aten.empty.memory_format",
+        arguments: "size, dtype=None",
+        build: |cx, a| filled(cx, a, Some(0.0), DType::F32),
+    },
+    Row {
+        name: "aten.full.default",
+        arguments: "size, fill_value, dtype=None",
+        build: |cx, a| filled(cx, a, None, DType::F32),
+    },
+    Row {
+        name: "aten.new_zeros.default",
+        arguments: "self, size, dtype=None",
+        build: |cx, a| like(cx, a, Some(0.0)),
+    },
+    Row {
+        name: "aten.new_ones.default",
+        arguments: "self, size, dtype=None",
+        build: |cx, a| like(cx, a, Some(1.0)),
+    },
+    Row {
+        name: "aten.new_full.default",
+        arguments: "self, size, fill_value, dtype=None",
+        build: |cx, a| like(cx, a, None),
+    },
+    Row {
+        name: "aten.zeros_like.default",
+        arguments: "self, dtype=None",
+        build: |cx, a| like(cx, a, Some(0.0)),
+    },
+    Row {
+        name: "aten.ones_like.default",
+        arguments: "self, dtype=None",
+        build: |cx, a| like(cx, a, Some(1.0)),
+    },
+    Row {
+        name: "aten.empty_like.default",
+        arguments: "self, dtype=None",
+        build: |cx, a| like(cx, a, Some(0.0)),
+    },
+    Row {
+        name: "aten.full_like.default",
+        arguments: "self, fill_value, dtype=None",
+        build: |cx, a| like(cx, a, None),
+    },
     Row {
         name: "aten.fill.Scalar",
         arguments: "self, value",
@@ -58,12 +102,28 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row { name: "aten.arange.default", arguments: "end, dtype=None", build: arange },
     Row { name: "aten.arange.start", arguments: "start, end, dtype=None", build: arange },
-    Row { name: "aten.arange.start_step", arguments: "start, end, step=1, dtype=None", build: arange },
-    Row { name: "aten.linspace.default", arguments: "start, end, steps, dtype=None", build: linspace },
+    Row {
+        name: "aten.arange.start_step",
+        arguments: "start, end, step=1, dtype=None",
+        build: arange,
+    },
+    Row {
+        name: "aten.linspace.default",
+        arguments: "start, end, steps, dtype=None",
+        build: linspace,
+    },
     Row { name: "aten.eye.default", arguments: "n, dtype=None", build: eye },
     Row { name: "aten.eye.m", arguments: "n, m, dtype=None", build: eye },
-    Row { name: "aten.tril.default", arguments: "self, diagonal=0", build: |cx, a| triangle(cx, a, CompareKind::Le) },
-    Row { name: "aten.triu.default", arguments: "self, diagonal=0", build: |cx, a| triangle(cx, a, CompareKind::Ge) },
+    Row {
+        name: "aten.tril.default",
+        arguments: "self, diagonal=0",
+        build: |cx, a| triangle(cx, a, CompareKind::Le),
+    },
+    Row {
+        name: "aten.triu.default",
+        arguments: "self, diagonal=0",
+        build: |cx, a| triangle(cx, a, CompareKind::Ge),
+    },
 ];
 
 /// The dtype that a fill value has by itself.
@@ -75,7 +135,13 @@ fn natural(v: Option<&Val>, float: DType) -> DType {
     }
 }
 
-fn fill(cx: &mut Cx, a: &Args<'_>, value: Option<f64>, d: DType, sizes: &[Size]) -> Result<Outcome, String> {
+fn fill(
+    cx: &mut Cx,
+    a: &Args<'_>,
+    value: Option<f64>,
+    d: DType,
+    sizes: &[Size],
+) -> Result<Outcome, String> {
     let v = match value {
         Some(x) => cx.b.splat(d, sizes, x)?,
         None => {
@@ -86,8 +152,17 @@ fn fill(cx: &mut Cx, a: &Args<'_>, value: Option<f64>, d: DType, sizes: &[Size])
     cx.one(v)
 }
 
-fn filled(cx: &mut Cx, a: &Args<'_>, value: Option<f64>, default: DType) -> Result<Outcome, String> {
-    let d = a.dtype("dtype")?.unwrap_or(if value.is_some() { default } else { natural(a.values.get("fill_value"), default) });
+fn filled(
+    cx: &mut Cx,
+    a: &Args<'_>,
+    value: Option<f64>,
+    default: DType,
+) -> Result<Outcome, String> {
+    let d = a.dtype("dtype")?.unwrap_or(if value.is_some() {
+        default
+    } else {
+        natural(a.values.get("fill_value"), default)
+    });
     let sizes = a.sizes("size")?;
     fill(cx, a, value, d, &sizes)
 }
@@ -100,20 +175,30 @@ fn like(cx: &mut Cx, a: &Args<'_>, value: Option<f64>) -> Result<Outcome, String
 }
 
 fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let given: Vec<&Val> = ["start", "end", "step"].iter().filter_map(|n| a.values.get(n)).filter(|v| !matches!(v, Val::None)).collect();
+    let given: Vec<&Val> = ["start", "end", "step"]
+        .iter()
+        .filter_map(|n| a.values.get(n))
+        .filter(|v| !matches!(v, Val::None))
+        .collect();
     let integers = given.iter().all(|v| matches!(v, Val::Int(_)));
     let d = a.dtype("dtype")?.unwrap_or(if integers { DType::I64 } else { DType::F32 });
     let count = if integers {
-        let int = |name, default| if a.has(name) { a.size(name) } else { Ok(Size::Static(default)) };
+        let int =
+            |name, default| if a.has(name) { a.size(name) } else { Ok(Size::Static(default)) };
         let (start, end, step) = (int("start", 0)?, a.size("end")?, int("step", 1)?);
-        let step = step.known().filter(|s| *s != 0 && *s != i64::MIN).ok_or("wants a step that is known now and not 0")?;
+        let step = step
+            .known()
+            .filter(|s| *s != 0 && *s != i64::MIN)
+            .ok_or("wants a step that is known now and not 0")?;
         // ceil((end - start) / step), by a positive divisor.
         let span = cx.size_add(end, cx.size_mul(start, Size::Static(-1))?)?;
         let span = if step < 0 { cx.size_mul(span, Size::Static(-1))? } else { span };
-        let n = cx.size_div(cx.size_add(span, Size::Static(step.abs() - 1))?, Size::Static(step.abs()))?;
+        let n = cx
+            .size_div(cx.size_add(span, Size::Static(step.abs() - 1))?, Size::Static(step.abs()))?;
         if n.known().is_none() && !a.has("start") { n } else { cx.size_max(n, Size::Static(0))? }
     } else {
-        let (start, end, step) = (a.float("start", Some(0.0))?, a.float("end", None)?, a.float("step", Some(1.0))?);
+        let (start, end, step) =
+            (a.float("start", Some(0.0))?, a.float("end", None)?, a.float("step", Some(1.0))?);
         Size::Static(((end - start) / step).ceil().max(0.0) as i64)
     };
     // Positions are counted in a dtype that holds them, then scaled; integers stay exact.
@@ -144,9 +229,11 @@ fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let d = if d.is_float() { promote(d, DType::F32) } else { DType::F64 };
     let i = cx.iota(d, vec![Size::Static(n)], 0)?;
     let number = |x| cx.number(d, x);
-    let up = cx.binary(BinaryKind::Add, cx.binary(BinaryKind::Mul, i, number(step)?)?, number(start)?)?;
+    let up =
+        cx.binary(BinaryKind::Add, cx.binary(BinaryKind::Mul, i, number(step)?)?, number(start)?)?;
     let back = cx.binary(BinaryKind::Sub, number((n - 1) as f64)?, i)?;
-    let down = cx.binary(BinaryKind::Sub, number(end)?, cx.binary(BinaryKind::Mul, back, number(step)?)?)?;
+    let down =
+        cx.binary(BinaryKind::Sub, number(end)?, cx.binary(BinaryKind::Mul, back, number(step)?)?)?;
     let half = cx.compare(CompareKind::Lt, i, number((n / 2) as f64)?)?;
     let v = if n > 1 { cx.select(half, up, down)? } else { up };
     let v = cx.convert(v, to)?;
@@ -171,7 +258,8 @@ fn triangle(cx: &mut Cx, a: &Args<'_>, kind: CompareKind) -> Result<Outcome, Str
     }
     let sizes = vec![cx.b.size_of(x, rank - 2)?, cx.b.size_of(x, rank - 1)?];
     let (i, j) = (cx.iota(DType::I64, sizes.clone(), 0)?, cx.iota(DType::I64, sizes, 1)?);
-    let limit = cx.binary(BinaryKind::Add, i, cx.integer(DType::I64, a.int("diagonal", Some(0))?)?)?;
+    let limit =
+        cx.binary(BinaryKind::Add, i, cx.integer(DType::I64, a.int("diagonal", Some(0))?)?)?;
     let keep = cx.compare(kind, j, limit)?;
     let zero = cx.number(dtype_of(x)?, 0.0)?;
     let v = cx.select(keep, x, zero)?;
@@ -179,7 +267,12 @@ fn triangle(cx: &mut Cx, a: &Args<'_>, kind: CompareKind) -> Result<Outcome, Str
 }
 
 /// `x kind y` of two integer arguments, for Python's operators on sizes.
-pub(super) fn size_operator(cx: &mut Cx, a: &Args<'_>, kind: SymKind, negate: bool) -> Result<Outcome, String> {
+pub(super) fn size_operator(
+    cx: &mut Cx,
+    a: &Args<'_>,
+    kind: SymKind,
+    negate: bool,
+) -> Result<Outcome, String> {
     let names = if a.has("a") { ["a", "b"] } else { ["x", "y"] };
     let (x, y) = (a.size(names[0])?, a.size(names[1])?);
     let y = if negate { cx.size_mul(y, Size::Static(-1))? } else { y };

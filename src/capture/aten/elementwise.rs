@@ -84,7 +84,8 @@ macro_rules! logical_row {
             name: $name,
             arguments: "self, other",
             build: |cx, a| {
-                let (x, y) = (cx.operand(a, "self", DType::I1)?, cx.operand(a, "other", DType::I1)?);
+                let (x, y) =
+                    (cx.operand(a, "self", DType::I1)?, cx.operand(a, "other", DType::I1)?);
                 let r = cx.binary(BinaryKind::$kind, x, y)?;
                 cx.one(r)
             },
@@ -104,15 +105,18 @@ const FLOATS: [Row; 21] = float_unary! {
 pub(super) const ROWS: &[Row] = &rows();
 
 const fn rows() -> [Row; FLOATS.len() + OTHERS.len()] {
-    let mut all = [const { Row { name: "", arguments: "", build: |_, _| Ok(Outcome::Many(vec![])) } }; FLOATS.len() + OTHERS.len()];
+    let mut all = [const { Row { name: "", arguments: "", build: |_, _| Ok(Outcome::Many(vec![])) } };
+        FLOATS.len() + OTHERS.len()];
     let mut i = 0;
     while i < FLOATS.len() {
-        all[i] = Row { name: FLOATS[i].name, arguments: FLOATS[i].arguments, build: FLOATS[i].build };
+        all[i] =
+            Row { name: FLOATS[i].name, arguments: FLOATS[i].arguments, build: FLOATS[i].build };
         i += 1;
     }
     let mut j = 0;
     while j < OTHERS.len() {
-        all[i + j] = Row { name: OTHERS[j].name, arguments: OTHERS[j].arguments, build: OTHERS[j].build };
+        all[i + j] =
+            Row { name: OTHERS[j].name, arguments: OTHERS[j].arguments, build: OTHERS[j].build };
         j += 1;
     }
     all
@@ -180,10 +184,26 @@ const OTHERS: &[Row] = &[
             cx.one(y)
         },
     },
-    Row { name: "aten.add.Tensor", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Add) },
-    Row { name: "aten.add.Scalar", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Add) },
-    Row { name: "aten.sub.Tensor", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Sub) },
-    Row { name: "aten.sub.Scalar", arguments: "self, other, alpha=1", build: |cx, a| scaled(cx, a, BinaryKind::Sub) },
+    Row {
+        name: "aten.add.Tensor",
+        arguments: "self, other, alpha=1",
+        build: |cx, a| scaled(cx, a, BinaryKind::Add),
+    },
+    Row {
+        name: "aten.add.Scalar",
+        arguments: "self, other, alpha=1",
+        build: |cx, a| scaled(cx, a, BinaryKind::Add),
+    },
+    Row {
+        name: "aten.sub.Tensor",
+        arguments: "self, other, alpha=1",
+        build: |cx, a| scaled(cx, a, BinaryKind::Sub),
+    },
+    Row {
+        name: "aten.sub.Scalar",
+        arguments: "self, other, alpha=1",
+        build: |cx, a| scaled(cx, a, BinaryKind::Sub),
+    },
     Row {
         name: "aten.rsub.Scalar",
         arguments: "self, other, alpha=1",
@@ -280,7 +300,12 @@ const OTHERS: &[Row] = &[
         arguments: "self, min_val=-1, max_val=1",
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
-            bounded(cx, x, Some(a.float("min_val", Some(-1.0))?), Some(a.float("max_val", Some(1.0))?))
+            bounded(
+                cx,
+                x,
+                Some(a.float("min_val", Some(-1.0))?),
+                Some(a.float("max_val", Some(1.0))?),
+            )
         },
     },
     Row {
@@ -301,7 +326,11 @@ const OTHERS: &[Row] = &[
             let d = dtype_of(x)?;
             let number = |cx: &Cx, name| cx.number(d, a.float(name, Some(1.0))?);
             let inner = cx.binary(BinaryKind::Mul, x, number(cx, "input_scale")?)?;
-            let grown = cx.binary(BinaryKind::Mul, cx.unary(UnaryKind::Expm1, inner)?, number(cx, "alpha")?)?;
+            let grown = cx.binary(
+                BinaryKind::Mul,
+                cx.unary(UnaryKind::Expm1, inner)?,
+                number(cx, "alpha")?,
+            )?;
             let (scale, zero) = (number(cx, "scale")?, cx.number(d, 0.0)?);
             let c = cx.compare(CompareKind::Gt, x, zero)?;
             let y = cx.binary(BinaryKind::Mul, cx.select(c, x, grown)?, scale)?;
@@ -322,7 +351,11 @@ const OTHERS: &[Row] = &[
         arguments: "self, beta=1, threshold=20",
         build: |cx, a| {
             let input = cx.floating(a, "self")?;
-            let y = cx.b.add(&Softplus { input, beta: a.float("beta", Some(1.0))?, threshold: a.float("threshold", Some(20.0))? })?;
+            let y = cx.b.add(&Softplus {
+                input,
+                beta: a.float("beta", Some(1.0))?,
+                threshold: a.float("threshold", Some(20.0))?,
+            })?;
             cx.one(y)
         },
     },
@@ -347,8 +380,16 @@ const OTHERS: &[Row] = &[
             cx.one(y)
         },
     },
-    Row { name: "aten.addcmul.default", arguments: "self, tensor1, tensor2, value=1", build: |cx, a| addc(cx, a, BinaryKind::Mul) },
-    Row { name: "aten.addcdiv.default", arguments: "self, tensor1, tensor2, value=1", build: |cx, a| addc(cx, a, BinaryKind::Div) },
+    Row {
+        name: "aten.addcmul.default",
+        arguments: "self, tensor1, tensor2, value=1",
+        build: |cx, a| addc(cx, a, BinaryKind::Mul),
+    },
+    Row {
+        name: "aten.addcdiv.default",
+        arguments: "self, tensor1, tensor2, value=1",
+        build: |cx, a| addc(cx, a, BinaryKind::Div),
+    },
 ];
 
 impl Cx {
@@ -379,7 +420,8 @@ fn scaled(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String
         y = cx.binary(BinaryKind::Mul, y, alpha)?;
     }
     // On truth values a sum is an or.
-    let kind = if dtype_of(x)? == DType::I1 && kind == BinaryKind::Add { BinaryKind::Or } else { kind };
+    let kind =
+        if dtype_of(x)? == DType::I1 && kind == BinaryKind::Add { BinaryKind::Or } else { kind };
     let r = cx.binary(kind, x, y)?;
     cx.one(r)
 }
@@ -412,7 +454,8 @@ fn remainder(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let r = cx.binary(BinaryKind::Rem, x, y)?;
     let zero = cx.full_like(r, 0.0)?;
     let nonzero = cx.compare(CompareKind::Ne, r, zero)?;
-    let (r_neg, y_neg) = (cx.compare(CompareKind::Lt, r, zero)?, cx.compare(CompareKind::Lt, y, zero)?);
+    let (r_neg, y_neg) =
+        (cx.compare(CompareKind::Lt, r, zero)?, cx.compare(CompareKind::Lt, y, zero)?);
     let differ = cx.binary(BinaryKind::Xor, r_neg, y_neg)?;
     let fix = cx.binary(BinaryKind::And, nonzero, differ)?;
     let moved = cx.binary(BinaryKind::Add, r, y)?;
@@ -447,7 +490,8 @@ fn positive_or(cx: &mut Cx, x: Value, otherwise: Value) -> Result<Outcome, Strin
 
 fn addc(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String> {
     let d = cx.common_dtype(a, &["self", "tensor1", "tensor2"])?;
-    let (x, y, z) = (cx.operand(a, "self", d)?, cx.operand(a, "tensor1", d)?, cx.operand(a, "tensor2", d)?);
+    let (x, y, z) =
+        (cx.operand(a, "self", d)?, cx.operand(a, "tensor1", d)?, cx.operand(a, "tensor2", d)?);
     let value = cx.number(d, a.float("value", Some(1.0))?)?;
     let term = cx.binary(BinaryKind::Mul, cx.binary(kind, y, z)?, value)?;
     let r = cx.binary(BinaryKind::Add, x, term)?;

@@ -76,10 +76,26 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None",
         build: |cx, a| avg_pool(cx, a, 2),
     },
-    Row { name: "aten.adaptive_avg_pool1d.default", arguments: "self, output_size", build: adaptive },
-    Row { name: "aten.adaptive_avg_pool2d.default", arguments: "self, output_size", build: adaptive },
-    Row { name: "aten._adaptive_avg_pool2d.default", arguments: "self, output_size", build: adaptive },
-    Row { name: "aten.upsample_nearest2d.vec", arguments: "input, output_size, scale_factors", build: |cx, a| upsample(cx, a, "input") },
+    Row {
+        name: "aten.adaptive_avg_pool1d.default",
+        arguments: "self, output_size",
+        build: adaptive,
+    },
+    Row {
+        name: "aten.adaptive_avg_pool2d.default",
+        arguments: "self, output_size",
+        build: adaptive,
+    },
+    Row {
+        name: "aten._adaptive_avg_pool2d.default",
+        arguments: "self, output_size",
+        build: adaptive,
+    },
+    Row {
+        name: "aten.upsample_nearest2d.vec",
+        arguments: "input, output_size, scale_factors",
+        build: |cx, a| upsample(cx, a, "input"),
+    },
     Row {
         name: "aten.upsample_nearest2d.default",
         arguments: "self, output_size, scales_h=None, scales_w=None",
@@ -117,14 +133,24 @@ fn unbatched(cx: &mut Cx, v: Value, added: bool) -> Result<Value, String> {
 
 fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, String> {
     let (x, weight) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?);
-    let n = rank_of(weight).checked_sub(2).filter(|n| *n > 0).ok_or("has a weight of rank below 3")?;
+    let n =
+        rank_of(weight).checked_sub(2).filter(|n| *n > 0).ok_or("has a weight of rank below 3")?;
     let (input, added) = batched(cx, x, n)?;
     let strides = spread(a.ints("stride")?, n, 1)?;
     let dilation = spread(a.ints("dilation")?, n, 1)?;
     let (pad_low, pad_high) = match a.values.get("padding") {
         Some(Val::Str(mode)) if mode == "same" => {
-            let reach = |(k, by): (&Dim, &i64)| k.known().and_then(|k| by.checked_mul(k - 1)).ok_or("has a window of symbolic size");
-            let total = weight.ty().dims().iter().skip(2).zip(&dilation).map(reach).collect::<Result<Vec<_>, _>>()?;
+            let reach = |(k, by): (&Dim, &i64)| {
+                k.known().and_then(|k| by.checked_mul(k - 1)).ok_or("has a window of symbolic size")
+            };
+            let total = weight
+                .ty()
+                .dims()
+                .iter()
+                .skip(2)
+                .zip(&dilation)
+                .map(reach)
+                .collect::<Result<Vec<_>, _>>()?;
             (total.iter().map(|t| t / 2).collect(), total.iter().map(|t| t - t / 2).collect())
         }
         Some(Val::Str(_)) => (vec![0; n], vec![0; n]),
@@ -133,9 +159,19 @@ fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, S
             (p.clone(), p)
         }
     };
-    let output_padding = if transposed { Some(spread(a.ints("output_padding")?, n, 0)?) } else { None };
-    let node =
-        Convolution { input, weight, strides, pad_low, pad_high, dilation, groups: a.int("groups", Some(1))?, transposed, output_padding };
+    let output_padding =
+        if transposed { Some(spread(a.ints("output_padding")?, n, 0)?) } else { None };
+    let node = Convolution {
+        input,
+        weight,
+        strides,
+        pad_low,
+        pad_high,
+        dilation,
+        groups: a.int("groups", Some(1))?,
+        transposed,
+        output_padding,
+    };
     let mut v = cx.b.add(&node)?;
     if let Some(bias) = cx.optional(a, "bias")? {
         let sizes = cx.b.sizes_of(v)?;
@@ -152,8 +188,16 @@ fn max_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Value, String> {
     let window = spread(a.ints("kernel_size")?, n, 1)?;
     let strides = a.ints("stride")?.filter(|s| !s.is_empty());
     let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
-    let (padding, dilation) = (spread(a.ints("padding")?, n, 0)?, spread(a.ints("dilation")?, n, 1)?);
-    let v = cx.b.add(&MaxPool { input, window, strides, padding, dilation, ceil_mode: a.flag("ceil_mode", false)? })?;
+    let (padding, dilation) =
+        (spread(a.ints("padding")?, n, 0)?, spread(a.ints("dilation")?, n, 1)?);
+    let v = cx.b.add(&MaxPool {
+        input,
+        window,
+        strides,
+        padding,
+        dilation,
+        ceil_mode: a.flag("ceil_mode", false)?,
+    })?;
     unbatched(cx, v, added)
 }
 
@@ -170,7 +214,11 @@ fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome, String> {
         padding: spread(a.ints("padding")?, n, 0)?,
         ceil_mode: a.flag("ceil_mode", false)?,
         count_include_pad: a.flag("count_include_pad", true)?,
-        divisor_override: if a.has("divisor_override") { Some(a.int("divisor_override", None)?) } else { None },
+        divisor_override: if a.has("divisor_override") {
+            Some(a.int("divisor_override", None)?)
+        } else {
+            None
+        },
     };
     let v = cx.b.add(&node)?;
     let v = unbatched(cx, v, added)?;
@@ -191,11 +239,14 @@ fn upsample(cx: &mut Cx, a: &Args<'_>, name: &str) -> Result<Outcome, String> {
     let sizes = if a.has("output_size") {
         a.sizes("output_size")?
     } else {
-        let Some(Val::List(factors)) = a.values.get("scale_factors") else { return Err("has neither a size nor a scale".into()) };
+        let Some(Val::List(factors)) = a.values.get("scale_factors") else {
+            return Err("has neither a size nor a scale".into());
+        };
         let mut sizes = vec![];
         for (i, f) in factors.iter().enumerate() {
             let Val::Float(f) = f else { return Err("has a scale that is no number".into()) };
-            // Whole factors only: for others PyTorch's positions depend on the factor, not on the sizes.
+            // Whole factors only: for others PyTorch's positions depend on the factor, not on the
+            // sizes.
             if f.fract() != 0.0 || *f < 1.0 {
                 return Err(format!("by the factor {f} is not supported; give output_size"));
             }

@@ -16,7 +16,11 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.index_select.default", arguments: "self, dim, index", build: index_select },
     Row { name: "aten.gather.default", arguments: "self, dim, index", build: gather },
     Row { name: "aten.index.Tensor", arguments: "self, indices", build: index },
-    Row { name: "aten.index_put.default", arguments: "self, indices, values, accumulate=False", build: index_put },
+    Row {
+        name: "aten.index_put.default",
+        arguments: "self, indices, values, accumulate=False",
+        build: index_put,
+    },
     Row {
         name: "aten.scatter.src",
         arguments: "self, dim, index, src",
@@ -25,7 +29,11 @@ pub(super) const ROWS: &[Row] = &[
             scatter(cx, a, Some(src), ScatterKind::Assign)
         },
     },
-    Row { name: "aten.scatter.value", arguments: "self, dim, index, value", build: |cx, a| scatter(cx, a, None, ScatterKind::Assign) },
+    Row {
+        name: "aten.scatter.value",
+        arguments: "self, dim, index, value",
+        build: |cx, a| scatter(cx, a, None, ScatterKind::Assign),
+    },
     Row {
         name: "aten.scatter_add.default",
         arguments: "self, dim, index, src",
@@ -34,8 +42,16 @@ pub(super) const ROWS: &[Row] = &[
             scatter(cx, a, Some(src), ScatterKind::Add)
         },
     },
-    Row { name: "aten.slice_scatter.default", arguments: "self, src, dim=0, start=None, end=None, step=1", build: slice_scatter },
-    Row { name: "aten.select_scatter.default", arguments: "self, src, dim, index", build: select_scatter },
+    Row {
+        name: "aten.slice_scatter.default",
+        arguments: "self, src, dim=0, start=None, end=None, step=1",
+        build: slice_scatter,
+    },
+    Row {
+        name: "aten.select_scatter.default",
+        arguments: "self, src, dim, index",
+        build: select_scatter,
+    },
 ];
 
 /// Negative positions count from the end.
@@ -71,7 +87,15 @@ fn index_select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 /// Positions of every element of `index`: itself along `dim`, its own coordinates elsewhere.
 fn coordinates(cx: &Cx, x: Value, index: Value, dim: usize) -> Result<Vec<Value>, String> {
     let sizes = cx.b.sizes_of(index)?;
-    (0..rank_of(x)).map(|i| if i == dim { positive(cx, index, x, dim) } else { cx.iota(DType::I64, sizes.clone(), i) }).collect()
+    (0..rank_of(x))
+        .map(|i| {
+            if i == dim {
+                positive(cx, index, x, dim)
+            } else {
+                cx.iota(DType::I64, sizes.clone(), i)
+            }
+        })
+        .collect()
 }
 
 fn gather(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -83,7 +107,12 @@ fn gather(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn scatter(cx: &mut Cx, a: &Args<'_>, src: Option<Value>, kind: ScatterKind) -> Result<Outcome, String> {
+fn scatter(
+    cx: &mut Cx,
+    a: &Args<'_>,
+    src: Option<Value>,
+    kind: ScatterKind,
+) -> Result<Outcome, String> {
     let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
     let sizes = cx.b.sizes_of(i)?;
@@ -91,7 +120,12 @@ fn scatter(cx: &mut Cx, a: &Args<'_>, src: Option<Value>, kind: ScatterKind) -> 
         // The source may be larger than the index.
         Some(src) if src.ty().dims() != i.ty().dims() => {
             let n = sizes.len();
-            cx.b.add(&Slice { input: src, offsets: vec![Size::Static(0); n], sizes: sizes.clone(), strides: vec![1; n] })?
+            cx.b.add(&Slice {
+                input: src,
+                offsets: vec![Size::Static(0); n],
+                sizes: sizes.clone(),
+                strides: vec![1; n],
+            })?
         }
         Some(src) => src,
         None => {
@@ -118,7 +152,8 @@ fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i6
         dims.push(d as i64);
     }
     let sizes = cx.common(&values)?;
-    let values = values.into_iter().map(|v| cx.broadcast_to(v, &sizes)).collect::<Result<_, _>>()?;
+    let values =
+        values.into_iter().map(|v| cx.broadcast_to(v, &sizes)).collect::<Result<_, _>>()?;
     Ok((values, dims))
 }
 
@@ -143,7 +178,8 @@ fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         if dtype_of(m)? == DType::I1 && rank_of(values) == 0 && !a.flag("accumulate", false)? {
             let lead = rank_of(m);
             let sizes = cx.b.sizes_of(x)?;
-            let mask = cx.b.add(&BroadcastInDim { input: m, dims: (0..lead as i64).collect(), sizes })?;
+            let mask =
+                cx.b.add(&BroadcastInDim { input: m, dims: (0..lead as i64).collect(), sizes })?;
             let v = cx.select(mask, values, x)?;
             return cx.one(v);
         }
@@ -159,7 +195,9 @@ fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         Some(i) => cx.b.sizes_of(*i)?,
         None => return Err("has no index".into()),
     };
-    let (Some(first), Some(last)) = (dims.first().map(|d| *d as usize), dims.last().map(|d| *d as usize)) else {
+    let (Some(first), Some(last)) =
+        (dims.first().map(|d| *d as usize), dims.last().map(|d| *d as usize))
+    else {
         return Err("has no index".into());
     };
     let (Some(before), Some(after)) = (sizes.get(..first), sizes.get(last + 1..)) else {
@@ -168,21 +206,42 @@ fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let values = cx.broadcast_to(values, &[before, &shape, after].concat())?;
     let n = rank_of(values) as i64;
     let (f, c) = (first as i64, count as i64);
-    let updates = if first == 0 { values } else { cx.transpose(values, (f..f + c).chain(0..f).chain(f + c..n).collect())? };
+    let updates = if first == 0 {
+        values
+    } else {
+        cx.transpose(values, (f..f + c).chain(0..f).chain(f + c..n).collect())?
+    };
     let kind = if a.flag("accumulate", false)? { ScatterKind::Add } else { ScatterKind::Assign };
     let v = cx.b.add(&Scatter { kind, input: x, updates, indices, dims })?;
     cx.one(v)
 }
 
-fn written(cx: &mut Cx, x: Value, src: Value, dim: usize, start: i64, step: i64) -> Result<Outcome, String> {
+fn written(
+    cx: &mut Cx,
+    x: Value,
+    src: Value,
+    dim: usize,
+    start: i64,
+    step: i64,
+) -> Result<Outcome, String> {
     let count = cx.b.size_of(src, dim)?;
     let i = cx.iota(DType::I64, vec![count], 0)?;
     let i = cx.binary(BinaryKind::Mul, i, cx.integer(DType::I64, step)?)?;
     let i = cx.binary(BinaryKind::Add, i, cx.integer(DType::I64, start)?)?;
     let n = rank_of(src) as i64;
     let d = dim as i64;
-    let updates = if dim == 0 { src } else { cx.transpose(src, [d].into_iter().chain((0..n).filter(|x| *x != d)).collect())? };
-    let v = cx.b.add(&Scatter { kind: ScatterKind::Assign, input: x, updates, indices: vec![i], dims: vec![d] })?;
+    let updates = if dim == 0 {
+        src
+    } else {
+        cx.transpose(src, [d].into_iter().chain((0..n).filter(|x| *x != d)).collect())?
+    };
+    let v = cx.b.add(&Scatter {
+        kind: ScatterKind::Assign,
+        input: x,
+        updates,
+        indices: vec![i],
+        dims: vec![d],
+    })?;
     cx.one(v)
 }
 
@@ -190,7 +249,11 @@ fn slice_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, src) = (cx.tensor(a, "self")?, cx.tensor(a, "src")?);
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let start = a.int("start", Some(0))?;
-    let start = if start < 0 { start + cx.b.size_of(x, d)?.known().ok_or("starts at the end of a symbolic size")? } else { start };
+    let start = if start < 0 {
+        start + cx.b.size_of(x, d)?.known().ok_or("starts at the end of a symbolic size")?
+    } else {
+        start
+    };
     written(cx, x, src, d, start, a.int("step", Some(1))?)
 }
 
@@ -198,7 +261,11 @@ fn select_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, src) = (cx.tensor(a, "self")?, cx.tensor(a, "src")?);
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
     let at = a.int("index", None)?;
-    let at = if at < 0 { at + cx.b.size_of(x, d)?.known().ok_or("selects from the end of a symbolic size")? } else { at };
+    let at = if at < 0 {
+        at + cx.b.size_of(x, d)?.known().ok_or("selects from the end of a symbolic size")?
+    } else {
+        at
+    };
     let mut sizes = cx.b.sizes_of(src)?;
     if d > sizes.len() {
         return Err(format!("has a source of rank {} for dimension {d}", sizes.len()));

@@ -40,7 +40,11 @@ pub(super) const ROWS: &[Row] = &[
             repeat(cx, a, r)
         },
     },
-    Row { name: "aten.pad.default", arguments: "self, pad, mode='constant', value=None", build: pad },
+    Row {
+        name: "aten.pad.default",
+        arguments: "self, pad, mode='constant', value=None",
+        build: pad,
+    },
     Row { name: "aten.constant_pad_nd.default", arguments: "self, pad, value=0", build: pad },
 ];
 
@@ -49,7 +53,9 @@ fn cat(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let d = common_of(&all)?;
     // PyTorch ignores empty 1-d tensors among others.
     let rank = all.iter().map(|v| rank_of(*v)).max().unwrap_or(1);
-    let all = all.into_iter().filter(|v| !(rank_of(*v) == 1 && rank > 1 && v.ty().dims()[0] == Dim::Known(0)));
+    let all = all
+        .into_iter()
+        .filter(|v| !(rank_of(*v) == 1 && rank > 1 && v.ty().dims()[0] == Dim::Known(0)));
     let inputs = all.map(|v| cx.convert(v, d)).collect::<Result<Vec<_>, _>>()?;
     let axis = wrap(a.int("dim", Some(0))?, rank)? as i64;
     let v = cx.b.add(&Concat { inputs, axis })?;
@@ -93,7 +99,9 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
             continue;
         }
         let at = (n - shift.rem_euclid(n)) % n;
-        let part = |cx: &Cx, start: i64, len: i64| cut(cx, v, d, Size::Static(start), Size::Static(len), 1)?.apply(&cx.b, v);
+        let part = |cx: &Cx, start: i64, len: i64| {
+            cut(cx, v, d, Size::Static(start), Size::Static(len), 1)?.apply(&cx.b, v)
+        };
         let inputs = vec![part(cx, at, n - at)?, part(cx, 0, at)?];
         v = cx.b.add(&Concat { inputs, axis: d as i64 })?;
     }
@@ -116,7 +124,10 @@ fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome, Stri
             continue;
         }
         dims.push(spread.len() as i64);
-        let size = *i.checked_sub(lead).and_then(|i| sizes.get(i)).ok_or("has more repeats than dimensions")?;
+        let size = *i
+            .checked_sub(lead)
+            .and_then(|i| sizes.get(i))
+            .ok_or("has more repeats than dimensions")?;
         spread.push(size);
         merged.push(cx.size_mul(*r, size)?);
     }

@@ -1,5 +1,6 @@
-//! The ATen table: one row per functional overload, with the builder that emits it. In-place overloads (`aten.relu_.default`) are their functional row
-//! and a write; arguments that are left out have PyTorch's defaults.
+//! The ATen table: one row per functional overload, with the builder that emits it. In-place
+//! overloads (`aten.relu_.default`) are their functional row and a write; arguments that are left
+//! out have PyTorch's defaults.
 mod choose;
 mod condition;
 mod contract;
@@ -27,7 +28,8 @@ pub enum Val {
     Tensor(Alias),
     /// An integer, possibly symbolic.
     Int(Size),
-    /// A number that the program is called with, as a tensor without dimensions; in promotion it counts as a number of this dtype's category does.
+    /// A number that the program is called with, as a tensor without dimensions; in promotion it
+    /// counts as a number of this dtype's category does.
     Number(Alias, DType),
     /// A float.
     Float(f64),
@@ -104,7 +106,8 @@ pub fn is_in_place(target: &str) -> bool {
 /// `aten.relu_.default` as `aten.relu.default`.
 fn functional(target: &str) -> Option<String> {
     let (packet, overload) = target.rsplit_once('.')?;
-    let base = packet.strip_suffix('_').filter(|b| packet.starts_with("aten.") && !b.ends_with('_'))?;
+    let base =
+        packet.strip_suffix('_').filter(|b| packet.starts_with("aten.") && !b.ends_with('_'))?;
     // These change the tensor's own shape, not its elements.
     let reshapes = ["aten.t", "aten.transpose", "aten.squeeze", "aten.unsqueeze", "aten.permute"];
     if reshapes.contains(&base) { None } else { Some(format!("{base}.{overload}")) }
@@ -155,7 +158,9 @@ impl Args<'_> {
     }
     /// Integers, possibly symbolic; a single one counts as a list.
     pub fn sizes(&self, name: &str) -> Result<Vec<Size>, String> {
-        let one = |v: &Val| if let Val::Int(s) = v { Ok(*s) } else { Err(wrong(name, "a list of integers")) };
+        let one = |v: &Val| {
+            if let Val::Int(s) = v { Ok(*s) } else { Err(wrong(name, "a list of integers")) }
+        };
         match self.get(name) {
             Some(Val::List(all)) => all.iter().map(one).collect(),
             Some(v) => Ok(vec![one(v)?]),
@@ -167,7 +172,8 @@ impl Args<'_> {
         if !self.has(name) {
             return Ok(None);
         }
-        let known = |s: Size| s.known().ok_or_else(|| wrong(name, "a list of integers that are known now"));
+        let known =
+            |s: Size| s.known().ok_or_else(|| wrong(name, "a list of integers that are known now"));
         self.sizes(name)?.into_iter().map(known).collect::<Result<_, _>>().map(Some)
     }
     /// A number as a float.
@@ -206,7 +212,9 @@ impl Args<'_> {
     }
     /// Names of a list of tensors.
     pub fn aliases(&self, name: &str) -> Result<Vec<Alias>, String> {
-        let one = |v: &Val| if let Val::Tensor(a) = v { Ok(*a) } else { Err(wrong(name, "a list of tensors")) };
+        let one = |v: &Val| {
+            if let Val::Tensor(a) = v { Ok(*a) } else { Err(wrong(name, "a list of tensors")) }
+        };
         match self.get(name) {
             Some(Val::List(all)) => all.iter().map(one).collect(),
             _ => Err(wrong(name, "a list of tensors")),
@@ -229,7 +237,13 @@ impl Args<'_> {
 impl Cx {
     /// Starts at a builder's place.
     pub fn new(b: Builder) -> Cx {
-        Cx { b, store: Store::default(), inputs: HashMap::new(), names: HashMap::new(), place: String::new() }
+        Cx {
+            b,
+            store: Store::default(),
+            inputs: HashMap::new(),
+            names: HashMap::new(),
+            place: String::new(),
+        }
     }
     /// Names a tensor of its own.
     pub fn bind(&mut self, name: &str, value: Value) {
@@ -243,14 +257,26 @@ impl Cx {
         let named = |j: &Json| -> Result<Val, String> {
             let name = j["name"].as_str().or_else(|| j["as_name"].as_str());
             match name {
-                Some(name) => self.names.get(name).cloned().ok_or_else(|| format!("{name} is not defined")),
-                None => j["as_int"].as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "has no name".into()),
+                Some(name) => {
+                    self.names.get(name).cloned().ok_or_else(|| format!("{name} is not defined"))
+                }
+                None => j["as_int"]
+                    .as_i64()
+                    .map(|n| Val::Int(Size::Static(n)))
+                    .ok_or_else(|| "has no name".into()),
             }
         };
         let list = |f: &dyn Fn(&Json) -> Result<Val, String>| {
-            v.as_array().ok_or("is no list")?.iter().map(f).collect::<Result<_, String>>().map(Val::List)
+            v.as_array()
+                .ok_or("is no list")?
+                .iter()
+                .map(f)
+                .collect::<Result<_, String>>()
+                .map(Val::List)
         };
-        let int = |j: &Json| j.as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "is no integer".to_string());
+        let int = |j: &Json| {
+            j.as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "is no integer".to_string())
+        };
         let float = |j: &Json| match j.as_str() {
             Some("Infinity") => Ok(Val::Float(f64::INFINITY)),
             Some("-Infinity") => Ok(Val::Float(f64::NEG_INFINITY)),
@@ -269,16 +295,27 @@ impl Cx {
             "as_float" => float(v),
             "as_floats" => list(&float),
             "as_bool" => v.as_bool().map(Val::Bool).ok_or_else(|| "is no truth value".into()),
-            "as_bools" => list(&|j| j.as_bool().map(Val::Bool).ok_or_else(|| "is no truth value".into())),
-            "as_string" => v.as_str().map(|s| Val::Str(s.into())).ok_or_else(|| "is no string".into()),
+            "as_bools" => {
+                list(&|j| j.as_bool().map(Val::Bool).ok_or_else(|| "is no truth value".into()))
+            }
+            "as_string" => {
+                v.as_str().map(|s| Val::Str(s.into())).ok_or_else(|| "is no string".into())
+            }
             "as_scalar_type" => super::schema::dtype(v.as_i64().unwrap_or(0)).map(Val::DType),
             other => Err(format!("is of the unsupported kind {other}")),
         }
     }
-    /// The end of an in-place op: its first argument has the result as its new value, converted to its own dtype.
-    pub(super) fn write_back(&mut self, args: &Args<'_>, outcome: Outcome) -> Result<Vec<Val>, String> {
+    /// The end of an in-place op: its first argument has the result as its new value, converted to
+    /// its own dtype.
+    pub(super) fn write_back(
+        &mut self,
+        args: &Args<'_>,
+        outcome: Outcome,
+    ) -> Result<Vec<Val>, String> {
         let target = args.alias("self").or_else(|_| args.alias("input"))?;
-        let Outcome::One(Val::Tensor(result)) = outcome else { return Err("an in-place op without one result".into()) };
+        let Outcome::One(Val::Tensor(result)) = outcome else {
+            return Err("an in-place op without one result".into());
+        };
         let (old, new) = (self.get(target)?, self.get(result)?);
         let new = self.convert(new, tools::dtype_of(old)?)?;
         let new = self.broadcast_to(new, &self.b.sizes_of(old)?)?;

@@ -20,7 +20,11 @@ pub(super) const ROWS: &[Row] = &[
             first_of_three(cx, v)
         },
     },
-    Row { name: "aten.rms_norm.default", arguments: "input, normalized_shape, weight=None, eps=None", build: rms_norm },
+    Row {
+        name: "aten.rms_norm.default",
+        arguments: "input, normalized_shape, weight=None, eps=None",
+        build: rms_norm,
+    },
     Row {
         name: "aten.group_norm.default",
         arguments: "input, num_groups, weight=None, bias=None, eps=1e-5",
@@ -53,10 +57,26 @@ pub(super) const ROWS: &[Row] = &[
             first_of_three(cx, v)
         },
     },
-    Row { name: "aten.softmax.int", arguments: "self, dim, dtype=None", build: |cx, a| softmax(cx, a, false) },
-    Row { name: "aten._softmax.default", arguments: "self, dim, half_to_float", build: |cx, a| softmax(cx, a, false) },
-    Row { name: "aten.log_softmax.int", arguments: "self, dim, dtype=None", build: |cx, a| softmax(cx, a, true) },
-    Row { name: "aten._log_softmax.default", arguments: "self, dim, half_to_float", build: |cx, a| softmax(cx, a, true) },
+    Row {
+        name: "aten.softmax.int",
+        arguments: "self, dim, dtype=None",
+        build: |cx, a| softmax(cx, a, false),
+    },
+    Row {
+        name: "aten._softmax.default",
+        arguments: "self, dim, half_to_float",
+        build: |cx, a| softmax(cx, a, false),
+    },
+    Row {
+        name: "aten.log_softmax.int",
+        arguments: "self, dim, dtype=None",
+        build: |cx, a| softmax(cx, a, true),
+    },
+    Row {
+        name: "aten._log_softmax.default",
+        arguments: "self, dim, half_to_float",
+        build: |cx, a| softmax(cx, a, true),
+    },
     Row { name: "aten.dropout.default", arguments: "input, p, train", build: dropout },
     Row { name: "aten.feature_dropout.default", arguments: "input, p, train", build: dropout },
     Row {
@@ -75,7 +95,9 @@ pub(super) const ROWS: &[Row] = &[
             let v = match a.int("reduction", Some(1))? {
                 0 => v,
                 1 => cx.b.add(&Mean { input: v, dims, keep_dims: false })?,
-                _ => cx.b.add(&Reduce { kind: ReduceKind::Sum, input: v, dims, maybe_empty: false })?,
+                _ => {
+                    cx.b.add(&Reduce { kind: ReduceKind::Sum, input: v, dims, maybe_empty: false })?
+                }
             };
             cx.one(v)
         },
@@ -88,31 +110,58 @@ fn first_of_three(cx: &mut Cx, v: Value) -> Result<Outcome, String> {
 }
 
 fn layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value, String> {
-    let (input, weight, bias) = (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    cx.b.add(&LayerNorm { input, weight, bias, rank: a.sizes("normalized_shape")?.len() as i64, epsilon: a.float("eps", Some(1e-5))? })
+    let (input, weight, bias) =
+        (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
+    cx.b.add(&LayerNorm {
+        input,
+        weight,
+        bias,
+        rank: a.sizes("normalized_shape")?.len() as i64,
+        epsilon: a.float("eps", Some(1e-5))?,
+    })
 }
 
 fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (input, weight) = (cx.tensor(a, "input")?, cx.optional(a, "weight")?);
     // Without one, PyTorch takes the epsilon of the dtype it computes in.
-    let machine = if dtype_of(input)? == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-    let v =
-        cx.b.add(&RmsNorm { input, weight, rank: a.sizes("normalized_shape")?.len() as i64, epsilon: a.float("eps", Some(machine))? })?;
+    let machine =
+        if dtype_of(input)? == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    let v = cx.b.add(&RmsNorm {
+        input,
+        weight,
+        rank: a.sizes("normalized_shape")?.len() as i64,
+        epsilon: a.float("eps", Some(machine))?,
+    })?;
     cx.one(v)
 }
 
 fn group_norm(cx: &mut Cx, a: &Args<'_>, groups: &str) -> Result<Value, String> {
-    let (input, weight, bias) = (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    cx.b.add(&GroupNorm { input, weight, bias, groups: a.int(groups, None)?, epsilon: a.float("eps", Some(1e-5))? })
+    let (input, weight, bias) =
+        (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
+    cx.b.add(&GroupNorm {
+        input,
+        weight,
+        bias,
+        groups: a.int(groups, None)?,
+        epsilon: a.float("eps", Some(1e-5))?,
+    })
 }
 
 fn batch_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value, String> {
     if a.flag("training", false)? {
         return Err("in training is not supported; export the model in eval mode".into());
     }
-    let (input, weight, bias) = (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
+    let (input, weight, bias) =
+        (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
     let (mean, variance) = (cx.tensor(a, "running_mean")?, cx.tensor(a, "running_var")?);
-    cx.b.add(&BatchNorm { input, mean, variance, weight, bias, epsilon: a.float("eps", Some(1e-5))? })
+    cx.b.add(&BatchNorm {
+        input,
+        mean,
+        variance,
+        weight,
+        bias,
+        epsilon: a.float("eps", Some(1e-5))?,
+    })
 }
 
 fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome, String> {
@@ -123,7 +172,11 @@ fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome, String> {
         x = cx.convert(x, DType::F32)?;
     }
     let axis = wrap(a.int("dim", None)?, rank_of(x))? as i64;
-    let v = if log { cx.b.add(&LogSoftmax { input: x, axis })? } else { cx.b.add(&Softmax { input: x, axis })? };
+    let v = if log {
+        cx.b.add(&LogSoftmax { input: x, axis })?
+    } else {
+        cx.b.add(&Softmax { input: x, axis })?
+    };
     cx.one(v)
 }
 
@@ -135,7 +188,8 @@ fn dropout(_: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 }
 
 fn cross_entropy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let (logits, target, weight) = (cx.tensor(a, "self")?, cx.tensor(a, "target")?, cx.optional(a, "weight")?);
+    let (logits, target, weight) =
+        (cx.tensor(a, "self")?, cx.tensor(a, "target")?, cx.optional(a, "weight")?);
     if dtype_of(target)?.is_float() {
         return Err("with class probabilities is not supported".into());
     }
@@ -144,7 +198,15 @@ fn cross_entropy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         1 => LossReduction::Mean,
         _ => LossReduction::Sum,
     };
-    let (ignore_index, label_smoothing) = (a.int("ignore_index", Some(-100))?, a.float("label_smoothing", Some(0.0))?);
-    let v = cx.b.add(&CrossEntropy { reduction, logits, target, weight, ignore_index, label_smoothing })?;
+    let (ignore_index, label_smoothing) =
+        (a.int("ignore_index", Some(-100))?, a.float("label_smoothing", Some(0.0))?);
+    let v = cx.b.add(&CrossEntropy {
+        reduction,
+        logits,
+        target,
+        weight,
+        ignore_index,
+        label_smoothing,
+    })?;
     cx.one(v)
 }

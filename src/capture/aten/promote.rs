@@ -1,4 +1,5 @@
-//! PyTorch's type promotion (`torch.result_type`): dimensioned tensors before 0-d tensors before numbers, and a lower rank only raises the category.
+//! PyTorch's type promotion (`torch.result_type`): dimensioned tensors before 0-d tensors before
+//! numbers, and a lower rank only raises the category.
 use super::{Args, Cx, Val, tools::*};
 use kiln_dialects::{ir::*, value::DType};
 
@@ -38,7 +39,9 @@ pub(super) fn promote(a: DType, b: DType) -> DType {
 
 fn combine(higher: Option<DType>, lower: Option<DType>) -> Option<DType> {
     match (higher, lower) {
-        (Some(h), Some(l)) if category(h) < category(l) => Some(if category(h) == 0 { l } else { promote(h, l) }),
+        (Some(h), Some(l)) if category(h) < category(l) => {
+            Some(if category(h) == 0 { l } else { promote(h, l) })
+        }
         (Some(h), _) => Some(h),
         (None, l) => l,
     }
@@ -68,7 +71,12 @@ pub(super) fn result_type(tensors: &[Value], numbers: &[&Val]) -> Result<DType, 
 
 impl Cx {
     /// Two arguments, each a tensor or a number, in their common dtype.
-    pub(super) fn promoted(&mut self, a: &Args<'_>, x: &str, y: &str) -> Result<(Value, Value), String> {
+    pub(super) fn promoted(
+        &mut self,
+        a: &Args<'_>,
+        x: &str,
+        y: &str,
+    ) -> Result<(Value, Value), String> {
         let dtype = self.common_dtype(a, &[x, y])?;
         Ok((self.operand(a, x, dtype)?, self.operand(a, y, dtype)?))
     }
@@ -85,17 +93,26 @@ impl Cx {
         result_type(&tensors, &numbers)
     }
     /// An argument that is a tensor or a number, as a tensor of a dtype.
-    pub(super) fn operand(&mut self, a: &Args<'_>, name: &str, dtype: DType) -> Result<Value, String> {
+    pub(super) fn operand(
+        &mut self,
+        a: &Args<'_>,
+        name: &str,
+        dtype: DType,
+    ) -> Result<Value, String> {
         match a.values.get(name) {
             Some(Val::Tensor(t) | Val::Number(t, _)) => {
                 let v = self.get(*t)?;
                 self.convert(v, dtype)
             }
             // As a truth value a number is whether it is not 0.
-            Some(Val::Int(Size::Static(n))) if dtype == DType::I1 => self.number(dtype, f64::from(*n != 0)),
+            Some(Val::Int(Size::Static(n))) if dtype == DType::I1 => {
+                self.number(dtype, f64::from(*n != 0))
+            }
             Some(Val::Float(x)) if dtype == DType::I1 => self.number(dtype, f64::from(*x != 0.0)),
             Some(Val::Int(Size::Static(n))) => self.integer(dtype, *n),
-            Some(Val::Int(Size::Dynamic(size))) => self.b.size_as_tensor(Size::Dynamic(*size), dtype),
+            Some(Val::Int(Size::Dynamic(size))) => {
+                self.b.size_as_tensor(Size::Dynamic(*size), dtype)
+            }
             Some(Val::Float(x)) => self.number(dtype, *x),
             Some(Val::Bool(b)) => self.number(dtype, f64::from(*b)),
             _ => Err(format!("argument {name} should be a tensor or a number")),

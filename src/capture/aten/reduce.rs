@@ -87,16 +87,44 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let v = variance(cx, a, false)?;
             let x = cx.floating(a, "self")?;
-            let m = cx.b.add(&Mean { input: x, dims: wrap_all(a.ints("dim")?, rank_of(x))?, keep_dims: a.flag("keepdim", false)? })?;
+            let m = cx.b.add(&Mean {
+                input: x,
+                dims: wrap_all(a.ints("dim")?, rank_of(x))?,
+                keep_dims: a.flag("keepdim", false)?,
+            })?;
             cx.many(&[v, m])
         },
     },
-    Row { name: "aten.linalg_vector_norm.default", arguments: "self, ord=2, dim=None, keepdim=False, dtype=None", build: vector_norm },
-    Row { name: "aten.norm.ScalarOpt_dim", arguments: "self, p, dim, keepdim=False", build: vector_norm },
-    Row { name: "aten.argmax.default", arguments: "self, dim=None, keepdim=False", build: |cx, a| arg(cx, a, true) },
-    Row { name: "aten.argmin.default", arguments: "self, dim=None, keepdim=False", build: |cx, a| arg(cx, a, false) },
-    Row { name: "aten.max.dim", arguments: "self, dim, keepdim=False", build: |cx, a| extreme(cx, a, true) },
-    Row { name: "aten.min.dim", arguments: "self, dim, keepdim=False", build: |cx, a| extreme(cx, a, false) },
+    Row {
+        name: "aten.linalg_vector_norm.default",
+        arguments: "self, ord=2, dim=None, keepdim=False, dtype=None",
+        build: vector_norm,
+    },
+    Row {
+        name: "aten.norm.ScalarOpt_dim",
+        arguments: "self, p, dim, keepdim=False",
+        build: vector_norm,
+    },
+    Row {
+        name: "aten.argmax.default",
+        arguments: "self, dim=None, keepdim=False",
+        build: |cx, a| arg(cx, a, true),
+    },
+    Row {
+        name: "aten.argmin.default",
+        arguments: "self, dim=None, keepdim=False",
+        build: |cx, a| arg(cx, a, false),
+    },
+    Row {
+        name: "aten.max.dim",
+        arguments: "self, dim, keepdim=False",
+        build: |cx, a| extreme(cx, a, true),
+    },
+    Row {
+        name: "aten.min.dim",
+        arguments: "self, dim, keepdim=False",
+        build: |cx, a| extreme(cx, a, false),
+    },
     Row {
         name: "aten.cumsum.default",
         arguments: "self, dim, dtype=None",
@@ -115,7 +143,11 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row { name: "aten.logsumexp.default", arguments: "self, dim, keepdim=False", build: logsumexp },
     Row { name: "aten.sort.default", arguments: "self, dim=-1, descending=False", build: sort },
-    Row { name: "aten.sort.stable", arguments: "self, stable, dim=-1, descending=False", build: sort },
+    Row {
+        name: "aten.sort.stable",
+        arguments: "self, stable, dim=-1, descending=False",
+        build: sort,
+    },
     Row {
         name: "aten.argsort.default",
         arguments: "self, dim=-1, descending=False",
@@ -130,11 +162,20 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             let axis = wrap(a.int("dim", Some(-1))?, rank_of(x))? as i64;
-            let op = cx.b.create_node(&TopK { input: x, axis, k: a.int("k", None)?, smallest: !a.flag("largest", true)? })?;
+            let op = cx.b.create_node(&TopK {
+                input: x,
+                axis,
+                k: a.int("k", None)?,
+                smallest: !a.flag("largest", true)?,
+            })?;
             cx.many(&op.results())
         },
     },
-    Row { name: "aten.diff.default", arguments: "self, n=1, dim=-1, prepend=None, append=None", build: diff },
+    Row {
+        name: "aten.diff.default",
+        arguments: "self, n=1, dim=-1, prepend=None, append=None",
+        build: diff,
+    },
 ];
 
 /// A reduction with PyTorch's dtypes; `keepdim` by a reshape.
@@ -143,7 +184,9 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
     let to = match kind {
         ReduceKind::Any | ReduceKind::All => DType::I1,
         // Sums and products of integers are taken in 64 bits.
-        ReduceKind::Sum | ReduceKind::Prod => a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 }),
+        ReduceKind::Sum | ReduceKind::Prod => {
+            a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 })
+        }
         ReduceKind::Max | ReduceKind::Min => d,
     };
     let x = cx.convert(x, to)?;
@@ -160,7 +203,8 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
 
 /// The reduced value with size 1 where `dims` of `x` were.
 fn keep(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value, String> {
-    let sizes = (0..rank_of(x)).map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
+    let sizes = (0..rank_of(x))
+        .map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
     cx.reshape(r, sizes.collect::<Result<_, String>>()?)
 }
 
@@ -169,15 +213,27 @@ fn mean(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     if let Some(d) = a.dtype("dtype")? {
         x = cx.convert(x, d)?;
     }
-    let v = cx.b.add(&Mean { input: x, dims: wrap_all(a.ints("dim")?, rank_of(x))?, keep_dims: a.flag("keepdim", false)? })?;
+    let v = cx.b.add(&Mean {
+        input: x,
+        dims: wrap_all(a.ints("dim")?, rank_of(x))?,
+        keep_dims: a.flag("keepdim", false)?,
+    })?;
     cx.one(v)
 }
 
 fn variance(cx: &mut Cx, a: &Args<'_>, root: bool) -> Result<Value, String> {
     let input = cx.tensor(a, "self")?;
-    let correction = if a.has("unbiased") { if a.flag("unbiased", true)? { 1.0 } else { 0.0 } } else { a.float("correction", Some(1.0))? };
+    let correction = if a.has("unbiased") {
+        if a.flag("unbiased", true)? { 1.0 } else { 0.0 }
+    } else {
+        a.float("correction", Some(1.0))?
+    };
     let (dims, keep_dims) = (wrap_all(a.ints("dim")?, rank_of(input))?, a.flag("keepdim", false)?);
-    if root { cx.b.add(&Std { input, dims, keep_dims, correction }) } else { cx.b.add(&Var { input, dims, keep_dims, correction }) }
+    if root {
+        cx.b.add(&Std { input, dims, keep_dims, correction })
+    } else {
+        cx.b.add(&Var { input, dims, keep_dims, correction })
+    }
 }
 
 fn vector_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -215,11 +271,16 @@ fn arg(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
     let whole = !a.has("dim");
     let before = x;
     if whole {
-        let n = cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
+        let n =
+            cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
         x = cx.reshape(x, vec![n])?;
     }
     let axis = wrap(a.int("dim", Some(0))?, rank_of(x))? as i64;
-    let v = if max { cx.b.add(&ArgMax { input: x, axis })? } else { cx.b.add(&ArgMin { input: x, axis })? };
+    let v = if max {
+        cx.b.add(&ArgMax { input: x, axis })?
+    } else {
+        cx.b.add(&ArgMin { input: x, axis })?
+    };
     let v = if a.flag("keepdim", false)? {
         let dims = if whole { (0..rank_of(before) as i64).collect() } else { vec![axis] };
         keep(cx, before, v, &dims)?
@@ -233,7 +294,11 @@ fn extreme(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let axis = wrap(a.int("dim", None)?, rank_of(x))? as i64;
     let v = reduced(cx, a, if max { ReduceKind::Max } else { ReduceKind::Min }, x)?;
-    let mut i = if max { cx.b.add(&ArgMax { input: x, axis })? } else { cx.b.add(&ArgMin { input: x, axis })? };
+    let mut i = if max {
+        cx.b.add(&ArgMax { input: x, axis })?
+    } else {
+        cx.b.add(&ArgMin { input: x, axis })?
+    };
     if a.flag("keepdim", false)? {
         i = keep(cx, x, i, &[axis])?;
     }
@@ -243,7 +308,8 @@ fn extreme(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
 fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, String> {
     let x = cx.tensor(a, "self")?;
     let d = dtype_of(x)?;
-    let input = cx.convert(x, a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 }))?;
+    let input =
+        cx.convert(x, a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 }))?;
     if rank_of(x) == 0 {
         return Ok(input);
     }
@@ -253,14 +319,24 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
 fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.floating(a, "self")?;
     let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
-    let top = cx.b.add(&Reduce { kind: ReduceKind::Max, input: x, dims: dims.clone(), maybe_empty: true })?;
+    let top = cx.b.add(&Reduce {
+        kind: ReduceKind::Max,
+        input: x,
+        dims: dims.clone(),
+        maybe_empty: true,
+    })?;
     // An infinite maximum would make inf - inf.
     let finite = cx.unary(UnaryKind::IsFinite, top)?;
     let zero = cx.full_like(top, 0.0)?;
     let shift = cx.select(finite, top, zero)?;
     let spread = keep(cx, x, shift, &dims)?;
     let e = cx.unary(UnaryKind::Exp, cx.binary(BinaryKind::Sub, x, spread)?)?;
-    let sum = cx.b.add(&Reduce { kind: ReduceKind::Sum, input: e, dims: dims.clone(), maybe_empty: false })?;
+    let sum = cx.b.add(&Reduce {
+        kind: ReduceKind::Sum,
+        input: e,
+        dims: dims.clone(),
+        maybe_empty: false,
+    })?;
     let v = cx.binary(BinaryKind::Add, cx.unary(UnaryKind::Log, sum)?, shift)?;
     let v = if a.flag("keepdim", false)? { keep(cx, x, v, &dims)? } else { v };
     cx.one(v)
@@ -269,7 +345,8 @@ fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 fn sorted(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value), String> {
     let x = cx.tensor(a, "self")?;
     let axis = wrap(a.int("dim", Some(-1))?, rank_of(x))? as i64;
-    let op = cx.b.create_node(&Sort { input: x, axis, descending: a.flag("descending", false)? })?;
+    let op =
+        cx.b.create_node(&Sort { input: x, axis, descending: a.flag("descending", false)? })?;
     Ok((op.result(0), op.result(1)))
 }
 
@@ -281,14 +358,19 @@ fn sort(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let mut x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(-1))?, rank_of(x))?;
-    let inputs = [cx.optional(a, "prepend")?, Some(x), cx.optional(a, "append")?].into_iter().flatten().collect::<Vec<_>>();
+    let inputs = [cx.optional(a, "prepend")?, Some(x), cx.optional(a, "append")?]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>();
     if inputs.len() > 1 {
         x = cx.b.add(&Concat { inputs, axis: d as i64 })?;
     }
     for _ in 0..a.int("n", Some(1))? {
         let less = cx.size_add(cx.b.size_of(x, d)?, Size::Static(-1))?;
-        let (next, this) =
-            (cut(cx, x, d, Size::Static(1), less, 1)?.apply(&cx.b, x)?, cut(cx, x, d, Size::Static(0), less, 1)?.apply(&cx.b, x)?);
+        let (next, this) = (
+            cut(cx, x, d, Size::Static(1), less, 1)?.apply(&cx.b, x)?,
+            cut(cx, x, d, Size::Static(0), less, 1)?.apply(&cx.b, x)?,
+        );
         let kind = if dtype_of(x)? == DType::I1 { BinaryKind::Xor } else { BinaryKind::Sub };
         x = cx.binary(kind, next, this)?;
     }

@@ -31,12 +31,17 @@ pub(super) fn rank_of(v: Value) -> usize {
 pub(super) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
     let n = rank.max(1) as i64;
     let at = if dim < 0 { dim + n } else { dim };
-    usize::try_from(at).ok().filter(|d| (*d as i64) < n).ok_or_else(|| format!("dimension {dim} is outside of rank {rank}"))
+    usize::try_from(at)
+        .ok()
+        .filter(|d| (*d as i64) < n)
+        .ok_or_else(|| format!("dimension {dim} is outside of rank {rank}"))
 }
 /// Dimensions that may count from the end, sorted; all if there are none.
 pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, String> {
     let mut out = match dims {
-        Some(dims) if !dims.is_empty() => dims.iter().map(|d| wrap(*d, rank).map(|d| d as i64)).collect::<Result<Vec<_>, _>>()?,
+        Some(dims) if !dims.is_empty() => {
+            dims.iter().map(|d| wrap(*d, rank).map(|d| d as i64)).collect::<Result<Vec<_>, _>>()?
+        }
         _ => (0..rank as i64).collect(),
     };
     out.sort();
@@ -87,7 +92,9 @@ impl Cx {
     /// An elementwise op of one operand.
     pub fn unary(&self, kind: UnaryKind, x: Value) -> Result<Value, String> {
         let ty = match kind {
-            UnaryKind::IsFinite | UnaryKind::IsNan => Type::tensor(self.b.ctx, DType::I1, &x.ty().dims()),
+            UnaryKind::IsFinite | UnaryKind::IsNan => {
+                Type::tensor(self.b.ctx, DType::I1, &x.ty().dims())
+            }
             _ => x.ty(),
         };
         Ok(self.b.generic(kind.op().name(), &[x], &[ty], &[], &mut [])?.result(0))
@@ -129,7 +136,8 @@ impl Cx {
         self.b.splat(dtype_of(like)?, &self.b.sizes_of(like)?, value)
     }
 
-    /// Both in their common shape, by NumPy's rule. A size that is unknown is not 1: exports specialise on 1.
+    /// Both in their common shape, by NumPy's rule. A size that is unknown is not 1: exports
+    /// specialise on 1.
     pub fn broadcast(&self, x: Value, y: Value) -> Result<(Value, Value), String> {
         if x.ty().dims() == y.ty().dims() {
             return Ok((x, y));
@@ -154,7 +162,9 @@ impl Cx {
                     Some(_) => matches!(d, Dim::Known(n) if n != 1),
                 };
                 match (&best, &d) {
-                    (Some((_, _, Dim::Known(a))), Dim::Known(b)) if a != b && *a != 1 && *b != 1 => {
+                    (Some((_, _, Dim::Known(a))), Dim::Known(b))
+                        if a != b && *a != 1 && *b != 1 =>
+                    {
                         return Err(format!("sizes {a} and {b} do not broadcast"));
                     }
                     _ if better => best = Some((*v, axis, d)),
@@ -170,13 +180,20 @@ impl Cx {
     pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
         let dims = x.ty().dims();
         let same = dims.len() == sizes.len()
-            && dims.iter().zip(sizes).all(|(d, s)| d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1)));
+            && dims.iter().zip(sizes).all(|(d, s)| {
+                d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1))
+            });
         if same {
             return Ok(x);
         }
-        let lead =
-            sizes.len().checked_sub(dims.len()).ok_or_else(|| format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len()))?;
-        self.b.add(&BroadcastInDim { input: x, dims: (lead as i64..sizes.len() as i64).collect(), sizes: sizes.to_vec() })
+        let lead = sizes.len().checked_sub(dims.len()).ok_or_else(|| {
+            format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len())
+        })?;
+        self.b.add(&BroadcastInDim {
+            input: x,
+            dims: (lead as i64..sizes.len() as i64).collect(),
+            sizes: sizes.to_vec(),
+        })
     }
 
     /// The sum of sizes.

@@ -5,7 +5,13 @@ use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
 macro_rules! same {
     ($name:literal) => {
-        Row { name: $name, arguments: "self", build: |_, a| Ok(Outcome::One(Val::Tensor(a.alias("self").or_else(|_| a.alias("input"))?))) }
+        Row {
+            name: $name,
+            arguments: "self",
+            build: |_, a| {
+                Ok(Outcome::One(Val::Tensor(a.alias("self").or_else(|_| a.alias("input"))?)))
+            },
+        }
     };
 }
 /// Rows of this family.
@@ -42,7 +48,11 @@ pub(super) const ROWS: &[Row] = &[
             moved(cx, a, Movement::Reshape(s))
         },
     },
-    Row { name: "aten.flatten.using_ints", arguments: "self, start_dim=0, end_dim=-1", build: flatten },
+    Row {
+        name: "aten.flatten.using_ints",
+        arguments: "self, start_dim=0, end_dim=-1",
+        build: flatten,
+    },
     Row { name: "aten.unflatten.int", arguments: "self, dim, sizes", build: unflatten },
     Row { name: "aten.unsqueeze.default", arguments: "self, dim", build: unsqueeze },
     Row { name: "aten.squeeze.dim", arguments: "self, dim", build: squeeze },
@@ -69,7 +79,11 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self",
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
-            if rank_of(x) < 2 { moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).collect())) } else { swap(cx, a, 0, 1) }
+            if rank_of(x) < 2 {
+                moved(cx, a, Movement::Transpose((0..rank_of(x) as i64).collect()))
+            } else {
+                swap(cx, a, 0, 1)
+            }
         },
     },
     Row { name: "aten.mT.default", arguments: "self", build: |cx, a| swap(cx, a, -2, -1) },
@@ -84,7 +98,11 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row { name: "aten.select.int", arguments: "self, dim, index", build: select },
-    Row { name: "aten.slice.Tensor", arguments: "self, dim=0, start=None, end=None, step=1", build: slice },
+    Row {
+        name: "aten.slice.Tensor",
+        arguments: "self, dim=0, start=None, end=None, step=1",
+        build: slice,
+    },
     Row {
         name: "aten.narrow.default",
         arguments: "self, dim, start, length",
@@ -100,7 +118,11 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row { name: "aten.split.Tensor", arguments: "self, split_size, dim=0", build: split },
-    Row { name: "aten.split_with_sizes.default", arguments: "self, split_sizes, dim=0", build: split },
+    Row {
+        name: "aten.split_with_sizes.default",
+        arguments: "self, split_sizes, dim=0",
+        build: split,
+    },
     Row { name: "aten.chunk.default", arguments: "self, chunks, dim=0", build: chunk },
     Row { name: "aten.unbind.int", arguments: "self, dim=0", build: unbind },
     Row {
@@ -117,15 +139,38 @@ pub(super) const ROWS: &[Row] = &[
         arguments: "self",
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
-            let n = cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
+            let n =
+                cx.b.sizes_of(x)?
+                    .into_iter()
+                    .try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
             Ok(Outcome::One(Val::Int(n)))
         },
     },
-    Row { name: "_operator.add", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Add, false) },
-    Row { name: "_operator.sub", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Add, true) },
-    Row { name: "_operator.mul", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Mul, false) },
-    Row { name: "_operator.floordiv", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Floordiv, false) },
-    Row { name: "_operator.mod", arguments: "a, b", build: |cx, a| size_operator(cx, a, SymKind::Mod, false) },
+    Row {
+        name: "_operator.add",
+        arguments: "a, b",
+        build: |cx, a| size_operator(cx, a, SymKind::Add, false),
+    },
+    Row {
+        name: "_operator.sub",
+        arguments: "a, b",
+        build: |cx, a| size_operator(cx, a, SymKind::Add, true),
+    },
+    Row {
+        name: "_operator.mul",
+        arguments: "a, b",
+        build: |cx, a| size_operator(cx, a, SymKind::Mul, false),
+    },
+    Row {
+        name: "_operator.floordiv",
+        arguments: "a, b",
+        build: |cx, a| size_operator(cx, a, SymKind::Floordiv, false),
+    },
+    Row {
+        name: "_operator.mod",
+        arguments: "a, b",
+        build: |cx, a| size_operator(cx, a, SymKind::Mod, false),
+    },
 ];
 
 fn moved(cx: &mut Cx, a: &Args<'_>, m: Movement) -> Result<Outcome, String> {
@@ -152,7 +197,9 @@ fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Siz
             None => below.push(sizes[i]),
         }
     }
-    let product = |cx: &mut Cx, all: Vec<Size>| all.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s));
+    let product = |cx: &mut Cx, all: Vec<Size>| {
+        all.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))
+    };
     let (n, d) = (product(cx, above)?, product(cx, below)?);
     sizes[hole] = if n.known() == Some(0) { Size::Static(0) } else { cx.size_div(n, d)? };
     Ok(sizes)
@@ -160,12 +207,17 @@ fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Siz
 
 fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
-    let (from, to) = (wrap(a.int("start_dim", Some(0))?, rank_of(x))?, wrap(a.int("end_dim", Some(-1))?, rank_of(x))?);
+    let (from, to) = (
+        wrap(a.int("start_dim", Some(0))?, rank_of(x))?,
+        wrap(a.int("end_dim", Some(-1))?, rank_of(x))?,
+    );
     let sizes = cx.b.sizes_of(x)?;
     if sizes.is_empty() {
         return moved(cx, a, Movement::Reshape(vec![Size::Static(1)]));
     }
-    let (Some(before), Some(inner), Some(after)) = (sizes.get(..from), sizes.get(from..=to), sizes.get(to + 1..)) else {
+    let (Some(before), Some(inner), Some(after)) =
+        (sizes.get(..from), sizes.get(from..=to), sizes.get(to + 1..))
+    else {
         return Err(format!("flattens from dimension {from} to {to}, which is before it"));
     };
     let middle = inner.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
@@ -176,7 +228,9 @@ fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
     let sizes = cx.b.sizes_of(x)?;
-    let (Some(before), Some(size), Some(after)) = (sizes.get(..d), sizes.get(d), sizes.get(d + 1..)) else {
+    let (Some(before), Some(size), Some(after)) =
+        (sizes.get(..d), sizes.get(d), sizes.get(d + 1..))
+    else {
         return Err("of a 0-d tensor".into());
     };
     let inner = fill_in(cx, vec![*size], a.sizes("sizes")?)?;
@@ -195,10 +249,15 @@ fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let dims = a.ints("dim")?;
     // A list without entries squeezes nothing; no list at all squeezes everything.
-    let dims = if dims.as_ref().is_some_and(Vec::is_empty) { vec![] } else { wrap_all(dims, rank_of(x))? };
+    let dims =
+        if dims.as_ref().is_some_and(Vec::is_empty) { vec![] } else { wrap_all(dims, rank_of(x))? };
     let sizes = cx.b.sizes_of(x)?;
     let keep = |i: usize| !(dims.contains(&(i as i64)) && sizes[i].known() == Some(1));
-    moved(cx, a, Movement::Reshape((0..sizes.len()).filter(|i| keep(*i)).map(|i| sizes[i]).collect()))
+    moved(
+        cx,
+        a,
+        Movement::Reshape((0..sizes.len()).filter(|i| keep(*i)).map(|i| sizes[i]).collect()),
+    )
 }
 
 fn swap(cx: &mut Cx, a: &Args<'_>, x: i64, y: i64) -> Result<Outcome, String> {
@@ -225,18 +284,31 @@ fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome, Str
     let x = cx.tensor(a, "self")?;
     let lead = sizes.len().checked_sub(rank_of(x)).ok_or("expands to a lower rank")?;
     let dims = x.ty().dims();
-    let stays = lead == 0 && dims.iter().zip(&sizes).all(|(d, s)| *d != Dim::Known(1) || s.known() == Some(1));
-    let m =
-        if stays { Movement::Reshape(cx.b.sizes_of(x)?) } else { Movement::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes) };
+    let stays = lead == 0
+        && dims.iter().zip(&sizes).all(|(d, s)| *d != Dim::Known(1) || s.known() == Some(1));
+    let m = if stays {
+        Movement::Reshape(cx.b.sizes_of(x)?)
+    } else {
+        Movement::Broadcast((lead as i64..sizes.len() as i64).collect(), sizes)
+    };
     moved(cx, a, m)
 }
 
 /// A box that is whole but for one dimension.
-pub(super) fn cut(cx: &Cx, x: Value, dim: usize, start: Size, length: Size, step: i64) -> Result<Movement, String> {
+pub(super) fn cut(
+    cx: &Cx,
+    x: Value,
+    dim: usize,
+    start: Size,
+    length: Size,
+    step: i64,
+) -> Result<Movement, String> {
     let mut sizes = cx.b.sizes_of(x)?;
     let mut offsets = vec![Size::Static(0); sizes.len()];
     let mut strides = vec![1; sizes.len()];
-    let (Some(offset), Some(stride), Some(size)) = (offsets.get_mut(dim), strides.get_mut(dim), sizes.get_mut(dim)) else {
+    let (Some(offset), Some(stride), Some(size)) =
+        (offsets.get_mut(dim), strides.get_mut(dim), sizes.get_mut(dim))
+    else {
         return Err(format!("cuts dimension {dim} of a tensor of rank {}", rank_of(x)));
     };
     (*offset, *stride, *size) = (start, step, length);
@@ -278,10 +350,14 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         }
         let at = a.size(name)?;
         match (at.known(), size.known()) {
-            (Some(at), Some(n)) => Ok(Size::Static(if at < 0 { (at + n).max(0) } else { at.min(n) })),
+            (Some(at), Some(n)) => {
+                Ok(Size::Static(if at < 0 { (at + n).max(0) } else { at.min(n) }))
+            }
             (Some(0), _) => Ok(at),
             (Some(i64::MAX), _) => Ok(size),
-            (Some(at), None) if at < 0 => cx.size_max(cx.size_add(size, Size::Static(at))?, Size::Static(0)),
+            (Some(at), None) if at < 0 => {
+                cx.size_max(cx.size_add(size, Size::Static(at))?, Size::Static(0))
+            }
             _ if at == size => Ok(size),
             _ => cx.size_min(at, size),
         }
@@ -292,8 +368,16 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         let sizes = cx.b.sizes_of(x)?;
         return moved(cx, a, Movement::Reshape(sizes));
     }
-    let span = if start.known() == Some(0) { end } else { cx.size_add(end, cx.size_mul(start, Size::Static(-1))?)? };
-    let count = if step == 1 { span } else { cx.size_div(cx.size_add(span, Size::Static(step - 1))?, Size::Static(step))? };
+    let span = if start.known() == Some(0) {
+        end
+    } else {
+        cx.size_add(end, cx.size_mul(start, Size::Static(-1))?)?
+    };
+    let count = if step == 1 {
+        span
+    } else {
+        cx.size_div(cx.size_add(span, Size::Static(step - 1))?, Size::Static(step))?
+    };
     let count = if count.known().is_some_and(|n| n < 0) { Size::Static(0) } else { count };
     let m = cut(cx, x, d, start, count, step)?;
     moved(cx, a, m)
@@ -338,7 +422,8 @@ fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (n, chunks) = (known_size(cx, x, d)?, a.int("chunks", None)?.max(1));
     let each = parts(n, chunks).max(1);
-    let sizes: Vec<Size> = (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
+    let sizes: Vec<Size> =
+        (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
     pieces(cx, a, d, &sizes)
 }
 

@@ -55,8 +55,7 @@ const BYTES: &str = "a number of bytes, such as 500M or 4G";
 const SECONDS: &str = "a number of seconds above 0";
 const DEVICE: &str = "cpu, cuda (the first NVIDIA GPU) or cuda:<number>";
 const DYNAMIC: &str = "true, false or auto";
-const PASSES: &str =
-    "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
+const PASSES: &str = "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
 
 fn not(what: &str) -> String {
     format!(", not {what}")
@@ -78,7 +77,11 @@ fn number(text: &str, most: usize, what: &str) -> Result<usize, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|n: &f64| *n > 0.0).and_then(|n| Duration::try_from_secs_f64(n).ok());
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|n: &f64| *n > 0.0)
+        .and_then(|n| Duration::try_from_secs_f64(n).ok());
     seconds.ok_or_else(|| not(SECONDS))
 }
 
@@ -107,7 +110,8 @@ fn without(s: &mut Settings, pass: &str, text: &str) -> Set {
 const PAD_PRODUCTS: &str = PadProducts::FLAG;
 const PROLOGUES: &str = Prologues::FLAG;
 
-/// In the order in which the environment sets them: a mode comes before the options that it is made of.
+/// In the order in which the environment sets them: a mode comes before the options that it is made
+/// of.
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "mode",
@@ -137,7 +141,9 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_TARGET",
         of: Of::Both,
         summary: "what code is made for",
-        set: |s, t| put(&mut s.machine.target, Target::parse(t).map(|_| Some(t.into())).map_err(because)),
+        set: |s, t| {
+            put(&mut s.machine.target, Target::parse(t).map(|_| Some(t.into())).map_err(because))
+        },
     },
     Row {
         name: "threads",
@@ -178,7 +184,9 @@ pub(super) const ROWS: &[Row] = &[
         of: Of::Both,
         summary: "where compiled code is kept between processes",
         set: |s, t| {
-            let dir = |t| cache::default_dir(Some(Path::new(t))).map_or(CachePolicy::Off, CachePolicy::Dir);
+            let dir = |t| {
+                cache::default_dir(Some(Path::new(t))).map_or(CachePolicy::Off, CachePolicy::Dir)
+            };
             put(&mut s.machine.cache, Ok(if t == "off" { CachePolicy::Off } else { dir(t) }))
         },
     },
@@ -190,7 +198,9 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_CACHE_SIZE",
         of: Of::Both,
         summary: "how much compiled code is kept: what was not used for longest goes",
-        set: |s, t| put(&mut s.machine.cache_bytes, cache::parse_bytes(t).ok_or_else(|| not(BYTES))),
+        set: |s, t| {
+            put(&mut s.machine.cache_bytes, cache::parse_bytes(t).ok_or_else(|| not(BYTES)))
+        },
     },
     Row {
         name: "dump",
@@ -211,7 +221,11 @@ pub(super) const ROWS: &[Row] = &[
         of: Of::Both,
         summary: "as dump, with the folder kiln_dump where none is named; false ends dump",
         set: |s, t| {
-            let dump = if flag(t)? { s.machine.dump.take().or_else(|| Some("kiln_dump".into())) } else { None };
+            let dump = if flag(t)? {
+                s.machine.dump.take().or_else(|| Some("kiln_dump".into()))
+            } else {
+                None
+            };
             put(&mut s.machine.dump, Ok(dump))
         },
     },
@@ -243,7 +257,9 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_PASSES",
         of: Of::Both,
         summary: "passes, such as one's own, that run as soon as a graph is on a level, or behind each run of a pass",
-        set: |s, t| put(&mut s.machine.passes, Own::parse(t).map_err(|e| format!("{}: {e}", not(PASSES)))),
+        set: |s, t| {
+            put(&mut s.machine.passes, Own::parse(t).map_err(|e| format!("{}: {e}", not(PASSES))))
+        },
     },
     Row {
         name: "tf32",
@@ -273,7 +289,12 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_CUDAGRAPHS",
         of: Of::Both,
         summary: "runs a program on a GPU as a CUDA graph; on the host the memory of a function's results is used again, and a file is refused",
-        set: |s, t| put(&mut s.machine.mode, flag(t).map(|on| if on { cuda::Mode::ReduceOverhead } else { cuda::Mode::Default })),
+        set: |s, t| {
+            put(
+                &mut s.machine.mode,
+                flag(t).map(|on| if on { cuda::Mode::ReduceOverhead } else { cuda::Mode::Default }),
+            )
+        },
     },
     Row {
         name: "cuda_blocking",
@@ -333,7 +354,9 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_EPILOGUE_FUSION",
         of: Of::Both,
         summary: "computes what follows a product in the product's kernel",
-        set: |_, t| only(t, true, "a product's kernel always computes what follows it where it can"),
+        set: |_, t| {
+            only(t, true, "a product's kernel always computes what follows it where it can")
+        },
     },
     Row {
         name: "shape_padding",
@@ -363,7 +386,12 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_DYNAMIC",
         of: Of::Functions,
         summary: "whether sizes are symbols: all, none, or those that have changed between calls",
-        set: |s, t| put(&mut s.dynamic, if t == "auto" { Ok(None) } else { flag(t).map(Some).map_err(|_| not(DYNAMIC)) }),
+        set: |s, t| {
+            put(
+                &mut s.dynamic,
+                if t == "auto" { Ok(None) } else { flag(t).map(Some).map_err(|_| not(DYNAMIC)) },
+            )
+        },
     },
     Row {
         name: "fullgraph",

@@ -1,4 +1,5 @@
-//! Calls of several sizes, many times: neither the card's memory nor the process may grow. And what CUDA graphs take of the card's memory.
+//! Calls of several sizes, many times: neither the card's memory nor the process may grow. And what
+//! CUDA graphs take of the card's memory.
 use super::*;
 use crate::run::{agreement, file, models};
 use kiln::{
@@ -47,7 +48,8 @@ pub fn resident() -> usize {
     line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).expect("a line of VmRSS")
 }
 
-/// What a program of ten kernels takes of the card's memory, in each mode: as a CUDA graph at most 5 % more, and the 2 MiB by which the driver hands memory out.
+/// What a program of ten kernels takes of the card's memory, in each mode: as a CUDA graph at most
+/// 5 % more, and the 2 MiB by which the driver hands memory out.
 fn graphs() -> Outcome {
     let n = if workers::is_emulated() { 32 } else { 4096 };
     let layer = |i: usize| {
@@ -57,17 +59,23 @@ fn graphs() -> Outcome {
         )
     };
     let layers: String = (0..5).map(layer).collect();
-    let text = format!("func.func @main(%x0: T, %w: T) -> T {{\n{layers}return %x5 : T\n}}").replace('T', &format!("tensor<{n}x{n}xf32>"));
+    let text = format!("func.func @main(%x0: T, %w: T) -> T {{\n{layers}return %x5 : T\n}}")
+        .replace('T', &format!("tensor<{n}x{n}xf32>"));
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "layers").unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let Place::Cuda(index) = options().device else { return Outcome::Wrong("is for a card".into()) };
+    let (module, _) =
+        Module::parse(c.ctx(), text.as_bytes(), "layers").unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let Place::Cuda(index) = options().device else {
+        return Outcome::Wrong("is for a card".into());
+    };
     let card = Device::cuda(index).expect("a card");
     let inputs = vec![Data { shape: vec![n, n], bytes: vec![0; 4 * n * n], dtype: DType::F32 }; 2];
     let (mut used, mut kept) = (vec![], vec![]);
     // The first one also pays for what the driver takes once.
     for mode in [Mode::Default, Mode::Default, Mode::ReduceOverhead] {
         let before = card.memory().expect("a card").0;
-        let exe = match Model::of_module(&module, Path::new("")).compile(&Options { mode, ..options() }) {
+        let exe = match Model::of_module(&module, Path::new(""))
+            .compile(&Options { mode, ..options() })
+        {
             Ok(exe) => exe,
             Err(e) => return failed(&e),
         };
@@ -83,7 +91,10 @@ fn graphs() -> Outcome {
         used.push(before.saturating_sub(card.memory().expect("a card").0));
         kept.push(exe);
     }
-    eprintln!("bytes of the card's memory: {} launched one by one, {} as a CUDA graph", used[1], used[2]);
+    eprintln!(
+        "bytes of the card's memory: {} launched one by one, {} as a CUDA graph",
+        used[1], used[2]
+    );
     let most = used[1] + used[1] / 20 + (2 << 20);
     Outcome::of(
         (used[1] == 0 || used[2] > most)
@@ -98,7 +109,9 @@ fn check(item: u64) -> Outcome {
         return graphs();
     }
     let (name, mode) = Mode::ALL[item as usize];
-    let exe = match load(models().join("mlp.pt2")).and_then(|m| m.compile(&Options { mode, ..options() })) {
+    let exe = match load(models().join("mlp.pt2"))
+        .and_then(|m| m.compile(&Options { mode, ..options() }))
+    {
         Ok(exe) => exe,
         Err(e) => return failed(&e),
     };
@@ -108,7 +121,8 @@ fn check(item: u64) -> Outcome {
     let mut all: Vec<(Vec<Data>, Vec<Data>)> = vec![];
     for rows in 2..=21 {
         let bytes = whole.bytes.iter().cycle().take(rows * row).copied().collect();
-        let inputs = vec![Data { shape: [&[rows], &whole.shape[1..]].concat(), bytes, dtype: whole.dtype }];
+        let inputs =
+            vec![Data { shape: [&[rows], &whole.shape[1..]].concat(), bytes, dtype: whole.dtype }];
         let outputs = exe.memory(&inputs).expect("memory");
         all.push((inputs, outputs));
     }
@@ -131,9 +145,12 @@ fn check(item: u64) -> Outcome {
     }
     let (time, after) = (start.elapsed().as_secs_f64(), memory());
     let (card, kib) = (before.0.saturating_sub(after.0), after.1.saturating_sub(before.1));
-    eprintln!("{name}: {many} calls in {time:.1} s; the card's memory grew by {card} bytes, the process by {kib} KiB");
-    let grown =
-        (card > 0 || kib > SLACK).then(|| format!("{many} calls grew the card's memory by {card} bytes and the process by {kib} KiB"));
+    eprintln!(
+        "{name}: {many} calls in {time:.1} s; the card's memory grew by {card} bytes, the process by {kib} KiB"
+    );
+    let grown = (card > 0 || kib > SLACK).then(|| {
+        format!("{many} calls grew the card's memory by {card} bytes and the process by {kib} KiB")
+    });
     let data: tensors::Tensors = file("mlp");
     Outcome::of(grown.into_iter().chain(agreement(&exe, &data)).collect())
 }

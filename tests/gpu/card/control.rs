@@ -1,5 +1,6 @@
-//! Control flow on the card: the functions of `tests/front/control.rs` for sizes and for symbols, the exported program of `tests/capture/`, and calls from several
-//! threads, on streams of their own and on the default one, without growth of memory.
+//! Control flow on the card: the functions of `tests/front/control.rs` for sizes and for symbols,
+//! the exported program of `tests/capture/`, and calls from several threads, on streams of their
+//! own and on the default one, without growth of memory.
 use super::{calls::resident, *};
 use crate::{
     capture::{root, tensors},
@@ -15,7 +16,14 @@ use kiln::{
 };
 use std::path::Path;
 
-pub static SUITE: Suite = Suite { name: "control", count: || items().len() as u64, label, check, whole: true, emulated: 1 };
+pub static SUITE: Suite = Suite {
+    name: "control",
+    count: || items().len() as u64,
+    label,
+    check,
+    whole: true,
+    emulated: 1,
+};
 
 #[derive(Clone, Copy)]
 enum Item {
@@ -28,7 +36,8 @@ enum Item {
 }
 
 fn items() -> Vec<(Item, Mode)> {
-    let functions = (0..CASES.len()).flat_map(|i| [false, true].map(|open| Item::Function(i, open)));
+    let functions =
+        (0..CASES.len()).flat_map(|i| [false, true].map(|open| Item::Function(i, open)));
     let all = functions.chain(["control", "control.other"].map(Item::Archive)).chain([Item::Calls]);
     let modes = if device().starts_with("cuda") { &Mode::ALL[..] } else { &Mode::ALL[..1] };
     all.flat_map(|item| modes.iter().map(move |(_, mode)| (item, *mode))).collect()
@@ -37,7 +46,9 @@ fn items() -> Vec<(Item, Mode)> {
 fn label(item: u64) -> String {
     let (item, mode) = items()[item as usize];
     let what = match item {
-        Item::Function(i, open) => format!("{}, {}", CASES[i]().0, if open { "symbolic" } else { "static" }),
+        Item::Function(i, open) => {
+            format!("{}, {}", CASES[i]().0, if open { "symbolic" } else { "static" })
+        }
         Item::Archive(numbers) => numbers.into(),
         Item::Calls => "calls".into(),
     };
@@ -50,11 +61,19 @@ fn check(item: u64) -> Outcome {
         // A function that is called needs a device.
         Item::Function(..) if device() == "ptx" => Outcome::Agrees,
         Item::Function(i, open) => {
-            let name = Mode::ALL.iter().find(|(_, m)| *m == mode).map_or("default", |(name, _)| *name);
-            Outcome::of(differences(&CASES[i](), ("on the card", "kiln", Some(open)), &device(), name))
+            let name =
+                Mode::ALL.iter().find(|(_, m)| *m == mode).map_or("default", |(name, _)| *name);
+            Outcome::of(differences(
+                &CASES[i](),
+                ("on the card", "kiln", Some(open)),
+                &device(),
+                name,
+            ))
         }
         Item::Archive(numbers) => {
-            let exe = match load(root().join("capture/control.pt2")).and_then(|m| m.compile(&Options { mode, ..options() })) {
+            let exe = match load(root().join("capture/control.pt2"))
+                .and_then(|m| m.compile(&Options { mode, ..options() }))
+            {
                 Ok(exe) => exe,
                 Err(e) => return failed(&e),
             };
@@ -64,25 +83,28 @@ fn check(item: u64) -> Outcome {
             for _ in 0..2 {
                 match exe.call_values(&inputs.iter().collect::<Vec<_>>()) {
                     Err(e) => wrong.push(e.to_string()),
-                    Ok(have) => wrong.extend(have.iter().zip(&want).enumerate().filter_map(|(i, (have, want))| {
-                        match tolerance::compare(have, want) {
+                    Ok(have) => wrong.extend(have.iter().zip(&want).enumerate().filter_map(
+                        |(i, (have, want))| match tolerance::compare(have, want) {
                             Ok(c) if c.ok => None,
                             Ok(c) => Some(format!("output {i}: {c}")),
                             Err(e) => Some(format!("output {i} {e}")),
-                        }
-                    })),
+                        },
+                    )),
                 }
             }
             Outcome::of(wrong)
         }
-        Item::Calls => match Model::of_module(looping().module(), Path::new("")).compile(&Options { mode, ..options() }) {
+        Item::Calls => match Model::of_module(looping().module(), Path::new(""))
+            .compile(&Options { mode, ..options() })
+        {
             Ok(exe) => Outcome::of(calls(&exe, mode)),
             Err(e) => failed(&e),
         },
     }
 }
 
-/// `x = 2x + 1` until an element is 100 or more, for rows of 3 that are called for in turn by each thread.
+/// `x = 2x + 1` until an element is 100 or more, for rows of 3 that are called for in turn by each
+/// thread.
 fn calls(exe: &kiln::Executable, mode: Mode) -> Vec<String> {
     const CALLS: usize = 400;
     const THREADS: usize = 4;
@@ -94,19 +116,30 @@ fn calls(exe: &kiln::Executable, mode: Mode) -> Vec<String> {
             want.iter_mut().for_each(|n| *n = 2.0 * *n + 1.0);
         }
         let shape = [rows, 3];
-        let (from, to) = ([View::of(&shape, &x).expect("a view")], &mut [ViewMut::of(&shape, &mut have).expect("a view")]);
+        let (from, to) = (
+            [View::of(&shape, &x).expect("a view")],
+            &mut [ViewMut::of(&shape, &mut have).expect("a view")],
+        );
         match exe.cuda() {
             // SAFETY: the default stream, and memory of the host, for which the call waits.
-            Some(card) if thread % 2 == 1 => unsafe { card.launch(&from, to, Stream::DEFAULT) }.map_err(|e| e.to_string())?,
+            Some(card) if thread % 2 == 1 => {
+                unsafe { card.launch(&from, to, Stream::DEFAULT) }.map_err(|e| e.to_string())?
+            }
             _ => exe.call(&from, to).map_err(|e| e.to_string())?,
         }
-        if have == want { Ok(()) } else { Err(format!("call {i} of thread {thread}: {have:?} is not {want:?}")) }
+        if have == want {
+            Ok(())
+        } else {
+            Err(format!("call {i} of thread {thread}: {have:?} is not {want:?}"))
+        }
     };
     let round = |n: usize| -> Vec<String> {
         std::thread::scope(|scope| {
             let run = |thread: usize| (0..n).try_for_each(|i| one(thread, i)).err();
             let all: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || run(thread))).collect();
-            all.into_iter().filter_map(|t| t.join().unwrap_or_else(|_| Some("panics".into()))).collect()
+            all.into_iter()
+                .filter_map(|t| t.join().unwrap_or_else(|_| Some("panics".into())))
+                .collect()
         })
     };
     let memory = || (exe.cuda().map_or(0, |l| l.device().memory().expect("a card").0), resident());
@@ -119,10 +152,10 @@ fn calls(exe: &kiln::Executable, mode: Mode) -> Vec<String> {
     }
     if let Some(card) = exe.cuda()
         && mode == Mode::ReduceOverhead
-        && !card
-            .remarks()
-            .iter()
-            .any(|r| r.contains("no CUDA graph of the whole program: kiln.while of while_loop (") && r.contains("control.rs:"))
+        && !card.remarks().iter().any(|r| {
+            r.contains("no CUDA graph of the whole program: kiln.while of while_loop (")
+                && r.contains("control.rs:")
+        })
     {
         wrong.push(format!("no remark says why there is no graph: {:?}", card.remarks()));
     }

@@ -1,8 +1,16 @@
-//! The functions of `tests/front/suite.rs`, compiled for the card: for their sizes, with symbols, and with a value read in between.
+//! The functions of `tests/front/suite.rs`, compiled for the card: for their sizes, with symbols,
+//! and with a value read in between.
 use super::*;
 use crate::front::suite;
 
-pub static SUITE: Suite = Suite { name: "front", count: || suite::all().count() as u64, label, check, whole: false, emulated: 1 };
+pub static SUITE: Suite = Suite {
+    name: "front",
+    count: || suite::all().count() as u64,
+    label,
+    check,
+    whole: false,
+    emulated: 1,
+};
 
 fn label(item: u64) -> String {
     suite::all().nth(item as usize).map_or(String::new(), |(name, ..)| name.to_string())

@@ -8,7 +8,14 @@ use crate::{
 use kiln::{dialects::value::Tensor, model::Model};
 use std::{cell::RefCell, path::Path};
 
-pub static SUITE: Suite = Suite { name: "graphs", count: || range().end - range().start, label, check, whole: false, emulated: 2 };
+pub static SUITE: Suite = Suite {
+    name: "graphs",
+    count: || range().end - range().start,
+    label,
+    check,
+    whole: false,
+    emulated: 2,
+};
 
 /// How many smaller graphs are tried where one fails.
 const ATTEMPTS: usize = 40;

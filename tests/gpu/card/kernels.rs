@@ -1,5 +1,6 @@
-//! Small kernels against the interpreter: the cases of `tests/gpu/cases.txt` at each of their lengths, and those of `tests/compiled/ops.mlir`. Factors of cases
-//! named `tf32` may be rounded to that, functions of one named `fast_math` are the hardware's.
+//! Small kernels against the interpreter: the cases of `tests/gpu/cases.txt` at each of their
+//! lengths, and those of `tests/compiled/ops.mlir`. Factors of cases named `tf32` may be rounded to
+//! that, functions of one named `fast_math` are the hardware's.
 use super::*;
 use crate::{
     compiled::graphs::against_with,
@@ -15,7 +16,8 @@ use kiln::{
 };
 use std::{collections::HashMap, path::Path, sync::LazyLock};
 
-pub static SUITE: Suite = Suite { name: "kernels", count: || ALL.len() as u64, label, check, whole: false, emulated: 1 };
+pub static SUITE: Suite =
+    Suite { name: "kernels", count: || ALL.len() as u64, label, check, whole: false, emulated: 1 };
 
 const LENGTHS: [i64; 5] = [1, 15, 16, 17, 1000];
 /// Which lengths come first.
@@ -35,19 +37,32 @@ struct Kernel {
 
 static ALL: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     let fixed = |c: crate::support::Case| Kernel { label: c.name, text: c.text, lengths: vec![0] };
-    let mut all: Vec<Kernel> = cases(include_str!("../../compiled/ops.mlir")).into_iter().map(fixed).collect();
+    let mut all: Vec<Kernel> =
+        cases(include_str!("../../compiled/ops.mlir")).into_iter().map(fixed).collect();
     for case in cases(include_str!("../cases.txt")) {
         let more = if case.name.starts_with("attention") { &TILES[..] } else { &[] };
         let more = if case.name.starts_with("scan") { &PARTS } else { more };
         let lengths = [&LENGTHS[..], more].concat();
         let text = &case.text[case.text.find("func.func").expect("a function")..];
-        let made = |n: i64| Kernel { label: format!("{} of {n}", case.name), text: module(text, Some(n)), lengths: vec![n] };
+        let made = |n: i64| Kernel {
+            label: format!("{} of {n}", case.name),
+            text: module(text, Some(n)),
+            lengths: vec![n],
+        };
         all.extend(lengths.iter().map(|n| made(*n)));
         // A multiple of an open length is no size that an argument states.
         let head = text.lines().next().unwrap_or_default();
-        let multiple = |t: &str| t.split('x').any(|d| d.len() > 1 && d.ends_with('N') && d.starts_with(|c: char| c.is_ascii_digit()));
+        let multiple = |t: &str| {
+            t.split('x').any(|d| {
+                d.len() > 1 && d.ends_with('N') && d.starts_with(|c: char| c.is_ascii_digit())
+            })
+        };
         if !tensors(head.split("->").next().unwrap_or_default()).iter().any(|t| multiple(t)) {
-            all.push(Kernel { label: format!("{} of any length", case.name), text: module(text, None), lengths });
+            all.push(Kernel {
+                label: format!("{} of any length", case.name),
+                text: module(text, None),
+                lengths,
+            });
         }
     }
     // Who has little time sees every case at one length first.
@@ -67,18 +82,25 @@ fn size(d: &str, n: i64) -> i64 {
         "N" => n,
         "M" | "N+3" => n + 3,
         "N+M" => 2 * n + 3,
-        _ => d.strip_suffix('N').map_or_else(|| d.parse(), |f| f.parse().map(|f: i64| f * n)).unwrap_or_else(|e| panic!("{d}: {e}")),
+        _ => d
+            .strip_suffix('N')
+            .map_or_else(|| d.parse(), |f| f.parse().map(|f: i64| f * n))
+            .unwrap_or_else(|e| panic!("{d}: {e}")),
     }
 }
 
 /// The text with the length as a number, or left open.
 fn module(text: &str, n: Option<i64>) -> String {
-    let symbol = |s: &str| n.map_or_else(|| format!("%{}", s.to_lowercase()), |n| size(s, n).to_string());
+    let symbol =
+        |s: &str| n.map_or_else(|| format!("%{}", s.to_lowercase()), |n| size(s, n).to_string());
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     for line in lines.iter_mut().filter(|l| l.contains("sizes") || l.contains("kiln.iota")) {
         for s in ["N", "M"] {
             for (before, behind) in [("[", ","), ("[", "]"), (" ", ","), (" ", "]")] {
-                *line = line.replace(&format!("{before}{s}{behind}"), &format!("{before}{}{behind}", symbol(s)));
+                *line = line.replace(
+                    &format!("{before}{s}{behind}"),
+                    &format!("{before}{}{behind}", symbol(s)),
+                );
             }
         }
     }
@@ -91,12 +113,22 @@ fn module(text: &str, n: Option<i64>) -> String {
             .map(|s| format!("{} = kiln.sym @{} {{min = 1 : i64}}", symbol(s), s.to_lowercase()))
             .collect();
         for argument in head.split('%').skip(1) {
-            let (Some((name, _)), Some(ty)) = (argument.split_once(':'), tensors(argument).first().copied()) else { continue };
+            let (Some((name, _)), Some(ty)) =
+                (argument.split_once(':'), tensors(argument).first().copied())
+            else {
+                continue;
+            };
             let mut sizes: Vec<&str> = ty.split('x').collect();
             sizes.pop();
             if sizes.iter().any(|d| ["N", "M"].contains(d)) {
-                let sizes: Vec<String> = sizes.iter().map(|d| if ["N", "M"].contains(d) { symbol(d) } else { d.to_string() }).collect();
-                facts.push(format!("kiln.bind_shape %{name}, [{}] : tensor<{ty}>", sizes.join(", ")));
+                let sizes: Vec<String> = sizes
+                    .iter()
+                    .map(|d| if ["N", "M"].contains(d) { symbol(d) } else { d.to_string() })
+                    .collect();
+                facts.push(format!(
+                    "kiln.bind_shape %{name}, [{}] : tensor<{ty}>",
+                    sizes.join(", ")
+                ));
             }
         }
         lines.splice(1..1, facts);
@@ -109,9 +141,14 @@ fn module(text: &str, n: Option<i64>) -> String {
             continue;
         };
         let (sizes, dtype) = ty.rsplit_once('x').unwrap_or(("", ty));
-        let known =
-            |d: &str| n.map_or_else(|| if d.parse::<i64>().is_ok() { d.into() } else { "?".to_string() }, |n| size(d, n).to_string());
-        let sizes: String = sizes.split('x').filter(|d| !d.is_empty()).map(|d| known(d) + "x").collect();
+        let known = |d: &str| {
+            n.map_or_else(
+                || if d.parse::<i64>().is_ok() { d.into() } else { "?".to_string() },
+                |n| size(d, n).to_string(),
+            )
+        };
+        let sizes: String =
+            sizes.split('x').filter(|d| !d.is_empty()).map(|d| known(d) + "x").collect();
         made += &format!("tensor<{sizes}{dtype}>{rest}");
     }
     made
@@ -124,11 +161,13 @@ fn label(item: u64) -> String {
 fn check(item: u64) -> Outcome {
     let kernel = &ALL[item as usize];
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), kernel.text.as_bytes(), &kernel.label).unwrap_or_else(|e| panic!("{e}\n{}", kernel.text));
+    let (module, _) = Module::parse(c.ctx(), kernel.text.as_bytes(), &kernel.label)
+        .unwrap_or_else(|e| panic!("{e}\n{}", kernel.text));
     let func = functions(&module)[0];
     let tf32 = kernel.label.starts_with("tf32");
     let fast_math = kernel.label.starts_with("fast_math");
-    let options = Options { function: func.symbol().expect("a name"), tf32, fast_math, ..options() };
+    let options =
+        Options { function: func.symbol().expect("a name"), tf32, fast_math, ..options() };
     let tolerance = if tf32 { tolerance::of_tf32 } else { tolerance::of };
     let exe = match Model::of_module(&module, Path::new("")).compile(&options) {
         Ok(exe) => exe,
@@ -143,7 +182,11 @@ fn check(item: u64) -> Outcome {
         let symbols = HashMap::from([("n".to_string(), *n), ("m".to_string(), n + 3)]);
         let symbols = if *n == 0 { symbol_values(func) } else { symbols };
         let inputs = inputs_of_sizes(func, seed as u64, &symbols);
-        wrong.extend(against_with(&module, &inputs, tolerance, |_| Ok(&call)).err().map(|e| format!("length {n}: {e}")));
+        wrong.extend(
+            against_with(&module, &inputs, tolerance, |_| Ok(&call))
+                .err()
+                .map(|e| format!("length {n}: {e}")),
+        );
     }
     Outcome::of(wrong)
 }

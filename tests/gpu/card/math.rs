@@ -1,4 +1,5 @@
-//! Functions of f32 on a card, over all exponents: how far they are off, in units in the last place of the exact result. Nothing may be off by more than 4.
+//! Functions of f32 on a card, over all exponents: how far they are off, in units in the last place
+//! of the exact result. Nothing may be off by more than 4.
 use super::*;
 use crate::host::expand_math::{exact, inputs, worst};
 use kiln::{
@@ -11,16 +12,24 @@ use kiln::{
 };
 use std::path::Path;
 
-pub static SUITE: Suite = Suite { name: "math", count: || (UNARY.len() + BINARY.len()) as u64, label, check, whole: true, emulated: 1 };
+pub static SUITE: Suite = Suite {
+    name: "math",
+    count: || (UNARY.len() + BINARY.len()) as u64,
+    label,
+    check,
+    whole: true,
+    emulated: 1,
+};
 
 const UNARY: &[&str] = &[
-    "acos", "asin", "atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log", "log1p", "log2", "rsqrt", "sigmoid", "silu", "sin",
-    "sinh", "softplus", "sqrt", "tan", "tanh",
+    "acos", "asin", "atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log", "log1p", "log2",
+    "rsqrt", "sigmoid", "silu", "sin", "sinh", "softplus", "sqrt", "tan", "tanh",
 ];
 const BINARY: &[&str] = &["atan2", "div", "pow"];
 /// No function may be off by more.
 const MOST: f64 = 4.0;
-/// From where on e^-x is infinite, and sigmoid and silu are 0, as PyTorch's are; exactly they are below 2^-120.
+/// From where on e^-x is infinite, and sigmoid and silu are 0, as PyTorch's are; exactly they are
+/// below 2^-120.
 const OVERFLOW: f32 = -88.7;
 
 fn label(item: u64) -> String {
@@ -29,7 +38,8 @@ fn label(item: u64) -> String {
 }
 
 fn unary(name: &str, x: f64) -> f64 {
-    let sigmoid = |x: f64| if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) };
+    let sigmoid =
+        |x: f64| if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) };
     match name {
         "rsqrt" => 1.0 / x.sqrt(),
         "sigmoid" => sigmoid(x),
@@ -65,21 +75,29 @@ fn check(item: u64) -> Outcome {
     let y: Vec<f32> = (0..x.len()).map(|i| x[(i * 7919 + 13) % x.len()]).collect();
     let n = x.len();
     let (parameters, operands) = if two { ("%x: T, %y: T", "%x, %y") } else { ("%x: T", "%x") };
-    let text = format!("func.func @main({parameters}) -> T {{\n%r = kiln.{name} {operands} : T\nreturn %r : T\n}}");
+    let text = format!(
+        "func.func @main({parameters}) -> T {{\n%r = kiln.{name} {operands} : T\nreturn %r : T\n}}"
+    );
     let c = Context::new();
     let text = text.replace("T", &format!("tensor<{n}xf32>"));
-    let (module, _) = Module::parse(c.ctx(), text.as_bytes(), &name).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let (module, _) =
+        Module::parse(c.ctx(), text.as_bytes(), &name).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let exe = match Model::of_module(&module, Path::new("")).compile(&options()) {
         Ok(exe) => exe,
         Err(e) => return failed(&e),
     };
-    let data = |v: &[f32]| Data { shape: vec![n], bytes: v.iter().flat_map(|x| x.to_le_bytes()).collect(), dtype: DType::F32 };
+    let data = |v: &[f32]| Data {
+        shape: vec![n],
+        bytes: v.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        dtype: DType::F32,
+    };
     let all: Vec<Data> = [&x, &y][..if two { 2 } else { 1 }].iter().map(|v| data(v)).collect();
     let mut outputs = exe.memory(&all).expect("memory");
     if let Err(e) = exe.call_data(&all, &mut outputs) {
         return Outcome::Wrong(e.to_string());
     }
-    let have = outputs[0].bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let have =
+        outputs[0].bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let counted = |i: &usize| !(["sigmoid", "silu"].contains(&name.as_str()) && x[*i] < OVERFLOW);
     let points = have.enumerate().filter(|(i, _)| counted(i)).map(|(i, have)| {
         let (x, y) = (x[i], y[i]);
@@ -90,5 +108,10 @@ fn check(item: u64) -> Outcome {
     });
     let ((error, at), limit) = (worst(points), limit(&name).min(MOST));
     eprintln!("{name}: {error:.2} ulp, {limit} stated: {at}");
-    Outcome::of((error > limit).then(|| format!("{error} ulp, where {limit} is stated: {at}")).into_iter().collect())
+    Outcome::of(
+        (error > limit)
+            .then(|| format!("{error} ulp, where {limit} is stated: {at}"))
+            .into_iter()
+            .collect(),
+    )
 }

@@ -1,10 +1,16 @@
-//! What needs a card: models, rows of the ATen table, random graphs, functions of the front and small kernels, their results against PyTorch's and the
-//! interpreter's, control flow, the error of functions of f32, and calls without growth of memory. Without a card they run on the emulator (`emulator/`), some of them in part.
+//! What needs a card: models, rows of the ATen table, random graphs, functions of the front and
+//! small kernels, their results against PyTorch's and the interpreter's, control flow, the error of
+//! functions of f32, and calls without growth of memory. Without a card they run on the emulator
+//! (`emulator/`), some of them in part.
 //!
-//! A suite is a number of items. Processes of this binary share them out (`workers.rs`), so that a kernel that faults or does not end costs its item and
-//! nothing else, and all that is wrong is listed at the end. The binary needs no more than `tests/` in the working directory. The environment says
+//! A suite is a number of items. Processes of this binary share them out (`workers.rs`), so that a
+//! kernel that faults or does not end costs its item and nothing else, and all that is wrong is
+//! listed at the end. The binary needs no more than `tests/` in the working directory. The
+//! environment says
 //!
-//! - `KILN_CARD_DEVICE`: where programs run, `cuda:0` if not said, which is the emulator where there is no card; `cpu` tries the suites themselves, `ptx` makes the programs for sm_90a and runs nothing.
+//! - `KILN_CARD_DEVICE`: where programs run, `cuda:0` if not said, which is the emulator where
+//!   there is no card; `cpu` tries the suites themselves, `ptx` makes the programs for sm_90a and
+//!   runs nothing.
 //! - `KILN_CARD_WORKERS`: how many processes, if not said one a processor and at most 16.
 //! - `KILN_CARD_SECONDS`: when a suite begins no further item, if not said after 300 s.
 //! - `KILN_GRAPHS=FIRST..END`: which random graphs, if not said the first 200.
@@ -68,10 +74,16 @@ fn device() -> String {
     std::env::var("KILN_CARD_DEVICE").unwrap_or("cuda:0".into())
 }
 
-/// Options for the card. What is compiled is kept between the processes, which have many kernels in common.
+/// Options for the card. What is compiled is kept between the processes, which have many kernels in
+/// common.
 fn options() -> Options {
     if device() == "ptx" {
-        return Options { target: Some("cuda:sm_90a".into()), threads: 2, workers: 1, ..Options::default() };
+        return Options {
+            target: Some("cuda:sm_90a".into()),
+            threads: 2,
+            workers: 1,
+            ..Options::default()
+        };
     }
     let device = Place::parse(&device()).unwrap_or_else(|e| panic!("KILN_CARD_DEVICE: {e}"));
     let folder = std::env::var_os("KILN_CACHE_DIR").filter(|d| d != "off");
@@ -85,7 +97,11 @@ fn failed(e: &Error) -> Outcome {
     if device() == "ptx" && matches!(e, Error::Cuda(CudaError::NoDriver { .. })) {
         return Outcome::Agrees;
     }
-    if e.exit() == Exit::Unsupported { Outcome::Refused(e.to_string()) } else { Outcome::Wrong(e.to_string()) }
+    if e.exit() == Exit::Unsupported {
+        Outcome::Refused(e.to_string())
+    } else {
+        Outcome::Wrong(e.to_string())
+    }
 }
 
 impl Outcome {

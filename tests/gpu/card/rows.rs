@@ -7,10 +7,12 @@ use crate::{
 use kiln::{dialects::ir::Context, dialects::value::Tensor, model::Model, tolerance};
 use std::sync::LazyLock;
 
-pub static SUITE: Suite = Suite { name: "rows", count: || ITEMS.len() as u64, label, check, whole: false, emulated: 2 };
+pub static SUITE: Suite =
+    Suite { name: "rows", count: || ITEMS.len() as u64, label, check, whole: false, emulated: 2 };
 
-static ITEMS: LazyLock<Vec<(&str, usize)>> =
-    LazyLock::new(|| ARCHIVES.into_iter().flat_map(|a| (0..results(a)).map(move |i| (a, i))).collect());
+static ITEMS: LazyLock<Vec<(&str, usize)>> = LazyLock::new(|| {
+    ARCHIVES.into_iter().flat_map(|a| (0..results(a)).map(move |i| (a, i))).collect()
+});
 
 fn label(item: u64) -> String {
     let (archive, i) = ITEMS[item as usize];

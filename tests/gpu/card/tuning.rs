@@ -1,4 +1,5 @@
-//! Schedules measured on the card, and products by cuBLASLt and convolutions by cuDNN, where they are found: right, also as a graph whose addresses change, and measured once.
+//! Schedules measured on the card, and products by cuBLASLt and convolutions by cuDNN, where they
+//! are found: right, also as a graph whose addresses change, and measured once.
 use super::*;
 use crate::{
     compiled::graphs::against,
@@ -27,10 +28,17 @@ use std::{
     time::Duration,
 };
 
-pub static SUITE: Suite =
-    Suite { name: "tuning", count: || 2 * (PRODUCTS.len() + CONVOLUTIONS.len()) as u64, label, check, whole: true, emulated: 8 };
+pub static SUITE: Suite = Suite {
+    name: "tuning",
+    count: || 2 * (PRODUCTS.len() + CONVOLUTIONS.len()) as u64,
+    label,
+    check,
+    whole: true,
+    emulated: 8,
+};
 
-/// A product or a convolution: what it is called, its module, a schedule with its library, whether that is told of it, and whether it surely has it.
+/// A product or a convolution: what it is called, its module, a schedule with its library, whether
+/// that is told of it, and whether it surely has it.
 struct One {
     name: &'static str,
     text: String,
@@ -43,18 +51,36 @@ struct One {
 fn one(item: u64) -> One {
     let i = item as usize / 2;
     match PRODUCTS.get(i) {
-        Some(p) => One { name: p.0, text: gemm::text(p), schedule: gemm::schedule(p.2), library: CUBLASLT, told: p.4, surely: p.4 },
+        Some(p) => One {
+            name: p.0,
+            text: gemm::text(p),
+            schedule: gemm::schedule(p.2),
+            library: CUBLASLT,
+            told: p.4,
+            surely: p.4,
+        },
         None => {
             let c = &CONVOLUTIONS[i - PRODUCTS.len()];
             let (told, surely) = (c.has != Has::Nothing, c.has == Has::Surely);
-            One { name: c.name, text: cudnn::text(c), schedule: cudnn::schedule(c), library: CUDNN, told, surely }
+            One {
+                name: c.name,
+                text: cudnn::text(c),
+                schedule: cudnn::schedule(c),
+                library: CUDNN,
+                told,
+                surely,
+            }
         }
     }
 }
 
 fn label(item: u64) -> String {
     let (one, tuned) = (one(item), item.is_multiple_of(2));
-    format!("{}, {}", one.name, if tuned { "measured".into() } else { format!("by {}", one.library) })
+    format!(
+        "{}, {}",
+        one.name,
+        if tuned { "measured".into() } else { format!("by {}", one.library) }
+    )
 }
 
 fn check(item: u64) -> Outcome {
@@ -68,17 +94,24 @@ fn check(item: u64) -> Outcome {
     std::fs::write(&path, &one.text).expect("a file");
     let mut wrong = vec![];
     for mode in [Mode::Default, Mode::ReduceOverhead] {
-        let mut options =
-            Options { mode, cache: CachePolicy::Dir(folder.path().join("cache")), schedules: Some(file.clone()), ..options() };
+        let mut options = Options {
+            mode,
+            cache: CachePolicy::Dir(folder.path().join("cache")),
+            schedules: Some(file.clone()),
+            ..options()
+        };
         if measured {
             (options.max_autotune, options.autotune_budget) = (true, Duration::from_secs(8));
         } else {
             let model = load(&path).expect("a model");
-            std::fs::write(&file, table(&model, &options, "sm_90a", one.schedule).to_string()).expect("a file");
+            std::fs::write(&file, table(&model, &options, "sm_90a", one.schedule).to_string())
+                .expect("a file");
         }
         let count = Arc::new(AtomicUsize::new(0));
         let told = count.clone();
-        let made = load(&path).and_then(|m| m.measuring(move |_, total, _| told.store(total, Ordering::Relaxed)).compile(&options));
+        let made = load(&path).and_then(|m| {
+            m.measuring(move |_, total, _| told.store(total, Ordering::Relaxed)).compile(&options)
+        });
         let exe = match made {
             Ok(exe) => exe,
             Err(e) => return failed(&e),
@@ -86,21 +119,37 @@ fn check(item: u64) -> Outcome {
         // The first mode has measured for both.
         let expected = usize::from(measured && mode == Mode::Default);
         if count.load(Ordering::Relaxed) != expected {
-            wrong.push(format!("{mode:?}: {} kernels were measured, not {expected}", count.load(Ordering::Relaxed)));
+            wrong.push(format!(
+                "{mode:?}: {} kernels were measured, not {expected}",
+                count.load(Ordering::Relaxed)
+            ));
         }
         let Some(loaded) = exe.cuda() else { return Outcome::Wrong("is not on the card".into()) };
         let calls = usize::from(libraries::present(one.library));
-        if !measured && (loaded.library_calls() > calls || one.surely && loaded.library_calls() < calls) {
-            wrong.push(format!("{mode:?}: {} library calls; {:?}", loaded.library_calls(), loaded.remarks()));
+        if !measured
+            && (loaded.library_calls() > calls || one.surely && loaded.library_calls() < calls)
+        {
+            wrong.push(format!(
+                "{mode:?}: {} library calls; {:?}",
+                loaded.library_calls(),
+                loaded.remarks()
+            ));
         }
         let context = Context::new();
-        let (module, _) = Module::parse(context.ctx(), one.text.as_bytes(), one.name).unwrap_or_else(|e| panic!("{e}"));
+        let (module, _) = Module::parse(context.ctx(), one.text.as_bytes(), one.name)
+            .unwrap_or_else(|e| panic!("{e}"));
         let call = |inputs: &[Tensor]| {
             let all: Vec<&Tensor> = inputs.iter().collect();
             // Twice: the second time a graph is there already.
-            (0..2).map(|_| exe.call_values(&all).map_err(|e| e.to_string())).collect::<Result<Vec<_>, _>>()
+            (0..2)
+                .map(|_| exe.call_values(&all).map_err(|e| e.to_string()))
+                .collect::<Result<Vec<_>, _>>()
         };
-        wrong.extend(against(&module, &inputs(functions(&module)[0], item), |_| Ok(&call)).err().map(|e| format!("{mode:?}: {e}")));
+        wrong.extend(
+            against(&module, &inputs(functions(&module)[0], item), |_| Ok(&call))
+                .err()
+                .map(|e| format!("{mode:?}: {e}")),
+        );
     }
     Outcome::of(wrong)
 }

@@ -39,11 +39,15 @@ fn number(variable: &str, usual: u64) -> u64 {
     text.map_or(usual, |t| t.parse().unwrap_or_else(|e| panic!("{variable} is '{t}': {e}")))
 }
 
-/// Does what it is told on its input: the number of an item a line, up to the first that there is not, and for no longer than
-/// `KILN_CARD_UNTIL` says, in seconds. `benches/gpu/sanitize.sh` starts it as well.
+/// Does what it is told on its input: the number of an item a line, up to the first that there is
+/// not, and for no longer than `KILN_CARD_UNTIL` says, in seconds. `benches/gpu/sanitize.sh` starts
+/// it as well.
 pub fn serve(suites: &[&Suite]) {
     let Ok(name) = std::env::var("KILN_CARD_SUITE") else { return };
-    let suite = suites.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("there is no suite '{name}'"));
+    let suite = suites
+        .iter()
+        .find(|s| s.name == name)
+        .unwrap_or_else(|| panic!("there is no suite '{name}'"));
     println!();
     let (start, seconds) = (Instant::now(), number("KILN_CARD_UNTIL", u64::MAX));
     for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -53,7 +57,10 @@ pub fn serve(suites: &[&Suite]) {
         }
         println!("=item= {}", (suite.label)(item));
         let outcome = catch_unwind(AssertUnwindSafe(|| (suite.check)(item))).unwrap_or_else(|e| {
-            let text = e.downcast_ref::<String>().cloned().or_else(|| e.downcast_ref::<&str>().map(|s| s.to_string()));
+            let text = e
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| e.downcast_ref::<&str>().map(|s| s.to_string()));
             Outcome::Wrong(format!("panics: {}", text.unwrap_or_default()))
         });
         println!("{MARK}{}", serde_json::to_string(&outcome).expect("JSON"));
@@ -71,14 +78,29 @@ impl Worker {
     fn start(suite: &Suite, folder: &Path, number: usize, chip: Option<&str>) -> Worker {
         let said = File::create(folder.join(format!("said.{number}"))).expect("a file");
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
-        command.args(["gpu::card::worker", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+        command.args([
+            "gpu::card::worker",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
         command.env("KILN_CARD_SUITE", suite.name).env("KILN_CACHE_DIR", folder.join("cache"));
         command.env("KILN_COMPILE_THREADS", "1").env("KILN_NUM_THREADS", "1");
         if let Some(chip) = chip {
-            emulated(&mut command).env(EMULATED, "1").env("KILN_EMULATOR_THREADS", "1").env("KILN_EMULATOR_CHIP", chip);
+            emulated(&mut command)
+                .env(EMULATED, "1")
+                .env("KILN_EMULATOR_THREADS", "1")
+                .env("KILN_EMULATOR_CHIP", chip);
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said).spawn().expect("a process");
-        let (input, output) = (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said)
+            .spawn()
+            .expect("a process");
+        let (input, output) =
+            (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -90,7 +112,9 @@ impl Worker {
     }
     /// Does an item. None: the process has to go.
     fn check(&mut self, item: u64) -> Result<Outcome, &'static str> {
-        writeln!(self.input, "{item}").and_then(|()| self.input.flush()).map_err(|_| "has ended")?;
+        writeln!(self.input, "{item}")
+            .and_then(|()| self.input.flush())
+            .map_err(|_| "has ended")?;
         let until = Instant::now() + LIMIT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -99,7 +123,8 @@ impl Worker {
                 mpsc::RecvTimeoutError::Disconnected => "has ended",
             })?;
             if let Some((_, text)) = line.split_once(MARK) {
-                return Ok(serde_json::from_str(text).unwrap_or_else(|e| Outcome::Wrong(format!("said '{text}': {e}"))));
+                return Ok(serde_json::from_str(text)
+                    .unwrap_or_else(|e| Outcome::Wrong(format!("said '{text}': {e}"))));
             }
         }
     }
@@ -117,13 +142,15 @@ fn real() -> bool {
     device() != "cuda:0" || kiln::runtime::cuda::Device::cuda(0).is_ok()
 }
 
-/// Does all items of a suite, on the emulator where there is no card and then, if it says so, only some of them. Panics with a list of what is wrong.
+/// Does all items of a suite, on the emulator where there is no card and then, if it says so, only
+/// some of them. Panics with a list of what is wrong.
 pub fn run(suite: &'static Suite) {
     let real = real();
     run_on(suite, (!real).then_some("sm_90"), if real { 1 } else { suite.emulated });
 }
 
-/// Does each item whose number is a multiple of `step` on an emulated card of an older chip, where there is no card.
+/// Does each item whose number is a multiple of `step` on an emulated card of an older chip, where
+/// there is no card.
 pub fn run_emulated(suite: &'static Suite, chip: &str, step: u64) {
     if real() {
         eprintln!("skipped: {} on an emulated {chip}, since there is a card", suite.name);
@@ -148,7 +175,8 @@ fn run_on(suite: &'static Suite, chip: Option<&str>, step: u64) {
             if item >= all {
                 break;
             }
-            let mut current = worker.take().unwrap_or_else(|| Worker::start(suite, folder.path(), number, chip));
+            let mut current =
+                worker.take().unwrap_or_else(|| Worker::start(suite, folder.path(), number, chip));
             let outcome = match current.check(item) {
                 Ok(outcome) if !matches!(&outcome, Outcome::Wrong(e) if e.contains(FAULT)) => {
                     worker = Some(current);
@@ -161,14 +189,21 @@ fn run_on(suite: &'static Suite, chip: Option<&str>, step: u64) {
                 }
                 Err(how) => {
                     let ended = current.end();
-                    let said = std::fs::read_to_string(folder.path().join(format!("said.{number}"))).unwrap_or_default();
+                    let said =
+                        std::fs::read_to_string(folder.path().join(format!("said.{number}")))
+                            .unwrap_or_default();
                     let last: Vec<&str> = said.trim_end().lines().rev().take(8).collect();
                     let last: Vec<&str> = last.into_iter().rev().collect();
                     Outcome::Wrong(format!("the process {how} ({ended})\n{}", last.join("\n")))
                 }
             };
             if let Outcome::Wrong(e) = &outcome {
-                eprintln!("{} {}: {}", suite.name, (suite.label)(item), e.lines().next().unwrap_or_default());
+                eprintln!(
+                    "{} {}: {}",
+                    suite.name,
+                    (suite.label)(item),
+                    e.lines().next().unwrap_or_default()
+                );
             }
             done.lock().expect("a list").push((item, outcome));
         }
@@ -184,14 +219,22 @@ fn run_on(suite: &'static Suite, chip: Option<&str>, step: u64) {
 }
 
 fn report(suite: &Suite, count: u64, done: &[(u64, Outcome)], time: Duration) {
-    let (mut wrong, mut refused, mut agree) = (vec![], std::collections::BTreeMap::<String, (usize, String)>::new(), 0);
+    let (mut wrong, mut refused, mut agree) =
+        (vec![], std::collections::BTreeMap::<String, (usize, String)>::new(), 0);
     for (item, outcome) in done {
         match outcome {
             Outcome::Agrees => agree += 1,
-            Outcome::Refused(e) if suite.whole => wrong.push(format!("{}: refused: {e}", (suite.label)(*item))),
+            Outcome::Refused(e) if suite.whole => {
+                wrong.push(format!("{}: refused: {e}", (suite.label)(*item)))
+            }
             Outcome::Refused(e) => {
-                let reason = e.lines().find_map(|l| l.rsplit(": ").find(|part| part.contains("has no compiled form")));
-                refused.entry(reason.unwrap_or(e).to_string()).or_insert_with(|| (0, (suite.label)(*item))).0 += 1;
+                let reason = e.lines().find_map(|l| {
+                    l.rsplit(": ").find(|part| part.contains("has no compiled form"))
+                });
+                refused
+                    .entry(reason.unwrap_or(e).to_string())
+                    .or_insert_with(|| (0, (suite.label)(*item)))
+                    .0 += 1;
             }
             Outcome::Wrong(e) => wrong.push(format!("{}: {e}", (suite.label)(*item))),
         }
@@ -210,6 +253,13 @@ fn report(suite: &Suite, count: u64, done: &[(u64, Outcome)], time: Duration) {
         e[..most].to_string()
     };
     let all: Vec<String> = wrong.iter().map(short).collect();
-    assert!(all.is_empty(), "{}: {} of {} are wrong\n{}", suite.name, all.len(), done.len(), all.join("\n\n"));
+    assert!(
+        all.is_empty(),
+        "{}: {} of {} are wrong\n{}",
+        suite.name,
+        all.len(),
+        done.len(),
+        all.join("\n\n")
+    );
     assert!(agree > 0, "{}: nothing was compared", suite.name);
 }

@@ -26,11 +26,25 @@ fn params(func: CUfunction, params: &mut [*mut c_void; 2]) -> CUDA_KERNEL_NODE_P
 }
 
 /// A node that stores a number, behind others.
-fn store(graph: CUgraph, after: &[CUgraphNode], function: CUfunction, at: u64, number: u32) -> Done<CUgraphNode> {
+fn store(
+    graph: CUgraph,
+    after: &[CUgraphNode],
+    function: CUfunction,
+    at: u64,
+    number: u32,
+) -> Done<CUgraphNode> {
     let mut values = Store(at, number);
     let mut pointers = values.pointers();
     // SAFETY: the parameters are copied.
-    got(|to| unsafe { cuGraphAddKernelNode_v2(to, graph, after.as_ptr(), after.len(), &params(function, &mut pointers)) })
+    got(|to| unsafe {
+        cuGraphAddKernelNode_v2(
+            to,
+            graph,
+            after.as_ptr(),
+            after.len(),
+            &params(function, &mut pointers),
+        )
+    })
 }
 
 /// A graph of one fill, as a library's call would be captured.
@@ -72,7 +86,10 @@ fn nodes_run_behind_what_they_depend_on() {
         done(cuGraphLaunch(exec, stream));
         assert_eq!(bytes(at, 8), [3, 3, 3, 3, 9, 0, 0, 0]);
         // Not to nodes of another kind, other nodes, or other nodes within.
-        refused(cuGraphExecKernelNodeSetParams_v2(exec, second, &params(function, &mut pointers)), INVALID);
+        refused(
+            cuGraphExecKernelNodeSetParams_v2(exec, second, &params(function, &mut pointers)),
+            INVALID,
+        );
         refused(cuGraphExecChildGraphNodeSetParams(exec, first, child), INVALID);
         refused(cuGraphExecChildGraphNodeSetParams(exec, graph.cast(), child), INVALID);
         let longer = captured(at, 3, 2);
@@ -110,7 +127,10 @@ fn a_missing_dependency_shows() {
         // Nodes of other graphs are no dependencies.
         let other = super::graphs::graph();
         assert_eq!(store(other, &[first], function, at, 1), Err(INVALID));
-        refused(cuGraphAddChildGraphNode(&mut ptr::null_mut(), other, ptr::null(), 0, other), INVALID);
+        refused(
+            cuGraphAddChildGraphNode(&mut ptr::null_mut(), other, ptr::null(), 0, other),
+            INVALID,
+        );
         [graph, other].into_iter().for_each(|g| done(cuGraphDestroy(g)));
         refused(cuGraphDestroy(graph), CUresult::CUDA_ERROR_INVALID_HANDLE);
         assert_eq!(store(graph, &[], function, at, 1), Err(CUresult::CUDA_ERROR_INVALID_HANDLE));

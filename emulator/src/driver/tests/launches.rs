@@ -8,7 +8,8 @@ const DYNAMIC: u32 = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_
 /// What the linker makes of a text, and what it says.
 fn linked(text: &str) -> (Done<Vec<u8>>, String) {
     let mut log = [0u8; 64];
-    let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut options =
+        [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values = [log.as_mut_ptr().cast(), ptr::without_provenance_mut::<c_void>(log.len())];
     let mut text = [text.as_bytes(), &[0]].concat();
     // SAFETY: all lives until the linker goes.
@@ -16,10 +17,13 @@ fn linked(text: &str) -> (Done<Vec<u8>>, String) {
         let link = made(|to| cuLinkCreate_v2(2, options.as_mut_ptr(), values.as_mut_ptr(), to));
         let ptx = CUjitInputType::CU_JIT_INPUT_PTX as u32;
         let (none, data, len) = (ptr::null_mut(), text.as_mut_ptr().cast(), text.len());
-        let added = cuLinkAddData_v2(link, ptx, data, len, c"it".as_ptr(), 0, ptr::null_mut(), none);
+        let added =
+            cuLinkAddData_v2(link, ptx, data, len, c"it".as_ptr(), 0, ptr::null_mut(), none);
         let (mut at, mut len) = (ptr::null_mut(), 0);
         let code = match (added, cuLinkComplete(link, &mut at, &mut len)) {
-            (CUresult::CUDA_SUCCESS, CUresult::CUDA_SUCCESS) => Ok(std::slice::from_raw_parts(at.cast::<u8>(), len).to_vec()),
+            (CUresult::CUDA_SUCCESS, CUresult::CUDA_SUCCESS) => {
+                Ok(std::slice::from_raw_parts(at.cast::<u8>(), len).to_vec())
+            }
             (e, _) => Err(e),
         };
         done(cuLinkDestroy(link));
@@ -30,10 +34,30 @@ fn linked(text: &str) -> (Done<Vec<u8>>, String) {
 }
 
 /// A launch of `store` on the default stream.
-fn launch(function: CUfunction, blocks: u32, threads: u32, shared: u32, store: &mut Store) -> CUresult {
+fn launch(
+    function: CUfunction,
+    blocks: u32,
+    threads: u32,
+    shared: u32,
+    store: &mut Store,
+) -> CUresult {
     let mut params = store.pointers();
     // SAFETY: its two parameters.
-    unsafe { cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, ptr::null_mut(), params.as_mut_ptr(), ptr::null_mut()) }
+    unsafe {
+        cuLaunchKernel(
+            function,
+            blocks,
+            1,
+            1,
+            threads,
+            1,
+            1,
+            shared,
+            ptr::null_mut(),
+            params.as_mut_ptr(),
+            ptr::null_mut(),
+        )
+    }
 }
 
 #[test]
@@ -48,13 +72,19 @@ fn code_is_linked_and_loaded() {
         assert_eq!(kernel(module, c"store"), kernel(module, c"store"));
         let missing = cuModuleGetFunction(&mut ptr::null_mut(), module, c"nothing".as_ptr());
         refused(missing, CUresult::CUDA_ERROR_NOT_FOUND);
-        refused(cuModuleGetGlobal_v2(&mut 0, &mut 0, module, c"nothing".as_ptr()), CUresult::CUDA_ERROR_NOT_FOUND);
+        refused(
+            cuModuleGetGlobal_v2(&mut 0, &mut 0, module, c"nothing".as_ptr()),
+            CUresult::CUDA_ERROR_NOT_FOUND,
+        );
         let function = kernel(module, c"store");
         done(cuModuleUnload(module));
         refused(cuModuleUnload(module), CUresult::CUDA_ERROR_INVALID_HANDLE);
         refused(launch(function, 1, 1, 0, &mut Store(0, 0)), CUresult::CUDA_ERROR_INVALID_HANDLE);
         let wrong = c"\x7fELF and more";
-        refused(cuModuleLoadData(&mut ptr::null_mut(), wrong.as_ptr().cast()), CUresult::CUDA_ERROR_INVALID_IMAGE);
+        refused(
+            cuModuleLoadData(&mut ptr::null_mut(), wrong.as_ptr().cast()),
+            CUresult::CUDA_ERROR_INVALID_IMAGE,
+        );
         refused(cuModuleLoadData(&mut ptr::null_mut(), ptr::null()), INVALID);
     }
 }
@@ -81,21 +111,60 @@ fn launches_that_no_card_takes_are_refused() {
     unsafe {
         done(launch(store, 2, 128, 0, params));
         assert_eq!(bytes(at, 1024), [7, 0, 0, 0].repeat(256));
-        for (blocks, threads, shared) in [(0, 1, 0), (1, 0, 0), (1, 129, 0), (1, 1025, 0), (u32::MAX, 1, 0), (1, 1, 48 * 1024 + 1)] {
+        for (blocks, threads, shared) in [
+            (0, 1, 0),
+            (1, 0, 0),
+            (1, 129, 0),
+            (1, 1025, 0),
+            (u32::MAX, 1, 0),
+            (1, 1, 48 * 1024 + 1),
+        ] {
             refused(launch(store, blocks, threads, shared, params), INVALID);
         }
-        let run = |params: *mut *mut c_void| cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, ptr::null_mut(), params, ptr::null_mut());
+        let run = |params: *mut *mut c_void| {
+            cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, ptr::null_mut(), params, ptr::null_mut())
+        };
         refused(run(ptr::null_mut()), INVALID);
         refused(run([ptr::null_mut(); 2].as_mut_ptr()), INVALID);
-        let refusal = cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, store.cast(), params.pointers().as_mut_ptr(), ptr::null_mut());
+        let refusal = cuLaunchKernel(
+            store,
+            1,
+            1,
+            1,
+            1,
+            1,
+            1,
+            0,
+            store.cast(),
+            params.pointers().as_mut_ptr(),
+            ptr::null_mut(),
+        );
         refused(refusal, CUresult::CUDA_ERROR_INVALID_HANDLE);
         // Shared memory that a kernel declares is of the same room.
         let attribute = |f, a: CUfunction_attribute| made(|to| cuFuncGetAttribute(to, a as u32, f));
-        assert_eq!(attribute(store, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 128);
-        assert_eq!(attribute(pair, CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES), 1024);
+        assert_eq!(
+            attribute(store, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+            128
+        );
+        assert_eq!(
+            attribute(pair, CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+            1024
+        );
         let run = |blocks, shared| {
             let none = ptr::null_mut();
-            cuLaunchKernel(pair, blocks, 1, 1, 1, 1, 1, shared, ptr::null_mut(), none, ptr::null_mut())
+            cuLaunchKernel(
+                pair,
+                blocks,
+                1,
+                1,
+                1,
+                1,
+                1,
+                shared,
+                ptr::null_mut(),
+                none,
+                ptr::null_mut(),
+            )
         };
         refused(run(2, 47 * 1024 + 1), INVALID);
         refused(cuFuncSetAttribute(pair, DYNAMIC, 232_448 - 1023), INVALID);
@@ -116,10 +185,14 @@ fn after_a_fault_nothing_goes() {
     if std::env::var_os(CHILD).is_none() {
         let name = "driver::tests::launches::after_a_fault_nothing_goes";
         let mut child = Command::new(std::env::current_exe().expect("a test has a file"));
-        let out = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().expect("it runs");
+        let out =
+            child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().expect("it runs");
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success() && said.matches("kiln-emulator: ").count() == 1, "{said}");
-        assert!(said.contains("kernel store, block 0, thread 2") && said.contains("4 bytes at 0x"), "{said}");
+        assert!(
+            said.contains("kernel store, block 0, thread 2") && said.contains("4 bytes at 0x"),
+            "{said}"
+        );
         return;
     }
     let _turn = ready();

@@ -20,7 +20,10 @@ fn there_is_only_so_much() {
         assert_eq!(made(|to| cuDeviceTotalMem_v2(to, 0)), total);
         refused(cuMemAlloc_v2(&mut 0, total + 1), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         refused(cuMemAlloc_v2(&mut 0, usize::MAX), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-        refused(cuMemAllocAsync(&mut 0, total + 1, ptr::null_mut()), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        refused(
+            cuMemAllocAsync(&mut 0, total + 1, ptr::null_mut()),
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+        );
         refused(cuMemAlloc_v2(&mut 0, 0), INVALID);
         let (a, b) = (memory(100), made(|to| cuMemAllocAsync(to, 100, ptr::null_mut())));
         assert!(a.is_multiple_of(256) && b.is_multiple_of(256) && a != b);
@@ -101,7 +104,8 @@ fn rows_are_copied() {
         done(cuMemcpy2DAsync_v2(&what, ptr::null_mut()));
         assert_eq!(bytes(b, 9), [255, 255, 255, 1, 2, 255, 5, 6, 255]);
         let mut to = [0u8; 9];
-        (what.dstMemoryType, what.dstHost) = (CUmemorytype::CU_MEMORYTYPE_HOST, to.as_mut_ptr().cast());
+        (what.dstMemoryType, what.dstHost) =
+            (CUmemorytype::CU_MEMORYTYPE_HOST, to.as_mut_ptr().cast());
         done(cuMemcpy2DAsync_v2(&what, ptr::null_mut()));
         assert_eq!(to, [0, 0, 0, 1, 2, 0, 5, 6, 0]);
         what.Height = 4;
@@ -126,16 +130,29 @@ fn what_is_known_of_addresses() {
         let pinned = made(|to| cuMemHostAlloc(to, 64, 0));
         let host = pinned.addr() as u64;
         let kind = |at: u64| got::<u32>(|to| cuPointerGetAttribute(to.cast(), TYPE, at));
-        assert_eq!((kind(device + 99), kind(host + 63), kind(stranger)), (Ok(DEVICE), Ok(HOST), Err(INVALID)));
+        assert_eq!(
+            (kind(device + 99), kind(host + 63), kind(stranger)),
+            (Ok(DEVICE), Ok(HOST), Err(INVALID))
+        );
         assert_eq!(kind(device + 100), Err(INVALID));
-        let wide = |what: CUpointer_attribute| made::<u64>(|to| cuPointerGetAttribute(to.cast(), what as u32, device + 7));
+        let wide = |what: CUpointer_attribute| {
+            made::<u64>(|to| cuPointerGetAttribute(to.cast(), what as u32, device + 7))
+        };
         assert_eq!(wide(CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), device);
         assert_eq!(wide(CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE), 100);
-        assert_eq!(wide(CUpointer_attribute::CU_POINTER_ATTRIBUTE_CONTEXT), made(|to| cuCtxGetCurrent(to)).addr() as u64);
+        assert_eq!(
+            wide(CUpointer_attribute::CU_POINTER_ATTRIBUTE_CONTEXT),
+            made(|to| cuCtxGetCurrent(to)).addr() as u64
+        );
         let both = |at: u64| {
             let (mut kind, mut ordinal) = (7u32, 7i32);
             let mut asked = [TYPE, CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL as u32];
-            done(cuPointerGetAttributes(2, asked.as_mut_ptr(), [(&raw mut kind).cast(), (&raw mut ordinal).cast()].as_mut_ptr(), at));
+            done(cuPointerGetAttributes(
+                2,
+                asked.as_mut_ptr(),
+                [(&raw mut kind).cast(), (&raw mut ordinal).cast()].as_mut_ptr(),
+                at,
+            ));
             (kind, ordinal)
         };
         assert_eq!((both(device), both(host), both(stranger)), ((DEVICE, 0), (HOST, 0), (0, 0)));

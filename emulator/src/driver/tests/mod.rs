@@ -6,13 +6,14 @@ mod streams;
 mod tensor_maps;
 
 use super::{
-    Done, answer, capture::*, card::*, context::*, copies::*, errors::*, events::*, function::*, graph::*, launch::*, link::*, lock,
-    memory::*, module::*, node::*, pointers::*, stream::*,
+    Done, answer, capture::*, card::*, context::*, copies::*, errors::*, events::*, function::*,
+    graph::*, launch::*, link::*, lock, memory::*, module::*, node::*, pointers::*, stream::*,
 };
 use cudarc::driver::sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUdevice_attribute, CUevent, CUfunction, CUfunction_attribute, CUgraph, CUgraphNode,
-    CUjit_option, CUjitInputType, CUmemorytype, CUmodule, CUpointer_attribute, CUresult, CUstream, CUstreamCaptureMode,
-    CUstreamCaptureStatus, CUtensorMap, CUtensorMapDataType, CUtensorMapSwizzle,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUdevice_attribute, CUevent, CUfunction,
+    CUfunction_attribute, CUgraph, CUgraphNode, CUjit_option, CUjitInputType, CUmemorytype,
+    CUmodule, CUpointer_attribute, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+    CUtensorMap, CUtensorMapDataType, CUtensorMapSwizzle,
 };
 use std::{
     ffi::{CStr, CString, c_void},
@@ -63,7 +64,8 @@ const PAIRS: &str = "
 }
 ";
 
-/// A context for the thread. Tests take turns, since a capture can be in the way of everything else in the process.
+/// A context for the thread. Tests take turns, since a capture can be in the way of everything else
+/// in the process.
 fn ready() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = lock(&TURN);
@@ -147,11 +149,17 @@ fn errors_have_names_and_words() {
     let of = |e: CUresult| {
         // SAFETY: room for the addresses, which are of texts.
         unsafe {
-            let (name, words) = (got(|to| cuGetErrorName(e as u32, to)), got(|to| cuGetErrorString(e as u32, to)));
-            name.and_then(|n| Ok((CStr::from_ptr(n).to_str().unwrap(), CStr::from_ptr(words?).to_str().unwrap())))
+            let (name, words) =
+                (got(|to| cuGetErrorName(e as u32, to)), got(|to| cuGetErrorString(e as u32, to)));
+            name.and_then(|n| {
+                Ok((CStr::from_ptr(n).to_str().unwrap(), CStr::from_ptr(words?).to_str().unwrap()))
+            })
         }
     };
-    assert_eq!(of(CUresult::CUDA_ERROR_INVALID_PTX), Ok(("CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed")));
+    assert_eq!(
+        of(CUresult::CUDA_ERROR_INVALID_PTX),
+        Ok(("CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"))
+    );
     assert_eq!(of(CUresult::CUDA_ERROR_FILE_NOT_FOUND), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
 }
 
@@ -178,7 +186,13 @@ fn there_is_one_card() {
     }
     let card = card().unwrap();
     assert_eq!((card.capability, card.shared), ((9, 0), 232_448));
-    assert!(card.runs("sm_80") && card.runs("sm_90a") && !card.runs("sm_80a") && !card.runs("sm_100") && !card.runs("x"));
+    assert!(
+        card.runs("sm_80")
+            && card.runs("sm_90a")
+            && !card.runs("sm_80a")
+            && !card.runs("sm_100")
+            && !card.runs("x")
+    );
 }
 
 #[test]
@@ -188,7 +202,10 @@ fn a_thread_has_no_context_until_it_is_given_one() {
     unsafe {
         let own = made(|to| cuCtxGetCurrent(to));
         assert!(!own.is_null());
-        refused(cuCtxSetCurrent(ptr::without_provenance_mut(0x10)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        refused(
+            cuCtxSetCurrent(ptr::without_provenance_mut(0x10)),
+            CUresult::CUDA_ERROR_INVALID_CONTEXT,
+        );
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 assert!(made(|to| cuCtxGetCurrent(to)).is_null());

@@ -27,9 +27,14 @@ fn streams_have_numbers_and_end() {
         let number = |s: CUstream| got(|to| cuStreamGetId(s, to));
         let default = |n: usize| ptr::without_provenance_mut(n);
         let all = [a, b, default(0), default(2)].map(number);
-        assert!(all.iter().all(Result::is_ok) && (1..4).all(|i| !all[..i].contains(&all[i])), "{all:?}");
+        assert!(
+            all.iter().all(Result::is_ok) && (1..4).all(|i| !all[..i].contains(&all[i])),
+            "{all:?}"
+        );
         assert_eq!(number(default(0)), number(default(1)));
-        [a, default(0), default(1), default(2)].into_iter().for_each(|s| assert_eq!(made(|to| cuStreamGetCtx(s, to)), own));
+        [a, default(0), default(1), default(2)]
+            .into_iter()
+            .for_each(|s| assert_eq!(made(|to| cuStreamGetCtx(s, to)), own));
         done(cuStreamSynchronize(a));
         done(cuStreamQuery(default(2)));
         done(cuStreamDestroy_v2(a));
@@ -93,7 +98,10 @@ fn a_capture_records_and_does_nothing() {
         assert_eq!(bytes(at, 4), [1, 2, 2, 1]);
         done(cuGraphExecDestroy(exec));
         refused(cuGraphLaunch(exec, stream), HANDLE);
-        refused(cuStreamEndCapture(stream, &mut ptr::null_mut()), CUresult::CUDA_ERROR_ILLEGAL_STATE);
+        refused(
+            cuStreamEndCapture(stream, &mut ptr::null_mut()),
+            CUresult::CUDA_ERROR_ILLEGAL_STATE,
+        );
         refused(cuStreamBeginCapture_v2(ptr::null_mut(), RELAXED), UNSUPPORTED);
         done(cuMemFree_v2(at));
         done(cuStreamDestroy_v2(stream));
@@ -118,11 +126,25 @@ fn what_a_capture_does_not_allow_ends_it() {
         for (i, call) in tries.iter().enumerate() {
             done(cuStreamBeginCapture_v2(stream, LOCAL));
             assert_eq!(call(), UNSUPPORTED, "{i}");
-            assert_eq!(status(stream), Ok(CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED), "{i}");
-            refused(cuMemsetD8Async(at, 1, 4, stream), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+            assert_eq!(
+                status(stream),
+                Ok(CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED),
+                "{i}"
+            );
+            refused(
+                cuMemsetD8Async(at, 1, 4, stream),
+                CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+            );
             let mut graph = ptr::dangling_mut();
-            refused(cuStreamEndCapture(stream, &mut graph), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-            assert!(graph.is_null() && status(stream) == Ok(CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE), "{i}");
+            refused(
+                cuStreamEndCapture(stream, &mut graph),
+                CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+            );
+            assert!(
+                graph.is_null()
+                    && status(stream) == Ok(CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE),
+                "{i}"
+            );
         }
         // Another thread's calls are not in the way, and it cannot end the capture.
         done(cuStreamBeginCapture_v2(stream, LOCAL));
@@ -131,20 +153,30 @@ fn what_a_capture_does_not_allow_ends_it() {
             scope.spawn(move || {
                 done(cuCtxSetCurrent(ptr::without_provenance_mut(own)));
                 done(cuMemFree_v2(memory(4)));
-                let ended = cuStreamEndCapture(ptr::without_provenance_mut(handle), &mut ptr::null_mut());
+                let ended =
+                    cuStreamEndCapture(ptr::without_provenance_mut(handle), &mut ptr::null_mut());
                 refused(ended, CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
             });
         });
         done(cuEventRecord(event, stream));
         refused(cuEventSynchronize(event), CUresult::CUDA_ERROR_CAPTURED_EVENT);
-        refused(cuStreamEndCapture(stream, &mut ptr::null_mut()), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        refused(
+            cuStreamEndCapture(stream, &mut ptr::null_mut()),
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        );
         // The legacy stream waits for blocking streams.
         let blocking = made(|to| cuStreamCreate(to, 0));
         done(cuStreamBeginCapture_v2(blocking, RELAXED));
         assert_eq!(status(ptr::null_mut()), Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT));
         assert_eq!(status(blocking), Ok(CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE));
-        refused(cuMemsetD8Async(at, 1, 4, ptr::null_mut()), CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-        refused(cuStreamEndCapture(blocking, &mut ptr::null_mut()), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        refused(
+            cuMemsetD8Async(at, 1, 4, ptr::null_mut()),
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+        );
+        refused(
+            cuStreamEndCapture(blocking, &mut ptr::null_mut()),
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        );
         [event, pinned].into_iter().for_each(|e| done(cuEventDestroy_v2(e)));
         [stream, blocking].into_iter().for_each(|s| done(cuStreamDestroy_v2(s)));
         done(cuMemFree_v2(at));
@@ -176,15 +208,27 @@ fn captures_go_over_several_streams() {
         done(cuGraphLaunch(exec, b));
         assert_eq!(bytes(at, 2), [2, 2]);
         begin();
-        refused(cuStreamEndCapture(a, &mut ptr::null_mut()), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+        refused(
+            cuStreamEndCapture(a, &mut ptr::null_mut()),
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+        );
         begin();
-        refused(cuStreamEndCapture(b, &mut ptr::null_mut()), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-        refused(cuStreamEndCapture(a, &mut ptr::null_mut()), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        refused(
+            cuStreamEndCapture(b, &mut ptr::null_mut()),
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
+        );
+        refused(
+            cuStreamEndCapture(a, &mut ptr::null_mut()),
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        );
         // What is not captured cannot be waited for.
         done(cuEventRecord(join, b));
         done(cuStreamBeginCapture_v2(a, RELAXED));
         refused(cuStreamWaitEvent(a, join, 0), CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-        refused(cuStreamEndCapture(a, &mut ptr::null_mut()), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        refused(
+            cuStreamEndCapture(a, &mut ptr::null_mut()),
+            CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        );
         done(cuGraphExecDestroy(exec));
         done(cuGraphDestroy(graph));
         [fork, join].into_iter().for_each(|e| done(cuEventDestroy_v2(e)));

@@ -23,28 +23,45 @@ struct Asked {
 impl Asked {
     fn tiled() -> Asked {
         let (sizes, strides, extent, steps) = (vec![100, 7], vec![208], vec![64, 128], vec![1, 1]);
-        Asked { dtype: BF16, address: 0x1000, sizes, strides, extent, steps, interleave: 0, swizzle: SWIZZLE }
+        Asked {
+            dtype: BF16,
+            address: 0x1000,
+            sizes,
+            strides,
+            extent,
+            steps,
+            interleave: 0,
+            swizzle: SWIZZLE,
+        }
     }
     fn images() -> Asked {
-        let (sizes, strides, steps) = (vec![64, 20, 10, 3], vec![128, 2560, 25600], vec![1, 2, 2, 1]);
+        let (sizes, strides, steps) =
+            (vec![64, 20, 10, 3], vec![128, 2560, 25600], vec![1, 2, 2, 1]);
         Asked { sizes, strides, extent: vec![64, 128], steps, ..Asked::tiled() }
     }
     fn encode(&self, corners: Option<[[i32; 2]; 2]>) -> Done<TensorMap> {
         let mut map = CUtensorMap { opaque: [0; 16] };
         let (rank, address) = (self.sizes.len() as u32, ptr::without_provenance_mut(self.address));
-        let (sizes, strides, steps) = (self.sizes.as_ptr(), self.strides.as_ptr(), self.steps.as_ptr());
-        let (to, dtype, interleave, swizzle) = (&raw mut map, self.dtype, self.interleave, self.swizzle);
+        let (sizes, strides, steps) =
+            (self.sizes.as_ptr(), self.strides.as_ptr(), self.steps.as_ptr());
+        let (to, dtype, interleave, swizzle) =
+            (&raw mut map, self.dtype, self.interleave, self.swizzle);
         // SAFETY: arrays as the rank says.
         let told = unsafe {
             match corners {
                 None => {
                     let extent = self.extent.as_ptr();
-                    cuTensorMapEncodeTiled(to, dtype, rank, address, sizes, strides, extent, steps, interleave, swizzle, 2, 0)
+                    cuTensorMapEncodeTiled(
+                        to, dtype, rank, address, sizes, strides, extent, steps, interleave,
+                        swizzle, 2, 0,
+                    )
                 }
                 Some([low, high]) => {
-                    let (low, high, channels, pixels) = (low.as_ptr(), high.as_ptr(), self.extent[0], self.extent[1]);
+                    let (low, high, channels, pixels) =
+                        (low.as_ptr(), high.as_ptr(), self.extent[0], self.extent[1]);
                     cuTensorMapEncodeIm2col(
-                        to, dtype, rank, address, sizes, strides, low, high, channels, pixels, steps, interleave, swizzle, 2, 0,
+                        to, dtype, rank, address, sizes, strides, low, high, channels, pixels,
+                        steps, interleave, swizzle, 2, 0,
                     )
                 }
             }
@@ -73,7 +90,10 @@ fn boxes_are_described() {
     let asked = Asked::tiled();
     assert_eq!(asked.encode(None), Ok(want));
     let tf32 = Asked { dtype: TF32, extent: vec![32, 1], swizzle: 0, ..asked.clone() };
-    assert_eq!(tf32.encode(None), Ok(TensorMap { tf32: true, width: 4, swizzle: false, extent: [32, 1, 0, 0, 0], ..want }));
+    assert_eq!(
+        tf32.encode(None),
+        Ok(TensorMap { tf32: true, width: 4, swizzle: false, extent: [32, 1, 0, 0, 0], ..want })
+    );
     let changes: [&dyn Fn(&mut Asked); 13] = [
         &|a| a.address = 0x1008,
         &|a| a.address = 0,
@@ -96,7 +116,11 @@ fn boxes_are_described() {
     }
     let plain = Asked { extent: vec![128, 1], swizzle: 0, ..asked.clone() };
     assert!(plain.encode(None).is_ok());
-    for asked in [Asked { interleave: 1, ..asked.clone() }, Asked { swizzle: 1, ..asked.clone() }, Asked { dtype: 13, ..asked }] {
+    for asked in [
+        Asked { interleave: 1, ..asked.clone() },
+        Asked { swizzle: 1, ..asked.clone() },
+        Asked { dtype: 13, ..asked },
+    ] {
         assert_eq!(asked.encode(None), Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
     }
 }
@@ -119,7 +143,11 @@ fn images_are_described() {
     assert_eq!(asked.encode(Some(corners)), Ok(want));
     assert!(Asked { extent: vec![64, 1024], ..asked.clone() }.encode(Some(corners)).is_ok());
     for extent in [[64, 1025], [64, 0], [257, 1], [0, 1]] {
-        assert_eq!(Asked { extent: extent.into(), ..asked.clone() }.encode(Some(corners)), Err(INVALID), "{extent:?}");
+        assert_eq!(
+            Asked { extent: extent.into(), ..asked.clone() }.encode(Some(corners)),
+            Err(INVALID),
+            "{extent:?}"
+        );
     }
     assert_eq!(asked.encode(Some([[-129, 0], [0, 0]])), Err(INVALID));
     assert_eq!(asked.encode(Some([[0, 0], [0, 128]])), Err(INVALID));

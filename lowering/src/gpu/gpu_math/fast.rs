@@ -1,13 +1,24 @@
 //! What `fast-math` allows: functions of f32 by one instruction, or a few around one.
 //!
-//! Errors, from NVIDIA's tables of the instructions (PTX ISA, "Floating Point Instructions") and of the roundings around them: logarithms 2^-22 absolute for arguments from 0.5 to 2 and relative
-//! beyond, square roots 2^-23 and their reciprocals 2^-22 relative, tanh 2.5e-7 absolute, sine and cosine 1e-6 absolute for arguments up to 1000, and |x| 2^-24 more for larger ones.
+//! Errors, from NVIDIA's tables of the instructions (PTX ISA, "Floating Point Instructions") and of
+//! the roundings around them: logarithms 2^-22 absolute for arguments from 0.5 to 2 and relative
+//! beyond, square roots 2^-23 and their reciprocals 2^-22 relative, tanh 2.5e-7 absolute, sine and
+//! cosine 1e-6 absolute for arguments up to 1000, and |x| 2^-24 more for larger ones.
 use crate::host::expand_math::emit::{Emit, Res};
 use kiln_dialects::ir::*;
 use std::f64::consts::{LN_2, LOG2_E, LOG10_2, TAU};
 
 /// The ops that have such a form beside those that results of 16 bits have.
-pub const FUNCTIONS: &[&str] = &["math.cos", "math.log", "math.log10", "math.log2", "math.rsqrt", "math.sin", "math.sqrt", "math.tanh"];
+pub const FUNCTIONS: &[&str] = &[
+    "math.cos",
+    "math.log",
+    "math.log10",
+    "math.log2",
+    "math.rsqrt",
+    "math.sin",
+    "math.sqrt",
+    "math.tanh",
+];
 
 /// What takes the place of one of [`FUNCTIONS`].
 pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>, String> {
@@ -24,7 +35,8 @@ pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>, String> {
     .map(Some)
 }
 
-/// An angle without its whole turns; 2 pi in two parts, of which the products with the first are exact in an FMA.
+/// An angle without its whole turns; 2 pi in two parts, of which the products with the first are
+/// exact in an FMA.
 fn turned(e: &Emit, x: Value) -> Res {
     let turns = e.floor(e.fmac(x, 1.0 / TAU, e.c(0.5)?)?)?;
     let high = f64::from(TAU as f32);
@@ -35,6 +47,7 @@ fn turned(e: &Emit, x: Value) -> Res {
 /// 1 - 2 / (e^2|x| + 1), with the sign of x.
 fn tanh(e: &Emit, x: Value) -> Res {
     let power = e.approximate("math.exp2", &[e.mul(e.abs(x)?, e.c(2.0 * LOG2_E)?)?], "afn")?;
-    let reciprocal = e.approximate("arith.divf", &[e.c(1.0)?, e.add(power, e.c(1.0)?)?], "arcp,afn")?;
+    let reciprocal =
+        e.approximate("arith.divf", &[e.c(1.0)?, e.add(power, e.c(1.0)?)?], "arcp,afn")?;
     e.copysign(e.fmac(reciprocal, -2.0, e.c(1.0)?)?, x)
 }

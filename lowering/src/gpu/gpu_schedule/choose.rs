@@ -1,5 +1,7 @@
 //! The strategy of a kernel and its sizes.
-use super::{Roles, contraction, depthwise, fast_dim, few, fma, mma, narrow_width, transpose, wgmma, width};
+use super::{
+    Roles, contraction, depthwise, fast_dim, few, fma, mma, narrow_width, transpose, wgmma, width,
+};
 use crate::{
     gpu::{SHARED, WARP},
     host::schedule::Schedule,
@@ -23,7 +25,10 @@ const LARGE: i64 = 1024;
 const FULL: i64 = 3 * wgmma::PROCESSORS as i64 / 4;
 
 pub fn make(strategy: &str, parameters: &[(&str, i64)]) -> Schedule {
-    Schedule { strategy: strategy.into(), parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect() }
+    Schedule {
+        strategy: strategy.into(),
+        parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect(),
+    }
 }
 
 fn size(nest: &Nest, dims: &[usize]) -> Option<i64> {
@@ -34,8 +39,8 @@ fn dims(nest: &Nest, from: usize, reduction: bool) -> Vec<usize> {
     (from..nest.extents.len()).filter(|d| nest.reduction[*d] == reduction).collect()
 }
 
-/// The schedule of a product on tensor cores, if a kernel is one. `wgmma`: whether the chip has the instructions of Hopper; `tf32`: whether factors of f32
-/// may be rounded.
+/// The schedule of a product on tensor cores, if a kernel is one. `wgmma`: whether the chip has the
+/// instructions of Hopper; `tf32`: whether factors of f32 may be rounded.
 pub fn product(k: &Kernel, plan: &Plan, nest: &Nest, wgmma: bool, tf32: bool) -> Option<Schedule> {
     let whole = match wgmma::product(k, plan).filter(|p| tf32 || p.element != DType::F32) {
         Some(p) if wgmma => Some(wgmma::choose(nest, &p)),
@@ -56,7 +61,9 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64) -> Schedule {
         let work = plan.nests.iter().map(work).try_fold(1, |most, n| Some(most.max(n?)));
         return groups(k, plan, "rows", work.unwrap_or(1024));
     }
-    if let Some(schedule) = depthwise::depthwise(k, plan).and_then(|d| depthwise::choose(k, plan, &d)) {
+    if let Some(schedule) =
+        depthwise::depthwise(k, plan).and_then(|d| depthwise::choose(k, plan, &d))
+    {
         return schedule;
     }
     if let (Some(p), Some(nest)) = (fma::product(k, plan), plan.nests.first()) {
@@ -65,7 +72,11 @@ pub fn choose(k: &Kernel, plan: &Plan, threads: i64) -> Schedule {
     if let Some(schedule) = contraction(k, plan).and_then(|r| contract(k, plan, &r)) {
         return schedule;
     }
-    let work = plan.nests.iter().map(|n| together(k, plan, n)).try_fold(0, |most: i64, n| Some(most.max(n?)));
+    let work = plan
+        .nests
+        .iter()
+        .map(|n| together(k, plan, n))
+        .try_fold(0, |most: i64, n| Some(most.max(n?)));
     if let Some(all) = plan.nests.iter().map(|n| beside(k, plan, n)).collect::<Option<Vec<_>>>()
         && let Some(schedule) = columns(&all)
     {
@@ -102,7 +113,11 @@ fn groups(k: &Kernel, plan: &Plan, strategy: &str, work: i64) -> Schedule {
     let group = below(work / (EACH * vector)).clamp(WARP as i64, REDUCE);
     let scratch: i64 = (0..k.buffers.len())
         .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b])
-        .map(|b| (k.span(b, plan.rows).unwrap_or(0) + 15) / 16 * 16 * k.buffers[b].element.dtype().map_or(8, |d| d.byte_size() as i64))
+        .map(|b| {
+            (k.span(b, plan.rows).unwrap_or(0) + 15) / 16
+                * 16
+                * k.buffers[b].element.dtype().map_or(8, |d| d.byte_size() as i64)
+        })
         .sum();
     let mut groups = (BLOCK / group).max(1);
     while groups > 1 && groups * scratch > SHARED {
@@ -113,7 +128,8 @@ fn groups(k: &Kernel, plan: &Plan, strategy: &str, work: i64) -> Schedule {
     make(strategy, &[("group", group), ("groups", groups), ("pieces", pieces), ("vector", vector)])
 }
 
-/// Results that lie side by side: how many accesses they take, elements of each, how much is summed, bytes of an access of all results.
+/// Results that lie side by side: how many accesses they take, elements of each, how much is
+/// summed, bytes of an access of all results.
 type Beside = (i64, i64, i64, i64);
 
 fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
@@ -127,9 +143,15 @@ fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
         lanes /= 2;
     }
     let work = size(nest, &depth).unwrap_or(1024);
-    let outputs = nest.stages.iter().filter_map(|s| k.stages.get(*s)).flat_map(|s| &s.outputs).filter(|o| o.reduces);
-    let bytes: i64 =
-        outputs.map(|o| k.buffers.get(o.access.buffer)?.element.dtype().ok().map(|t| t.byte_size() as i64)).sum::<Option<_>>()?;
+    let outputs = nest
+        .stages
+        .iter()
+        .filter_map(|s| k.stages.get(*s))
+        .flat_map(|s| &s.outputs)
+        .filter(|o| o.reduces);
+    let bytes: i64 = outputs
+        .map(|o| k.buffers.get(o.access.buffer)?.element.dtype().ok().map(|t| t.byte_size() as i64))
+        .sum::<Option<_>>()?;
     (!depth.is_empty() && combine(k, nest) && work >= 64 && nest.split.is_none()).then_some((
         size(nest, &free)? / lanes,
         lanes,
@@ -143,9 +165,14 @@ fn columns(nests: &[Beside]) -> Option<Schedule> {
     let (items, work) = (nests.iter().map(|n| n.0).max()?, nests.iter().map(|n| n.2).min()?);
     let (lanes, bytes) = (nests.iter().map(|n| n.1).max()?, nests.iter().map(|n| n.3).sum::<i64>());
     let columns = (items.max(1) as u64).next_power_of_two().min(WARP as u64) as i64;
-    let parts = below(work / EACH).min(below(ACROSS / columns)).min(below(SHARED / (bytes * columns)));
-    (items < MANY && columns * parts >= WARP as i64 && parts > 1)
-        .then(|| make("columns", &[("columns", columns), ("parts", parts), ("pieces", EACH), ("vector", lanes)]))
+    let parts =
+        below(work / EACH).min(below(ACROSS / columns)).min(below(SHARED / (bytes * columns)));
+    (items < MANY && columns * parts >= WARP as i64 && parts > 1).then(|| {
+        make(
+            "columns",
+            &[("columns", columns), ("parts", parts), ("pieces", EACH), ("vector", lanes)],
+        )
+    })
 }
 
 /// Whether partial results of all that a nest reduces combine.
@@ -153,14 +180,16 @@ pub fn combine(k: &Kernel, nest: &Nest) -> bool {
     nest.stages.iter().filter_map(|s| k.stages.get(*s)).all(Stage::combines)
 }
 
-/// What each result of a nest takes, if it is worth a group of threads: partial results combine, and what is summed is contiguous or long.
+/// What each result of a nest takes, if it is worth a group of threads: partial results combine,
+/// and what is summed is contiguous or long.
 fn together(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<i64> {
     let (free, depth) = (dims(nest, 0, false), dims(nest, 0, true));
     let work = size(nest, &depth).unwrap_or(1024);
     let all: Vec<usize> = (0..nest.extents.len()).collect();
     let along = fast_dim(k, plan, nest, &all).is_some_and(|d| nest.reduction[d]);
     let few = size(nest, &free).is_some_and(|n| n < 2048 && work >= 256);
-    (!depth.is_empty() && combine(k, nest) && work >= 32 && (along || few) && nest.split.is_none()).then_some(work)
+    (!depth.is_empty() && combine(k, nest) && work >= 32 && (along || few) && nest.split.is_none())
+        .then_some(work)
 }
 
 /// Tiles of a contraction; none if there are too few rows or columns for one.
@@ -170,13 +199,38 @@ fn contract(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Schedule> {
     if m.is_some_and(|m| m < 8) || n.is_some_and(|n| n < 8) {
         return None;
     }
-    let wide = k.stages.get(r.stage)?.outputs.first()?.combine.as_ref()?.op.result(0).ty().dtype().ok()?.byte_size() > 4;
-    let after: usize = nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
+    let wide = k
+        .stages
+        .get(r.stage)?
+        .outputs
+        .first()?
+        .combine
+        .as_ref()?
+        .op
+        .result(0)
+        .ty()
+        .dtype()
+        .ok()?
+        .byte_size()
+        > 4;
+    let after: usize =
+        nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
     // Large tiles must be enough for most of the card.
     let up = |n: i64| (n + 127) / 128;
-    let tiles = |m: i64, n: i64| up(m).saturating_mul(up(n)).saturating_mul(size(nest, &r.batch).unwrap_or(1).max(1));
+    let tiles = |m: i64, n: i64| {
+        up(m).saturating_mul(up(n)).saturating_mul(size(nest, &r.batch).unwrap_or(1).max(1))
+    };
     let full = m.zip(n).is_some_and(|(m, n)| m >= LARGE && n >= LARGE && tiles(m, n) >= FULL);
     let large = full && !wide && after < 24;
     let (tile, each) = if large { (128, 8) } else { (64, 4) };
-    Some(make("contract", &[("depth", if wide { 8 } else { 16 }), ("m", tile), ("m_each", each), ("n", tile), ("n_each", each)]))
+    Some(make(
+        "contract",
+        &[
+            ("depth", if wide { 8 } else { 16 }),
+            ("m", tile),
+            ("m_each", each),
+            ("n", tile),
+            ("n_each", each),
+        ],
+    ))
 }

@@ -18,7 +18,8 @@ pub struct Roles {
     pub depth: Vec<usize>,
 }
 
-/// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages on the result and beside it; of tensors with several rows.
+/// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages
+/// on the result and beside it; of tensors with several rows.
 pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
     let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
     // What is computed of an operand would be computed of the zeros beyond its end as well.
@@ -62,13 +63,21 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     (!r.depth.is_empty()).then_some(r)
 }
 
-/// The stages of a nest, their roles, and their operands' element, if each sums products of bf16, of f16 or of f32 over the same loops: one stage, or two.
+/// The stages of a nest, their roles, and their operands' element, if each sums products of bf16,
+/// of f16 or of f32 over the same loops: one stage, or two.
 pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
-    let all: Vec<(Roles, DType)> =
-        nest.stages.iter().map(|s| Some((roles_of(k, nest, *s)?, factors(k.stages.get(*s)?)?))).collect::<Option<_>>()?;
+    let all: Vec<(Roles, DType)> = nest
+        .stages
+        .iter()
+        .map(|s| Some((roles_of(k, nest, *s)?, factors(k.stages.get(*s)?)?)))
+        .collect::<Option<_>>()?;
     let ((first, element), others) = all.split_first().filter(|(_, others)| others.len() < 2)?;
     let same = |(r, e): &(Roles, DType)| {
-        e == element && r.batch == first.batch && r.rows == first.rows && r.columns == first.columns && r.depth == first.depth
+        e == element
+            && r.batch == first.batch
+            && r.rows == first.rows
+            && r.columns == first.columns
+            && r.depth == first.depth
     };
     others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
 }
@@ -90,6 +99,8 @@ fn factors(stage: &Stage) -> Option<DType> {
     if pair != [x, y] && pair != [y, x] {
         return None;
     }
-    let element = x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
-    (y.ty().dtype() == Ok(element) && matches!(out.init, Init::Fill(_) | Init::Load(_))).then_some(element)
+    let element =
+        x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
+    (y.ty().dtype() == Ok(element) && matches!(out.init, Init::Fill(_) | Init::Load(_)))
+        .then_some(element)
 }

@@ -1,4 +1,5 @@
-//! Products of few rows with a large matrix, such as the weights of a layer that decodes: reading the matrix is all that takes time.
+//! Products of few rows with a large matrix, such as the weights of a layer that decodes: reading
+//! the matrix is all that takes time.
 use super::{Roles, USUAL, choose::make, contraction, wgmma::PROCESSORS};
 use crate::{
     gpu::SHARED,
@@ -21,9 +22,11 @@ const SUMS: usize = 64;
 const READ: usize = 64;
 /// Steps of the depth that a warp has under way, if there are as many.
 const PIECES: i64 = 4;
-/// Bytes of memory, and of the second-level cache, that a multiprocessor gets in a clock when all ask.
+/// Bytes of memory, and of the second-level cache, that a multiprocessor gets in a clock when all
+/// ask.
 const BANDWIDTH: [f64; 2] = [18.0, 54.0];
-/// The same of memory beside more than 16 rows, whose sums leave registers for fewer reads under way.
+/// The same of memory beside more than 16 rows, whose sums leave registers for fewer reads under
+/// way.
 const BESIDE_MANY: f64 = 12.0;
 /// Clocks until the first bytes are there, and from the last ones to the end.
 const WAIT: f64 = 2500.0;
@@ -37,7 +40,8 @@ pub struct Side {
     pub dims: Vec<usize>,
 }
 
-/// Sums of products of bf16 or of f16 in f32, of whose operands one has few rows; of both, what is summed lies side by side.
+/// Sums of products of bf16 or of f16 in f32, of whose operands one has few rows; of both, what is
+/// summed lies side by side.
 #[derive(Clone, Debug)]
 pub struct Few {
     /// The stages that sum: one, or two whose matrices are multiplied with the same few rows.
@@ -68,25 +72,42 @@ pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
     let units = |p: &Poly| p.multiple_of(EACH as i64);
     let others = a.at.dims.iter().all(|(d, p)| *d == deep || units(p));
     let input = matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
-    input && others && units(&a.at.constant) && a.at.rest.is_empty() && a.at.coefficient(deep).known() == Some(1)
+    input
+        && others
+        && units(&a.at.constant)
+        && a.at.rest.is_empty()
+        && a.at.coefficient(deep).known() == Some(1)
 }
 
 /// Such a product, if both operands can be read 16 bytes at a time.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     let nest = plan.main()?;
-    let (stages, roles, element) = contraction::sums(k, nest).filter(|(.., element)| *element != DType::F32)?;
+    let (stages, roles, element) =
+        contraction::sums(k, nest).filter(|(.., element)| *element != DType::F32)?;
     let Roles { batch, rows, columns, depth, .. } = roles;
     let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
     let [deep] = depth.as_slice() else { return None };
-    let size = nest.extents[*deep].known().filter(|n| *n >= DEPTH as i64 && n % EACH as i64 == 0)?;
+    let size =
+        nest.extents[*deep].known().filter(|n| *n >= DEPTH as i64 && n % EACH as i64 == 0)?;
     let known = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known();
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
     let sides = [Side { input: 0, dims: rows }, Side { input: 1, dims: columns }];
-    let [few, many] = if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
+    let [few, many] =
+        if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
     let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
     let fits = (1..=MOST).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
-    let fits = fits && shared && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *deep));
-    fits.then_some(Few { stages, batch, depth: (*deep, size as usize), element, many, few, count: x.min(y) as usize })
+    let fits = fits
+        && shared
+        && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *deep));
+    fits.then_some(Few {
+        stages,
+        batch,
+        depth: (*deep, size as usize),
+        element,
+        many,
+        few,
+        count: x.min(y) as usize,
+    })
 }
 
 /// Elements of f32 in which one warp puts its sums for a tile of so many rows.
@@ -110,8 +131,13 @@ pub fn line(rows: usize) -> usize {
 
 /// The schedule of such a product, and the clocks that it is thought to take.
 pub fn choose(nest: &Nest, p: &Few) -> (Schedule, f64) {
-    let size = |dims: &[usize]| dims.iter().map(|d| nest.extents[*d].known().unwrap_or(USUAL)).product::<i64>();
-    let (rows, time) = fastest([size(&p.batch), size(&p.many.dims), p.count as i64, p.depth.1 as i64], p.stages.len());
+    let size = |dims: &[usize]| {
+        dims.iter().map(|d| nest.extents[*d].known().unwrap_or(USUAL)).product::<i64>()
+    };
+    let (rows, time) = fastest(
+        [size(&p.batch), size(&p.many.dims), p.count as i64, p.depth.1 as i64],
+        p.stages.len(),
+    );
     let blocks = size(&p.batch) * up(size(&p.many.dims), rows);
     let steps = up(p.depth.1 as i64, DEPTH);
     // Where blocks are many, several of them are on a multiprocessor.
@@ -129,12 +155,19 @@ fn up(a: i64, b: usize) -> i64 {
     (a + b as i64 - 1) / b as i64
 }
 
-/// Rows of a block's tile, and the clocks that so many products are thought to take. `sizes`: batch, rows of a matrix, few rows, depth.
+/// Rows of a block's tile, and the clocks that so many products are thought to take. `sizes`:
+/// batch, rows of a matrix, few rows, depth.
 pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize) -> (usize, f64) {
     let blocks = |rows: usize| batch * up(many, rows);
-    // Every block reads the few rows again; with larger tiles these are fewer, as long as each multiprocessor has one.
-    let sums = |rows: usize| 4 * matrices * (rows / INSTRUCTION.0) * up(few, INSTRUCTION.1) as usize;
-    let fits = |rows: &usize| sums(*rows) <= SUMS && few > INSTRUCTION.1 as i64 && blocks(*rows) * 8 >= PROCESSORS as i64 * 7;
+    // Every block reads the few rows again; with larger tiles these are fewer, as long as each
+    // multiprocessor has one.
+    let sums =
+        |rows: usize| 4 * matrices * (rows / INSTRUCTION.0) * up(few, INSTRUCTION.1) as usize;
+    let fits = |rows: &usize| {
+        sums(*rows) <= SUMS
+            && few > INSTRUCTION.1 as i64
+            && blocks(*rows) * 8 >= PROCESSORS as i64 * 7
+    };
     let rows = [64, 32].into_iter().find(fits).unwrap_or(INSTRUCTION.0);
     let bytes = |rows: i64| (2 * rows * depth) as f64 / PROCESSORS as f64;
     let (read, again) = (bytes(batch * many * matrices as i64), bytes(few * blocks(rows)));

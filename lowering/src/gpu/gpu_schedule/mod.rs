@@ -1,23 +1,32 @@
-//! `kiln-gpu-schedule`: says on each kernel how a GPU computes it, with how many threads and blocks.
+//! `kiln-gpu-schedule`: says on each kernel how a GPU computes it, with how many threads and
+//! blocks.
 //!
-//! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements, reductions within a thread), `registers` (stages that share
-//! rows, which a group of threads keeps from the first stage to the last), `rows` (the same for rows that are too long or of open size, read again by each
-//! stage), `reduce` (a group of threads per result), `columns` (results side by side in memory, threads share what each of them sums), `contract` (tiles of a matmul or convolution in shared memory),
-//! `fma` (products of f32 whose addresses are linear: the next tiles are copied to a ring of `stages` meanwhile; `unroll` positions in depth are written out, so that
+//! Why: as `kiln-schedule` for the host. Strategies: `loops` (a thread per group of elements,
+//! reductions within a thread), `registers` (stages that share rows, which a group of threads keeps
+//! from the first stage to the last), `rows` (the same for rows that are too long or of open size,
+//! read again by each stage), `reduce` (a group of threads per result), `columns` (results side by
+//! side in memory, threads share what each of them sums), `contract` (tiles of a matmul or
+//! convolution in shared memory), `fma` (products of f32 whose addresses are linear: the next tiles
+//! are copied to a ring of `stages` meanwhile; `unroll` positions in depth are written out, so that
 //! one is read while another is multiplied, and `resident` blocks share a multiprocessor),
-//! `transpose` (what is read along another dimension than results are written: tiles of `down` by `over` elements in shared memory),
-//! `scan` (cumulative sums, products and extremes: threads `across` share a row or a column of which they have `pieces` each, and go on with what came before; `beside` of these groups are a block),
-//! `depthwise` (convolutions of each channel by itself, with channels last: a thread takes neighbours `across` in width),
-//! `wgmma` (products and convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy engine can read both operands; else
-//! they are `contract`; of f32 too where rounding to tf32 is allowed): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a multiprocessor; or `parts` of
-//! a cluster share the depth of each tile,
-//! `mma` (the same, convolutions as well, with the instructions of a warp, on older chips), `few` (products of bf16 or f16 with few rows, whose matrix goes from memory to the tensor cores by registers: a block has so many of its `rows`, and its
-//! `warps` share the depth),
-//! `attention` (there too: scores stay in registers), `split_attention` (of few queries, and on older chips of any: `warps` of a block, and on sm_90a
-//! `parts` of a cluster, share the keys).
-//! The left operand of a product of `wgmma` or `mma` may be computed of what lies in memory, as `kiln-prologues` says: then each warp runs that on its registers.
-//! A kernel with `kiln.library` is also a library's product or convolution, which has to be exactly that; here it is said which.
-//! The number of blocks is an affine map over the kernel's sizes; every number is right, since threads go on until all is done.
+//! `transpose` (what is read along another dimension than results are written: tiles of `down` by
+//! `over` elements in shared memory), `scan` (cumulative sums, products and extremes: threads
+//! `across` share a row or a column of which they have `pieces` each, and go on with what came
+//! before; `beside` of these groups are a block), `depthwise` (convolutions of each channel by
+//! itself, with channels last: a thread takes neighbours `across` in width), `wgmma` (products and
+//! convolutions of bf16 or f16 on the tensor cores of sm_90a: with `tensor-cores`, where the copy
+//! engine can read both operands; else they are `contract`; of f32 too where rounding to tf32 is
+//! allowed): tiles of `m` by `n` in a ring of `stages`, blocks that stay `resident` on a
+//! multiprocessor; or `parts` of a cluster share the depth of each tile, `mma` (the same,
+//! convolutions as well, with the instructions of a warp, on older chips), `few` (products of bf16
+//! or f16 with few rows, whose matrix goes from memory to the tensor cores by registers: a block
+//! has so many of its `rows`, and its `warps` share the depth), `attention` (there too: scores stay
+//! in registers), `split_attention` (of few queries, and on older chips of any: `warps` of a block,
+//! and on sm_90a `parts` of a cluster, share the keys). The left operand of a product of `wgmma` or
+//! `mma` may be computed of what lies in memory, as `kiln-prologues` says: then each warp runs that
+//! on its registers. A kernel with `kiln.library` is also a library's product or convolution, which
+//! has to be exactly that; here it is said which. The number of blocks is an affine map over the
+//! kernel's sizes; every number is right, since threads go on until all is done.
 //!
 //! Numerics: exact; nothing is computed differently yet.
 //!
@@ -47,7 +56,9 @@ pub use contraction::{Roles, contraction};
 pub use grid::map as grid_map;
 pub use width::{bytes, fast_dim, narrow_width, width};
 
-use super::{CLUSTER, GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS, WARP};
+use super::{
+    CLUSTER, GRID, PERSISTENT, RESIDENT, SHARED, SHARED_BYTES, TENSOR_MAPS, THREADS, WARP,
+};
 use crate::{
     host::{kernels_of, schedule::Schedule},
     kernel::{self, Kernel, Plan},
@@ -74,16 +85,19 @@ kiln_passes::pass_options! {
         pub threads: i64 = 256,
         /// The chip: sm_80, sm_86, sm_89 or sm_90a
         pub chip: String = "sm_90a".into(),
-        /// Whether products of bf16 and f16 go to the tensor cores by themselves; a schedule that says so always does
+        /// Whether products of bf16 and f16 go to the tensor cores by themselves; a schedule that
+        /// says so always does
         pub tensor_cores: bool = true,
-        /// Whether products of f32 do so too, with factors rounded to tf32; a schedule that says so always does
+        /// Whether products of f32 do so too, with factors rounded to tf32; a schedule that says so
+        /// always does
         pub tf32: bool = false,
     }
 }
 
 impl Pass for GpuSchedule {
     const FLAG: &'static str = "kiln-gpu-schedule";
-    const SUMMARY: &'static str = "Chooses how a GPU computes each kernel: #kiln.schedule, threads of a block, blocks";
+    const SUMMARY: &'static str =
+        "Chooses how a GPU computes each kernel: #kiln.schedule, threads of a block, blocks";
     const LEVELS: &'static [Level] = &[Level::Linalg];
     const LOWERS_TO: Option<Level> = Some(Level::Scheduled);
     const REQUIRED: bool = true;
@@ -91,14 +105,18 @@ impl Pass for GpuSchedule {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         if ![32, 64, 128, 256, 512, 1024].contains(&self.threads) {
-            return Err(format!("threads is a power of two from 32 to 1024, not {}", self.threads).into());
+            return Err(
+                format!("threads is a power of two from 32 to 1024, not {}", self.threads).into()
+            );
         }
         if !Chip::ALL.iter().any(|c| c.name() == self.chip) {
             return Err(format!("chip is sm_80, sm_86, sm_89 or sm_90a, not {}", self.chip).into());
         }
         let wgmma = self.chip == Chip::Sm90a.name();
         for func in kernels_of(root) {
-            if attention::schedule(func, self.tensor_cores, wgmma).map_err(|e| Failure::at(func, e))? {
+            if attention::schedule(func, self.tensor_cores, wgmma)
+                .map_err(|e| Failure::at(func, e))?
+            {
                 continue;
             }
             if func.attr("kiln.schedule").is_none() {
@@ -111,26 +129,47 @@ impl Pass for GpuSchedule {
             func.set_attr(THREADS, Attr::i64(func.ctx(), threads as i64));
             func.set_attr(GRID, grid);
             library::describe(&k, &plan, self.tf32).map_err(|e| Failure::at(func, e))?;
-            if schedule.strategy == "registers" && func.attr(RESIDENT).is_none() && registers::resident(&schedule, threads) > 1 {
-                func.set_attr(RESIDENT, Attr::i64(func.ctx(), registers::resident(&schedule, threads) as i64));
+            if schedule.strategy == "registers"
+                && func.attr(RESIDENT).is_none()
+                && registers::resident(&schedule, threads) > 1
+            {
+                func.set_attr(
+                    RESIDENT,
+                    Attr::i64(func.ctx(), registers::resident(&schedule, threads) as i64),
+                );
             }
             if schedule.strategy == "mma" {
                 func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), mma::shared(&schedule) as i64));
             }
             if schedule.strategy == "fma" {
                 func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), fma::shared(&schedule) as i64));
-                func.set_attr(RESIDENT, Attr::i64(func.ctx(), schedule.get("resident").max(1) as i64));
+                func.set_attr(
+                    RESIDENT,
+                    Attr::i64(func.ctx(), schedule.get("resident").max(1) as i64),
+                );
             }
             if schedule.strategy == "wgmma" {
                 let fail = |e: String| Failure::at(func, e);
-                let missing = || fail("has a schedule for the tensor cores, but is no product that they and the copy engine can do".into());
-                let (nest, product) = plan.nests.first().zip(wgmma::product(&k, &plan).filter(|_| wgmma)).ok_or_else(missing)?;
+                let missing = || {
+                    fail("has a schedule for the tensor cores, but is no product that they and the copy engine can do".into())
+                };
+                let (nest, product) = plan
+                    .nests
+                    .first()
+                    .zip(wgmma::product(&k, &plan).filter(|_| wgmma))
+                    .ok_or_else(missing)?;
                 wgmma::fits(&schedule, nest, &product).map_err(fail)?;
                 if schedule.get("parts") > 1 {
                     func.set_attr(CLUSTER, Attr::i64(func.ctx(), schedule.get("parts") as i64));
                 }
-                func.set_attr(TENSOR_MAPS, wgmma::maps(&k, nest, &product, &schedule).map_err(fail)?);
-                func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), wgmma::shared(&schedule, product.slabs()) as i64));
+                func.set_attr(
+                    TENSOR_MAPS,
+                    wgmma::maps(&k, nest, &product, &schedule).map_err(fail)?,
+                );
+                func.set_attr(
+                    SHARED_BYTES,
+                    Attr::i64(func.ctx(), wgmma::shared(&schedule, product.slabs()) as i64),
+                );
                 if schedule.get("resident") > 0 {
                     // Room for as many as are launched.
                     for name in [RESIDENT, PERSISTENT] {
@@ -160,18 +199,22 @@ impl GpuSchedule {
         }
         let (k, plan) = planned(func, "")?;
         let chosen = match (self.tensor_cores, plan.nests.first()) {
-            (true, Some(nest)) if !plan.dependent => choose::product(&k, &plan, nest, self.chip == Chip::Sm90a.name(), self.tf32),
+            (true, Some(nest)) if !plan.dependent => {
+                choose::product(&k, &plan, nest, self.chip == Chip::Sm90a.name(), self.tf32)
+            }
             _ => None,
         };
         Ok(chosen.unwrap_or_else(|| choose::choose(&k, &plan, self.threads)))
     }
 }
 
-/// A kernel and its nests as a strategy takes them: rows in registers need no memory for what they pass on, and an attention is one, as is a scan with what is around it.
+/// A kernel and its nests as a strategy takes them: rows in registers need no memory for what they
+/// pass on, and an attention is one, as is a scan with what is around it.
 pub fn planned(func: Op, strategy: &str) -> Result<(Kernel, Plan), Failure> {
     let mut k = kernel::read(func)?;
     if strategy == "scan" {
-        return scan::walk(k).ok_or_else(|| Failure::at(func, "has a schedule for scans, but is none"));
+        return scan::walk(k)
+            .ok_or_else(|| Failure::at(func, "has a schedule for scans, but is none"));
     }
     if ["attention", "split_attention"].contains(&strategy) {
         let plan = Plan::whole(&k);
@@ -210,7 +253,9 @@ pub fn of(func: Op) -> Result<Schedule, String> {
 
 /// Threads of a block.
 pub fn threads(s: &Schedule) -> Result<usize, String> {
-    if ["rows", "reduce", "registers", "columns", "few"].contains(&s.strategy.as_str()) && !(1..=64).contains(&s.get("pieces")) {
+    if ["rows", "reduce", "registers", "columns", "few"].contains(&s.strategy.as_str())
+        && !(1..=64).contains(&s.get("pieces"))
+    {
         return Err(format!("has a schedule whose pieces are {}, not 1 to 64", s.get("pieces")));
     }
     if s.strategy == "depthwise" && !(1..=16).contains(&s.get("across")) {
@@ -219,7 +264,13 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     let power = |name: &str, least: usize, most: usize| {
         let n = s.get(name);
         let fits = n.is_power_of_two() && (least..=most).contains(&n);
-        if fits { Ok(n) } else { Err(format!("has a schedule whose {name} is {n}, not a power of two from {least} to {most}")) }
+        if fits {
+            Ok(n)
+        } else {
+            Err(format!(
+                "has a schedule whose {name} is {n}, not a power of two from {least} to {most}"
+            ))
+        }
     };
     match s.strategy.as_str() {
         "wgmma" => return wgmma::threads(s),
@@ -251,5 +302,9 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
             m / power("m_each", 1, m)? * (n / power("n_each", 1, n)?)
         }
     };
-    if (32..=1024).contains(&all) { Ok(all) } else { Err(format!("has a schedule of {all} threads a block; 32 to 1024 are possible")) }
+    if (32..=1024).contains(&all) {
+        Ok(all)
+    } else {
+        Err(format!("has a schedule of {all} threads a block; 32 to 1024 are possible"))
+    }
 }

@@ -1,4 +1,5 @@
-//! Rows that a group of threads can keep in its registers from the first stage of a kernel to the last.
+//! Rows that a group of threads can keep in its registers from the first stage of a kernel to the
+//! last.
 use super::{
     choose::{combine, make},
     narrow_width,
@@ -26,11 +27,16 @@ pub fn hold(k: &Kernel, plan: &mut Plan) {
     }
 }
 
-/// The length of a row, if every nest goes through rows of it element by element, or has one iteration per row, and nothing is read that another
-/// element of the row writes.
+/// The length of a row, if every nest goes through rows of it element by element, or has one
+/// iteration per row, and nothing is read that another element of the row writes.
 pub fn length(k: &Kernel, plan: &Plan) -> Option<usize> {
     let d = plan.rows;
-    if !plan.dependent || plan.nests.iter().any(|n| n.split.is_some() || n.extents.len() < d || n.extents.len() > d + 1) {
+    if !plan.dependent
+        || plan
+            .nests
+            .iter()
+            .any(|n| n.split.is_some() || n.extents.len() < d || n.extents.len() > d + 1)
+    {
         return None;
     }
     let mut lengths = plan.nests.iter().filter_map(|n| n.extents.get(d)).map(|e| e.known());
@@ -39,27 +45,40 @@ pub fn length(k: &Kernel, plan: &Plan) -> Option<usize> {
     (same && plan.nests.iter().all(|n| combine(k, n)) && in_place(k)).then_some(length as usize)
 }
 
-/// Whether what is read of what the kernel itself writes is the element that the same iteration has.
+/// Whether what is read of what the kernel itself writes is the element that the same iteration
+/// has.
 fn in_place(k: &Kernel) -> bool {
-    let written: Vec<&Access> = k.stages.iter().flat_map(|s| &s.outputs).map(|o| &o.access).collect();
+    let written: Vec<&Access> =
+        k.stages.iter().flat_map(|s| &s.outputs).map(|o| &o.access).collect();
     k.stages.iter().all(|s| {
         let read = s.reads().all(|r| written.iter().all(|w| w.buffer != r.buffer || *w == r));
         read && s.captured.iter().all(|b| written.iter().all(|w| w.buffer != *b))
     })
 }
 
-/// Bytes of an element's registers across the barrier where most are in use: what was read or computed before it and is read after it.
+/// Bytes of an element's registers across the barrier where most are in use: what was read or
+/// computed before it and is read after it.
 fn live(k: &Kernel, plan: &Plan) -> usize {
     let whole = |a: &&Access| a.at.uses(plan.rows);
-    let stages = |nests: &'_ [Nest]| nests.iter().flat_map(Nest::all).filter_map(|s| k.stages.get(s)).collect::<Vec<_>>();
+    let stages = |nests: &'_ [Nest]| {
+        nests.iter().flat_map(Nest::all).filter_map(|s| k.stages.get(s)).collect::<Vec<_>>()
+    };
     let at = |cut: usize| -> usize {
         let (before, after) = plan.nests.split_at(cut);
         let (before, after) = (stages(before), stages(after));
-        let known: BTreeSet<&Access> =
-            before.iter().flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access))).filter(whole).collect();
+        let known: BTreeSet<&Access> = before
+            .iter()
+            .flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access)))
+            .filter(whole)
+            .collect();
         let read: BTreeSet<&Access> = after.iter().flat_map(|s| s.reads()).filter(whole).collect();
         // 16-bit floats are kept as what they are computed with.
-        let bytes = |a: &&&Access| k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(8, |t| t.byte_size().max(4));
+        let bytes = |a: &&&Access| {
+            k.buffers
+                .get(a.buffer)
+                .and_then(|b| b.element.dtype().ok())
+                .map_or(8, |t| t.byte_size().max(4))
+        };
         known.intersection(&read).map(|a| bytes(&a)).sum()
     };
     (1..plan.nests.len()).map(at).max().unwrap_or(4).max(4)
@@ -67,7 +86,11 @@ fn live(k: &Kernel, plan: &Plan) -> usize {
 
 /// The most elements that one access of a nest takes, where rows begin at a multiple of that.
 pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
-    let wide = plan.nests.iter().filter(|n| n.extents.len() > plan.rows).map(|n| narrow_width(k, plan, n, plan.rows, None));
+    let wide = plan
+        .nests
+        .iter()
+        .filter(|n| n.extents.len() > plan.rows)
+        .map(|n| narrow_width(k, plan, n, plan.rows, None));
     // Of bytes, such as masks, half an access is enough.
     let mut lanes = wide.min().unwrap_or(1).min(8);
     while !length.is_multiple_of(lanes) {
@@ -76,7 +99,8 @@ pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
     lanes
 }
 
-/// How many blocks a multiprocessor should hold: while the warps of some wait for each other, those of others read.
+/// How many blocks a multiprocessor should hold: while the warps of some wait for each other, those
+/// of others read.
 pub fn resident(schedule: &Schedule, threads: usize) -> usize {
     if schedule.get("group") > WARP { (THREADS / threads).max(1) } else { 1 }
 }
@@ -90,12 +114,22 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     let lanes = lanes(k, plan, length);
     let vectors = length.div_ceil(lanes);
     let most = (EACH / (lanes * live)).max(1);
-    // Short rows are a part of a warp each; one warp takes as much as it can, since it needs no barrier.
+    // Short rows are a part of a warp each; one warp takes as much as it can, since it needs no
+    // barrier.
     let group = if vectors <= WARP * most {
         vectors.next_power_of_two().min(WARP)
     } else {
         vectors.div_ceil(most).next_power_of_two().min(THREADS)
     };
     let (group, pieces) = (group as i64, vectors.div_ceil(group) as i64);
-    make("registers", &[("group", group), ("groups", (BLOCK as i64 / group).max(1)), ("pieces", pieces), ("vector", lanes as i64)]).into()
+    make(
+        "registers",
+        &[
+            ("group", group),
+            ("groups", (BLOCK as i64 / group).max(1)),
+            ("pieces", pieces),
+            ("vector", lanes as i64),
+        ],
+    )
+    .into()
 }

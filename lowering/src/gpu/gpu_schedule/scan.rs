@@ -1,12 +1,17 @@
-//! Cumulative sums, products and extremes: one walk along an axis, with what comes before in registers.
+//! Cumulative sums, products and extremes: one walk along an axis, with what comes before in
+//! registers.
 //!
-//! On level `linalg` such a thing is a triangle: a reduction of the whole axis for each of its elements, in which what comes behind the element counts as nothing. Here the loop of the
-//! reduction goes, so that every stage of the kernel has the same loops and an element is read, combined and written in one iteration. What comes in front of and behind the scan is in
-//! the same iterations, as long as nothing is read that another element makes.
+//! On level `linalg` such a thing is a triangle: a reduction of the whole axis for each of its
+//! elements, in which what comes behind the element counts as nothing. Here the loop of the
+//! reduction goes, so that every stage of the kernel has the same loops and an element is read,
+//! combined and written in one iteration. What comes in front of and behind the scan is in the same
+//! iterations, as long as nothing is read that another element makes.
 //!
-//! Where the axis lies side by side in memory, `across` threads take `pieces` times `vector` neighbours each of a part of a row, and a block has `beside` rows. Where it does not, a
-//! thread takes `vector` neighbouring columns; `beside` of these lie side by side, and `across` of them share the axis, `pieces` elements each. With `ahead` the next part's reads are
-//! under way while one is combined.
+//! Where the axis lies side by side in memory, `across` threads take `pieces` times `vector`
+//! neighbours each of a part of a row, and a block has `beside` rows. Where it does not, a thread
+//! takes `vector` neighbouring columns; `beside` of these lie side by side, and `across` of them
+//! share the axis, `pieces` elements each. With `ahead` the next part's reads are under way while
+//! one is combined.
 use super::{choose::make, fast_dim, width};
 use crate::{
     emit::body::made_of,
@@ -29,7 +34,8 @@ pub struct Scan {
     pub before: bool,
 }
 
-/// A triangle among a kernel's stages: the loop of the elements and that of what they are made of, by numbers of the op's loops.
+/// A triangle among a kernel's stages: the loop of the elements and that of what they are made of,
+/// by numbers of the op's loops.
 struct Triangle {
     element: usize,
     of: usize,
@@ -45,7 +51,8 @@ const BYTES: i64 = 64;
 const WORDS: i64 = 64;
 /// Threads of a block of small groups.
 const BLOCK: i64 = 128;
-/// Most threads that share an axis whose elements do not lie side by side: each looks at what all of these have.
+/// Most threads that share an axis whose elements do not lie side by side: each looks at what all
+/// of these have.
 const ACROSS: i64 = 16;
 /// Bytes of neighbouring columns that a block reads at least.
 const SIDE: i64 = 64;
@@ -65,7 +72,10 @@ fn loop_of(v: Value) -> Option<usize> {
 impl Triangle {
     fn of(s: &Stage) -> Option<Triangle> {
         let (Body::Block(block), [out]) = (s.body, &s.outputs[..]) else { return None };
-        let combine = out.combine.as_ref().filter(|_| out.reduces && !s.merges && matches!(out.init, Init::Fill(_)))?;
+        let combine = out
+            .combine
+            .as_ref()
+            .filter(|_| out.reduces && !s.merges && matches!(out.init, Init::Fill(_)))?;
         let dtype = combine.op.result(0).ty().dtype().ok()?;
         let select = combine.other.def().filter(|o| o.is("arith.select"))?;
         let [condition, value, nothing] = select.operands()[..] else { return None };
@@ -78,14 +88,20 @@ impl Triangle {
             _ => return None,
         };
         let given = nothing.def().filter(|o| o.is("arith.constant"))?.attr("value")?;
-        let identity = Attr::parse(s.op.ctx(), &format!("{} : {}", combine.identity(dtype)?, nothing.ty()))?;
-        let neutral = given.to_string() == identity.to_string() || (combine.kind == "add" && given.as_f64() == Some(0.0));
+        let identity =
+            Attr::parse(s.op.ctx(), &format!("{} : {}", combine.identity(dtype)?, nothing.ty()))?;
+        let neutral = given.to_string() == identity.to_string()
+            || (combine.kind == "add" && given.as_f64() == Some(0.0));
         let loops = (0..s.extents.len()).all(|d| s.reduction[d] == (d == of));
         // What is combined knows nothing of the element that it is combined for.
         let needed = made_of(block, value);
         let asked = needed.iter().filter(|v| v.def().is_some_and(|o| o.is("linalg.index")));
         let free = asked.filter_map(|v| loop_of(*v)).all(|d| d != element)
-            && block.args().iter().zip(&s.inputs).all(|(arg, a)| !needed.contains(arg) || !a.at.uses(element))
+            && block
+                .args()
+                .iter()
+                .zip(&s.inputs)
+                .all(|(arg, a)| !needed.contains(arg) || !a.at.uses(element))
             && block.args().iter().skip(s.inputs.len()).all(|arg| !needed.contains(arg));
         let same = s.extents.get(of).is_some_and(|n| s.extents.get(element) == Some(n));
         let fits = neutral && loops && free && same && out.access.at.uses(element);
@@ -93,7 +109,8 @@ impl Triangle {
     }
 }
 
-/// A kernel with one walk in place of its triangle, and the loops of that; none if there is no triangle, or if anything else goes through other loops.
+/// A kernel with one walk in place of its triangle, and the loops of that; none if there is no
+/// triangle, or if anything else goes through other loops.
 pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
     let mut all = (0..k.stages.len()).filter_map(|s| Triangle::of(&k.stages[s]).map(|t| (s, t)));
     let (Some((number, t)), None) = (all.next(), all.next()) else { return None };
@@ -115,11 +132,15 @@ pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
         return None;
     }
     let plan = nests(&mut k, SHARED);
-    let whole = plan.nests.len() == 1 && !plan.dependent && plan.nests[0].split.is_none() && plan.nests[0].after.is_empty();
+    let whole = plan.nests.len() == 1
+        && !plan.dependent
+        && plan.nests[0].split.is_none()
+        && plan.nests[0].after.is_empty();
     (whole && scan(&k, &plan).is_some()).then_some((k, plan))
 }
 
-/// Whether what is read of what the kernel itself writes is the element that the same iteration has.
+/// Whether what is read of what the kernel itself writes is the element that the same iteration
+/// has.
 fn in_place(k: &Kernel) -> bool {
     let written: Vec<_> = k.stages.iter().flat_map(|s| &s.outputs).map(|o| &o.access).collect();
     k.stages.iter().all(|s| {
@@ -150,7 +171,8 @@ pub fn refused(k: &Kernel) -> Option<String> {
     long.then(|| "a scan shares its kernel with what goes through other loops, so that each element looks at its whole axis".into())
 }
 
-/// How a walk goes: the dimension whose neighbours are accessed together, and how many of them at once.
+/// How a walk goes: the dimension whose neighbours are accessed together, and how many of them at
+/// once.
 pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
     let all: Vec<usize> = (0..nest.extents.len()).collect();
     let fast = fast_dim(k, plan, nest, &all)?;
@@ -165,7 +187,10 @@ pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
 fn bytes(k: &Kernel, plan: &Plan, nest: &Nest) -> i64 {
     let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
     let all = stages().flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access)));
-    let real = all.filter(|a| !plan.passed.get(a.buffer).copied().unwrap_or(false) && k.buffers[a.buffer].role != Role::Temporary);
+    let real = all.filter(|a| {
+        !plan.passed.get(a.buffer).copied().unwrap_or(false)
+            && k.buffers[a.buffer].role != Role::Temporary
+    });
     real.map(|a| super::bytes(k, a) as i64).max().unwrap_or(4)
 }
 
@@ -175,7 +200,10 @@ pub fn reads<'a>(k: &'a Kernel, nest: &Nest, axis: usize) -> Vec<&'a Access> {
     for s in nest.stages.iter().filter_map(|s| k.stages.get(*s)) {
         // What is only there for its sizes is nowhere in memory.
         let used = |n: usize| !matches!(s.body, Body::Block(b) if b.args().get(n).is_some_and(|v| v.uses().is_empty()));
-        let own = |a: &Access| a.at.uses(axis) && matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
+        let own = |a: &Access| {
+            a.at.uses(axis)
+                && matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
+        };
         for (_, a) in s.inputs.iter().enumerate().filter(|(n, a)| used(*n) && own(a)) {
             if !all.contains(&a) {
                 all.push(a);
@@ -192,7 +220,10 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     let lanes = lanes as i64;
     let length = nest.extents[scan.axis].known();
     let n = length.unwrap_or(USUAL).max(1);
-    let others = Poly::product((0..nest.extents.len()).filter(|d| *d != scan.axis).map(|d| &nest.extents[d])).known();
+    let others = Poly::product(
+        (0..nest.extents.len()).filter(|d| *d != scan.axis).map(|d| &nest.extents[d]),
+    )
+    .known();
     // What is under way takes registers for each of what is read.
     let reads = reads(k, nest, scan.axis).len().max(1) as i64;
     let below = |n: i64| 1i64 << n.max(1).ilog2();
@@ -203,24 +234,52 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
         let wanted = WARPS * warp / others.unwrap_or(USUAL).max(1);
         let across = match vectors {
             v if v <= warp => above(v),
-            // What all warps of a block have of all pieces is known to each of them by one more exchange.
+            // What all warps of a block have of all pieces is known to each of them by one more
+            // exchange.
             v => below(wanted.min(v / most)).clamp(warp, warp * warp / above(most)),
         };
         (across, (BLOCK / across).max(1), most.min((vectors + across - 1) / across))
     } else {
         let items = others.map_or(USUAL, |n| n / lanes).max(1);
-        let words = k.stages.get(scan.stage)?.outputs.first()?.combine.as_ref()?.op.result(0).ty().dtype().ok()?.byte_size() as i64 / 4;
+        let words = k
+            .stages
+            .get(scan.stage)?
+            .outputs
+            .first()?
+            .combine
+            .as_ref()?
+            .op
+            .result(0)
+            .ty()
+            .dtype()
+            .ok()?
+            .byte_size() as i64
+            / 4;
         let most = (WORDS / (reads * lanes * words.max(1))).clamp(2, 16);
         let across = below((WARPS * WARP as i64 / 2 / items).min(n / 4)).clamp(1, ACROSS);
         let side = (SIDE / (lanes * bytes(k, plan, nest))).clamp(2, ACROSS);
         // Narrow blocks, where there are few columns.
-        let beside = if across == ACROSS { side } else { (BLOCK / across).min(above(items)).max(side).max(WARP as i64 / across) };
+        let beside = if across == ACROSS {
+            side
+        } else {
+            (BLOCK / across).min(above(items)).max(side).max(WARP as i64 / across)
+        };
         // A thread with an axis of its own is one of many.
         let most = if across == 1 { (most / 2).max(2) } else { most };
         (across, beside, most.min((n + across - 1) / across))
     };
-    let ahead = i64::from(across > 1 && n > across * pieces * if fast == scan.axis { lanes } else { 1 });
-    Some(make("scan", &[("across", across), ("ahead", ahead), ("beside", beside), ("pieces", pieces), ("vector", lanes)]))
+    let ahead =
+        i64::from(across > 1 && n > across * pieces * if fast == scan.axis { lanes } else { 1 });
+    Some(make(
+        "scan",
+        &[
+            ("across", across),
+            ("ahead", ahead),
+            ("beside", beside),
+            ("pieces", pieces),
+            ("vector", lanes),
+        ],
+    ))
 }
 
 /// Threads of a block.
@@ -228,7 +287,9 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     let (across, beside, pieces) = (s.get("across"), s.get("beside"), s.get("pieces"));
     let power = |n: usize| n.is_power_of_two() && n <= 1024;
     if !power(across) || !power(beside) || !(32..=1024).contains(&(across * beside)) {
-        return Err(format!("has a schedule of {across} threads across and {beside} beside, not powers of two and 32 to 1024 together"));
+        return Err(format!(
+            "has a schedule of {across} threads across and {beside} beside, not powers of two and 32 to 1024 together"
+        ));
     }
     if !(1..=32).contains(&pieces) || !power(s.get("vector")) || s.get("vector") > 16 {
         return Err("has a schedule of a scan whose pieces are not 1 to 32, or whose vector is no power of two up to 16".into());

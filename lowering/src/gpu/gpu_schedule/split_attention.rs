@@ -1,7 +1,9 @@
-//! Attention by the instructions of a warp, with its keys shared out: to the warps of a block, and on Hopper to the blocks of a cluster as well. That is what
-//! few queries want, of which a block of the strategy `attention` would be mostly empty, and what chips before Hopper have.
+//! Attention by the instructions of a warp, with its keys shared out: to the warps of a block, and
+//! on Hopper to the blocks of a cluster as well. That is what few queries want, of which a block of
+//! the strategy `attention` would be mostly empty, and what chips before Hopper have.
 //!
-//! Query heads that read one key head are rows of one tile, as far as there is room: keys and values are then read once for all of them.
+//! Query heads that read one key head are rows of one tile, as far as there is room: keys and
+//! values are then read once for all of them.
 use super::{
     attention::{self, ROWS},
     choose::make,
@@ -48,9 +50,12 @@ impl Form {
     pub fn of(k: &Kernel) -> Option<Form> {
         let (at, element) = attention::plain(k)?;
         let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
-        let (query, key, value) = (scores.inputs.first()?, scores.inputs.get(1)?, product.inputs.get(1)?);
+        let (query, key, value) =
+            (scores.inputs.first()?, scores.inputs.get(1)?, product.inputs.get(1)?);
         let loops = at.outer + 2;
-        let wide = few::readable(k, query, loops) && few::readable(k, key, loops) && few::readable(k, value, at.outer + 1);
+        let wide = few::readable(k, query, loops)
+            && few::readable(k, key, loops)
+            && few::readable(k, value, at.outer + 1);
         let own = [key, value].iter().all(|a| !a.at.uses(2));
         let heads = if at.outer == 3 && own { scores.extents.get(2)?.known()? } else { 1 };
         wide.then_some(Form { at, element, heads })
@@ -69,7 +74,8 @@ impl Form {
     pub fn line(&self) -> usize {
         (self.at.columns as usize).div_ceil(COLUMNS) * COLUMNS + 4
     }
-    /// Bytes of shared memory: of each warp its sums, the greatest score and the sum of exponentials of each row, and the latter of the block.
+    /// Bytes of shared memory: of each warp its sums, the greatest score and the sum of
+    /// exponentials of each row, and the latter of the block.
     pub fn shared(&self, s: &Schedule) -> usize {
         let (rows, warps) = (s.get("rows"), s.get("warps"));
         1024 + 4 * (warps * rows * (self.line() + 2) + 2 * rows)
@@ -81,40 +87,63 @@ impl Form {
     }
 }
 
-/// The schedule: `rows` of a tile, of whose keys `warps` of each of `parts` blocks take `keys` at a time, in turn.
+/// The schedule: `rows` of a tile, of whose keys `warps` of each of `parts` blocks take `keys` at a
+/// time, in turn.
 fn choose(k: &Kernel, form: &Form, clusters: bool) -> Option<Schedule> {
     let (rows, around) = form.sizes(k)?;
     let widest = form.at.depth.max(form.at.columns);
     // A thread has registers for two rows unless these are long.
-    let tile = if rows.known().is_some_and(|n| n <= 8) || form.at.depth + form.at.columns > LARGE { 8 } else { 16 };
+    let tile = if rows.known().is_some_and(|n| n <= 8) || form.at.depth + form.at.columns > LARGE {
+        8
+    } else {
+        16
+    };
     let warps = if widest > 128 { 4 } else { 8 };
     let keys = if widest > 128 || (widest > 64 && tile > 8) { 16 } else { 32 };
-    let tiles = rows.known().zip(around.known()).map(|(n, around)| around * ((n + tile - 1) / tile));
+    let tiles =
+        rows.known().zip(around.known()).map(|(n, around)| around * ((n + tile - 1) / tile));
     let (_, _, count) = form.at.sizes(k)?;
     let steps = (count.known().unwrap_or(KEYS) + keys - 1) / keys;
-    let mut parts = if clusters { tiles.map_or(USUAL, |n| (2 * PROCESSORS as i64 / n.max(1)).clamp(1, PARTS)) } else { 1 };
+    let mut parts = if clusters {
+        tiles.map_or(USUAL, |n| (2 * PROCESSORS as i64 / n.max(1)).clamp(1, PARTS))
+    } else {
+        1
+    };
     parts = 1 << parts.ilog2();
     // Each warp has something to do.
     while parts > 1 && parts * warps > steps {
         parts /= 2;
     }
-    Some(make("split_attention", &[("keys", keys), ("parts", parts), ("rows", tile), ("warps", warps)]))
+    Some(make(
+        "split_attention",
+        &[("keys", keys), ("parts", parts), ("rows", tile), ("warps", warps)],
+    ))
 }
 
 /// Threads of a block, if the schedule is one that can be computed.
 pub fn threads(s: &Schedule) -> Result<usize, String> {
     let (keys, parts, rows, warps) = (s.get("keys"), s.get("parts"), s.get("rows"), s.get("warps"));
     let power = |n: usize, most: usize| n.is_power_of_two() && n <= most;
-    if ![16, 32, 48, 64].contains(&keys) || !power(parts, PARTS as usize) || ![8, 16].contains(&rows) || !power(warps, 32) {
+    if ![16, 32, 48, 64].contains(&keys)
+        || !power(parts, PARTS as usize)
+        || ![8, 16].contains(&rows)
+        || !power(warps, 32)
+    {
         let text = "keys of 16 to 64, 1 to 8 parts, 8 or 16 rows, 1 to 32 warps are possible";
-        return Err(format!("has a schedule of keys = {keys}, parts = {parts}, rows = {rows}, warps = {warps}; {text}"));
+        return Err(format!(
+            "has a schedule of keys = {keys}, parts = {parts}, rows = {rows}, warps = {warps}; {text}"
+        ));
     }
     Ok(warps * WARP)
 }
 
-/// Schedules such a kernel, as its schedule says or, where `by_itself`, as is thought best; false if it is none. `clusters`: whether the chip has them.
+/// Schedules such a kernel, as its schedule says or, where `by_itself`, as is thought best; false
+/// if it is none. `clusters`: whether the chip has them.
 pub fn schedule(func: Op, k: &Kernel, by_itself: bool, clusters: bool) -> Result<bool, String> {
-    let given = func.attr("kiln.schedule").and_then(Attr::as_schedule).is_some_and(|(strategy, _)| strategy == "split_attention");
+    let given = func
+        .attr("kiln.schedule")
+        .and_then(Attr::as_schedule)
+        .is_some_and(|(strategy, _)| strategy == "split_attention");
     let Some(form) = Form::of(k).filter(|f| given || by_itself || f.few(k)) else {
         return if given {
             Err("has a schedule for attention, but is none whose rows can be read 16 bytes at a time".into())
@@ -130,7 +159,9 @@ pub fn schedule(func: Op, k: &Kernel, by_itself: bool, clusters: bool) -> Result
     let (threads, bytes, parts) = (threads(&s)?, form.shared(&s), s.get("parts"));
     let most = if clusters { SHARED } else { LEAST };
     if bytes > most {
-        return Err(format!("has a schedule that takes {bytes} bytes of shared memory, more than the {most} of a block"));
+        return Err(format!(
+            "has a schedule that takes {bytes} bytes of shared memory, more than the {most} of a block"
+        ));
     }
     if parts > 1 {
         if !clusters {
@@ -145,8 +176,8 @@ pub fn schedule(func: Op, k: &Kernel, by_itself: bool, clusters: bool) -> Result
     Ok(true)
 }
 
-/// A block for each part of each tile. A launch of no blocks would be one of a single block, which is no cluster: where sizes depend on the call there is a
-/// cluster more.
+/// A block for each part of each tile. A launch of no blocks would be one of a single block, which
+/// is no cluster: where sizes depend on the call there is a cluster more.
 fn grid(k: &Kernel, form: &Form, s: &Schedule) -> Result<Attr, String> {
     let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
@@ -155,8 +186,12 @@ fn grid(k: &Kernel, form: &Form, s: &Schedule) -> Result<Attr, String> {
     let known = rows.known().zip(around.known()).is_some_and(|(a, b)| a > 0 && b > 0);
     let more = if parts == 1 || known { 0 } else { 1 };
     let text = |p: &Poly| super::grid::poly(p, &sizes);
-    let tiles = text(&rows)
-        .zip(text(&around))
-        .map(|(rows, around)| format!("{parts} * (({around}) * (({rows}) ceildiv {}) + {more})", s.get("rows")));
-    super::grid::map(k.func.ctx(), &[tiles.unwrap_or_else(|| (parts * ROWS).to_string())], sizes.len())
+    let tiles = text(&rows).zip(text(&around)).map(|(rows, around)| {
+        format!("{parts} * (({around}) * (({rows}) ceildiv {}) + {more})", s.get("rows"))
+    });
+    super::grid::map(
+        k.func.ctx(),
+        &[tiles.unwrap_or_else(|| (parts * ROWS).to_string())],
+        sizes.len(),
+    )
 }

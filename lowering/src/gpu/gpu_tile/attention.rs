@@ -1,11 +1,15 @@
-//! Attention on Hopper's tensor cores, as FlashAttention-3 does it (Shah et al., 2024): one thread has the copy engine load blocks of queries and, from the
-//! last to the first, of keys and values; groups of four warps multiply what is there. Scores never leave registers: the exponentials of a block are the
-//! left operand of the product with its values, which runs while the scores of the next block are being computed. What is known of a row so far is
-//! rescaled when a greater score comes (online softmax: Milakov and Gimelshein, 2018).
+//! Attention on Hopper's tensor cores, as FlashAttention-3 does it (Shah et al., 2024): one thread
+//! has the copy engine load blocks of queries and, from the last to the first, of keys and values;
+//! groups of four warps multiply what is there. Scores never leave registers: the exponentials of a
+//! block are the left operand of the product with its values, which runs while the scores of the
+//! next block are being computed. What is known of a row so far is rescaled when a greater score
+//! comes (online softmax: Milakov and Gimelshein, 2018).
 //!
-//! Each slot of the rings of queries, keys and values has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each
-//! multiplying warp arrives when it has read the slot. A group's first warp must not speak for the others, as it may for products: a step looks at `full` once
-//! more behind its products, and a warp that a refill overtakes before it looks would wait for a phase that is over.
+//! Each slot of the rings of queries, keys and values has two barriers: `full`, which the copies'
+//! bytes complete, and `empty`, at which each multiplying warp arrives when it has read the slot. A
+//! group's first warp must not speak for the others, as it may for products: a step looks at `full`
+//! once more behind its products, and a warp that a refill overtakes before it looks would wait for
+//! a phase that is over.
 mod finish;
 mod rings;
 
@@ -30,13 +34,15 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 use std::f64::consts::LOG2_E;
 
-/// Places around whose blocks of queries are taken together, the longest first, where they differ in how many keys they see.
+/// Places around whose blocks of queries are taken together, the longest first, where they differ
+/// in how many keys they see.
 const BAND: i64 = 16;
 /// Registers of a copying and of a multiplying thread, by how many groups multiply.
 const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((40, 232)), Some((32, 160))];
 /// Warps of a multiplying group.
 const WARPS: usize = 4;
-/// Scores times their scale that are so large that those that differ at all differ by more than any exponential shows.
+/// Scores times their scale that are so large that those that differ at all differ by more than any
+/// exponential shows.
 const LARGE: f64 = 1e38;
 /// Bytes of a row of a slab in shared memory.
 const ROW: usize = 2 * DEPTH;
@@ -85,16 +91,19 @@ struct Place {
     first: Value,
     /// The block of keys behind the last one that it sees.
     end: Value,
-    /// How many blocks of keys it sees, and how many of these, counted from the last, it does not see whole.
+    /// How many blocks of keys it sees, and how many of these, counted from the last, it does not
+    /// see whole.
     blocks: [Value; 2],
-    /// The number of the first one, counted likewise, in which keys may be too far back for some queries, if there may be such.
+    /// The number of the first one, counted likewise, in which keys may be too far back for some
+    /// queries, if there may be such.
     far: Option<Value>,
     /// How many keys count here, and how many queries if these are not all.
     count: Value,
     queries: Option<Value>,
 }
 
-/// Which keys of a block some queries may not see: those behind a query or beyond the end, those too far in front.
+/// Which keys of a block some queries may not see: those behind a query or beyond the end, those
+/// too far in front.
 #[derive(Clone, Copy)]
 struct Edges {
     last: bool,
@@ -103,7 +112,8 @@ struct Edges {
 
 /// What is done for a block of queries, given what is carried; returns what is carried on.
 type PlaceBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
-/// Exponentials, both rows, and by what earlier sums of these are to be multiplied, if there are any.
+/// Exponentials, both rows, and by what earlier sums of these are to be multiplied, if there are
+/// any.
 type Exponentials = (Vec<Value>, [Seen; 2], [Option<Value>; 2]);
 
 /// What a row of the thread has seen so far.
@@ -115,8 +125,8 @@ struct Seen {
     sum: Value,
 }
 
-/// What is carried from one block of keys to the next: exponentials in pairs, sums of values, rows, slot and parity of the next keys and of the values that
-/// belong to the exponentials.
+/// What is carried from one block of keys to the next: exponentials in pairs, sums of values, rows,
+/// slot and parity of the next keys and of the values that belong to the exponentials.
 struct State {
     weights: Vec<Value>,
     sums: Vec<Value>,
@@ -181,9 +191,11 @@ impl Flash<'_> {
         let first = p.times(p.of(down)?, high)?;
         let around = decode(c, place, &self.around)?;
         let most = |axis: usize| p.index([self.queries, self.count][axis]);
-        let [queries, keys] = self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)));
+        let [queries, keys] =
+            self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)));
         let (queries, count) = (queries.transpose()?, keys.unwrap_or(Ok(self.count))?);
-        // At least one, of keys that are all beyond the end if there are none. Loops of a known number would be unrolled, and not fit registers.
+        // At least one, of keys that are all beyond the end if there are none. Loops of a known
+        // number would be unrolled, and not fit registers.
         let mut end = p.opaque(p.most(p.over(p.plus(count, self.keys - 1)?, self.keys)?, one)?)?;
         if let Some(ahead) = self.score.ahead {
             let last = p.most(p.shifted(first, high as i64 - 1 + ahead)?, zero)?;
@@ -208,7 +220,8 @@ impl Flash<'_> {
         let far = far.map(|far| p.least(p.most(far, partly)?, blocks)).transpose()?;
         Ok(Place { around, first, end, blocks: [blocks, partly], far, count, queries })
     }
-    /// Whether more than the last block of keys may be one that a block of queries does not see whole.
+    /// Whether more than the last block of keys may be one that a block of queries does not see
+    /// whole.
     fn hides(&self) -> bool {
         self.score.causal && self.groups * ROWS != self.keys
     }
@@ -218,19 +231,32 @@ impl Flash<'_> {
     }
     /// All blocks of queries of this block of threads, with what is carried along.
     fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Made<()> {
-        c.strided(team::block(c)?, self.total, team::blocks(c)?, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
+        c.strided(
+            team::block(c)?,
+            self.total,
+            team::blocks(c)?,
+            carried,
+            &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried),
+        )?;
         Ok(())
     }
 
     /// Starts the products of queries and keys.
     fn scores(&self, p: Ptx, queries: Value, slot: Value) -> Made<Value> {
-        let mma = Mma { columns: self.keys, element: self.form.element.name(), left_deep: true, right_deep: true };
-        let (left, right) = (p.descriptor(queries, true)?, p.descriptor(self.slot(p, Ring::Keys, slot)?, true)?);
+        let mma = Mma {
+            columns: self.keys,
+            element: self.form.element.name(),
+            left_deep: true,
+            right_deep: true,
+        };
+        let (left, right) =
+            (p.descriptor(queries, true)?, p.descriptor(self.slot(p, Ring::Keys, slot)?, true)?);
         let mut sums = p.nothing(self.keys)?;
         p.begin()?;
         for k in 0..(self.form.at.depth as usize).div_ceil(16) {
             let at = |rows: usize| k / 4 * rows * ROW + k % 4 * 32;
-            let (left, right) = (p.further(left, at(self.groups * ROWS))?, p.further(right, at(self.keys))?);
+            let (left, right) =
+                (p.further(left, at(self.groups * ROWS))?, p.further(right, at(self.keys))?);
             sums = p.mma(&mma, left, right, sums, k == 0)?;
         }
         p.group()?;
@@ -242,21 +268,36 @@ impl Flash<'_> {
         let mut sums = sums.to_vec();
         p.begin()?;
         for (k, left) in weights.chunks(4).enumerate() {
-            sums = p.mma_of_registers(self.form.element.name(), left, p.further(right, k * 16 * ROW)?, false, &sums)?;
+            sums = p.mma_of_registers(
+                self.form.element.name(),
+                left,
+                p.further(right, k * 16 * ROW)?,
+                false,
+                &sums,
+            )?;
         }
         p.group()?;
         Ok(sums)
     }
 
-    /// Scores as they are seen, but for the factor. Of 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
-    fn seen(&self, c: Code, t: &Thread<'_>, scores: &[Value], back: Value, edges: Edges) -> Made<Vec<Value>> {
+    /// Scores as they are seen, but for the factor. Of 8 columns a thread has 2 neighbours in a row
+    /// and 2 in the eighth row below.
+    fn seen(
+        &self,
+        c: Code,
+        t: &Thread<'_>,
+        scores: &[Value],
+        back: Value,
+        edges: Edges,
+    ) -> Made<Vec<Value>> {
         let p = Ptx(c);
         let start = p.add(self.first_key(p, t.place, back)?, t.column)?;
         let beyond = edges.last && self.ragged[1];
         // The last column that a row of the thread sees, counted from the thread's first one.
         let mut limits = vec![];
         for row in 0..2 {
-            let ends = if beyond { Some(p.shifted(p.minus(t.place.count, start)?, -1)?) } else { None };
+            let ends =
+                if beyond { Some(p.shifted(p.minus(t.place.count, start)?, -1)?) } else { None };
             let hidden = edges.last && self.score.causal;
             let own = if hidden { Some(p.minus(p.plus(t.row, 8 * row)?, start)?) } else { None };
             limits.push(match (ends, own) {
@@ -264,7 +305,8 @@ impl Flash<'_> {
                 (a, b) => a.or(b),
             });
         }
-        let last = if beyond { Some(p.most(p.shifted(self.count, -1)?, p.number(0)?)?) } else { None };
+        let last =
+            if beyond { Some(p.most(p.shifted(self.count, -1)?, p.number(0)?)?) } else { None };
         let mut known = self.score.tile(&t.known, start, last, !edges.far);
         let low = c.constant("0xFF800000", p.f32())?;
         let mut all = vec![];
@@ -279,13 +321,17 @@ impl Flash<'_> {
         }
         Ok(all)
     }
-    /// Exponentials of the scores over the greatest one so far, and by what earlier sums are to be multiplied.
+    /// Exponentials of the scores over the greatest one so far, and by what earlier sums are to be
+    /// multiplied.
     fn exponentials(&self, c: Code, seen: &[Value], old: Option<&[Seen; 2]>) -> Made<Exponentials> {
         let p = Ptx(c);
         let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
         let tree = |name: &str, mut all: Vec<Value>| -> Made<Value> {
             while all.len() > 1 {
-                all = all.chunks(2).map(|x| if let [a, b] = x { two(name, *a, *b) } else { Ok(x[0]) }).collect::<Made<_>>()?;
+                all = all
+                    .chunks(2)
+                    .map(|x| if let [a, b] = x { two(name, *a, *b) } else { Ok(x[0]) })
+                    .collect::<Made<_>>()?;
             }
             all.first().copied().ok_or_else(|| "has no keys".to_string())
         };
@@ -305,11 +351,18 @@ impl Flash<'_> {
             if self.score.plain() {
                 over = two("arith.maxnumf", over, least)?;
             } else {
-                // Scores may be so large that their product with the scale is infinite. Then those below the greatest are so far from it that any scale makes their exponential 0.
+                // Scores may be so large that their product with the scale is infinite. Then those
+                // below the greatest are so far from it that any scale makes their exponential 0.
                 let most = two("arith.maxnumf", max, least)?;
-                let (size, truth) = (c.op("math.absf", &[over], over.ty(), &[])?, Type::scalar(c.ctx(), DType::I1));
+                let (size, truth) =
+                    (c.op("math.absf", &[over], over.ty(), &[])?, Type::scalar(c.ctx(), DType::I1));
                 // ogt
-                let large = c.op("arith.cmpf", &[size, number(LARGE)?], truth, &[("predicate", Attr::i64(c.ctx(), 2))])?;
+                let large = c.op(
+                    "arith.cmpf",
+                    &[size, number(LARGE)?],
+                    truth,
+                    &[("predicate", Attr::i64(c.ctx(), 2))],
+                )?;
                 by = c.select(large, number(0.5)?, scale)?;
                 over = two("arith.mulf", most, by)?;
                 finite = Some(most);
@@ -333,7 +386,8 @@ impl Flash<'_> {
         }
         Ok((made, [rows[0], rows[1]], factors))
     }
-    /// As the left operand of a product: of each 16 columns, both rows of the first 8 and both of the others.
+    /// As the left operand of a product: of each 16 columns, both rows of the first 8 and both of
+    /// the others.
     fn packed(&self, p: Ptx, made: &[Value]) -> Made<Vec<Value>> {
         made.chunks(2).map(|x| p.pair(self.form.element.name(), x[0], x[1])).collect()
     }
@@ -355,7 +409,13 @@ impl Flash<'_> {
         }
         let nothing = c.constant("0.0", p.f32())?;
         let sums = vec![nothing; self.form.at.columns as usize / 2];
-        Ok(State { weights: self.packed(p, &made)?, sums, rows, keys: self.next(p, Ring::Keys, keys)?, values: keys })
+        Ok(State {
+            weights: self.packed(p, &made)?,
+            sums,
+            rows,
+            keys: self.next(p, Ring::Keys, keys)?,
+            values: keys,
+        })
     }
     /// A block of keys: its scores, beside which the values of the block before are summed.
     fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, edges: Edges) -> Made<State> {
@@ -369,16 +429,25 @@ impl Flash<'_> {
         self.release(c, t, Ring::Keys, s.keys[0])?;
         let seen = self.seen(c, t, &scores, back, edges)?;
         let (made, rows, factors) = self.exponentials(c, &seen, Some(&s.rows))?;
-        // The end of a basic block: without one the assembler moves the exponentials behind the wait that follows.
+        // The end of a basic block: without one the assembler moves the exponentials behind the
+        // wait that follows.
         p.wait(full, s.values[1])?;
-        // For the same reason they go through it, in pairs only afterwards, since the assembler lets products wait for each other otherwise.
+        // For the same reason they go through it, in pairs only afterwards, since the assembler
+        // lets products wait for each other otherwise.
         let mut done = p.until(0, &[sums.as_slice(), &made].concat(), &s.weights)?;
         let made = done.split_off(sums.len());
         self.release(c, t, Ring::Values, s.values[0])?;
         let by = |i: usize| factors[i / 2 % 2].ok_or("has no earlier sums");
-        let scaled = done.iter().enumerate().map(|(i, x)| c.op("arith.mulf", &[*x, by(i)?], x.ty(), &[]));
+        let scaled =
+            done.iter().enumerate().map(|(i, x)| c.op("arith.mulf", &[*x, by(i)?], x.ty(), &[]));
         let sums = scaled.collect::<Made<Vec<Value>>>()?;
-        Ok(State { weights: self.packed(p, &made)?, sums, rows, keys: self.next(p, Ring::Keys, s.keys)?, values: s.keys })
+        Ok(State {
+            weights: self.packed(p, &made)?,
+            sums,
+            rows,
+            keys: self.next(p, Ring::Keys, s.keys)?,
+            values: s.keys,
+        })
     }
     /// A multiplying group. `thread`: the number among its 128.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
@@ -393,9 +462,12 @@ impl Flash<'_> {
             // Those beyond the end read what the last one reads, and nobody stores them.
             let last = p.shifted(self.queries, -1)?;
             let there = |row: Value| if self.ragged[0] { p.least(row, last) } else { Ok(row) };
-            let known = self.score.rows(c, &place.around, [there(row)?, there(p.plus(row, 8)?)?])?;
-            let queries = p.add(self.slot(p, Ring::Queries, query[0])?, p.times(group, ROWS * ROW)?)?;
-            let t = Thread { place, speaks, lane, row, column, known, queries, group: [group, thread] };
+            let known =
+                self.score.rows(c, &place.around, [there(row)?, there(p.plus(row, 8)?)?])?;
+            let queries =
+                p.add(self.slot(p, Ring::Queries, query[0])?, p.times(group, ROWS * ROW)?)?;
+            let t =
+                Thread { place, speaks, lane, row, column, known, queries, group: [group, thread] };
             p.wait(self.full(p, Ring::Queries, query[0])?, query[1])?;
             let first = self.begin(c, &t, [carried[2], carried[3]])?;
             let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
@@ -403,7 +475,9 @@ impl Flash<'_> {
             let mut some = |to: Value, last: bool, far: bool| -> Made<()> {
                 let to = p.index(to)?;
                 state = c.strided(from, to, one, &state, &mut |c, back, state| {
-                    Ok(self.step(c, &t, &first.like(state), Ptx(c).of(back)?, Edges { last, far })?.flat())
+                    Ok(self
+                        .step(c, &t, &first.like(state), Ptx(c).of(back)?, Edges { last, far })?
+                        .flat())
                 })?;
                 from = to;
                 Ok(())
@@ -429,13 +503,16 @@ impl Flash<'_> {
 
 /// The kernel. `maps`: the parameters that describe queries, keys and values.
 pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, maps: &[Value]) -> Made<()> {
-    let missing = "has a schedule for attention, but is none that tensor cores and the copy engine can do";
+    let missing =
+        "has a schedule for attention, but is none that tensor cores and the copy engine can do";
     let form = Form::of(scope.kernel).ok_or(missing)?;
-    let maps = <[Value; 3]>::try_from(maps).map_err(|_| "has no parameters for three tensor maps")?;
+    let maps =
+        <[Value; 3]>::try_from(maps).map_err(|_| "has no parameters for three tensor maps")?;
     let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
     let (groups, keys) = (schedule.get("groups"), schedule.get("keys"));
     let even = |p: &Poly, by: usize| !p.is_zero() && p.multiple_of(by as i64);
-    let ragged = [!even(queries, groups * ROWS), !even(count, keys) || form.at.limits.lengths[1].is_some()];
+    let ragged =
+        [!even(queries, groups * ROWS), !even(count, keys) || form.at.limits.lengths[1].is_some()];
     let around: Vec<Value> = outer.iter().map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
     let down = c.ceil_div(queries, c.index((groups * ROWS) as i64)?)?;

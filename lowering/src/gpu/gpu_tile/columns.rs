@@ -1,5 +1,6 @@
-//! Results that lie side by side in memory, such as sums of columns: neighbouring threads take neighbouring results, several each, and threads behind each
-//! other share what is summed; what they have is combined through shared memory, pair by pair.
+//! Results that lie side by side in memory, such as sums of columns: neighbouring threads take
+//! neighbouring results, several each, and threads behind each other share what is summed; what
+//! they have is combined through shared memory, pair by pair.
 use super::{shared, team};
 use crate::{
     emit::{
@@ -21,15 +22,19 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
         return Err("has a schedule for sums of columns, but nothing whose parts combine".into());
     }
     let (columns, parts) = (schedule.get("columns"), schedule.get("parts"));
-    let (free, depth): (Vec<usize>, Vec<usize>) = (0..nest.extents.len()).partition(|d| !nest.reduction[*d]);
-    let fast = fast_dim(scope.kernel, plan, nest, &free).ok_or("has one result, which has no neighbours")?;
-    let mut lanes = narrow_width(scope.kernel, plan, nest, fast, None).min(schedule.get("vector").max(1));
+    let (free, depth): (Vec<usize>, Vec<usize>) =
+        (0..nest.extents.len()).partition(|d| !nest.reduction[*d]);
+    let fast = fast_dim(scope.kernel, plan, nest, &free)
+        .ok_or("has one result, which has no neighbours")?;
+    let mut lanes =
+        narrow_width(scope.kernel, plan, nest, fast, None).min(schedule.get("vector").max(1));
     while lanes > 1 && !nest.extents[fast].multiple_of(lanes as i64) {
         lanes /= 2;
     }
     let each = Lanes { count: lanes, mask: None };
     let loops = Loops { scope, nest, vector: Some(fast), lanes, unroll: 1 };
-    let (wide, outer): (Value, Vec<usize>) = (c.index(lanes as i64)?, free.into_iter().filter(|d| *d != fast).collect());
+    let (wide, outer): (Value, Vec<usize>) =
+        (c.index(lanes as i64)?, free.into_iter().filter(|d| *d != fast).collect());
     let size = |d: &usize| scope.poly(c, &nest.extents[*d]);
     let mut sizes: Vec<Value> = outer.iter().map(size).collect::<Made<_>>()?;
     sizes.push(c.div(size(&fast)?, wide)?);
@@ -40,9 +45,15 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
     let (across, thread) = (c.index(columns as i64)?, team::thread(c)?);
     let (column, part) = (c.rem(thread, across)?, c.div(thread, across)?);
     let place = c.mul(thread, wide)?;
-    let memory =
-        |o: &Output| shared(c, scope.kernel.buffers.get(o.access.buffer).ok_or("has no buffer")?.element, (columns * parts * lanes) as i64);
-    let memory: Vec<Value> = if parts > 1 { reducing(scope, nest).map(memory).collect::<Made<_>>()? } else { vec![] };
+    let memory = |o: &Output| {
+        shared(
+            c,
+            scope.kernel.buffers.get(o.access.buffer).ok_or("has no buffer")?.element,
+            (columns * parts * lanes) as i64,
+        )
+    };
+    let memory: Vec<Value> =
+        if parts > 1 { reducing(scope, nest).map(memory).collect::<Made<_>>()? } else { vec![] };
     let (start, step) = (c.mul(team::block(c)?, across)?, c.mul(team::blocks(c)?, across)?);
     // All threads of a block go round equally often, so that all come to each barrier.
     c.strided(start, total, step, &[], &mut |c, base, _| {
@@ -54,21 +65,36 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
         let first = c.mul(*at.last().ok_or("has no loops")?, wide)?;
         let lane = loops.lane(c, first, 0)?;
         let running = partial::identities(c, scope, nest, lanes)?;
-        let mut parts_of = c.unrolled(part, all, c.index(parts as i64)?, schedule.get("pieces"), &running, &mut |c, i, running| {
-            let mut fixed = fixed.clone();
-            depth.iter().zip(decode(c, i, &deep)?).for_each(|(d, i)| fixed[*d] = Some(i));
-            let dims = loops.dims(c, &fixed, Some(lane))?;
-            let mut running = running.to_vec();
-            scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
-            Ok(running)
-        })?;
+        let mut parts_of = c.unrolled(
+            part,
+            all,
+            c.index(parts as i64)?,
+            schedule.get("pieces"),
+            &running,
+            &mut |c, i, running| {
+                let mut fixed = fixed.clone();
+                depth.iter().zip(decode(c, i, &deep)?).for_each(|(d, i)| fixed[*d] = Some(i));
+                let dims = loops.dims(c, &fixed, Some(lane))?;
+                let mut running = running.to_vec();
+                scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
+                Ok(running)
+            },
+        )?;
         let mut left = parts;
         while left > 1 {
             left /= 2;
             let keep = |c: Code, from: i64, to: i64, values: &[Value]| -> Made<()> {
-                let mine = c.both(&[c.compare(9, part, c.index(from)?)?, c.below(part, c.index(to)?)?])?.ok_or("has no threads")?;
-                let store = |c: Code, (v, m): (&Value, &Value)| exchange(c, *m, place, Some(*v), v.ty()).map(drop);
-                c.when(mine, &mut |c| values.iter().zip(&memory).try_for_each(|pair| store(c, pair)), None)
+                let mine = c
+                    .both(&[c.compare(9, part, c.index(from)?)?, c.below(part, c.index(to)?)?])?
+                    .ok_or("has no threads")?;
+                let store = |c: Code, (v, m): (&Value, &Value)| {
+                    exchange(c, *m, place, Some(*v), v.ty()).map(drop)
+                };
+                c.when(
+                    mine,
+                    &mut |c| values.iter().zip(&memory).try_for_each(|pair| store(c, pair)),
+                    None,
+                )
             };
             // The further half gives, the nearer half takes.
             keep(c, left as i64, 2 * left as i64, &parts_of)?;
@@ -76,15 +102,21 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
             let behind = c.add(place, c.index((left * columns * lanes) as i64)?)?;
             let takes = c.below(part, c.index(left as i64)?)?;
             let from = c.select(takes, behind, place)?;
-            let take = |(v, m): (&Value, &Value)| exchange(c, *m, from, None, v.ty())?.ok_or_else(|| "has nothing to take".to_string());
+            let take = |(v, m): (&Value, &Value)| {
+                exchange(c, *m, from, None, v.ty())?
+                    .ok_or_else(|| "has nothing to take".to_string())
+            };
             let others = parts_of.iter().zip(&memory).map(take).collect::<Made<Vec<_>>>()?;
             parts_of = partial::combined(c, scope, nest, lanes, &parts_of, &others)?;
         }
         let dims = loops.dims(c, &fixed, Some(lane))?;
         let nearest = if parts == 1 { None } else { Some(c.compare(0, part, c.index(0)?)?) };
-        let speaks = c.both(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?.ok_or("has no thread")?;
+        let speaks = c
+            .both(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?
+            .ok_or("has no thread")?;
         let finish = &mut |c: Code| -> Made<()> {
-            let results = partial::with_start(c, scope, nest, &dims, lanes, &parts_of, &Passed::new())?;
+            let results =
+                partial::with_start(c, scope, nest, &dims, lanes, &parts_of, &Passed::new())?;
             loops.finish(c, &dims, each, &results)
         };
         c.when(speaks, finish, None)?;
@@ -101,7 +133,11 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
 fn exchange(c: Code, memory: Value, at: Value, v: Option<Value>, ty: Type) -> Made<Option<Value>> {
     let vector = ty.element().is_some();
     match v {
-        Some(v) => c.effect(if vector { "vector.store" } else { "memref.store" }, &[v, memory, at], &[]).map(|()| None),
-        None => c.op(if vector { "vector.load" } else { "memref.load" }, &[memory, at], ty, &[]).map(Some),
+        Some(v) => c
+            .effect(if vector { "vector.store" } else { "memref.store" }, &[v, memory, at], &[])
+            .map(|()| None),
+        None => c
+            .op(if vector { "vector.load" } else { "memref.load" }, &[memory, at], ty, &[])
+            .map(Some),
     }
 }

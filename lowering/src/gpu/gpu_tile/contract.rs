@@ -1,4 +1,5 @@
-//! Tiles of a contraction: a block's threads copy a tile of both operands to shared memory, then each adds up products for its part of the results.
+//! Tiles of a contraction: a block's threads copy a tile of both operands to shared memory, then
+//! each adds up products for its part of the results.
 use super::{items, ptx::Ptx, shared, team};
 use crate::{
     emit::{
@@ -17,7 +18,8 @@ use kiln_dialects::ir::*;
 const WHOLE: usize = 16;
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
-/// An operand's tile in shared memory, `depth` by `across` with a gap, so that neighbours in a column are in different banks.
+/// An operand's tile in shared memory, `depth` by `across` with a gap, so that neighbours in a
+/// column are in different banks.
 struct Side<'a> {
     access: &'a Access,
     memory: Value,
@@ -38,7 +40,8 @@ pub(super) struct Contract<'a> {
     pub depth: usize,
 }
 
-/// A position along several dimensions: whether it is there, and the indices, of the first one if it is not.
+/// A position along several dimensions: whether it is there, and the indices, of the first one if
+/// it is not.
 pub(super) struct At {
     there: Value,
     dims: Vec<(usize, Value)>,
@@ -60,11 +63,21 @@ impl Contract<'_> {
     /// Loop dimensions as values; those that are not among `parts` are 0.
     fn dims(&self, c: Code, parts: &[&[(usize, Value)]]) -> Made<Vec<Val>> {
         let zero = c.index(0)?;
-        let of = |d: usize| parts.iter().flat_map(|p| p.iter()).find(|(e, _)| *e == d).map_or(zero, |(_, v)| *v);
+        let of = |d: usize| {
+            parts.iter().flat_map(|p| p.iter()).find(|(e, _)| *e == d).map_or(zero, |(_, v)| *v)
+        };
         Ok((0..self.nest.extents.len()).map(|d| Val::One(of(d))).collect())
     }
     /// Copies an operand's tile at (`across`, `deep`); what is beyond the tensor is 0.
-    fn copy(&self, c: Code, side: &Side<'_>, batch: &[(usize, Value)], across: Value, deep: Value, thread: Value) -> Made<()> {
+    fn copy(
+        &self,
+        c: Code,
+        side: &Side<'_>,
+        batch: &[(usize, Value)],
+        across: Value,
+        deep: Value,
+        thread: Value,
+    ) -> Made<()> {
         let buffer = self.scope.buffer(side.access.buffer)?;
         let element = buffer.ty().element().ok_or("is no memref")?;
         let zero = c.constant(if element.dtype()?.is_float() { "0.0" } else { "0" }, element)?;
@@ -80,7 +93,8 @@ impl Contract<'_> {
                 let a = self.at(c, side.dims, c.add(across, x)?)?;
                 let d = self.at(c, &self.roles.depth, c.add(deep, k)?)?;
                 let dims = self.dims(c, &[batch, &a.dims, &d.dims])?;
-                let Val::One(v) = self.scope.read(c, side.access, &dims, ONE, &Passed::new())? else {
+                let Val::One(v) = self.scope.read(c, side.access, &dims, ONE, &Passed::new())?
+                else {
                     return Err("reads a vector".into());
                 };
                 let there = c.both(&[a.there, d.there])?.ok_or("has no bounds")?;
@@ -97,12 +111,21 @@ impl Contract<'_> {
         Ok(())
     }
     /// What the sums of a thread's rows and columns begin with, row by row.
-    pub fn begins(&self, c: Code, batch: &[(usize, Value)], out: &Output, rows: &[At], columns: &[At]) -> Made<Vec<Value>> {
+    pub fn begins(
+        &self,
+        c: Code,
+        batch: &[(usize, Value)],
+        out: &Output,
+        rows: &[At],
+        columns: &[At],
+    ) -> Made<Vec<Value>> {
         let mut all = vec![];
         for r in rows {
             for o in columns {
                 let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
-                let Some(Val::One(v)) = self.scope.start(c, &out.init, &dims, ONE, &Passed::new())? else {
+                let Some(Val::One(v)) =
+                    self.scope.start(c, &out.init, &dims, ONE, &Passed::new())?
+                else {
                     return Err("reduces into a tensor without contents".into());
                 };
                 all.push(v);
@@ -111,12 +134,23 @@ impl Contract<'_> {
         Ok(all)
     }
     /// The sums with the products of each of a thread's rows and columns.
-    pub fn products(&self, c: Code, stage: &Stage, rows: &[Val], columns: &[Val], sums: &[Value]) -> Made<Vec<Value>> {
+    pub fn products(
+        &self,
+        c: Code,
+        stage: &Stage,
+        rows: &[Val],
+        columns: &[Val],
+        sums: &[Value],
+    ) -> Made<Vec<Value>> {
         let mut next = vec![];
         for (i, x) in rows.iter().enumerate() {
             for (j, y) in columns.iter().enumerate() {
                 let sum = Some(Val::One(sums[i * columns.len() + j]));
-                match self.scope.stage(c, stage, vec![Some(*x), Some(*y), sum], &[], ONE)?.as_slice() {
+                match self
+                    .scope
+                    .stage(c, stage, vec![Some(*x), Some(*y), sum], &[], ONE)?
+                    .as_slice()
+                {
                     [Val::One(v)] => next.push(*v),
                     _ => return Err("has a sum that is no scalar".into()),
                 }
@@ -125,7 +159,14 @@ impl Contract<'_> {
         Ok(next)
     }
     /// Writes the sums that are there, and does the later stages on them.
-    pub fn finish(&self, c: Code, batch: &[(usize, Value)], out: &Output, (rows, columns): (&[At], &[At]), sums: &[Value]) -> Made<()> {
+    pub fn finish(
+        &self,
+        c: Code,
+        batch: &[(usize, Value)],
+        out: &Output,
+        (rows, columns): (&[At], &[At]),
+        sums: &[Value],
+    ) -> Made<()> {
         let scope = self.scope;
         for (i, r) in rows.iter().enumerate() {
             for (j, o) in columns.iter().enumerate() {
@@ -135,8 +176,15 @@ impl Contract<'_> {
                     there,
                     &mut |c| {
                         let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
-                        if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten() {
-                            ONE.store(c, memory, scope.address(c, &out.access.at, &dims, ONE)?, sum, false)?;
+                        if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten()
+                        {
+                            ONE.store(
+                                c,
+                                memory,
+                                scope.address(c, &out.access.at, &dims, ONE)?,
+                                sum,
+                                false,
+                            )?;
                         }
                         let mut passed = Passed::from([(out.access.clone(), sum)]);
                         scope.iteration(c, &self.nest.after, &dims, ONE, &mut [], &mut passed)
@@ -150,13 +198,21 @@ impl Contract<'_> {
 }
 
 /// The nest of a contraction, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: usize) -> Made<()> {
-    let roles = contraction(scope.kernel, plan).ok_or("has a schedule for contractions, but is none")?;
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: usize,
+) -> Made<()> {
+    let roles =
+        contraction(scope.kernel, plan).ok_or("has a schedule for contractions, but is none")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[roles.stage]);
     let [a, b] = stage.inputs.as_slice() else { return Err("is no product of two tensors".into()) };
     let out = stage.outputs.first().ok_or("has no result")?;
     let get = |name: &str| schedule.get(name).max(1);
-    let (m, n, m_each, n_each, depth) = (get("m"), get("n"), get("m_each"), get("n_each"), get("depth"));
+    let (m, n, m_each, n_each, depth) =
+        (get("m"), get("n"), get("m_each"), get("n_each"), get("depth"));
     let me = Contract { scope, nest, roles: roles.clone(), threads, depth };
     let memory = |a: &Access, across: usize| -> Made<Value> {
         let element = scope.kernel.buffers.get(a.buffer).ok_or("has no such operand")?.element;
@@ -164,8 +220,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
     };
     let inner = *roles.depth.last().ok_or("has nothing to sum")?;
     let deep = |a: &Access| a.at.coefficient(inner).known() == Some(1);
-    let left = Side { access: a, memory: memory(a, m)?, dims: &roles.rows, across: m, deep: deep(a) };
-    let right = Side { access: b, memory: memory(b, n)?, dims: &roles.columns, across: n, deep: deep(b) };
+    let left =
+        Side { access: a, memory: memory(a, m)?, dims: &roles.rows, across: m, deep: deep(a) };
+    let right =
+        Side { access: b, memory: memory(b, n)?, dims: &roles.columns, across: n, deep: deep(b) };
 
     let thread = team::thread(c)?;
     let (down, over) = (m / m_each, n / n_each);
@@ -175,19 +233,32 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
     tiles.extend([c.ceil_div(rows, c.index(m as i64)?)?, c.ceil_div(columns, c.index(n as i64)?)?]);
     let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let mut depth_size = me.total(c, &roles.depth)?;
-    // Few steps of a known number would be unrolled whole, and all that shared memory held kept in registers up to where results are stored.
-    if Poly::product(roles.depth.iter().map(|d| &nest.extents[*d])).known().is_some_and(|n| n > depth as i64 && n <= (WHOLE * depth) as i64)
+    // Few steps of a known number would be unrolled whole, and all that shared memory held kept in
+    // registers up to where results are stored.
+    if Poly::product(roles.depth.iter().map(|d| &nest.extents[*d]))
+        .known()
+        .is_some_and(|n| n > depth as i64 && n <= (WHOLE * depth) as i64)
     {
         let p = Ptx(c);
         depth_size = p.index(p.opaque(p.of(depth_size)?)?)?;
     }
     c.strided(team::block(c)?, total, team::blocks(c)?, &[], &mut |c, tile, _| {
         let at = decode(c, tile, &tiles)?;
-        let batch: Vec<(usize, Value)> = roles.batch.iter().copied().zip(at.iter().copied()).collect();
-        let (row0, column0) = (c.mul(at[batch.len()], c.index(m as i64)?)?, c.mul(at[batch.len() + 1], c.index(n as i64)?)?);
-        let place = |c: Code, base: Value, t: Value, i: usize, step: usize| c.add(c.add(base, t)?, c.index((i * step) as i64)?);
-        let rows: Vec<At> = (0..m_each).map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?)).collect::<Made<_>>()?;
-        let columns: Vec<At> = (0..n_each).map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?)).collect::<Made<_>>()?;
+        let batch: Vec<(usize, Value)> =
+            roles.batch.iter().copied().zip(at.iter().copied()).collect();
+        let (row0, column0) = (
+            c.mul(at[batch.len()], c.index(m as i64)?)?,
+            c.mul(at[batch.len() + 1], c.index(n as i64)?)?,
+        );
+        let place = |c: Code, base: Value, t: Value, i: usize, step: usize| {
+            c.add(c.add(base, t)?, c.index((i * step) as i64)?)
+        };
+        let rows: Vec<At> = (0..m_each)
+            .map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?))
+            .collect::<Made<_>>()?;
+        let columns: Vec<At> = (0..n_each)
+            .map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?))
+            .collect::<Made<_>>()?;
         let running = me.begins(c, &batch, out, &rows, &columns)?;
         let step = c.index(depth as i64)?;
         let sums = c.strided(c.index(0)?, depth_size, step, &running, &mut |c, k0, running| {
@@ -199,8 +270,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
                     let at = place(c, c.mul(k, c.index(side.across as i64 + 1)?)?, t, i, step)?;
                     ONE.load(c, side.memory, Val::One(at))
                 };
-                let xs: Vec<Val> = (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Made<_>>()?;
-                let ys: Vec<Val> = (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Made<_>>()?;
+                let xs: Vec<Val> =
+                    (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Made<_>>()?;
+                let ys: Vec<Val> =
+                    (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Made<_>>()?;
                 me.products(c, stage, &xs, &ys, running)
             })?;
             team::barrier(c)?;

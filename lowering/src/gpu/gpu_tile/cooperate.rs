@@ -27,9 +27,15 @@ pub struct Row<'a> {
     pub pieces: usize,
 }
 
-/// All reduction dimensions of a nest whose parallel ones are fixed, then what follows on the results, by the group's first thread.
-/// `exchange`: memory for each output.
-pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Option<Value>]) -> Made<()> {
+/// All reduction dimensions of a nest whose parallel ones are fixed, then what follows on the
+/// results, by the group's first thread. `exchange`: memory for each output.
+pub fn reduce(
+    c: Code,
+    row: &Row<'_>,
+    nest: &Nest,
+    fixed: &Fixed,
+    exchange: &[Option<Value>],
+) -> Made<()> {
     let Row { scope, plan, group, most, pieces } = row;
     let depth: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &depth).ok_or("has nothing to reduce")?;
@@ -39,7 +45,8 @@ pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Op
     }
     let outer: Vec<usize> = depth.into_iter().filter(|d| *d != fast).collect();
     let wide = c.index(lanes as i64)?;
-    let mut sizes: Vec<Value> = outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let mut sizes: Vec<Value> =
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
     sizes.push(c.div(scope.poly(c, &nest.extents[fast])?, wide)?);
     let mut total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     if let Some(active) = group.active {
@@ -49,16 +56,17 @@ pub fn reduce(c: Code, row: &Row<'_>, nest: &Nest, fixed: &Fixed, exchange: &[Op
     let each = Lanes { count: lanes, mask: None };
     let running = parts::identities(c, scope, nest, lanes)?;
     let step = c.index(group.size as i64)?;
-    let parts = c.unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
-        let mut fixed = fixed.clone();
-        let at = decode(c, i, &sizes)?;
-        outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
-        let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
-        let dims = loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?;
-        let mut running = running.to_vec();
-        scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
-        Ok(running)
-    })?;
+    let parts =
+        c.unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
+            let mut fixed = fixed.clone();
+            let at = decode(c, i, &sizes)?;
+            outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+            let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
+            let dims = loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?;
+            let mut running = running.to_vec();
+            scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
+            Ok(running)
+        })?;
     let dims = loops.dims(c, fixed, None)?;
     let ending = Ending { scope, group: *group, lanes, dims: &dims, passed: &Passed::new() };
     let results = ending.results(c, nest, &parts, exchange)?;
@@ -84,8 +92,15 @@ pub struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// The values of all that a nest reduces, the same in all threads of the group. `memory`: for each, a place for each warp of the block.
-    pub fn results(&self, c: Code, nest: &Nest, parts: &[Value], memory: &[Option<Value>]) -> Made<Vec<Value>> {
+    /// The values of all that a nest reduces, the same in all threads of the group. `memory`: for
+    /// each, a place for each warp of the block.
+    pub fn results(
+        &self,
+        c: Code,
+        nest: &Nest,
+        parts: &[Value],
+        memory: &[Option<Value>],
+    ) -> Made<Vec<Value>> {
         let mine = parts::across(c, self.scope, nest, self.lanes, parts)?;
         let two = |a: &[Value], b: &[Value]| parts::combined(c, self.scope, nest, 1, a, b);
         let values = self.group.all(c, &mine, memory, &two)?;

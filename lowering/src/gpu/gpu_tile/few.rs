@@ -1,6 +1,8 @@
-//! A product of few rows with a matrix, by the instructions of a warp: the matrix's rows are the instruction's. A warp reads both operands from memory into
-//! the registers in which the instruction wants them, 16 bytes of a row in each thread, since the order in which a depth is summed is free as long as both
-//! operands have the same one. The warps of a block take turns along the depth; their sums are added at the end, in the order of the warps.
+//! A product of few rows with a matrix, by the instructions of a warp: the matrix's rows are the
+//! instruction's. A warp reads both operands from memory into the registers in which the
+//! instruction wants them, 16 bytes of a row in each thread, since the order in which a depth is
+//! summed is free as long as both operands have the same one. The warps of a block take turns along
+//! the depth; their sums are added at the end, in the order of the warps.
 use super::{ptx::Ptx, shared, sums, team};
 use crate::{
     emit::{
@@ -45,17 +47,36 @@ struct Tile<'a> {
 
 /// The nest of such a product, and what is written beside its result.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
-    let product = few::product(scope.kernel, plan).ok_or("has a schedule for products of few rows, but is none")?;
+    let product = few::product(scope.kernel, plan)
+        .ok_or("has a schedule for products of few rows, but is none")?;
     let nest = &plan.nests[0];
-    let stages: Vec<&Stage> = product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).collect();
+    let stages: Vec<&Stage> =
+        product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).collect();
     let outs = stages.iter().filter_map(|s| s.outputs.first()).collect();
-    let (rows, warps, pieces) = (schedule.get("rows"), schedule.get("warps"), schedule.get("pieces"));
+    let (rows, warps, pieces) =
+        (schedule.get("rows"), schedule.get("warps"), schedule.get("pieces"));
     let thread = team::thread(c)?;
     let parts = few::parts(&product, rows, warps);
-    let memory = shared(c, Type::scalar(c.ctx(), DType::F32), (parts * few::part(&product, rows)) as i64)?;
-    let (warp, lane) = (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
+    let memory =
+        shared(c, Type::scalar(c.ctx(), DType::F32), (parts * few::part(&product, rows)) as i64)?;
+    let (warp, lane) =
+        (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
     let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
-    let t = Tile { scope, nest, stages, outs, product: &product, rows, warps, parts, pieces, memory, thread, warp, lane };
+    let t = Tile {
+        scope,
+        nest,
+        stages,
+        outs,
+        product: &product,
+        rows,
+        warps,
+        parts,
+        pieces,
+        memory,
+        thread,
+        warp,
+        lane,
+    };
     let many = t.total(c, &product.many.dims)?;
     let mut sizes = t.sizes(c, &product.batch)?;
     sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
@@ -71,7 +92,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
         // The next tile's sums come to the same place.
         team::barrier(c).map(|()| vec![])
     })?;
-    plan.nests.iter().skip(1).try_for_each(|n| super::items::grid(c, scope, plan, n, WARP * warps, 4))
+    plan.nests
+        .iter()
+        .skip(1)
+        .try_for_each(|n| super::items::grid(c, scope, plan, n, WARP * warps, 4))
 }
 
 impl Tile<'_> {
@@ -84,17 +108,38 @@ impl Tile<'_> {
     /// The loop dimensions with those of a row of an operand.
     fn row(&self, c: Code, dims: &[Val], side: &Side, row: Value) -> Made<Vec<Val>> {
         let mut dims = dims.to_vec();
-        side.dims.iter().zip(decode(c, row, &self.sizes(c, &side.dims)?)?).for_each(|(d, i)| dims[*d] = Val::One(i));
+        side.dims
+            .iter()
+            .zip(decode(c, row, &self.sizes(c, &side.dims)?)?)
+            .for_each(|(d, i)| dims[*d] = Val::One(i));
         Ok(dims)
     }
-    /// The rows of an operand that a thread reads, from `first` on, each so many behind the one before; the last one where there are no more.
-    fn rows(&self, c: Code, dims: &[Val], side: &Side, (first, size): (Value, Value), apart: usize, count: usize) -> Made<Vec<Vec<Val>>> {
+    /// The rows of an operand that a thread reads, from `first` on, each so many behind the one
+    /// before; the last one where there are no more.
+    fn rows(
+        &self,
+        c: Code,
+        dims: &[Val],
+        side: &Side,
+        (first, size): (Value, Value),
+        apart: usize,
+        count: usize,
+    ) -> Made<Vec<Vec<Val>>> {
         let last = c.sub(size, c.index(1)?)?;
-        let of = |i: usize| self.row(c, dims, side, c.min(c.add(first, c.index((i * apart) as i64)?)?, last)?);
+        let of = |i: usize| {
+            self.row(c, dims, side, c.min(c.add(first, c.index((i * apart) as i64)?)?, last)?)
+        };
         (0..count).map(of).collect()
     }
     /// A thread's 16 bytes of a row as four pairs of elements; zeros unless `inside`.
-    fn read(&self, c: Code, access: &Access, row: &[Val], deep: Value, inside: Option<Value>) -> Made<Vec<Value>> {
+    fn read(
+        &self,
+        c: Code,
+        access: &Access,
+        row: &[Val],
+        deep: Value,
+        inside: Option<Value>,
+    ) -> Made<Vec<Value>> {
         let mut dims = row.to_vec();
         dims[self.product.depth.0] = Val::Steps(deep, 1);
         let v = WIDE.many(c, self.scope.read(c, access, &dims, WIDE, &Passed::new())?)?;
@@ -104,7 +149,14 @@ impl Tile<'_> {
             v = c.select(inside, v, c.constant("dense<0>", words)?)?;
         }
         (0..4)
-            .map(|i| c.op("vector.extract", &[v], Type::scalar(c.ctx(), DType::I32), &[("static_position", Attr::i64s(c.ctx(), &[i]))]))
+            .map(|i| {
+                c.op(
+                    "vector.extract",
+                    &[v],
+                    Type::scalar(c.ctx(), DType::I32),
+                    &[("static_position", Attr::i64s(c.ctx(), &[i]))],
+                )
+            })
             .collect()
     }
 
@@ -113,37 +165,67 @@ impl Tile<'_> {
         let Few { depth: (_, depth), many: matrix, few, count, element, .. } = self.product;
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
-        let matrix_rows = self.rows(c, dims, matrix, (c.add(first, group)?, many), INSTRUCTION.1, 2 * down)?;
-        let few_rows = self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
+        let matrix_rows =
+            self.rows(c, dims, matrix, (c.add(first, group)?, many), INSTRUCTION.1, 2 * down)?;
+        let few_rows =
+            self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
         let zero = c.constant("0.0", Type::scalar(c.ctx(), DType::F32))?;
         let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
-        c.unrolled(self.warp, steps, turn, self.pieces, &vec![zero; 4 * self.stages.len() * down * over], &mut |c, step, sums| {
-            let mut deep = c.add(c.mul(step, c.index(DEPTH as i64)?)?, c.mul(quarter, c.index(EACH as i64)?)?)?;
-            let mut inside = None;
-            if depth % DEPTH != 0 {
-                let there = c.below(deep, c.index(*depth as i64)?)?;
-                deep = c.select(there, deep, c.index(0)?)?;
-                inside = Some(there);
-            }
-            let read = |a: &Access, rows: &[Vec<Val>]| rows.iter().map(|r| self.read(c, a, r, deep, inside)).collect::<Made<Vec<_>>>();
-            let left = self.stages.iter().map(|s| read(&s.inputs[matrix.input], &matrix_rows)).collect::<Made<Vec<_>>>()?.concat();
-            let right = read(&self.stages[0].inputs[few.input], &few_rows)?;
-            let mut sums = sums.to_vec();
-            for (i, pair) in left.chunks(2).enumerate() {
-                for (j, x) in right.iter().enumerate() {
-                    let at = 4 * (i * over + j);
-                    for half in [0, 2] {
-                        let rows = [pair[0][half], pair[1][half], pair[0][half + 1], pair[1][half + 1]];
-                        let next = Ptx(c).warp_mma(element.name(), rows, [x[half], x[half + 1]], &sums[at..at + 4])?;
-                        sums.splice(at..at + 4, next);
+        c.unrolled(
+            self.warp,
+            steps,
+            turn,
+            self.pieces,
+            &vec![zero; 4 * self.stages.len() * down * over],
+            &mut |c, step, sums| {
+                let mut deep = c.add(
+                    c.mul(step, c.index(DEPTH as i64)?)?,
+                    c.mul(quarter, c.index(EACH as i64)?)?,
+                )?;
+                let mut inside = None;
+                if depth % DEPTH != 0 {
+                    let there = c.below(deep, c.index(*depth as i64)?)?;
+                    deep = c.select(there, deep, c.index(0)?)?;
+                    inside = Some(there);
+                }
+                let read = |a: &Access, rows: &[Vec<Val>]| {
+                    rows.iter().map(|r| self.read(c, a, r, deep, inside)).collect::<Made<Vec<_>>>()
+                };
+                let left = self
+                    .stages
+                    .iter()
+                    .map(|s| read(&s.inputs[matrix.input], &matrix_rows))
+                    .collect::<Made<Vec<_>>>()?
+                    .concat();
+                let right = read(&self.stages[0].inputs[few.input], &few_rows)?;
+                let mut sums = sums.to_vec();
+                for (i, pair) in left.chunks(2).enumerate() {
+                    for (j, x) in right.iter().enumerate() {
+                        let at = 4 * (i * over + j);
+                        for half in [0, 2] {
+                            let rows = [
+                                pair[0][half],
+                                pair[1][half],
+                                pair[0][half + 1],
+                                pair[1][half + 1],
+                            ];
+                            let next = Ptx(c).warp_mma(
+                                element.name(),
+                                rows,
+                                [x[half], x[half + 1]],
+                                &sums[at..at + 4],
+                            )?;
+                            sums.splice(at..at + 4, next);
+                        }
                     }
                 }
-            }
-            Ok(sums)
-        })
+                Ok(sums)
+            },
+        )
     }
 
-    /// Where a warp's sum for a column and a row is in shared memory; the columns of the second matrix are behind those of the first.
+    /// Where a warp's sum for a column and a row is in shared memory; the columns of the second
+    /// matrix are behind those of the first.
     fn place(&self, c: Code, warp: Value, column: Value, row: Value) -> Made<Value> {
         let columns = self.stages.len() * self.product.columns() * INSTRUCTION.1;
         let line = c.index(line(self.rows) as i64)?;
@@ -163,14 +245,16 @@ impl Tile<'_> {
         };
         (0..count).map(of).collect()
     }
-    /// Puts the warps' sums there, for all threads to see: as many as there is room for at once, of the last warps first, to which the first ones add theirs.
+    /// Puts the warps' sums there, for all threads to see: as many as there is room for at once, of
+    /// the last warps first, to which the first ones add theirs.
     fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Made<()> {
         let parts = c.index(self.parts as i64)?;
         let places = self.places(c, c.rem(self.warp, parts)?, sums.len())?;
         for round in (0..self.warps / self.parts).rev() {
             let put = |c: Code| {
                 let all = sums.iter().zip(&places);
-                all.into_iter().try_for_each(|(v, at)| c.effect("memref.store", &[*v, self.memory, *at], &[]))
+                all.into_iter()
+                    .try_for_each(|(v, at)| c.effect("memref.store", &[*v, self.memory, *at], &[]))
             };
             if self.warps == self.parts {
                 put(c)?;
@@ -200,10 +284,18 @@ impl Tile<'_> {
             let row = c.add(first, mine)?;
             let mut one = |c: Code| -> Made<()> {
                 let sum = |matrix: usize| -> Made<Val> {
-                    let column = c.add(column, c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?)?;
+                    let column = c.add(
+                        column,
+                        c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?,
+                    )?;
                     let part = |w: usize| -> Made<Value> {
                         let at = self.place(c, c.index(w as i64)?, column, mine)?;
-                        c.op("memref.load", &[self.memory, at], Type::scalar(c.ctx(), DType::F32), &[])
+                        c.op(
+                            "memref.load",
+                            &[self.memory, at],
+                            Type::scalar(c.ctx(), DType::F32),
+                            &[],
+                        )
                     };
                     let mut sum = part(0)?;
                     for w in 1..self.parts {
@@ -213,7 +305,12 @@ impl Tile<'_> {
                 };
                 let dims = self.row(c, dims, few, column)?;
                 let dims = self.row(c, &dims, matrix, row)?;
-                let all = self.outs.iter().enumerate().map(|(i, o)| Ok((*o, sum(i)?))).collect::<Made<Vec<_>>>()?;
+                let all = self
+                    .outs
+                    .iter()
+                    .enumerate()
+                    .map(|(i, o)| Ok((*o, sum(i)?)))
+                    .collect::<Made<Vec<_>>>()?;
                 sums::finish(c, self.scope, self.nest, ONE, &dims, &all).map(drop)
             };
             c.when(c.below(row, many)?, &mut one, None).map(|()| vec![])

@@ -1,6 +1,8 @@
-//! A product of f32: threads have parts of both operands' tiles copied to a ring in shared memory, a step of the depth ahead, and each multiplies for 4 or 8 rows and
-//! columns in registers. It reads 16 bytes of shared memory at a time: a warp's 4 by 8 threads read 4 different addresses of the left tile and 8 neighbouring ones of
-//! the right one, so that a read is no longer than the banks take.
+//! A product of f32: threads have parts of both operands' tiles copied to a ring in shared memory,
+//! a step of the depth ahead, and each multiplies for 4 or 8 rows and columns in registers. It
+//! reads 16 bytes of shared memory at a time: a warp's 4 by 8 threads read 4 different addresses of
+//! the left tile and 8 neighbouring ones of the right one, so that a read is no longer than the
+//! banks take.
 use super::{
     contract::{At, Contract},
     items,
@@ -56,38 +58,61 @@ struct Piece {
 }
 
 impl Tile<'_> {
-    /// What this thread copies of an operand's tile that begins at a row, or column, in each step. `size`: how many there are; `wide`: so many at once.
-    fn pieces(&self, p: Ptx, side: &Side, (first, size, across): (Value, Value, usize), begin: Value, offset: usize) -> Made<Vec<Piece>> {
+    /// What this thread copies of an operand's tile that begins at a row, or column, in each step.
+    /// `size`: how many there are; `wide`: so many at once.
+    fn pieces(
+        &self,
+        p: Ptx,
+        side: &Side,
+        (first, size, across): (Value, Value, usize),
+        begin: Value,
+        offset: usize,
+    ) -> Made<Vec<Piece>> {
         let (scope, zero) = (self.scope, p.number(0)?);
         let strides = [scope.poly(p.0, &side.across)?, scope.poly(p.0, &side.deep)?];
         let unit = if side.wide { UNIT } else { 1 };
-        // Positions in depth and across of a thread's first piece, and how far the next ones are, as long as the tile goes on.
+        // Positions in depth and across of a thread's first piece, and how far the next ones are,
+        // as long as the tile goes on.
         let places: Vec<(Value, Value)> = if side.is_deep() {
             let (k, x) = (p.rest(self.thread, DEEP)?, p.over(self.thread, DEEP)?);
             let step = self.threads / DEEP;
-            let all = (0..across / step).flat_map(|j| (0..self.depth / DEEP).map(move |h| (h * DEEP, j * step)));
+            let all = (0..across / step)
+                .flat_map(|j| (0..self.depth / DEEP).map(move |h| (h * DEEP, j * step)));
             all.map(|(h, j)| Ok((p.plus(k, h)?, p.plus(x, j)?))).collect::<Made<_>>()?
         } else {
             let wide = across / unit;
             let (x, k) = (p.times(p.rest(self.thread, wide)?, unit)?, p.over(self.thread, wide)?);
             let count = across * self.depth / unit / self.threads;
             match self.threads >= wide {
-                true => (0..count).map(|j| Ok((p.plus(k, j * self.threads / wide)?, x))).collect::<Made<_>>()?,
+                true => (0..count)
+                    .map(|j| Ok((p.plus(k, j * self.threads / wide)?, x)))
+                    .collect::<Made<_>>()?,
                 // A row of the tile takes several turns of all threads.
                 false => {
                     let x = p.times(self.thread, unit)?;
                     let turns = wide / self.threads;
-                    (0..count).map(|j| Ok((p.number(j / turns)?, p.plus(x, j % turns * self.threads * unit)?))).collect::<Made<_>>()?
+                    (0..count)
+                        .map(|j| {
+                            Ok((p.number(j / turns)?, p.plus(x, j % turns * self.threads * unit)?))
+                        })
+                        .collect::<Made<_>>()?
                 }
             }
         };
         let piece = |(deep, x): (Value, Value)| -> Made<Piece> {
             let at = p.add(first, x)?;
-            let element = p.0.add(p.0.mul(p.index(at)?, strides[0])?, p.0.mul(p.index(deep)?, strides[1])?)?;
+            let element =
+                p.0.add(p.0.mul(p.index(at)?, strides[0])?, p.0.mul(p.index(deep)?, strides[1])?)?;
             let from = p.two("arith.addi", begin, p.bytes(element, BYTES)?)?;
-            let to = p.plus(p.add(p.times(deep, BYTES * pitch(across))?, p.times(x, BYTES)?)?, offset)?;
+            let to =
+                p.plus(p.add(p.times(deep, BYTES * pitch(across))?, p.times(x, BYTES)?)?, offset)?;
             let left = p.times(p.minus(size, at)?, BYTES)?;
-            Ok(Piece { from, to, deep, bytes: p.least(p.most(left, zero)?, p.number(BYTES * unit)?)? })
+            Ok(Piece {
+                from,
+                to,
+                deep,
+                bytes: p.least(p.most(left, zero)?, p.number(BYTES * unit)?)?,
+            })
         };
         places.into_iter().map(piece).collect()
     }
@@ -96,37 +121,62 @@ impl Tile<'_> {
         let (c, zero) = (p.0, p.number(0)?);
         let to = p.add(self.ring, p.times(slot, self.slot)?)?;
         for (side, pieces) in sides {
-            let further = p.bytes(c.mul(p.index(base)?, self.scope.poly(c, &side.deep)?)?, BYTES)?;
+            let further =
+                p.bytes(c.mul(p.index(base)?, self.scope.poly(c, &side.deep)?)?, BYTES)?;
             for piece in pieces {
                 let there = c.compare(2, p.add(base, piece.deep)?, self.end)?;
                 let bytes = c.select(there, piece.bytes, zero)?;
                 // What is not there is not asked for either: its address may be no one's.
                 let from = p.two("arith.addi", piece.from, further)?;
-                p.copy_some(p.add(to, piece.to)?, from, bytes, if side.wide { UNIT * BYTES } else { BYTES })?;
+                p.copy_some(
+                    p.add(to, piece.to)?,
+                    from,
+                    bytes,
+                    if side.wide { UNIT * BYTES } else { BYTES },
+                )?;
             }
         }
         Ok(())
     }
     /// Four neighbours, or twice four that are `apart`, of a tile in shared memory.
     fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Made<Vec<Val>> {
-        let quads = (0..each / UNIT).map(|i| p.read_beside(p.plus(at, i * apart * BYTES)?, p.f32(), UNIT)).collect::<Made<Vec<_>>>()?;
+        let quads = (0..each / UNIT)
+            .map(|i| p.read_beside(p.plus(at, i * apart * BYTES)?, p.f32(), UNIT))
+            .collect::<Made<Vec<_>>>()?;
         Ok(quads.concat().into_iter().map(Val::One).collect())
     }
 }
 
 /// The nest of a product, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: usize) -> Made<()> {
-    let product = product(scope.kernel, plan).ok_or("has a schedule for products of f32, but is none whose addresses are linear")?;
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: usize,
+) -> Made<()> {
+    let product = product(scope.kernel, plan)
+        .ok_or("has a schedule for products of f32, but is none whose addresses are linear")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.roles.stage]);
     let out = stage.outputs.first().ok_or("has no result")?;
-    let (m, n, m_each, n_each) = (schedule.get("m"), schedule.get("n"), schedule.get("m_each"), schedule.get("n_each"));
-    let (depth, stages, unroll) = (schedule.get("depth"), schedule.get("stages"), schedule.get("unroll"));
+    let (m, n, m_each, n_each) =
+        (schedule.get("m"), schedule.get("n"), schedule.get("m_each"), schedule.get("n_each"));
+    let (depth, stages, unroll) =
+        (schedule.get("depth"), schedule.get("stages"), schedule.get("unroll"));
     let me = Contract { scope, nest, roles: product.roles.clone(), threads, depth };
     let p = Ptx(c);
     let thread = p.thread()?;
     let end = me.total(c, &product.roles.depth)?;
     let steps = c.ceil_div(end, c.index(depth as i64)?)?;
-    let t = Tile { scope, depth, threads, slot: slot(schedule), ring: p.memory(scope.kernel.func)?, thread, end: p.of(end)? };
+    let t = Tile {
+        scope,
+        depth,
+        threads,
+        slot: slot(schedule),
+        ring: p.memory(scope.kernel.func)?,
+        thread,
+        end: p.of(end)?,
+    };
     // Where a thread's rows and columns begin in a tile.
     let mine = |p: Ptx, thread: Value| -> Made<[Value; 2]> {
         let (warp, lane) = (p.over(thread, WARP)?, p.rest(thread, WARP)?);
@@ -138,19 +188,26 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
     let [down, across] = mine(p, thread)?;
     let all = [me.total(c, &product.roles.rows)?, me.total(c, &product.roles.columns)?];
     let mut tiles = me.sizes(c, &product.roles.batch)?;
-    tiles.extend([c.ceil_div(all[0], c.index(m as i64)?)?, c.ceil_div(all[1], c.index(n as i64)?)?]);
+    tiles
+        .extend([c.ceil_div(all[0], c.index(m as i64)?)?, c.ceil_div(all[1], c.index(n as i64)?)?]);
     let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     c.strided(team::block(c)?, total, team::blocks(c)?, &[], &mut |c, tile, _| {
         let p = Ptx(c);
         let at = decode(c, tile, &tiles)?;
-        let batch: Vec<(usize, Value)> = product.roles.batch.iter().copied().zip(at.iter().copied()).collect();
+        let batch: Vec<(usize, Value)> =
+            product.roles.batch.iter().copied().zip(at.iter().copied()).collect();
         let first = [p.times(p.of(at[batch.len()])?, m)?, p.times(p.of(at[batch.len() + 1])?, n)?];
         let pieces = |side: &Side, first: Value, size: Value, across: usize, offset: usize| {
             let mut begin = scope.poly(c, &side.access.at.constant)?;
             for (d, i) in &batch {
-                begin = c.add(begin, c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?)?;
+                begin =
+                    c.add(begin, c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?)?;
             }
-            let begin = p.two("arith.addi", p.begin_of(scope.buffer(side.access.buffer)?)?, p.bytes(begin, BYTES)?)?;
+            let begin = p.two(
+                "arith.addi",
+                p.begin_of(scope.buffer(side.access.buffer)?)?,
+                p.bytes(begin, BYTES)?,
+            )?;
             t.pieces(p, side, (first, p.of(size)?, across), begin, offset)
         };
         let left = pieces(&product.left, first[0], all[0], m, 0)?;
@@ -168,22 +225,38 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
         let sums = c.strided(c.index(0)?, steps, c.index(1)?, &begins, &mut |c, step, sums| {
             let p = Ptx(c);
             let step = p.of(step)?;
-            // The oldest step has come, for all threads; and all have read the slot that is filled next.
+            // The oldest step has come, for all threads; and all have read the slot that is filled
+            // next.
             p.copied(ahead - 1)?;
             team::barrier(c)?;
             let next = p.plus(step, ahead)?;
             t.copy(p, sides, p.times(next, depth)?, p.rest(next, stages)?)?;
             p.copies()?;
             let slot = p.add(t.ring, p.times(p.rest(step, stages)?, t.slot)?)?;
-            let (left, right) =
-                (p.add(slot, p.times(down, BYTES)?)?, p.add(slot, p.plus(p.times(across, BYTES)?, BYTES * depth * pitch(m))?)?);
+            let (left, right) = (
+                p.add(slot, p.times(down, BYTES)?)?,
+                p.add(slot, p.plus(p.times(across, BYTES)?, BYTES * depth * pitch(m))?)?,
+            );
             c.each(c.index(0)?, c.index(depth as i64)?, unroll as i64, sums, &mut |c, k, sums| {
                 let (p, mut sums) = (Ptx(c), sums.to_vec());
                 let k = p.of(k)?;
-                let (left, right) = (p.add(left, p.times(k, BYTES * pitch(m))?)?, p.add(right, p.times(k, BYTES * pitch(n))?)?);
+                let (left, right) = (
+                    p.add(left, p.times(k, BYTES * pitch(m))?)?,
+                    p.add(right, p.times(k, BYTES * pitch(n))?)?,
+                );
                 for i in 0..unroll {
-                    let xs = t.fragment(p, p.plus(left, i * BYTES * pitch(m))?, m_each, m / m_each * UNIT)?;
-                    let ys = t.fragment(p, p.plus(right, i * BYTES * pitch(n))?, n_each, n / n_each * UNIT)?;
+                    let xs = t.fragment(
+                        p,
+                        p.plus(left, i * BYTES * pitch(m))?,
+                        m_each,
+                        m / m_each * UNIT,
+                    )?;
+                    let ys = t.fragment(
+                        p,
+                        p.plus(right, i * BYTES * pitch(n))?,
+                        n_each,
+                        n / n_each * UNIT,
+                    )?;
                     sums = me.products(c, stage, &xs, &ys, &sums)?;
                 }
                 Ok(sums)
@@ -202,12 +275,22 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
 }
 
 /// A thread's rows and columns: of each, fours that are as far apart as all threads' fours take.
-fn positions(me: &Contract<'_>, c: Code, first: [Value; 2], mine: [Value; 2], sizes: [(usize, usize); 2]) -> Made<(Vec<At>, Vec<At>)> {
+fn positions(
+    me: &Contract<'_>,
+    c: Code,
+    first: [Value; 2],
+    mine: [Value; 2],
+    sizes: [(usize, usize); 2],
+) -> Made<(Vec<At>, Vec<At>)> {
     let p = Ptx(c);
     let of = |i: usize, dims: &[usize]| -> Made<Vec<At>> {
         let (wide, each) = sizes[i];
         let begin = p.add(first[i], mine[i])?;
-        (0..each).map(|j| me.at(c, dims, p.index(p.plus(begin, j / UNIT * (wide / each * UNIT) + j % UNIT)?)?)).collect()
+        (0..each)
+            .map(|j| {
+                me.at(c, dims, p.index(p.plus(begin, j / UNIT * (wide / each * UNIT) + j % UNIT)?)?)
+            })
+            .collect()
     };
     Ok((of(0, &me.roles.rows)?, of(1, &me.roles.columns)?))
 }

@@ -1,5 +1,5 @@
-//! A product's sums as the instructions of tensor cores leave them in a warp's registers: of 16 rows and 8 columns a thread has 2 neighbours in a row and 2 in
-//! the eighth row below.
+//! A product's sums as the instructions of tensor cores leave them in a warp's registers: of 16
+//! rows and 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
 use super::{ptx::Ptx, sums};
 use crate::{
     emit::{
@@ -39,7 +39,11 @@ pub struct Part<'a> {
 impl Results<'_> {
     /// How many rows there are.
     pub fn rows(&self, c: Code) -> Made<Value> {
-        self.product.roles.rows.iter().try_fold(c.index(1)?, |all, d| c.mul(all, self.scope.poly(c, &self.nest.extents[*d])?))
+        self.product
+            .roles
+            .rows
+            .iter()
+            .try_fold(c.index(1)?, |all, d| c.mul(all, self.scope.poly(c, &self.nest.extents[*d])?))
     }
     /// How many columns there are.
     pub fn columns(&self, c: Code) -> Made<Value> {
@@ -72,7 +76,8 @@ impl Results<'_> {
         // The operands do not come through registers.
         let mut kernel = self.scope.kernel.clone();
         self.product.stages.iter().for_each(|s| kernel.stages[*s].inputs.clear());
-        let pairs = self.multiple(&[over], 2) && gpu_schedule::width(&kernel, self.plan, self.nest, over) >= 2;
+        let pairs = self.multiple(&[over], 2)
+            && gpu_schedule::width(&kernel, self.plan, self.nest, over) >= 2;
         Lanes { count: if pairs { 2 } else { 1 }, mask: None }
     }
     /// The loop dimensions of an element.
@@ -80,12 +85,17 @@ impl Results<'_> {
         let roles = &self.product.roles;
         let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
         roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
-        let sizes: Vec<Value> = roles.rows.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
+        let sizes: Vec<Value> = roles
+            .rows
+            .iter()
+            .map(|d| self.scope.poly(c, &self.nest.extents[*d]))
+            .collect::<Made<_>>()?;
         roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
         dims[roles.columns[0]] = column;
         Ok(dims)
     }
-    /// As many neighbours as there are lanes, of each right operand; what the stages computed of them.
+    /// As many neighbours as there are lanes, of each right operand; what the stages computed of
+    /// them.
     pub fn element(
         &self,
         c: Code,
@@ -104,15 +114,22 @@ impl Results<'_> {
             let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
             Ok(Val::Many(c.op("vector.from_elements", all, ty, &[])?))
         };
-        let all = self.outs.iter().zip(sums).map(|(o, s)| Ok((*o, together(s)?))).collect::<Made<Vec<_>>>()?;
+        let all = self
+            .outs
+            .iter()
+            .zip(sums)
+            .map(|(o, s)| Ok((*o, together(s)?)))
+            .collect::<Made<Vec<_>>>()?;
         sums::finish(c, scope, self.nest, lanes, &dims, &all)
     }
     /// Later stages on the sums, whose results each thread writes.
     pub fn spread(&self, c: Code, scope: &Scope<'_>, part: &Part<'_>) -> Made<()> {
-        let (rows, columns, lanes, [whole_rows, whole_columns]) = (self.rows(c)?, self.columns(c)?, self.lanes(), self.whole());
-        let when = |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Made<()>| {
-            if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
-        };
+        let (rows, columns, lanes, [whole_rows, whole_columns]) =
+            (self.rows(c)?, self.columns(c)?, self.lanes(), self.whole());
+        let when =
+            |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Made<()>| {
+                if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
+            };
         for (b, sums) in part.values.iter().enumerate() {
             let eights = sums.first().map_or(0, |s| s.len() / 4);
             for half in 0..2 {
@@ -120,10 +137,14 @@ impl Results<'_> {
                 when(c, whole_rows, row, rows, &mut |c| {
                     for eight in 0..eights {
                         for e in (0..2).step_by(lanes.count) {
-                            let own: Vec<&[Value]> = sums.iter().map(|s| &s[4 * eight + 2 * half + e..][..lanes.count]).collect();
+                            let own: Vec<&[Value]> = sums
+                                .iter()
+                                .map(|s| &s[4 * eight + 2 * half + e..][..lanes.count])
+                                .collect();
                             let column = c.add(part.at[1], c.index((8 * eight + e) as i64)?)?;
                             when(c, whole_columns, column, columns, &mut |c| {
-                                self.element(c, scope, lanes, part.batch, [row, column], &own).map(drop)
+                                self.element(c, scope, lanes, part.batch, [row, column], &own)
+                                    .map(drop)
                             })?;
                         }
                     }

@@ -1,4 +1,5 @@
-//! Elements one after the other: each thread takes an item, several elements of the fast dimension, and then the next that nobody else takes.
+//! Elements one after the other: each thread takes an item, several elements of the fast dimension,
+//! and then the next that nobody else takes.
 use super::team;
 use crate::{
     emit::{
@@ -12,8 +13,16 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// A nest whose items all threads of all blocks share; `threads`: of a block, `most`: elements of an item.
-pub fn grid(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, threads: usize, most: usize) -> Made<()> {
+/// A nest whose items all threads of all blocks share; `threads`: of a block, `most`: elements of
+/// an item.
+pub fn grid(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    threads: usize,
+    most: usize,
+) -> Made<()> {
     let threads = c.index(threads as i64)?;
     let first = c.add(c.mul(team::block(c)?, threads)?, team::thread(c)?)?;
     let step = c.mul(team::blocks(c)?, threads)?;
@@ -35,13 +44,23 @@ pub struct Share {
     pub pieces: usize,
 }
 
-/// The thread's items over the parallel dimensions that are not fixed; reductions are loops inside of each.
-pub fn items(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, fixed: &Fixed, share: &Share) -> Made<()> {
-    let free: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
+/// The thread's items over the parallel dimensions that are not fixed; reductions are loops inside
+/// of each.
+pub fn items(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    fixed: &Fixed,
+    share: &Share,
+) -> Made<()> {
+    let free: Vec<usize> =
+        (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &free);
     let lanes = fast.map_or(1, |d| width(scope.kernel, plan, nest, d)).min(share.most.max(1));
     let outer: Vec<usize> = free.into_iter().filter(|d| Some(*d) != fast).collect();
-    let mut sizes: Vec<Value> = outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let mut sizes: Vec<Value> =
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
     let wide = c.index(lanes as i64)?;
     let length = fast.map(|d| scope.poly(c, &nest.extents[d])).transpose()?;
     if let Some(n) = length {
@@ -81,7 +100,10 @@ pub fn items(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, fixed: &Fixed
         let inside = match (&nest.split, fast) {
             (Some((outer, inner, both)), Some(d)) => {
                 let index = |e: usize| if e == d { Some(start) } else { fixed[e] };
-                let (o, i) = (index(*outer).ok_or("has no outer index")?, index(*inner).ok_or("has no inner index")?);
+                let (o, i) = (
+                    index(*outer).ok_or("has no outer index")?,
+                    index(*inner).ok_or("has no inner index")?,
+                );
                 let place = c.add(c.mul(o, scope.poly(c, &nest.extents[*inner])?)?, i)?;
                 Some(c.below(place, scope.poly(c, both)?)?)
             }
@@ -96,8 +118,10 @@ pub fn items(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, fixed: &Fixed
         } else {
             let end = c.add(start, wide)?;
             let mut rest = |c: Code| {
-                c.strided(start, n, c.index(1)?, &[], &mut |c, i, _| of(1).parallel(c, &fixed, Some(i), 1, None, None).map(|()| vec![]))
-                    .map(drop)
+                c.strided(start, n, c.index(1)?, &[], &mut |c, i, _| {
+                    of(1).parallel(c, &fixed, Some(i), 1, None, None).map(|()| vec![])
+                })
+                .map(drop)
             };
             c.when(c.compare(7, end, n)?, &mut wide_item, Some(&mut rest))?;
         }
@@ -106,16 +130,29 @@ pub fn items(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, fixed: &Fixed
     Ok(())
 }
 
-/// Items of a nest that reduces nothing, so many elements at each of these places: all that is read of the kernel's arguments comes first.
-fn together(c: Code, scope: &Scope<'_>, nest: &Nest, places: &[Vec<Val>], lanes: usize) -> Made<()> {
+/// Items of a nest that reduces nothing, so many elements at each of these places: all that is read
+/// of the kernel's arguments comes first.
+fn together(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    places: &[Vec<Val>],
+    lanes: usize,
+) -> Made<()> {
     let each = Lanes { count: lanes, mask: None };
-    let input = |b: usize| matches!(scope.kernel.buffers.get(b).map(|b| b.role), Some(Role::Input(_)));
+    let input =
+        |b: usize| matches!(scope.kernel.buffers.get(b).map(|b| b.role), Some(Role::Input(_)));
     let stages = || nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s));
     let mut known = vec![Passed::new(); places.len()];
     for a in stages().flat_map(|s| s.reads()).filter(|a| input(a.buffer)) {
-        for (dims, known) in places.iter().zip(&mut known).filter(|(_, known)| !known.contains_key(a)) {
+        for (dims, known) in
+            places.iter().zip(&mut known).filter(|(_, known)| !known.contains_key(a))
+        {
             known.insert(a.clone(), scope.read(c, a, dims, each, &Passed::new())?);
         }
     }
-    places.iter().zip(&mut known).try_for_each(|(dims, known)| scope.iteration(c, &nest.stages, dims, each, &mut [], known))
+    places
+        .iter()
+        .zip(&mut known)
+        .try_for_each(|(dims, known)| scope.iteration(c, &nest.stages, dims, each, &mut [], known))
 }

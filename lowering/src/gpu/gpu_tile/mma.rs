@@ -1,6 +1,7 @@
-//! A product by the instructions of a warp: all threads of a block have their parts of both operands' tiles copied to a ring in shared memory, some steps of the
-//! depth ahead, and each warp multiplies its part of the tile. The kernel's later stages take the sums out of registers. Of a convolution the left tile's rows are
-//! pixels.
+//! A product by the instructions of a warp: all threads of a block have their parts of both
+//! operands' tiles copied to a ring in shared memory, some steps of the depth ahead, and each warp
+//! multiplies its part of the tile. The kernel's later stages take the sums out of registers. Of a
+//! convolution the left tile's rows are pixels.
 mod window;
 
 use super::{
@@ -25,7 +26,8 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Rows of a tile in shared memory that a copy of all threads fills, with eight threads to a row of 128 bytes.
+/// Rows of a tile in shared memory that a copy of all threads fills, with eight threads to a row of
+/// 128 bytes.
 const COPIED: usize = THREADS / 8;
 /// Bytes of 64 such rows.
 const SLAB: usize = 64 * ROW;
@@ -66,10 +68,15 @@ struct Side<'a> {
 
 /// The nest of a product, and what is written beside its result.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
-    let product =
-        product(scope.kernel, plan).ok_or("has a schedule for products of a warp, but is none that can be copied 16 bytes at a time")?;
+    let product = product(scope.kernel, plan).ok_or(
+        "has a schedule for products of a warp, but is none that can be copied 16 bytes at a time",
+    )?;
     let nest = &plan.nests[0];
-    let outs = product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first()).collect();
+    let outs = product
+        .stages
+        .iter()
+        .filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first())
+        .collect();
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
     let p = Ptx(c);
     let (ring, thread) = (p.memory(scope.kernel.func)?, p.thread()?);
@@ -78,16 +85,25 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
     let warp = [p.over(number, warps.1)?, p.rest(number, warps.1)?];
     let results = Results { scope, plan, nest, product: &product, outs, tile: [m, n] };
     let steps = results.steps(c)?;
-    let t = Tile { results, m, n, warps, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
+    let t =
+        Tile { results, m, n, warps, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
     // Of neighbouring blocks each has other rows, and the same columns.
-    let mut sizes: Vec<Value> = product.roles.batch.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let mut sizes: Vec<Value> = product
+        .roles
+        .batch
+        .iter()
+        .map(|d| scope.poly(c, &nest.extents[*d]))
+        .collect::<Made<_>>()?;
     sizes.push(c.ceil_div(t.results.columns(c)?, c.index(n as i64)?)?);
     sizes.push(c.ceil_div(t.results.rows(c)?, c.index(m as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     c.strided(team::block(c)?, total, team::blocks(c)?, &[], &mut |c, tile, _| {
         let at = decode(c, tile, &sizes)?;
-        let (batch, [over, down]) = at.split_at(at.len() - 2) else { return Err("has no tiles".into()) };
-        t.tile(c, batch, [Ptx(c).times(Ptx(c).of(*down)?, m)?, Ptx(c).times(Ptx(c).of(*over)?, n)?]).map(|()| vec![])
+        let (batch, [over, down]) = at.split_at(at.len() - 2) else {
+            return Err("has no tiles".into());
+        };
+        t.tile(c, batch, [Ptx(c).times(Ptx(c).of(*down)?, m)?, Ptx(c).times(Ptx(c).of(*over)?, n)?])
+            .map(|()| vec![])
     })?;
     plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, THREADS, 4))
 }
@@ -95,12 +111,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
 impl Tile<'_> {
     fn side<'b>(&'b self, p: Ptx, left: bool, batch: &[Value], first: Value) -> Made<Side<'b>> {
         let (product, scope) = (self.results.product, self.results.scope);
-        let (operand, across) = if left { (&product.left, self.m) } else { (&product.rights[0], self.n) };
+        let (operand, across) =
+            if left { (&product.left, self.m) } else { (&product.rights[0], self.n) };
         let mut at = scope.poly(p.0, &operand.offset)?;
         for (i, stride) in batch.iter().zip(&operand.strides[1..]) {
             at = p.0.add(at, p.0.mul(*i, scope.poly(p.0, stride)?)?)?;
         }
-        let begin = p.two("arith.addi", p.begin_of(scope.buffer(operand.buffer)?)?, p.bytes(at, 2)?)?;
+        let begin =
+            p.two("arith.addi", p.begin_of(scope.buffer(operand.buffer)?)?, p.bytes(at, 2)?)?;
         let pixels = match &product.window {
             Some(w) if left => self.pixels(p.0, w, begin, first)?,
             _ => vec![],
@@ -113,13 +131,14 @@ impl Tile<'_> {
         p.plus(at, if left { 0 } else { self.m * ROW })
     }
 
-    /// Starts the copies of a step of the depth. A row of a tile is 64 elements that lie side by side in memory; of an operand whose depth does not,
-    /// 64 rows are a slab.
+    /// Starts the copies of a step of the depth. A row of a tile is 64 elements that lie side by
+    /// side in memory; of an operand whose depth does not, 64 rows are a slab.
     fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Made<()> {
         let (p, o) = (Ptx(c), side.operand);
         let (row, chunk) = (p.over(self.thread, 8)?, p.rest(self.thread, 8)?);
         let place = p.two("arith.xori", chunk, p.rest(row, 8)?)?;
-        let to = p.add(self.slot(p, slot, side.left)?, p.add(p.times(row, ROW)?, p.times(place, 16)?)?)?;
+        let to =
+            p.add(self.slot(p, slot, side.left)?, p.add(p.times(row, ROW)?, p.times(place, 16)?)?)?;
         if let Some(w) = &self.results.product.window {
             return self.copy_window(c, w, side, step, to, chunk);
         }
@@ -134,7 +153,8 @@ impl Tile<'_> {
         for slab in 0..slabs {
             let near = p.plus(near0, slab * DEPTH)?;
             // In bytes: what is left of the row, up to 16.
-            let left = p.least(p.most(p.times(p.minus(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
+            let left =
+                p.least(p.most(p.times(p.minus(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
             for i in 0..rows / COPIED {
                 let far = p.plus(far0, i * COPIED)?;
                 let inside = c.compare(2, far, far_size)?;
@@ -147,13 +167,26 @@ impl Tile<'_> {
         Ok(())
     }
 
-    /// A warp's 16 rows, or columns, of an operand's tile from `x` on, in the `k`-th 16 of its depth, as a product wants them: of the right operand, two of 8.
-    fn fragment(&self, p: Ptx, side: &Side<'_>, tile: Value, x: Value, k: usize) -> Made<[Value; 4]> {
+    /// A warp's 16 rows, or columns, of an operand's tile from `x` on, in the `k`-th 16 of its
+    /// depth, as a product wants them: of the right operand, two of 8.
+    fn fragment(
+        &self,
+        p: Ptx,
+        side: &Side<'_>,
+        tile: Value,
+        x: Value,
+        k: usize,
+    ) -> Made<[Value; 4]> {
         let deep = side.operand.deep;
         let (low, high) = (p.rest(self.lane, 8)?, p.over(self.lane, 16)?);
         let middle = p.rest(p.over(self.lane, 8)?, 2)?;
-        // Rows in memory, and which 8 of their elements; a left operand has the second 8 rows in front of the second 8 of the depth.
-        let (row, chunk) = if side.left == deep { (p.rest(self.lane, 16)?, high) } else { (p.add(low, p.times(high, 8)?)?, middle) };
+        // Rows in memory, and which 8 of their elements; a left operand has the second 8 rows in
+        // front of the second 8 of the depth.
+        let (row, chunk) = if side.left == deep {
+            (p.rest(self.lane, 16)?, high)
+        } else {
+            (p.add(low, p.times(high, 8)?)?, middle)
+        };
         let swizzled = |chunk: Value| p.times(p.two("arith.xori", chunk, low)?, 16);
         let at = if deep {
             let chunk = p.two("arith.xori", chunk, p.number(2 * k)?)?;
@@ -166,7 +199,8 @@ impl Tile<'_> {
         p.read_matrices(p.add(tile, at)?, !deep)
     }
 
-    /// The prologue of the left operand at a tile, if it has one. Of each 16 of a warp's rows a thread has two.
+    /// The prologue of the left operand at a tile, if it has one. Of each 16 of a warp's rows a
+    /// thread has two.
     fn elements(&self, c: Code, batch: &[Value], row: Value) -> Made<Option<Elements<'_>>> {
         if self.results.product.prologue.is_none() {
             return Ok(None);
@@ -194,18 +228,30 @@ impl Tile<'_> {
         for k in 0..DEPTH / 16 {
             let read = |side: &Side<'_>, first: Value, count: usize| -> Made<Vec<[Value; 4]>> {
                 let tile = self.slot(p, slot, side.left)?;
-                (0..count).map(|i| self.fragment(p, side, tile, p.plus(first, 16 * i)?, k)).collect()
+                (0..count)
+                    .map(|i| self.fragment(p, side, tile, p.plus(first, 16 * i)?, k))
+                    .collect()
             };
             let mut left = read(sides[0], p.times(self.warp[0], 16 * down)?, down)?;
             if let (Some(e), Some(known)) = (elements, &mut known) {
                 for (i, words) in left.iter_mut().enumerate() {
                     let mut made = vec![];
                     for (j, word) in words.iter().enumerate() {
-                        for (b, raw) in prologue::two(c, *word, self.results.product.raw)?.into_iter().enumerate() {
-                            made.push(e.element(c, known, raw, 2 * i + j % 2, 16 * k + 8 * (j / 2) + b)?);
+                        for (b, raw) in prologue::two(c, *word, self.results.product.raw)?
+                            .into_iter()
+                            .enumerate()
+                        {
+                            made.push(e.element(
+                                c,
+                                known,
+                                raw,
+                                2 * i + j % 2,
+                                16 * k + 8 * (j / 2) + b,
+                            )?);
                         }
                     }
-                    *words = <[Value; 4]>::try_from(e.packed(p, &made)?).map_err(|_| "has no four registers")?;
+                    *words = <[Value; 4]>::try_from(e.packed(p, &made)?)
+                        .map_err(|_| "has no four registers")?;
                 }
             }
             let right = read(sides[1], p.times(self.warp[1], 16 * over)?, over)?;
@@ -247,18 +293,26 @@ impl Tile<'_> {
             Some(steps) => p.number(steps as usize)?,
             None => p.of(self.steps)?,
         };
-        let sums = c.strided(c.index(0)?, self.steps, c.index(1)?, &sums, &mut |c, step, sums| {
-            let p = Ptx(c);
-            let step = p.of(step)?;
-            // The oldest step has come, for all threads; and all have read the slot that is filled next.
-            p.copied(ahead - 1)?;
-            team::barrier(c)?;
-            let next = p.plus(step, ahead)?;
-            let more = c.compare(2, next, end)?;
-            c.when(more, &mut |c| copy(c, next, Ptx(c).rest(next, self.stages)?), None)?;
-            p.copies()?;
-            self.multiply(c, [&left, &right], elements.as_ref(), (p.rest(step, self.stages)?, step), sums)
-        })?;
+        let sums =
+            c.strided(c.index(0)?, self.steps, c.index(1)?, &sums, &mut |c, step, sums| {
+                let p = Ptx(c);
+                let step = p.of(step)?;
+                // The oldest step has come, for all threads; and all have read the slot that is
+                // filled next.
+                p.copied(ahead - 1)?;
+                team::barrier(c)?;
+                let next = p.plus(step, ahead)?;
+                let more = c.compare(2, next, end)?;
+                c.when(more, &mut |c| copy(c, next, Ptx(c).rest(next, self.stages)?), None)?;
+                p.copies()?;
+                self.multiply(
+                    c,
+                    [&left, &right],
+                    elements.as_ref(),
+                    (p.rest(step, self.stages)?, step),
+                    sums,
+                )
+            })?;
         // The next tile's copies come to the same ring.
         team::barrier(c)?;
         let [group, quarter] = [p.over(self.lane, 4)?, p.rest(self.lane, 4)?];

@@ -1,8 +1,12 @@
-//! Scans: threads that share a row, or a column, each combine their neighbours, exchange what they have, and go on to the next part with what came before.
+//! Scans: threads that share a row, or a column, each combine their neighbours, exchange what they
+//! have, and go on to the next part with what came before.
 //!
-//! Along a row that lies side by side, a thread has `pieces` of `vector` neighbours each. Threads of a warp take neighbouring ones, so that memory is read and written as by a copy;
-//! each piece is combined across the warp by shuffles. Warps give what they have of each piece to shared memory, and each warp then combines that of all. Down columns a thread has
-//! `pieces` rows behind each other, and looks through what the threads above have. What is exchanged has two places in turn, so that a part takes one barrier.
+//! Along a row that lies side by side, a thread has `pieces` of `vector` neighbours each. Threads
+//! of a warp take neighbouring ones, so that memory is read and written as by a copy; each piece is
+//! combined across the warp by shuffles. Warps give what they have of each piece to shared memory,
+//! and each warp then combines that of all. Down columns a thread has `pieces` rows behind each
+//! other, and looks through what the threads above have. What is exchanged has two places in turn,
+//! so that a part takes one barrier.
 mod columns;
 mod rows;
 
@@ -56,7 +60,8 @@ struct Around {
 }
 
 /// What is done with a part: from the state, pieces and what they give to the next state.
-type Combined<'f, 'a> = dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Made<Vec<Value>> + 'f;
+type Combined<'f, 'a> =
+    dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Made<Vec<Value>> + 'f;
 
 /// The kernel.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
@@ -68,7 +73,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
     let (fast, widest) = scan::lanes(k, plan, nest).ok_or(missing)?;
     let count = schedule.get("vector").max(1);
     if count > widest {
-        return Err(format!("has a schedule whose vector is {count}, but its elements can be read {widest} at a time"));
+        return Err(format!(
+            "has a schedule whose vector is {count}, but its elements can be read {widest} at a time"
+        ));
     }
     let walk = Walk {
         scope,
@@ -107,9 +114,11 @@ impl<'a> Walk<'a> {
     fn length(&self, c: Code) -> Made<Value> {
         self.scope.poly(c, &self.nest.extents[self.scan.axis])
     }
-    /// Sizes of loops, the last of which is in vectors if that is said, and the product of all; 0 if the axis has no elements.
+    /// Sizes of loops, the last of which is in vectors if that is said, and the product of all; 0
+    /// if the axis has no elements.
     fn sizes(&self, c: Code, dims: &[usize], vectors: bool) -> Made<(Vec<Value>, Value)> {
-        let mut sizes: Vec<Value> = dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
+        let mut sizes: Vec<Value> =
+            dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
         if let Some(last) = sizes.last_mut().filter(|_| vectors) {
             *last = c.div(*last, c.index(self.lanes.count as i64)?)?;
         }
@@ -121,7 +130,8 @@ impl<'a> Walk<'a> {
         Ok((sizes, c.select(some, total, c.index(0)?)?))
     }
 
-    /// The thread's place in a part of the axis, of which each thread has `each` elements in one piece.
+    /// The thread's place in a part of the axis, of which each thread has `each` elements in one
+    /// piece.
     fn piece(&self, c: Code, around: &Around, i: Value, even: bool) -> Made<Piece<'a>> {
         let axis = self.scan.axis;
         let (mut place, mut inside) = (i, None);
@@ -129,24 +139,59 @@ impl<'a> Walk<'a> {
             let there = c.below(i, self.length(c)?)?;
             (place, inside) = (c.select(there, i, c.index(0)?)?, Some(there));
         }
-        let along = if self.fast == axis && self.lanes.count > 1 { Val::Steps(place, 1) } else { Val::One(place) };
-        let of = |d: usize| if d == axis { Some(along) } else { around.at.iter().find(|(e, _)| *e == d).map(|(_, i)| *i) };
-        let dims = (0..self.nest.extents.len()).map(of).collect::<Option<_>>().ok_or("has a loop that is not there")?;
+        let along = if self.fast == axis && self.lanes.count > 1 {
+            Val::Steps(place, 1)
+        } else {
+            Val::One(place)
+        };
+        let of = |d: usize| {
+            if d == axis {
+                Some(along)
+            } else {
+                around.at.iter().find(|(e, _)| *e == d).map(|(_, i)| *i)
+            }
+        };
+        let dims = (0..self.nest.extents.len())
+            .map(of)
+            .collect::<Option<_>>()
+            .ok_or("has a loop that is not there")?;
         let writes = c.both(&[inside, around.active].into_iter().flatten().collect::<Vec<_>>())?;
-        Ok(Piece { dims, inside, scope: Scope { writes, ..self.scope.clone() }, known: Passed::new() })
+        Ok(Piece {
+            dims,
+            inside,
+            scope: Scope { writes, ..self.scope.clone() },
+            known: Passed::new(),
+        })
     }
 
     /// What a piece reads.
     fn read(&self, c: Code, piece: &Piece<'_>) -> Made<Vec<Val>> {
-        self.reads.iter().map(|a| self.scope.read(c, a, &piece.dims, self.lanes, &Passed::new())).collect()
+        self.reads
+            .iter()
+            .map(|a| self.scope.read(c, a, &piece.dims, self.lanes, &Passed::new()))
+            .collect()
     }
 
     /// What stands in front of the scan, and what a piece gives to it.
     fn take(&self, c: Code, piece: &mut Piece<'_>, read: &[Val]) -> Made<Value> {
         piece.known.extend(self.reads.iter().map(|a| (*a).clone()).zip(read.iter().copied()));
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
-        piece.scope.iteration(c, &self.nest.stages[..at], &piece.dims, self.lanes, &mut [], &mut piece.known)?;
-        let v = piece.scope.part(c, self.stage, self.scan.value, &piece.dims, self.lanes, &piece.known)?;
+        piece.scope.iteration(
+            c,
+            &self.nest.stages[..at],
+            &piece.dims,
+            self.lanes,
+            &mut [],
+            &mut piece.known,
+        )?;
+        let v = piece.scope.part(
+            c,
+            self.stage,
+            self.scan.value,
+            &piece.dims,
+            self.lanes,
+            &piece.known,
+        )?;
         let v = self.lanes.many(c, v)?;
         match piece.inside {
             Some(inside) => c.select(inside, v, self.identity(c, self.lanes)?),
@@ -160,19 +205,43 @@ impl<'a> Walk<'a> {
         piece.scope.write(c, self.out, &piece.dims, self.lanes, v, false)?;
         piece.known.insert(self.out.access.clone(), v);
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
-        piece.scope.iteration(c, &self.nest.stages[at + 1..], &piece.dims, self.lanes, &mut [], &mut piece.known)
+        piece.scope.iteration(
+            c,
+            &self.nest.stages[at + 1..],
+            &piece.dims,
+            self.lanes,
+            &mut [],
+            &mut piece.known,
+        )
     }
 
-    /// The parts of an axis one after the other. `first`: where the thread's pieces begin in a part.
-    fn parts(&self, c: Code, around: &Around, first: &[Value], each: usize, state: &[Value], combine: &mut Combined<'_, 'a>) -> Made<()> {
+    /// The parts of an axis one after the other. `first`: where the thread's pieces begin in a
+    /// part.
+    fn parts(
+        &self,
+        c: Code,
+        around: &Around,
+        first: &[Value],
+        each: usize,
+        state: &[Value],
+        combine: &mut Combined<'_, 'a>,
+    ) -> Made<()> {
         let size = (self.across * self.pieces * each) as i64;
         let even = self.nest.extents[self.scan.axis].multiple_of(size);
         let (n, step) = (self.length(c)?, c.index(size)?);
-        let at = |c: Code, start: Value| first.iter().map(|i| self.piece(c, around, c.add(start, *i)?, even)).collect::<Made<Vec<_>>>();
-        let read = |c: Code, pieces: &[Piece<'_>]| pieces.iter().map(|p| self.read(c, p)).collect::<Made<Vec<_>>>();
+        let at = |c: Code, start: Value| {
+            first
+                .iter()
+                .map(|i| self.piece(c, around, c.add(start, *i)?, even))
+                .collect::<Made<Vec<_>>>()
+        };
+        let read = |c: Code, pieces: &[Piece<'_>]| {
+            pieces.iter().map(|p| self.read(c, p)).collect::<Made<Vec<_>>>()
+        };
         let value = |(Val::One(v) | Val::Many(v) | Val::Steps(v, _)): &Val| *v;
         let ahead = if self.ahead { read(c, &at(c, c.index(0)?)?)? } else { vec![] };
-        let carried: Vec<Value> = state.iter().copied().chain(ahead.iter().flatten().map(value)).collect();
+        let carried: Vec<Value> =
+            state.iter().copied().chain(ahead.iter().flatten().map(value)).collect();
         c.each(c.index(0)?, n, size, &carried, &mut |c, start, carried| {
             let (state, known) = carried.split_at(state.len());
             let mut pieces = at(c, start)?;
@@ -180,7 +249,9 @@ impl<'a> Walk<'a> {
             if self.ahead {
                 let mut known = known.iter();
                 for all in &ahead {
-                    let again = |(old, v): (&Val, &Value)| if let Val::One(_) = old { Val::One(*v) } else { Val::Many(*v) };
+                    let again = |(old, v): (&Val, &Value)| {
+                        if let Val::One(_) = old { Val::One(*v) } else { Val::Many(*v) }
+                    };
                     mine.push(all.iter().zip(known.by_ref()).map(again).collect::<Vec<_>>());
                 }
                 // Behind the last part it is the last one again, or places of others.
@@ -192,7 +263,11 @@ impl<'a> Walk<'a> {
             } else {
                 mine = read(c, &pieces)?;
             }
-            let given = pieces.iter_mut().zip(&mine).map(|(p, read)| self.take(c, p, read)).collect::<Made<Vec<_>>>()?;
+            let given = pieces
+                .iter_mut()
+                .zip(&mine)
+                .map(|(p, read)| self.take(c, p, read))
+                .collect::<Made<Vec<_>>>()?;
             let state = combine(c, state, pieces, given)?;
             Ok(state.into_iter().chain(next.iter().flatten().map(value)).collect())
         })

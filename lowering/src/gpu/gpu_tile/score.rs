@@ -1,8 +1,11 @@
-//! The scores as they are seen, element by element of a fragment: any expression of a score, its position and what lies in memory.
+//! The scores as they are seen, element by element of a fragment: any expression of a score, its
+//! position and what lies in memory.
 //!
-//! A thread has scores of two rows and of columns at known distances from a first one. So what depends on rows only is computed once for all keys, what
-//! depends on columns only once for both rows, and integers that are sums of positions and numbers are one register for a whole tile: comparing two of
-//! them compares a register with a number. Floats of which such an integer is a factor are two registers for a row of a tile, and one op for an element.
+//! A thread has scores of two rows and of columns at known distances from a first one. So what
+//! depends on rows only is computed once for all keys, what depends on columns only once for both
+//! rows, and integers that are sums of positions and numbers are one register for a whole tile:
+//! comparing two of them compares a register with a number. Floats of which such an integer is a
+//! factor are two registers for a row of a tile, and one op for an element.
 use super::ptx::Ptx;
 use crate::{
     emit::{
@@ -35,7 +38,8 @@ pub struct Score<'a> {
     raw: Value,
     /// What is computed of it, without the comparisons of positions.
     root: Value,
-    /// A product with the factor at the end, or within selections of which the other side is -inf, and what stands for it.
+    /// A product with the factor at the end, or within selections of which the other side is -inf,
+    /// and what stands for it.
     product: Option<(Value, Value)>,
     /// Whether keys behind a query are to be hidden by the caller, as is what is beyond lengths.
     pub causal: bool,
@@ -68,7 +72,8 @@ enum Sym {
 pub struct Known {
     outer: Vec<Value>,
     rows: [Value; 2],
-    /// The first column of the thread, and the greatest one that there is if the tile may go beyond.
+    /// The first column of the thread, and the greatest one that there is if the tile may go
+    /// beyond.
     first: Option<(Value, Option<Value>)>,
     /// Whether no key is too far back for any row.
     inside: bool,
@@ -83,9 +88,11 @@ fn integer(v: Value) -> Option<i64> {
     v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
 }
 
-/// How exactly floats are computed: a product and a sum may be one instruction, and products with numbers one product.
+/// How exactly floats are computed: a product and a sum may be one instruction, and products with
+/// numbers one product.
 fn exactness(c: Code, product: bool) -> Made<(&'static str, Attr)> {
-    let text = if product { "#arith.fastmath<reassoc,contract>" } else { "#arith.fastmath<contract>" };
+    let text =
+        if product { "#arith.fastmath<reassoc,contract>" } else { "#arith.fastmath<contract>" };
     Ok(("fastmath", Attr::parse(c.ctx(), text).ok_or("has no fastmath")?))
 }
 
@@ -114,7 +121,10 @@ fn conditions(v: Value) -> Vec<Op> {
 
 /// What a score is where comparisons of positions and other masks do not make it -inf.
 fn unmasked(mut v: Value) -> Value {
-    while let Some(op) = v.def().filter(|op| op.is("arith.select") && number(op.operand(2)) == Some(f64::NEG_INFINITY)) {
+    while let Some(op) = v
+        .def()
+        .filter(|op| op.is("arith.select") && number(op.operand(2)) == Some(f64::NEG_INFINITY))
+    {
         v = op.operand(1);
     }
     v
@@ -131,9 +141,16 @@ impl<'a> Score<'a> {
     pub fn of(scope: &'a Scope<'a>, at: &Attention) -> Made<Score<'a>> {
         let k = scope.kernel;
         let stage = k.stages.get(at.seen).ok_or("has no such stage")?;
-        let Body::Block(block) = stage.body else { return Err("has scores that nothing computes".into()) };
-        let scores = k.stages.get(at.scores).and_then(|s| s.outputs.first()).ok_or("has no scores")?;
-        let place = stage.inputs.iter().position(|a| *a == scores.access).ok_or("does not read its scores")?;
+        let Body::Block(block) = stage.body else {
+            return Err("has scores that nothing computes".into());
+        };
+        let scores =
+            k.stages.get(at.scores).and_then(|s| s.outputs.first()).ok_or("has no scores")?;
+        let place = stage
+            .inputs
+            .iter()
+            .position(|a| *a == scores.access)
+            .ok_or("does not read its scores")?;
         let raw = *block.args().get(place).ok_or("does not read its scores")?;
         let root = at.limits.root;
         let (mut product, mut factor) = (None, 1.0);
@@ -142,7 +159,9 @@ impl<'a> Score<'a> {
         if let Some(op) = unmasked(root).def().filter(alone) {
             let [a, b] = [op.operand(0), op.operand(1)];
             let positive = |v: Value| number(v).filter(|f| *f > 0.0 && f.is_finite());
-            if let Some((f, rest)) = positive(b).map(|f| (f, a)).or_else(|| positive(a).map(|f| (f, b))) {
+            if let Some((f, rest)) =
+                positive(b).map(|f| (f, a)).or_else(|| positive(a).map(|f| (f, b)))
+            {
                 (factor, product) = (f, Some((op.result(0), rest)));
             }
         }
@@ -195,7 +214,9 @@ impl<'a> Score<'a> {
     fn sum(&self, v: Value) -> Option<[i64; 3]> {
         let op = v.def().filter(|_| self.linear.contains(&v) || small(v).is_some())?;
         let both = || Some((self.sum(op.operand(0))?, self.sum(op.operand(1))?));
-        let each = |f: &dyn Fn(i64, i64) -> i64| both().map(|(a, b)| [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])]);
+        let each = |f: &dyn Fn(i64, i64) -> i64| {
+            both().map(|(a, b)| [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])])
+        };
         match op.name().as_str() {
             "linalg.index" => match op.attr("dim").and_then(Attr::as_i64)? as usize {
                 d if d == self.outer => Some([1, 0, 0]),
@@ -219,7 +240,9 @@ impl<'a> Score<'a> {
         let (row, column) = (self.outer, self.outer + 1);
         for (i, v) in block.args().into_iter().enumerate() {
             let read = self.stage.inputs.get(i).filter(|_| v != self.raw);
-            let bits = read.map_or(SCORE, |a| u8::from(a.at.uses(row)) * ROW + u8::from(a.at.uses(column)) * COLUMN);
+            let bits = read.map_or(SCORE, |a| {
+                u8::from(a.at.uses(row)) * ROW + u8::from(a.at.uses(column)) * COLUMN
+            });
             self.depends.insert(v, bits);
         }
         for op in block.ops().into_iter().filter(|o| o.result_count() == 1) {
@@ -243,7 +266,8 @@ impl<'a> Score<'a> {
     }
     /// Whether an op gives a sum of positions and numbers.
     fn sums(&self, op: Op) -> bool {
-        let linear = |i: usize| self.linear.contains(&op.operand(i)) || small(op.operand(i)).is_some();
+        let linear =
+            |i: usize| self.linear.contains(&op.operand(i)) || small(op.operand(i)).is_some();
         let factor = |i: usize| integer(op.operand(i)).is_some_and(|n| n.abs() <= FACTOR);
         match op.name().as_str() {
             "linalg.index" => true,
@@ -256,8 +280,9 @@ impl<'a> Score<'a> {
         }
     }
 
-    /// Whether an op gives a float that grows by as much from each column to the next: positions, their products with what depends on no column (which is taken to be finite), sums of
-    /// all these.
+    /// Whether an op gives a float that grows by as much from each column to the next: positions,
+    /// their products with what depends on no column (which is taken to be finite), sums of all
+    /// these.
     fn rises(&self, op: Op) -> bool {
         let grows = |i: usize| self.grows.contains(&op.operand(i));
         let fixed = |i: usize| self.depends(op.operand(i)) & !ROW == 0;
@@ -273,7 +298,8 @@ impl<'a> Score<'a> {
 
     /// What depends on no key: once for all of them. `rows`: both rows, ones that there are.
     pub fn rows(&self, c: Code, outer: &[Value], rows: [Value; 2]) -> Made<Known> {
-        let mut known = Known { outer: outer.to_vec(), rows, first: None, inside: false, made: HashMap::new() };
+        let mut known =
+            Known { outer: outer.to_vec(), rows, first: None, inside: false, made: HashMap::new() };
         let Body::Block(block) = self.stage.body else { return Ok(known) };
         let used = self.used();
         let all = block.args().into_iter().chain(block.ops().into_iter().flat_map(Op::results));
@@ -289,24 +315,46 @@ impl<'a> Score<'a> {
         let (mut used, mut stack) = (HashSet::new(), vec![self.root]);
         while let Some(v) = stack.pop() {
             if used.insert(v) {
-                stack.extend(v.def().filter(|_| self.depends.contains_key(&v)).map(Op::operands).unwrap_or_default());
+                stack.extend(
+                    v.def()
+                        .filter(|_| self.depends.contains_key(&v))
+                        .map(Op::operands)
+                        .unwrap_or_default(),
+                );
             }
         }
         used
     }
-    /// A tile of keys. `first`: the thread's first column; `last`: the last key, if the tile may go beyond; `inside`: whether no key is too far back for any row.
+    /// A tile of keys. `first`: the thread's first column; `last`: the last key, if the tile may go
+    /// beyond; `inside`: whether no key is too far back for any row.
     pub fn tile(&self, rows: &Known, first: Value, last: Option<Value>, inside: bool) -> Known {
         Known { first: Some((first, last)), inside, ..rows.clone() }
     }
-    /// What is seen in row `row` of the thread, `column` columns behind its first one, but for the factor.
-    pub fn element(&self, c: Code, known: &mut Known, raw: Value, row: usize, column: usize) -> Made<Value> {
+    /// What is seen in row `row` of the thread, `column` columns behind its first one, but for the
+    /// factor.
+    pub fn element(
+        &self,
+        c: Code,
+        known: &mut Known,
+        raw: Value,
+        row: usize,
+        column: usize,
+    ) -> Made<Value> {
         match self.value(c, self.root, row, column, known, Some(raw))? {
             Sym::Lin(..) => Err("has scores that are integers".into()),
             s => self.whole(c, s, column, raw.ty()),
         }
     }
 
-    fn value(&self, c: Code, v: Value, row: usize, column: usize, known: &mut Known, raw: Option<Value>) -> Made<Sym> {
+    fn value(
+        &self,
+        c: Code,
+        v: Value,
+        row: usize,
+        column: usize,
+        known: &mut Known,
+        raw: Option<Value>,
+    ) -> Made<Sym> {
         if v == self.raw {
             return raw.map(Sym::One).ok_or_else(|| "reads a score where there is none".into());
         }
@@ -321,7 +369,9 @@ impl<'a> Score<'a> {
         }
         let Some(bits) = self.depends.get(&v) else { return self.scope.scalar(v).map(Sym::One) };
         let beyond = known.first.is_some_and(|(_, last)| last.is_some());
-        let each = bits & SCORE != 0 || (bits & COLUMN != 0 && (beyond || !(self.linear.contains(&v) || self.grows.contains(&v))));
+        let each = bits & SCORE != 0
+            || (bits & COLUMN != 0
+                && (beyond || !(self.linear.contains(&v) || self.grows.contains(&v))));
         let key = (v, (bits & (ROW | SCORE) != 0).then_some(row), each.then_some(column));
         if let Some(found) = known.made.get(&key) {
             return Ok(*found);
@@ -360,7 +410,12 @@ impl<'a> Score<'a> {
             Sym::Lin(base, step) => (base, step),
             Sym::Grow(base, step) if column == 0 || number(step) == Some(0.0) => return Ok(base),
             Sym::Grow(base, step) => {
-                return c.op("math.fma", &[step, c.constant(&format!("{column}.0"), ty)?, base], ty, &[]);
+                return c.op(
+                    "math.fma",
+                    &[step, c.constant(&format!("{column}.0"), ty)?, base],
+                    ty,
+                    &[],
+                );
             }
         };
         let v = Ptx(c).shifted(base, step * column as i64)?;
@@ -371,7 +426,15 @@ impl<'a> Score<'a> {
         }
     }
 
-    fn result(&self, c: Code, op: Op, row: usize, column: usize, known: &mut Known, raw: Option<Value>) -> Made<Sym> {
+    fn result(
+        &self,
+        c: Code,
+        op: Op,
+        row: usize,
+        column: usize,
+        known: &mut Known,
+        raw: Option<Value>,
+    ) -> Made<Sym> {
         let (c, p) = (Code(c.0.at(op.loc())), Ptx(Code(c.0.at(op.loc()))));
         let (name, ty) = (op.name(), op.result(0).ty());
         if op.is("linalg.index") {
@@ -382,17 +445,29 @@ impl<'a> Score<'a> {
                     Some((first, None)) => Sym::Lin(first, 1),
                     _ => Sym::Lin(p.of(self.column(c, column, known)?)?, 0),
                 },
-                d => Sym::Lin(p.of(*known.outer.get(d).ok_or("asks for a loop that is not there")?)?, 0),
+                d => Sym::Lin(
+                    p.of(*known.outer.get(d).ok_or("asks for a loop that is not there")?)?,
+                    0,
+                ),
             });
         }
         // The tensor that elements are read from is no value.
         let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
-        let all = inputs.iter().map(|v| self.value(c, *v, row, column, known, raw)).collect::<Made<Vec<Sym>>>()?;
+        let all = inputs
+            .iter()
+            .map(|v| self.value(c, *v, row, column, known, raw))
+            .collect::<Made<Vec<Sym>>>()?;
         let steps = |n: i64| if n == 1 { Ok(None) } else { p.constant(n).map(Some) };
         match (name.as_str(), all.as_slice()) {
-            ("arith.addi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => return Ok(Sym::Lin(p.add(*a, *b)?, x + y)),
-            ("arith.subi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => return Ok(Sym::Lin(p.minus(*a, *b)?, x - y)),
-            ("arith.muli", [Sym::Lin(a, x), Sym::Lin(b, y)]) if self.linear.contains(&op.result(0)) => {
+            ("arith.addi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+                return Ok(Sym::Lin(p.add(*a, *b)?, x + y));
+            }
+            ("arith.subi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+                return Ok(Sym::Lin(p.minus(*a, *b)?, x - y));
+            }
+            ("arith.muli", [Sym::Lin(a, x), Sym::Lin(b, y)])
+                if self.linear.contains(&op.result(0)) =>
+            {
                 let (value, step, n) = match (integer(op.operand(1)), integer(op.operand(0))) {
                     (Some(n), _) => (*a, *x, n),
                     (_, Some(n)) => (*b, *y, n),
@@ -404,26 +479,35 @@ impl<'a> Score<'a> {
                 };
                 return Ok(Sym::Lin(value, step * n));
             }
-            ("arith.index_cast" | "arith.extsi" | "arith.trunci", [Sym::Lin(a, x)]) if self.linear.contains(&op.result(0)) => {
+            ("arith.index_cast" | "arith.extsi" | "arith.trunci", [Sym::Lin(a, x)])
+                if self.linear.contains(&op.result(0)) =>
+            {
                 return Ok(Sym::Lin(*a, *x));
             }
             ("arith.sitofp", [Sym::Lin(a, x)]) if ty.dtype() == Ok(DType::F32) => {
                 // Exact below 2^24, where floats stop to hold every integer.
-                return Ok(Sym::Grow(c.op("arith.sitofp", &[*a], ty, &[])?, c.constant(&format!("{x}.0"), ty)?));
+                return Ok(Sym::Grow(
+                    c.op("arith.sitofp", &[*a], ty, &[])?,
+                    c.constant(&format!("{x}.0"), ty)?,
+                ));
             }
-            (name @ ("arith.addf" | "arith.subf"), [a, b]) if self.grows.contains(&op.result(0)) => {
+            (name @ ("arith.addf" | "arith.subf"), [a, b])
+                if self.grows.contains(&op.result(0)) =>
+            {
                 let nothing = c.constant("0.0", ty)?;
                 let parts = |s: &Sym| match s {
                     Sym::Grow(base, step) => Ok([*base, *step]),
                     Sym::One(v) => Ok([*v, nothing]),
                     Sym::Lin(..) => Err("adds an integer to a float".to_string()),
                 };
-                let ([a, b], both) = ([parts(a)?, parts(b)?], |x: Value, y: Value| c.op(name, &[x, y], ty, &[]));
+                let ([a, b], both) =
+                    ([parts(a)?, parts(b)?], |x: Value, y: Value| c.op(name, &[x, y], ty, &[]));
                 return Ok(Sym::Grow(both(a[0], b[0])?, both(a[1], b[1])?));
             }
-            ("arith.mulf", [Sym::Grow(base, step), Sym::One(v)] | [Sym::One(v), Sym::Grow(base, step)])
-                if self.grows.contains(&op.result(0)) =>
-            {
+            (
+                "arith.mulf",
+                [Sym::Grow(base, step), Sym::One(v)] | [Sym::One(v), Sym::Grow(base, step)],
+            ) if self.grows.contains(&op.result(0)) => {
                 let by = |x: Value| c.op("arith.mulf", &[x, *v], ty, &[]);
                 return Ok(Sym::Grow(by(*base)?, by(*step)?));
             }
@@ -438,14 +522,25 @@ impl<'a> Score<'a> {
             _ => {}
         }
         let pairs = all.iter().zip(&inputs);
-        let operands = pairs.map(|(s, v)| self.whole(c, *s, column, v.ty())).collect::<Made<Vec<Value>>>()?;
+        let operands =
+            pairs.map(|(s, v)| self.whole(c, *s, column, v.ty())).collect::<Made<Vec<Value>>>()?;
         if op.is("tensor.extract") {
-            let view = self.scope.kernel.views.get(&op.operand(0)).ok_or("reads a tensor that is not there")?;
+            let view = self
+                .scope
+                .kernel
+                .views
+                .get(&op.operand(0))
+                .ok_or("reads a tensor that is not there")?;
             let mut at = self.scope.poly(c, &view.offset)?;
             for (i, stride) in operands.iter().zip(&view.strides) {
                 at = c.add(at, c.mul(*i, self.scope.poly(c, stride)?)?)?;
             }
-            return Ok(Sym::One(c.op("memref.load", &[self.scope.buffer(view.buffer)?, at], ty, &[])?));
+            return Ok(Sym::One(c.op(
+                "memref.load",
+                &[self.scope.buffer(view.buffer)?, at],
+                ty,
+                &[],
+            )?));
         }
         if op.result_count() != 1 || !op.regions().is_empty() {
             return Err(format!("has a {name} in its body"));
@@ -456,9 +551,12 @@ impl<'a> Score<'a> {
         }
         let attrs = op.attrs();
         let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        if let ("arith.divf", true, [x, _], Some(n)) =
-            (name.as_str(), narrow, operands.as_slice(), op.operands().last().copied().and_then(number))
-        {
+        if let ("arith.divf", true, [x, _], Some(n)) = (
+            name.as_str(),
+            narrow,
+            operands.as_slice(),
+            op.operands().last().copied().and_then(number),
+        ) {
             // By a number: a product with its reciprocal, one rounding more.
             let part = c.constant(&format!("{:#010x}", (1.0 / n as f32).to_bits()), ty)?;
             return Ok(Sym::One(c.op("arith.mulf", &[*x, part], ty, &[exactness(c, true)?])?));

@@ -1,7 +1,10 @@
-//! Attention by the instructions of a warp, its keys shared out, as FlashDecoding does it (Dao et al., 2023): a tile is 8 or 16 rows, all of them read the
-//! same keys, and each warp of a block, and of the other blocks of its cluster, takes some keys at a time in turn. A warp reads keys and values from memory
-//! into the registers in which the instruction wants them, 16 bytes in each thread: the order in which a depth is summed is free, and so is which
-//! column of the values is which of the instruction. At the end sums are put together in the order of warps and blocks, so that every run gives the same bits.
+//! Attention by the instructions of a warp, its keys shared out, as FlashDecoding does it (Dao et
+//! al., 2023): a tile is 8 or 16 rows, all of them read the same keys, and each warp of a block,
+//! and of the other blocks of its cluster, takes some keys at a time in turn. A warp reads keys and
+//! values from memory into the registers in which the instruction wants them, 16 bytes in each
+//! thread: the order in which a depth is summed is free, and so is which column of the values is
+//! which of the instruction. At the end sums are put together in the order of warps and blocks, so
+//! that every run gives the same bits.
 mod combine;
 
 use super::{
@@ -82,8 +85,9 @@ struct Row {
     known: Known,
 }
 
-/// What is carried from some keys to the next: for each row of a thread the greatest score, without the factor, and the sum of its own exponentials; sums of
-/// values, by eight columns, two of each row.
+/// What is carried from some keys to the next: for each row of a thread the greatest score, without
+/// the factor, and the sum of its own exponentials; sums of values, by eight columns, two of each
+/// row.
 struct State {
     most: Vec<Value>,
     sums: Vec<Value>,
@@ -95,7 +99,11 @@ impl State {
         [self.most.as_slice(), &self.sums, &self.values].concat()
     }
     fn of(rows: usize, flat: &[Value]) -> State {
-        State { most: flat[..rows].to_vec(), sums: flat[rows..2 * rows].to_vec(), values: flat[2 * rows..].to_vec() }
+        State {
+            most: flat[..rows].to_vec(),
+            sums: flat[rows..2 * rows].to_vec(),
+            values: flat[2 * rows..].to_vec(),
+        }
     }
 }
 
@@ -113,14 +121,21 @@ impl Split<'_> {
         // Stacked heads have all queries.
         let stacked = self.form.heads > 1;
         if let Some(ahead) = self.score.ahead {
-            let last = if stacked { self.queries } else { p.least(p.plus(first, self.rows)?, self.total)? };
+            let last = if stacked {
+                self.queries
+            } else {
+                p.least(p.plus(first, self.rows)?, self.total)?
+            };
             high = p.least(high, p.most(p.shifted(last, ahead)?, low)?)?;
         }
         if let Some(back) = self.score.back.filter(|_| !stacked) {
             low = p.least(p.most(p.shifted(first, -back)?, low)?, high)?;
         }
         let most = |axis: usize| p.index([self.queries, self.count][axis]);
-        let [queries, keys] = self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)).transpose());
+        let [queries, keys] = self
+            .scope
+            .lengths(c, &self.form.at, &around, &most)?
+            .map(|n| n.map(|n| p.of(n)).transpose());
         let (queries, keys) = (queries?, keys?);
         if let Some(keys) = keys {
             high = p.least(high, keys)?;
@@ -153,18 +168,39 @@ impl Split<'_> {
     }
 
     /// The 16 bytes that lie at an element as four registers, zeros where it is not `inside`.
-    fn words(&self, c: Code, access: &Access, dims: &[Val], inside: Option<Value>) -> Made<Vec<Value>> {
+    fn words(
+        &self,
+        c: Code,
+        access: &Access,
+        dims: &[Val],
+        inside: Option<Value>,
+    ) -> Made<Vec<Value>> {
         let v = WIDE.many(c, self.scope.read(c, access, dims, WIDE, &Passed::new())?)?;
         let words = Type::vector(Ptx(c).i32(), 4);
         let mut v = c.op("vector.bitcast", &[v], words, &[])?;
         if let Some(inside) = inside {
             v = c.select(inside, v, c.constant("dense<0>", words)?)?;
         }
-        let word = |i: i64| c.op("vector.extract", &[v], Ptx(c).i32(), &[("static_position", Attr::i64s(c.ctx(), &[i]))]);
+        let word = |i: i64| {
+            c.op(
+                "vector.extract",
+                &[v],
+                Ptx(c).i32(),
+                &[("static_position", Attr::i64s(c.ctx(), &[i]))],
+            )
+        };
         (0..4).map(word).collect()
     }
-    /// Where the thread's 16 bytes of a step along a row are, the first ones if there are no such, and whether there are, if that is not certain.
-    fn along(&self, c: Code, step: usize, wide: usize, lane: Value, size: i64) -> Made<(Value, Option<Value>)> {
+    /// Where the thread's 16 bytes of a step along a row are, the first ones if there are no such,
+    /// and whether there are, if that is not certain.
+    fn along(
+        &self,
+        c: Code,
+        step: usize,
+        wide: usize,
+        lane: Value,
+        size: i64,
+    ) -> Made<(Value, Option<Value>)> {
         let p = Ptx(c);
         let at = p.index(p.plus(p.times(lane, EACH)?, step * wide)?)?;
         if size as usize >= (step + 1) * wide {
@@ -173,7 +209,8 @@ impl Split<'_> {
         let inside = c.below(at, c.index(size)?)?;
         Ok((c.select(inside, at, c.index(0)?)?, Some(inside)))
     }
-    /// The queries as left operands: by 32 elements of the depth four registers of each row. `here`: at this place, not in front of a loop around it.
+    /// The queries as left operands: by 32 elements of the depth four registers of each row.
+    /// `here`: at this place, not in front of a loop around it.
     fn read_queries(&self, c: Code, rows: &[Row], here: bool) -> Made<Vec<Vec<Vec<Value>>>> {
         let at = &self.form.at;
         let access = &self.scope.kernel.stages[at.scores].inputs[0];
@@ -182,7 +219,11 @@ impl Split<'_> {
             let one = |r: &Row| {
                 let query = if here { Ptx(c).opaque(r.query)? } else { r.query };
                 let mut dims: Vec<Val> = r.outer.iter().map(|i| Val::One(*i)).collect();
-                dims.extend([Val::One(Ptx(c).index(query)?), Val::One(c.index(0)?), Val::Steps(deep, 1)]);
+                dims.extend([
+                    Val::One(Ptx(c).index(query)?),
+                    Val::One(c.index(0)?),
+                    Val::Steps(deep, 1),
+                ]);
                 self.words(c, access, &dims, inside)
             };
             rows.iter().map(one).collect()
@@ -227,9 +268,14 @@ impl Split<'_> {
                     let key = p.plus(own, 2 * EIGHT * k + j)?;
                     // What stands beyond the end may be no number, and 0 times that is none.
                     // slt
-                    let inside = if self.ragged { Some(c.compare(2, key, place.keys[1])?) } else { None };
+                    let inside =
+                        if self.ragged { Some(c.compare(2, key, place.keys[1])?) } else { None };
                     let mut dims = self.outer(c, place)?;
-                    dims.extend([Val::One(c.index(0)?), Val::Steps(column, 1), Val::One(self.key(p, place, key)?)]);
+                    dims.extend([
+                        Val::One(c.index(0)?),
+                        Val::Steps(column, 1),
+                        Val::One(self.key(p, place, key)?),
+                    ]);
                     self.words(c, access, &dims, inside)
                 };
                 [0, 1, EIGHT, EIGHT + 1].iter().map(one).collect()
@@ -239,8 +285,16 @@ impl Split<'_> {
         (0..self.keys / 16).map(sixteen).collect()
     }
 
-    /// Scores as they are seen, but for the factor: of each row of the thread two of each eight keys.
-    fn seen(&self, c: Code, place: &Place, rows: &[Row], scores: &[Vec<Value>], start: Value) -> Made<Vec<Vec<Value>>> {
+    /// Scores as they are seen, but for the factor: of each row of the thread two of each eight
+    /// keys.
+    fn seen(
+        &self,
+        c: Code,
+        place: &Place,
+        rows: &[Row],
+        scores: &[Vec<Value>],
+        start: Value,
+    ) -> Made<Vec<Vec<Value>>> {
         let p = Ptx(c);
         let start = p.add(start, p.times(self.lane[1], 2)?)?;
         let low = c.constant("0xFF800000", p.f32())?;
@@ -271,10 +325,14 @@ impl Split<'_> {
         };
         rows.iter().enumerate().map(one).collect()
     }
-    /// 2 to the power of a score over the greatest one, both without the factor; `over` is at least the least finite number.
+    /// 2 to the power of a score over the greatest one, both without the factor; `over` is at least
+    /// the least finite number.
     fn power(&self, c: Code, x: Value, over: Value) -> Made<Value> {
         let p = Ptx(c);
-        let scale = c.constant(&format!("{:#010x}", ((LOG2_E * self.score.factor) as f32).to_bits()), p.f32())?;
+        let scale = c.constant(
+            &format!("{:#010x}", ((LOG2_E * self.score.factor) as f32).to_bits()),
+            p.f32(),
+        )?;
         p.exp2(p.two("arith.mulf", p.two("arith.subf", x, over)?, scale)?)
     }
     /// The greatest score as a number: over a row that has seen nothing all exponentials are 0.
@@ -284,7 +342,15 @@ impl Split<'_> {
     }
 
     /// Some keys.
-    fn step(&self, c: Code, place: &Place, rows: &[Row], queries: &[Vec<Vec<Value>>], start: Value, old: &State) -> Made<State> {
+    fn step(
+        &self,
+        c: Code,
+        place: &Place,
+        rows: &[Row],
+        queries: &[Vec<Vec<Value>>],
+        start: Value,
+        old: &State,
+    ) -> Made<State> {
         let (p, element, halves) = (Ptx(c), self.form.element.name(), self.halves());
         let (keys, values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start)?);
         let (nothing, none) = (c.constant("0.0", p.f32())?, p.number(0)?);
@@ -294,7 +360,12 @@ impl Split<'_> {
             for (q, k) in queries.iter().zip(key) {
                 for i in [0, 2] {
                     let low = |i: usize| q.get(1).map_or(none, |q| q[i]);
-                    sums = p.warp_mma(element, [q[0][i], low(i), q[0][i + 1], low(i + 1)], [k[i], k[i + 1]], &sums)?;
+                    sums = p.warp_mma(
+                        element,
+                        [q[0][i], low(i), q[0][i + 1], low(i + 1)],
+                        [k[i], k[i + 1]],
+                        &sums,
+                    )?;
                 }
             }
             scores.push(sums);
@@ -310,14 +381,21 @@ impl Split<'_> {
             let over = self.finite(c, max)?;
             let made = own.iter().map(|x| self.power(c, *x, over)).collect::<Made<Vec<_>>>()?;
             let factor = self.power(c, old.most[half], over)?;
-            let sum = made.iter().try_fold(two("arith.mulf", old.sums[half], factor)?, |a, b| two("arith.addf", a, *b))?;
+            let sum =
+                made.iter().try_fold(two("arith.mulf", old.sums[half], factor)?, |a, b| {
+                    two("arith.addf", a, *b)
+                })?;
             most.push(max);
             sums.push(sum);
             factors.push(factor);
             weights.push(made);
         }
-        let mut all =
-            old.values.iter().enumerate().map(|(i, x)| two("arith.mulf", *x, factors[i / 2 % halves])).collect::<Made<Vec<_>>>()?;
+        let mut all = old
+            .values
+            .iter()
+            .enumerate()
+            .map(|(i, x)| two("arith.mulf", *x, factors[i / 2 % halves]))
+            .collect::<Made<Vec<_>>>()?;
         for (k, value) in values.iter().enumerate() {
             let pair = |half: usize, eight: usize| match weights.get(half) {
                 Some(w) => p.pair(element, w[4 * k + 2 * eight], w[4 * k + 2 * eight + 1]),
@@ -326,7 +404,10 @@ impl Split<'_> {
             let left = [pair(0, 0)?, pair(1, 0)?, pair(0, 1)?, pair(1, 1)?];
             for (i, four) in value.iter().enumerate() {
                 for m in 0..EIGHT {
-                    let right = [p.turned(four[0][m / 2], four[1][m / 2], m % 2)?, p.turned(four[2][m / 2], four[3][m / 2], m % 2)?];
+                    let right = [
+                        p.turned(four[0][m / 2], four[1][m / 2], m % 2)?,
+                        p.turned(four[2][m / 2], four[3][m / 2], m % 2)?,
+                    ];
                     let at = (i * EIGHT + m) * 2 * halves;
                     let mut own = all[at..at + 2 * halves].to_vec();
                     own.resize(4, nothing);
@@ -343,7 +424,8 @@ impl Split<'_> {
         let p = Ptx(c);
         let halves = self.halves();
         let rows = (0..halves).map(|h| self.row(c, place, h)).collect::<Made<Vec<_>>>()?;
-        // Beside the sums of long rows registers would not do: the queries are read again for each step, from the first-level cache.
+        // Beside the sums of long rows registers would not do: the queries are read again for each
+        // step, from the first-level cache.
         let large = self.form.at.depth + self.form.at.columns > LARGE;
         let queries = if large { vec![] } else { self.read_queries(c, &rows, false)? };
         let [low, high] = place.keys;
@@ -351,21 +433,37 @@ impl Split<'_> {
         let mine = p.add(p.times(self.rank, self.warps)?, self.warp)?;
         let (nothing, none) = (c.constant("0.0", p.f32())?, c.constant("0xFF800000", p.f32())?);
         let columns = (self.form.at.columns as usize).div_ceil(COLUMNS) * COLUMNS;
-        let begin = State { most: vec![none; halves], sums: vec![nothing; halves], values: vec![nothing; columns / 4 * halves] };
+        let begin = State {
+            most: vec![none; halves],
+            sums: vec![nothing; halves],
+            values: vec![nothing; columns / 4 * halves],
+        };
         let turn = c.index((self.parts * self.warps) as i64)?;
-        let done = c.strided(p.index(mine)?, p.index(steps)?, turn, &begin.flat(), &mut |c, step, carried| {
-            let p = Ptx(c);
-            let start = p.add(low, p.times(p.of(step)?, self.keys)?)?;
-            let again = if large { Some(self.read_queries(c, &rows, true)?) } else { None };
-            let queries = again.as_ref().unwrap_or(&queries);
-            Ok(self.step(c, place, &rows, queries, start, &State::of(halves, carried))?.flat())
-        })?;
+        let done = c.strided(
+            p.index(mine)?,
+            p.index(steps)?,
+            turn,
+            &begin.flat(),
+            &mut |c, step, carried| {
+                let p = Ptx(c);
+                let start = p.add(low, p.times(p.of(step)?, self.keys)?)?;
+                let again = if large { Some(self.read_queries(c, &rows, true)?) } else { None };
+                let queries = again.as_ref().unwrap_or(&queries);
+                Ok(self.step(c, place, &rows, queries, start, &State::of(halves, carried))?.flat())
+            },
+        )?;
         let mut done = State::of(halves, &done);
         for sum in &mut done.sums {
             *sum = team::butterfly(c, *sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
         }
-        // Addresses of what follows are not to be computed in front of the loop over tiles, and kept through the one over keys.
-        let here = Split { base: p.opaque(self.base)?, thread: p.opaque(self.thread)?, rank: p.opaque(self.rank)?, ..self.clone() };
+        // Addresses of what follows are not to be computed in front of the loop over tiles, and
+        // kept through the one over keys.
+        let here = Split {
+            base: p.opaque(self.base)?,
+            thread: p.opaque(self.thread)?,
+            rank: p.opaque(self.rank)?,
+            ..self.clone()
+        };
         here.put(c, &done)?;
         team::barrier(c)?;
         here.combine(c, place)
@@ -374,13 +472,20 @@ impl Split<'_> {
 
 /// The kernel.
 pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule) -> Made<()> {
-    let form = Form::of(scope.kernel).ok_or("has a schedule for attention, but is none whose rows can be read 16 bytes at a time")?;
+    let form = Form::of(scope.kernel).ok_or(
+        "has a schedule for attention, but is none whose rows can be read 16 bytes at a time",
+    )?;
     let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
     let score = Score::of(scope, &form.at)?;
-    let (keys, parts, rows, warps) = (schedule.get("keys"), schedule.get("parts"), schedule.get("rows"), schedule.get("warps"));
+    let (keys, parts, rows, warps) =
+        (schedule.get("keys"), schedule.get("parts"), schedule.get("rows"), schedule.get("warps"));
     let even = |p: &Poly| !p.is_zero() && p.multiple_of(keys as i64);
-    let ragged = !even(count) || form.at.limits.lengths[1].is_some() || score.ahead.is_some() || score.back.is_some();
-    let sizes: Vec<Value> = outer.iter().take(form.around()).map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
+    let ragged = !even(count)
+        || form.at.limits.lengths[1].is_some()
+        || score.ahead.is_some()
+        || score.back.is_some();
+    let sizes: Vec<Value> =
+        outer.iter().take(form.around()).map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
     let total = c.mul(queries, c.index(form.heads)?)?;
     let down = c.ceil_div(total, c.index(rows as i64)?)?;

@@ -1,8 +1,12 @@
-//! Tiles of what lies along another dimension than the results: a block reads them along that dimension into shared memory, waits, and computes along its own.
+//! Tiles of what lies along another dimension than the results: a block reads them along that
+//! dimension into shared memory, waits, and computes along its own.
 //!
-//! A tile has a row for each index along `down`, of `over` elements in units of 16 bytes, so that a thread reads its neighbours along `over` by one access. Eight threads of
-//! a warp read 128 bytes along `down` and store element by element down eight groups of rows: unit `u` of group `g` is at `u ^ g`, which puts these in eight different units of banks, and
-//! the four threads beside them in the words of each. (Of elements that are read one by one, two of 2 bytes and four of 1 byte share a bank.)
+//! A tile has a row for each index along `down`, of `over` elements in units of 16 bytes, so that a
+//! thread reads its neighbours along `over` by one access. Eight threads of a warp read 128 bytes
+//! along `down` and store element by element down eight groups of rows: unit `u` of group `g` is at
+//! `u ^ g`, which puts these in eight different units of banks, and the four threads beside them in
+//! the words of each. (Of elements that are read one by one, two of 2 bytes and four of 1 byte
+//! share a bank.)
 use super::{items, shared, team};
 use crate::{
     emit::{
@@ -66,9 +70,17 @@ struct At {
 }
 
 /// All nests of a kernel of which one is turned.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: usize) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: usize,
+) -> Made<()> {
     let k = scope.kernel;
-    let turn = turn(k, plan).ok_or("has a schedule for transposes, but reads nothing along another dimension than it writes")?;
+    let turn = turn(k, plan).ok_or(
+        "has a schedule for transposes, but reads nothing along another dimension than it writes",
+    )?;
     let (nest, down, over) = (&plan.nests[turn.nest], schedule.get("down"), schedule.get("over"));
     let accesses = turn.tiles(k, schedule)?;
     let side = |access| -> Made<Side<'_>> {
@@ -77,14 +89,22 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
         let element = k.buffers.get(access.buffer).ok_or("has no such operand")?.element;
         // Whole sectors of 32 bytes for each row.
         let beside = BESIDE.max(2 * 16 / (size * width)).min(down / width).min(WARP);
-        Ok(Side { access, memory: shared(c, element, (down * over) as i64)?, width, unit: 16 / size, beside })
+        Ok(Side {
+            access,
+            memory: shared(c, element, (down * over) as i64)?,
+            width,
+            unit: 16 / size,
+            beside,
+        })
     };
     let sides: Vec<Side<'_>> = accesses.iter().map(side).collect::<Made<_>>()?;
     let lanes = turn.write_width(k, plan).min(schedule.get("vector").max(1));
-    let tile = Tile { scope, nest, turn: &turn, threads, down, over, lanes, thread: team::thread(c)? };
+    let tile =
+        Tile { scope, nest, turn: &turn, threads, down, over, lanes, thread: team::thread(c)? };
 
     let outer = turn.outer(nest);
-    let mut sizes: Vec<Value> = outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let mut sizes: Vec<Value> =
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
     for (d, size) in [(turn.down, down), (turn.over, over)] {
         sizes.push(c.ceil_div(scope.poly(c, &nest.extents[d])?, c.index(size as i64)?)?);
     }
@@ -92,7 +112,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
     // All threads of a block go round equally often, so that all come to each barrier.
     c.strided(team::block(c)?, total, team::blocks(c)?, &[], &mut |c, i, _| {
         let mut indices = decode(c, i, &sizes)?;
-        let begin = |i: Option<Value>, size: usize| c.mul(i.ok_or("has no loops")?, c.index(size as i64)?);
+        let begin =
+            |i: Option<Value>, size: usize| c.mul(i.ok_or("has no loops")?, c.index(size as i64)?);
         let (x, y) = (begin(indices.pop(), over)?, begin(indices.pop(), down)?);
         let at = At { around: outer.iter().copied().zip(indices).collect(), down: y, over: x };
         sides.iter().try_for_each(|s| tile.fill(c, s, &at))?;
@@ -102,29 +123,41 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, thread
         team::barrier(c)?;
         Ok(vec![])
     })?;
-    plan.nests.iter().enumerate().filter(|(n, _)| *n != turn.nest).try_for_each(|(_, n)| items::grid(c, scope, plan, n, threads, lanes))
+    plan.nests
+        .iter()
+        .enumerate()
+        .filter(|(n, _)| *n != turn.nest)
+        .try_for_each(|(_, n)| items::grid(c, scope, plan, n, threads, lanes))
 }
 
 impl Tile<'_> {
-    /// `count` numbers shared among the block's threads, several at once; a number beyond them is another's, and said not to be there.
+    /// `count` numbers shared among the block's threads, several at once; a number beyond them is
+    /// another's, and said not to be there.
     fn share(&self, c: Code, count: usize, body: &mut Numbered<'_>) -> Made<()> {
         let rounds = count.div_ceil(self.threads);
         let at_once = rounds.min(AT_ONCE);
         let even = count.is_multiple_of(self.threads);
         let step = (at_once * self.threads) as i64;
-        c.each(c.index(0)?, c.index((rounds * self.threads) as i64)?, step, &[], &mut |c, first, _| {
-            let mut all = vec![];
-            for n in 0..at_once {
-                let i = c.add(c.add(self.thread, first)?, c.index((n * self.threads) as i64)?)?;
-                all.push(if even {
-                    (i, None)
-                } else {
-                    let there = c.below(i, c.index(count as i64)?)?;
-                    (c.select(there, i, c.index(0)?)?, Some(there))
-                });
-            }
-            body(c, &all).map(|()| vec![])
-        })
+        c.each(
+            c.index(0)?,
+            c.index((rounds * self.threads) as i64)?,
+            step,
+            &[],
+            &mut |c, first, _| {
+                let mut all = vec![];
+                for n in 0..at_once {
+                    let i =
+                        c.add(c.add(self.thread, first)?, c.index((n * self.threads) as i64)?)?;
+                    all.push(if even {
+                        (i, None)
+                    } else {
+                        let there = c.below(i, c.index(count as i64)?)?;
+                        (c.select(there, i, c.index(0)?)?, Some(there))
+                    });
+                }
+                body(c, &all).map(|()| vec![])
+            },
+        )
         .map(drop)
     }
 
@@ -159,7 +192,8 @@ impl Tile<'_> {
         c.add(c.mul(i, c.index(self.over as i64)?)?, column)
     }
 
-    /// Reads an operand along its own dimension and stores it; what is beyond the tensor is some element of it.
+    /// Reads an operand along its own dimension and stores it; what is beyond the tensor is some
+    /// element of it.
     fn fill(&self, c: Code, side: &Side<'_>, at: &At) -> Made<()> {
         let each = Lanes { count: side.width, mask: None };
         let wide = c.index(side.width as i64)?;
@@ -173,7 +207,13 @@ impl Tile<'_> {
                 let (x, _) = self.inside(c, self.turn.over, c.add(at.over, j)?, self.over)?;
                 let (y, _) = self.inside(c, self.turn.down, c.add(at.down, i)?, self.down)?;
                 let y = if side.width == 1 { Val::One(y) } else { Val::Steps(y, 1) };
-                let v = self.scope.read(c, side.access, &self.dims(at, y, Val::One(x))?, each, &Passed::new())?;
+                let v = self.scope.read(
+                    c,
+                    side.access,
+                    &self.dims(at, y, Val::One(x))?,
+                    each,
+                    &Passed::new(),
+                )?;
                 read.push((group, i, j, each.many(c, v)?, *there));
             }
             for (group, i, j, v, there) in read {
@@ -182,7 +222,11 @@ impl Tile<'_> {
                     let place = self.place(c, side, group, i, j)?;
                     for n in 0..side.width {
                         let one = if side.width == 1 { v } else { parts::part(c, v, n)? };
-                        c.effect("memref.store", &[one, side.memory, c.add(place, c.index((n * self.over) as i64)?)?], &[])?;
+                        c.effect(
+                            "memref.store",
+                            &[one, side.memory, c.add(place, c.index((n * self.over) as i64)?)?],
+                            &[],
+                        )?;
                     }
                     Ok(())
                 };
@@ -201,25 +245,31 @@ impl Tile<'_> {
         let across = c.index((self.over / self.lanes) as i64)?;
         let some = |v: Value| if self.lanes == 1 { Val::One(v) } else { Val::Steps(v, 1) };
         let stages = || self.nest.stages.iter().filter_map(|s| self.scope.kernel.stages.get(*s));
-        let input = |a: &Access| matches!(self.scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
+        let input = |a: &Access| {
+            matches!(self.scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
+        };
         self.share(c, self.down * self.over / self.lanes, &mut |c, all| {
             let mut work = vec![];
             for (n, there) in all {
-                let (i, j) = (c.div(*n, across)?, c.mul(c.rem(*n, across)?, c.index(self.lanes as i64)?)?);
+                let (i, j) =
+                    (c.div(*n, across)?, c.mul(c.rem(*n, across)?, c.index(self.lanes as i64)?)?);
                 let (x, right) = self.inside(c, self.turn.over, c.add(at.over, j)?, self.over)?;
                 let (y, above) = self.inside(c, self.turn.down, c.add(at.down, i)?, self.down)?;
                 let dims = self.dims(at, Val::One(y), some(x))?;
                 let mut known = Passed::new();
                 for side in sides {
-                    let place = self.place(c, side, c.div(i, c.index(side.width as i64)?)?, i, j)?;
+                    let place =
+                        self.place(c, side, c.div(i, c.index(side.width as i64)?)?, i, j)?;
                     known.insert(side.access.clone(), each.load(c, side.memory, some(place))?);
                 }
                 for a in stages().flat_map(|s| s.reads()).filter(|a| input(a)) {
                     if !known.contains_key(a) {
-                        known.insert(a.clone(), self.scope.read(c, a, &dims, each, &Passed::new())?);
+                        known
+                            .insert(a.clone(), self.scope.read(c, a, &dims, each, &Passed::new())?);
                     }
                 }
-                let writes = c.both(&[*there, right, above].into_iter().flatten().collect::<Vec<_>>())?;
+                let writes =
+                    c.both(&[*there, right, above].into_iter().flatten().collect::<Vec<_>>())?;
                 work.push((dims, known, writes));
             }
             for (dims, mut known, writes) in work {

@@ -1,9 +1,11 @@
-//! Blocks whose first four warps copy, one thread of them, and whose other groups of four warps multiply.
+//! Blocks whose first four warps copy, one thread of them, and whose other groups of four warps
+//! multiply.
 use super::{ptx::Ptx, team};
 use crate::emit::code::{Code, Made, Then};
 use kiln_dialects::ir::*;
 
-/// What a multiplying group does: its number, the thread's number among its 128, the warp's in the block.
+/// What a multiplying group does: its number, the thread's number among its 128, the warp's in the
+/// block.
 pub type Multiplies<'a> = dyn FnMut(Code, Value, Value, Value) -> Made<()> + 'a;
 
 /// What the warps of a block do.
@@ -37,7 +39,9 @@ pub fn emit(c: Code, roles: Roles<'_>) -> Made<()> {
     )?;
     team::barrier(c)?;
     let copying = p.is(p.over(warp, 4)?, 0)?;
-    let limit = |c: Code, count: Option<usize>, more: bool| count.map_or(Ok(()), |n| Ptx(c).registers(n, more));
+    let limit = |c: Code, count: Option<usize>, more: bool| {
+        count.map_or(Ok(()), |n| Ptx(c).registers(n, more))
+    };
     c.when(
         copying,
         &mut |c| {

@@ -1,4 +1,5 @@
-//! Two reductions of the same rows, of which the second subtracts from each element something of the row.
+//! Two reductions of the same rows, of which the second subtracts from each element something of
+//! the row.
 use kiln_dialects::ir::*;
 use std::collections::HashMap;
 
@@ -50,7 +51,10 @@ pub fn parallel(op: Op) -> Vec<bool> {
 
 /// Whether a generic has one result, each of whose elements is an iteration's.
 pub fn elementwise(op: Op) -> bool {
-    let identity = || plain(op, op.operand_count() - 1).is_some_and(|dims| dims == (0..parallel(op).len()).collect::<Vec<_>>());
+    let identity = || {
+        plain(op, op.operand_count() - 1)
+            .is_some_and(|dims| dims == (0..parallel(op).len()).collect::<Vec<_>>())
+    };
     block(op).is_some() && op.result_count() == 1 && parallel(op).iter().all(|p| *p) && identity()
 }
 
@@ -64,20 +68,33 @@ fn plain(op: Op, operand: usize) -> Option<Vec<usize>> {
 /// The first pair of a kernel.
 pub fn find(func: Op) -> Option<Pair> {
     let ops = func.regions().first()?.first()?.ops();
-    let all: Vec<(Op, Op, Value)> = ops.iter().filter_map(|op| reduction(*op).map(|(step, x)| (*op, step, x))).collect();
+    let all: Vec<(Op, Op, Value)> =
+        ops.iter().filter_map(|op| reduction(*op).map(|(step, x)| (*op, step, x))).collect();
     for (i, (first, step, element)) in all.iter().enumerate() {
         for (second, other, x) in &all[i + 1..] {
-            let same = parallel(*first) == parallel(*second) && first.result(0).ty() == second.result(0).ty();
+            let same = parallel(*first) == parallel(*second)
+                && first.result(0).ty() == second.result(0).ty();
             if !same || !other.is("arith.addf") {
                 continue;
             }
-            let row =
-                plain(*first, first.operand_count() - 1).filter(|row| Some(row) == plain(*second, second.operand_count() - 1).as_ref());
+            let row = plain(*first, first.operand_count() - 1)
+                .filter(|row| Some(row) == plain(*second, second.operand_count() - 1).as_ref());
             let Some(row) = row else { continue };
             let Some((kind, (at, whole), shift)) = shifted(step, *second, *x) else { continue };
-            let pair = Pair { kind, first: *first, second: *second, element: *element, shift: (at, shift), row };
-            let starts = starts(*first, if kind == Kind::Square { 0.0 } else { f64::NEG_INFINITY }) && starts(*second, 0.0);
-            if starts && equal((*first, *element), (at, whole)) && pair.shift_leaves(&pair.row, *element, *element).is_ok() {
+            let pair = Pair {
+                kind,
+                first: *first,
+                second: *second,
+                element: *element,
+                shift: (at, shift),
+                row,
+            };
+            let starts = starts(*first, if kind == Kind::Square { 0.0 } else { f64::NEG_INFINITY })
+                && starts(*second, 0.0);
+            if starts
+                && equal((*first, *element), (at, whole))
+                && pair.shift_leaves(&pair.row, *element, *element).is_ok()
+            {
                 return Some(pair);
             }
         }
@@ -92,17 +109,20 @@ fn reduction(op: Op) -> Option<(Op, Value)> {
     let wide = step.result(0).ty().dtype().is_ok_and(|d| d.is_float() && d.byte_size() >= 4);
     let known = step.is("arith.maximumf") || step.is("arith.addf");
     let x = (0..2).find(|i| known && step.operand(*i) == running).map(|i| step.operand(1 - i))?;
-    (wide && step.block() == Some(body) && x != running && running.uses().len() == 1).then_some((step, x))
+    (wide && step.block() == Some(body) && x != running && running.uses().len() == 1)
+        .then_some((step, x))
 }
 
 /// Whether a reduction starts from a number.
 fn starts(op: Op, number: f64) -> bool {
     let fill = op.operand(op.operand_count() - 1).def().filter(|d| d.is("linalg.fill"));
-    let scalar = fill.and_then(|f| f.operand(0).def()).and_then(|d| d.attr("value")).and_then(Attr::as_f64);
+    let scalar =
+        fill.and_then(|f| f.operand(0).def()).and_then(|d| d.attr("value")).and_then(Attr::as_f64);
     scalar == Some(number)
 }
 
-/// What is added, as a function of x - c: its kind, x and c, each with the generic in whose body it is.
+/// What is added, as a function of x - c: its kind, x and c, each with the generic in whose body it
+/// is.
 fn shifted(step: &Op, second: Op, added: Value) -> Option<(Kind, (Op, Value), Value)> {
     let (at, v) = resolve(second, added);
     let op = v.def().filter(|d| d.block().is_some() && d.block() == block(at))?;
@@ -114,14 +134,16 @@ fn shifted(step: &Op, second: Op, added: Value) -> Option<(Kind, (Op, Value), Va
         return None;
     };
     let (inner, difference) = resolve(at, difference);
-    let difference = difference.def().filter(|d| d.is("arith.subf") && d.block() == block(inner))?;
+    let difference =
+        difference.def().filter(|d| d.is("arith.subf") && d.block() == block(inner))?;
     Some((kind, (inner, difference.operand(0)), difference.operand(1)))
 }
 
 /// A value, through elementwise generics that a body reads at its own place.
 fn resolve(mut at: Op, mut v: Value) -> (Op, Value) {
     while let Some(i) = v.block_arg().filter(|(b, _)| Some(*b) == block(at)).map(|(_, i)| i) {
-        let whole = plain(at, i).is_some_and(|dims| dims == (0..parallel(at).len()).collect::<Vec<_>>());
+        let whole =
+            plain(at, i).is_some_and(|dims| dims == (0..parallel(at).len()).collect::<Vec<_>>());
         let source = if i < at.operand_count() { at.operand(i).def() } else { None };
         let Some(source) = source.filter(|s| whole && elementwise(*s)) else { break };
         let Some(end) = block(source).and_then(Block::terminator) else { break };
@@ -130,19 +152,29 @@ fn resolve(mut at: Op, mut v: Value) -> (Op, Value) {
     (at, v)
 }
 
-/// Whether two values of bodies over the same loops are computed in the same way from the same elements.
+/// Whether two values of bodies over the same loops are computed in the same way from the same
+/// elements.
 fn equal(a: (Op, Value), b: (Op, Value)) -> bool {
     let ((at, v), (other, w)) = (resolve(a.0, a.1), resolve(b.0, b.1));
-    let map = |op: Op, i: usize| op.attr("indexing_maps").and_then(|m| m.as_array()).and_then(|m| m.get(i).copied());
-    match (v.block_arg().filter(|(b, _)| Some(*b) == block(at)), w.block_arg().filter(|(b, _)| Some(*b) == block(other))) {
-        (Some((_, i)), Some((_, j))) => at.operand(i) == other.operand(j) && map(at, i) == map(other, j),
+    let map = |op: Op, i: usize| {
+        op.attr("indexing_maps").and_then(|m| m.as_array()).and_then(|m| m.get(i).copied())
+    };
+    match (
+        v.block_arg().filter(|(b, _)| Some(*b) == block(at)),
+        w.block_arg().filter(|(b, _)| Some(*b) == block(other)),
+    ) {
+        (Some((_, i)), Some((_, j))) => {
+            at.operand(i) == other.operand(j) && map(at, i) == map(other, j)
+        }
         (None, None) => {
             let (Some(x), Some(y)) = (v.def(), w.def()) else { return v == w };
             let inside = x.block() == block(at) && y.block() == block(other);
             if !inside {
                 return v == w;
             }
-            let plain = x.regions().is_empty() && x.result_count() == 1 && x.operand_count() == y.operand_count();
+            let plain = x.regions().is_empty()
+                && x.result_count() == 1
+                && x.operand_count() == y.operand_count();
             plain
                 && x.name() == y.name()
                 && x.attrs() == y.attrs()
@@ -153,14 +185,17 @@ fn equal(a: (Op, Value), b: (Op, Value)) -> bool {
 }
 
 impl Pair {
-    /// What the shift is computed from, of tensors that have one element for each row: `old` is now `new`.
+    /// What the shift is computed from, of tensors that have one element for each row: `old` is now
+    /// `new`.
     pub fn shift_leaves(&self, row: &[usize], old: Value, new: Value) -> Result<Vec<Leaf>, String> {
         let (at, root) = self.shift;
         let (mut all, mut next) = (vec![], vec![root]);
         while let Some(v) = next.pop() {
             if let Some((_, i)) = v.block_arg().filter(|(b, _)| Some(*b) == block(at)) {
                 let dims = plain(at, i).ok_or("is indexed by more than its row")?;
-                let place = |d: &usize| row.iter().position(|r| r == d).ok_or("is not the same for the whole row");
+                let place = |d: &usize| {
+                    row.iter().position(|r| r == d).ok_or("is not the same for the whole row")
+                };
                 let dims = dims.iter().map(place).collect::<Result<_, _>>()?;
                 let tensor = at.operand(i);
                 all.push(Leaf { value: v, tensor: if tensor == old { new } else { tensor }, dims });
@@ -175,16 +210,32 @@ impl Pair {
     }
 }
 
-/// A value of a generic's body in another body, with what it is computed from; `known`: what is there already.
-pub fn copied(b: Builder, at: Op, v: Value, known: &mut HashMap<Value, Value>) -> Result<Value, String> {
+/// A value of a generic's body in another body, with what it is computed from; `known`: what is
+/// there already.
+pub fn copied(
+    b: Builder,
+    at: Op,
+    v: Value,
+    known: &mut HashMap<Value, Value>,
+) -> Result<Value, String> {
     if let Some(new) = known.get(&v) {
         return Ok(*new);
     }
     let Some(op) = v.def().filter(|d| d.block() == block(at)) else {
-        return if v.block_arg().is_some_and(|(b, _)| Some(b) == block(at)) { Err("reads what is not there".into()) } else { Ok(v) };
+        return if v.block_arg().is_some_and(|(b, _)| Some(b) == block(at)) {
+            Err("reads what is not there".into())
+        } else {
+            Ok(v)
+        };
     };
-    let operands = op.operands().into_iter().map(|o| copied(b, at, o, known)).collect::<Result<Vec<_>, _>>()?;
-    let copy = b.at(op.loc()).clone_op(op, &|o| op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i]))?;
+    let operands = op
+        .operands()
+        .into_iter()
+        .map(|o| copied(b, at, o, known))
+        .collect::<Result<Vec<_>, _>>()?;
+    let copy = b
+        .at(op.loc())
+        .clone_op(op, &|o| op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i]))?;
     known.insert(v, copy.result(0));
     Ok(copy.result(0))
 }

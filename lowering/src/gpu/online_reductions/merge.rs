@@ -1,4 +1,5 @@
-//! Partial results: what an element is as one, what no elements are, two as one, and what both reductions gave in terms of one of the whole row.
+//! Partial results: what an element is as one, what no elements are, two as one, and what both
+//! reductions gave in terms of one of the whole row.
 use super::matches::Kind;
 use crate::to_linalg::scalar::Scalars;
 use kiln_dialects::{ir::*, value::DType};
@@ -6,7 +7,8 @@ use std::f64::consts::LOG2_E;
 
 type Made = Result<Value, String>;
 
-/// How many values a partial result has: the greatest and the sum; or the sum, squared deviations, and how many.
+/// How many values a partial result has: the greatest and the sum; or the sum, squared deviations,
+/// and how many.
 pub fn count(kind: Kind) -> usize {
     if kind == Kind::Exponential { 2 } else { 3 }
 }
@@ -25,7 +27,11 @@ pub fn element(kind: Kind, b: Builder, x: Value) -> Result<Vec<Value>, String> {
 pub fn starts(kind: Kind, b: Builder, ty: Type) -> Result<Vec<Value>, String> {
     let least = if ty.dtype()? == DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
     let of = |n: f64| number(b, ty, n);
-    Ok(if kind == Kind::Exponential { vec![of(least)?, of(0.0)?] } else { vec![of(0.0)?, of(0.0)?, of(0.0)?] })
+    Ok(if kind == Kind::Exponential {
+        vec![of(least)?, of(0.0)?]
+    } else {
+        vec![of(0.0)?, of(0.0)?, of(0.0)?]
+    })
 }
 
 /// Two as one.
@@ -43,17 +49,21 @@ pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Va
         (Kind::Square, [sum, squares, n], [other, more, m]) => {
             let both = s.same("arith.addf", &[*n, *m])?;
             let apart = s.same("arith.subf", &[mean(s, *other, *m)?, mean(s, *sum, *n)?])?;
-            let weight = s.same("arith.mulf", &[s.same("arith.mulf", &[*n, *m])?, one_over(s, both)?])?;
+            let weight =
+                s.same("arith.mulf", &[s.same("arith.mulf", &[*n, *m])?, one_over(s, both)?])?;
             // The weight of none is 0, and its product with anything finite.
-            let between = s.same("arith.mulf", &[apart, s.same("arith.mulf", &[apart, weight])?])?;
-            let squares = s.same("arith.addf", &[s.same("arith.addf", &[*squares, *more])?, between])?;
+            let between =
+                s.same("arith.mulf", &[apart, s.same("arith.mulf", &[apart, weight])?])?;
+            let squares =
+                s.same("arith.addf", &[s.same("arith.addf", &[*squares, *more])?, between])?;
             Ok(vec![s.same("arith.addf", &[*sum, *other])?, squares, both])
         }
         _ => Err("has other than two partial results".into()),
     }
 }
 
-/// exp(-x). Of f32 by 2^x with a rounded exponent: what is added to a sum has an error of x exp(-x) 2^-24, at most 0.37 2^-24 of its greatest term.
+/// exp(-x). Of f32 by 2^x with a rounded exponent: what is added to a sum has an error of x exp(-x)
+/// 2^-24, at most 0.37 2^-24 of its greatest term.
 fn decay(s: &Scalars, x: Value) -> Made {
     if x.ty().dtype()? == DType::F64 {
         return s.same("math.exp", &[s.same("arith.negf", &[x])?]);
@@ -66,7 +76,11 @@ fn decay(s: &Scalars, x: Value) -> Made {
 fn one_over(s: &Scalars, n: Value) -> Made {
     let one = s.float(1.0, n)?;
     let some = s.same("arith.maximumf", &[n, one])?;
-    if n.ty().dtype()? == DType::F64 { s.same("arith.divf", &[one, some]) } else { approximate(s, "arith.divf", &[one, some], "arcp,afn") }
+    if n.ty().dtype()? == DType::F64 {
+        s.same("arith.divf", &[one, some])
+    } else {
+        approximate(s, "arith.divf", &[one, some], "arcp,afn")
+    }
 }
 
 fn mean(s: &Scalars, sum: Value, n: Value) -> Made {
@@ -76,7 +90,10 @@ fn mean(s: &Scalars, sum: Value, n: Value) -> Made {
 fn approximate(s: &Scalars, name: &str, operands: &[Value], flags: &str) -> Made {
     let ty = operands[0].ty();
     let flags = format!("#arith.fastmath<{flags}>");
-    let attrs = [("fastmath", Attr::parse(s.b.ctx, &flags).ok_or_else(|| format!("made a bad attribute {flags}"))?)];
+    let attrs = [(
+        "fastmath",
+        Attr::parse(s.b.ctx, &flags).ok_or_else(|| format!("made a bad attribute {flags}"))?,
+    )];
     Ok(s.b.generic(name, operands, &[ty], &attrs, &mut [])?.result(0))
 }
 

@@ -3,7 +3,8 @@ use kiln_dialects::ir::*;
 
 pub type Res = Result<Value, String>;
 
-/// Makes arith and math ops in front of the op that is expanded. None of them carries fast-math flags: the formulas count on each rounding.
+/// Makes arith and math ops in front of the op that is expanded. None of them carries fast-math
+/// flags: the formulas count on each rounding.
 pub struct Emit {
     b: Builder,
     /// What stands around the element type: `vector<16x` and `>`, or nothing.
@@ -19,15 +20,26 @@ impl Emit {
     pub fn of_f64(ty: Type) -> bool {
         ty.element().unwrap_or(ty).dtype() == Ok(kiln_dialects::value::DType::F64)
     }
-    /// For the shape of a value of this element type; `None` if the type is neither scalar nor vector of it. Constants are f64 beside f64, else f32.
+    /// For the shape of a value of this element type; `None` if the type is neither scalar nor
+    /// vector of it. Constants are f64 beside f64, else f32.
     pub fn new(b: Builder, ty: Type, element: &str) -> Option<Emit> {
         let text = ty.to_string();
         let around = if text == element {
             (String::new(), "")
         } else {
-            (text.strip_prefix("vector<")?.strip_suffix(&format!("{element}>")).map(|dims| format!("vector<{dims}"))?, ">")
+            (
+                text.strip_prefix("vector<")?
+                    .strip_suffix(&format!("{element}>"))
+                    .map(|dims| format!("vector<{dims}"))?,
+                ">",
+            )
         };
-        Some(Emit { b, around, element: if element == "f64" { "f64" } else { "f32" }, scalef: false })
+        Some(Emit {
+            b,
+            around,
+            element: if element == "f64" { "f64" } else { "f32" },
+            scalef: false,
+        })
     }
     /// For a processor that has AVX-512's `vscalef`, or has not.
     pub fn with_scalef(self, scalef: bool) -> Emit {
@@ -44,14 +56,22 @@ impl Emit {
     }
     fn constant(&self, literal: &str, element: &str) -> Res {
         let ty = self.ty(element)?;
-        let text = if self.around.1.is_empty() { format!("{literal} : {ty}") } else { format!("dense<{literal}> : {ty}") };
-        let value = Attr::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no attribute"))?;
+        let text = if self.around.1.is_empty() {
+            format!("{literal} : {ty}")
+        } else {
+            format!("dense<{literal}> : {ty}")
+        };
+        let value =
+            Attr::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no attribute"))?;
         self.op("arith.constant", &[], ty, &[("value", value)])
     }
     /// A float constant, by its bits so that no digit is lost.
     pub fn c(&self, value: f64) -> Res {
-        let literal =
-            if self.element == "f64" { format!("{:#018x}", value.to_bits()) } else { format!("{:#010x}", (value as f32).to_bits()) };
+        let literal = if self.element == "f64" {
+            format!("{:#018x}", value.to_bits())
+        } else {
+            format!("{:#010x}", (value as f32).to_bits())
+        };
         self.constant(&literal, self.element)
     }
     /// An integer constant as wide as the floats.
@@ -74,8 +94,14 @@ impl Emit {
     }
     /// As [`Emit::same`], by an approximation of the hardware; `flags` of arith.fastmath say which.
     pub fn approximate(&self, name: &str, operands: &[Value], flags: &str) -> Res {
-        let flags = Attr::parse(self.b.ctx, &format!("#arith.fastmath<{flags}>")).ok_or_else(|| format!("'{flags}' are no flags"))?;
-        self.op(name, operands, operands.first().ok_or("has no operand")?.ty(), &[("fastmath", flags)])
+        let flags = Attr::parse(self.b.ctx, &format!("#arith.fastmath<{flags}>"))
+            .ok_or_else(|| format!("'{flags}' are no flags"))?;
+        self.op(
+            name,
+            operands,
+            operands.first().ok_or("has no operand")?.ty(),
+            &[("fastmath", flags)],
+        )
     }
     /// Into [lo, hi] by two instructions; NaN stays.
     pub fn between(&self, a: Value, lo: f64, hi: f64) -> Res {
@@ -166,7 +192,12 @@ impl Emit {
     }
     /// A float comparison by its number in `arith.cmpf`.
     fn cmpf(&self, predicate: i64, a: Value, b: Value) -> Res {
-        self.op("arith.cmpf", &[a, b], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, predicate))])
+        self.op(
+            "arith.cmpf",
+            &[a, b],
+            self.ty("i1")?,
+            &[("predicate", Attr::i64(self.b.ctx, predicate))],
+        )
     }
     /// Equal, both numbers.
     pub fn eq(&self, a: Value, b: Value) -> Res {
@@ -194,15 +225,30 @@ impl Emit {
     }
     /// Whether an integer is this one.
     pub fn int_eq(&self, a: Value, n: i64) -> Res {
-        self.op("arith.cmpi", &[a, self.i(n)?], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, 0))])
+        self.op(
+            "arith.cmpi",
+            &[a, self.i(n)?],
+            self.ty("i1")?,
+            &[("predicate", Attr::i64(self.b.ctx, 0))],
+        )
     }
     /// Whether an integer is not 0.
     pub fn nonzero(&self, a: Value) -> Res {
-        self.op("arith.cmpi", &[a, self.i(0)?], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, 1))])
+        self.op(
+            "arith.cmpi",
+            &[a, self.i(0)?],
+            self.ty("i1")?,
+            &[("predicate", Attr::i64(self.b.ctx, 1))],
+        )
     }
     /// Whether an integer is below 0.
     pub fn negative(&self, a: Value) -> Res {
-        self.op("arith.cmpi", &[a, self.i(0)?], self.ty("i1")?, &[("predicate", Attr::i64(self.b.ctx, 2))])
+        self.op(
+            "arith.cmpi",
+            &[a, self.i(0)?],
+            self.ty("i1")?,
+            &[("predicate", Attr::i64(self.b.ctx, 2))],
+        )
     }
     pub fn select(&self, condition: Value, a: Value, b: Value) -> Res {
         self.op("arith.select", &[condition, a, b], a.ty(), &[])
@@ -213,9 +259,12 @@ impl Emit {
         let Some(dims) = self.around.0.strip_prefix("vector<") else { return Ok(condition) };
         let mut lanes = 1usize;
         for dim in dims.split('x').filter(|d| !d.is_empty()) {
-            lanes *= dim.parse::<usize>().map_err(|_| format!("has a vector of {dims}, which has no fixed length"))?;
+            lanes *= dim
+                .parse::<usize>()
+                .map_err(|_| format!("has a vector of {dims}, which has no fixed length"))?;
         }
-        let flat = self.op("vector.shape_cast", &[condition], ty(&format!("vector<{lanes}xi1>"))?, &[])?;
+        let flat =
+            self.op("vector.shape_cast", &[condition], ty(&format!("vector<{lanes}xi1>"))?, &[])?;
         let kind = Attr::parse(self.b.ctx, "#vector.kind<or>").ok_or("has no vector dialect")?;
         self.op("vector.reduction", &[flat], ty("i1")?, &[("kind", kind)])
     }
@@ -224,9 +273,20 @@ impl Emit {
         self.element == "f64"
     }
     /// The value, changed again and again as long as a scalar condition on it holds.
-    pub fn repeat(&self, value: Value, again: &mut dyn FnMut(&Emit, Value) -> Res, change: &mut dyn FnMut(&Emit, Value) -> Res) -> Res {
-        let inside = |b: Builder| Emit { b, around: self.around.clone(), element: self.element, scalef: self.scalef };
-        let first = |args: &[Value]| args.first().copied().ok_or_else(|| "has no value".to_string());
+    pub fn repeat(
+        &self,
+        value: Value,
+        again: &mut dyn FnMut(&Emit, Value) -> Res,
+        change: &mut dyn FnMut(&Emit, Value) -> Res,
+    ) -> Res {
+        let inside = |b: Builder| Emit {
+            b,
+            around: self.around.clone(),
+            element: self.element,
+            scalef: self.scalef,
+        };
+        let first =
+            |args: &[Value]| args.first().copied().ok_or_else(|| "has no value".to_string());
         let mut before = |b: Builder, args: Vec<Value>| {
             let v = first(&args)?;
             b.generic("scf.condition", &[again(&inside(b), v)?, v], &[], &[], &mut []).map(|_| ())
@@ -236,7 +296,16 @@ impl Emit {
             b.generic("scf.yield", &[new], &[], &[], &mut []).map(|_| ())
         };
         let types = [value.ty()];
-        Ok(self.b.generic("scf.while", &[value], &types, &[], &mut [(&types, &mut before), (&types, &mut after)])?.result(0))
+        Ok(self
+            .b
+            .generic(
+                "scf.while",
+                &[value],
+                &types,
+                &[],
+                &mut [(&types, &mut before), (&types, &mut after)],
+            )?
+            .result(0))
     }
     /// The values, or those of `then` where the condition holds.
     pub fn branch(
@@ -246,13 +315,29 @@ impl Emit {
         then: &mut dyn FnMut(&Emit) -> Result<Vec<Value>, String>,
     ) -> Result<Vec<Value>, String> {
         let types: Vec<Type> = values.iter().map(|v| v.ty()).collect();
-        let yields = |b: Builder, values: &[Value]| b.generic("scf.yield", values, &[], &[], &mut []).map(|_| ());
+        let yields = |b: Builder, values: &[Value]| {
+            b.generic("scf.yield", values, &[], &[], &mut []).map(|_| ())
+        };
         let mut inside = |b: Builder, _: Vec<Value>| {
-            let all = then(&Emit { b, around: self.around.clone(), element: self.element, scalef: self.scalef })?;
+            let all = then(&Emit {
+                b,
+                around: self.around.clone(),
+                element: self.element,
+                scalef: self.scalef,
+            })?;
             yields(b, &all)
         };
         let mut outside = |b: Builder, _: Vec<Value>| yields(b, values);
-        Ok(self.b.generic("scf.if", &[condition], &types, &[], &mut [(&[], &mut inside), (&[], &mut outside)])?.results())
+        Ok(self
+            .b
+            .generic(
+                "scf.if",
+                &[condition],
+                &types,
+                &[],
+                &mut [(&[], &mut inside), (&[], &mut outside)],
+            )?
+            .results())
     }
     /// Into [lo, hi]; NaN stays.
     pub fn clamp(&self, a: Value, lo: f64, hi: f64) -> Res {
@@ -262,10 +347,12 @@ impl Emit {
     }
     /// A polynomial, the highest power's coefficient first.
     pub fn poly(&self, x: Value, coefficients: &[f64]) -> Res {
-        let (first, rest) = coefficients.split_first().ok_or("is a polynomial without coefficients")?;
+        let (first, rest) =
+            coefficients.split_first().ok_or("is a polynomial without coefficients")?;
         rest.iter().try_fold(self.c(*first)?, |sum, c| self.fma(sum, x, self.c(*c)?))
     }
-    /// `x` where it is so small that the function is the identity there, which also keeps the sign of 0; else `y`.
+    /// `x` where it is so small that the function is the identity there, which also keeps the sign
+    /// of 0; else `y`.
     pub fn unless_tiny(&self, x: Value, y: Value) -> Res {
         let bound = f64::powi(2.0, if self.element == "f64" { -27 } else { -13 });
         self.select(self.lt(self.abs(x)?, self.c(bound)?)?, x, y)
@@ -274,7 +361,11 @@ impl Emit {
     pub fn round(&self, a: Value) -> Result<Whole, String> {
         let magic = if self.element == "f64" { 6755399441055744.0 } else { 12582912.0 };
         let shifted = self.add(a, self.c(magic)?)?;
-        let bits = if self.element == "f64" { magic.to_bits() as i64 } else { (magic as f32).to_bits() as i64 };
+        let bits = if self.element == "f64" {
+            magic.to_bits() as i64
+        } else {
+            (magic as f32).to_bits() as i64
+        };
         Ok((self.sub(shifted, self.c(magic)?)?, self.isub(self.bits(shifted)?, self.i(bits)?)?))
     }
     /// 2^n for an n in the range of normal numbers.
@@ -282,19 +373,36 @@ impl Emit {
         let (bias, mantissa) = if self.element == "f64" { (1023, 52) } else { (127, 23) };
         self.float(self.shl(self.iadd(n, self.i(bias)?)?, mantissa)?)
     }
-    /// y 2^(n + more). In two steps the first is exact, so that a subnormal result is rounded once, and infinity is reached by overflow; one
-    /// instruction gives the same bits.
+    /// y 2^(n + more). In two steps the first is exact, so that a subnormal result is rounded once,
+    /// and infinity is reached by overflow; one instruction gives the same bits.
     pub fn scale(&self, y: Value, (n, bits): Whole, more: i64) -> Res {
         let lanes = if self.element == "f64" { 8 } else { 16 };
-        if self.scalef && y.ty() == Type::vector(Type::parse(self.b.ctx, self.element).ok_or("has no such type")?, lanes) {
+        if self.scalef
+            && y.ty()
+                == Type::vector(
+                    Type::parse(self.b.ctx, self.element).ok_or("has no such type")?,
+                    lanes,
+                )
+        {
             let n = if more == 0 { n } else { self.add(n, self.c(more as f64)?)? };
             let whole = |text: &str, ty: &str| {
-                let (value, ty) = (Attr::parse(self.b.ctx, &format!("{text} : {ty}")), Type::parse(self.b.ctx, ty));
-                self.op("arith.constant", &[], ty.ok_or("has no such type")?, &[("value", value.ok_or("has no such number")?)])
+                let (value, ty) = (
+                    Attr::parse(self.b.ctx, &format!("{text} : {ty}")),
+                    Type::parse(self.b.ctx, ty),
+                );
+                self.op(
+                    "arith.constant",
+                    &[],
+                    ty.ok_or("has no such type")?,
+                    &[("value", value.ok_or("has no such number")?)],
+                )
             };
-            // All lanes; 4: rounded as everything else is.
-            // Not x86vector.avx512.mask.scalef, whose operands reach the intrinsic in another order than its own.
-            let name = format!("llvm.x86.avx512.mask.scalef.{}.512", if self.element == "f64" { "pd" } else { "ps" });
+            // All lanes; 4: rounded as everything else is. Not x86vector.avx512.mask.scalef, whose
+            // operands reach the intrinsic in another order than its own.
+            let name = format!(
+                "llvm.x86.avx512.mask.scalef.{}.512",
+                if self.element == "f64" { "pd" } else { "ps" }
+            );
             let attrs = [
                 ("intrin", Attr::string(self.b.ctx, &name)),
                 ("op_bundle_sizes", Attr::i32s(self.b.ctx, &[])),
@@ -309,5 +417,6 @@ impl Emit {
     }
 }
 
-/// An integer below half of the mantissa's range: as a float, and in the low bits of an integer as wide.
+/// An integer below half of the mantissa's range: as a float, and in the low bits of an integer as
+/// wide.
 pub type Whole = (Value, Value);

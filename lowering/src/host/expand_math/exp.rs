@@ -1,13 +1,22 @@
-//! exp and what is made of it. Reduction to |r| <= ln 2 / 2 after Cody and Waite; the polynomial is that of Cephes' `expf` (S. Moshier).
+//! exp and what is made of it. Reduction to |r| <= ln 2 / 2 after Cody and Waite; the polynomial is
+//! that of Cephes' `expf` (S. Moshier).
 use super::emit::{Emit, Res, Whole};
 use kiln_dialects::ir::Value;
 
 const LOG2E: f64 = std::f64::consts::LOG2_E;
-/// ln 2 in two parts; a product of the first with an n of 8 bits is exact, as is that of fma anyway.
+/// ln 2 in two parts; a product of the first with an n of 8 bits is exact, as is that of fma
+/// anyway.
 const LN2_HI: f64 = 0.693359375;
 const LN2_LO: f64 = -2.12194440e-4;
 /// (e^r - 1 - r) / r^2.
-const EXP: [f64; 6] = [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1];
+const EXP: [f64; 6] = [
+    1.9875691500e-4,
+    1.3981999507e-3,
+    8.3334519073e-3,
+    4.1665795894e-2,
+    1.6666665459e-1,
+    5.0000001201e-1,
+];
 
 /// x as n ln 2 + r.
 fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value), String> {
@@ -41,7 +50,8 @@ pub fn exp2(e: &Emit, x: Value) -> Res {
 pub fn expm1(e: &Emit, x: Value) -> Res {
     // At 89 n is 128 still, and the result overflows.
     let ((_, n), r) = reduce(e, e.clamp(x, -20.0, 89.0)?)?;
-    // Half of the result, since 2^128 is no float where the result still is: 2 (2^(n-1) (e^r - 1) + 2^(n-1) - 1/2).
+    // Half of the result, since 2^128 is no float where the result still is: 2 (2^(n-1) (e^r - 1) +
+    // 2^(n-1) - 1/2).
     let half = e.power_of_two(e.isub(n, e.i(1)?)?)?;
     let y = e.fma(half, small_expm1(e, r)?, e.sub(half, e.c(0.5)?)?)?;
     // e^x - 1 = x + x^2/2 + …; below 2^-25 that is x.
@@ -50,7 +60,8 @@ pub fn expm1(e: &Emit, x: Value) -> Res {
 }
 
 /// (tanh(x) / x - 1) / x^2 in x^2 below 0.625, from Cephes' `tanhf`.
-pub const TANH: [f64; 5] = [-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1];
+pub const TANH: [f64; 5] =
+    [-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1];
 
 /// Cephes' `tanhf` below 0.625, else 1 - 2 / (e^2x + 1).
 pub fn tanh(e: &Emit, x: Value) -> Res {
@@ -79,8 +90,8 @@ pub fn cosh(e: &Emit, x: Value) -> Res {
     e.add(half, e.div(e.c(0.25)?, half)?)
 }
 
-/// -ln(erfc(x)) / x on 0 <= x <= 4, less 9/8: a weighted least-squares fit on 2,000 points, reweighted after Lawson until erf's greatest relative
-/// error is as small as it gets, 4e-9.
+/// -ln(erfc(x)) / x on 0 <= x <= 4, less 9/8: a weighted least-squares fit on 2,000 points,
+/// reweighted after Lawson until erf's greatest relative error is as small as it gets, 4e-9.
 const LN_ERFC: [f64; 9] = [
     -9.255984952e-6,
     1.176386525e-4,

@@ -1,6 +1,7 @@
 //! Conversions of floats of 8 bits, which no processor here has in hardware, as integer arithmetic.
 //!
-//! From f32: to the nearest, ties to even; all bits of a NaN are set but for its sign. f8E5M2 overflows to infinity, f8E4M3FN to NaN, as PyTorch's `.to` does.
+//! From f32: to the nearest, ties to even; all bits of a NaN are set but for its sign. f8E5M2
+//! overflows to infinity, f8E4M3FN to NaN, as PyTorch's `.to` does.
 use super::emit::{Emit, Res};
 use kiln_dialects::{ir::*, value::DType};
 
@@ -19,7 +20,8 @@ fn bias(mantissa: i64) -> i64 {
 
 /// Whether an op converts from or to 8 bits.
 pub fn is_conversion(op: &Op) -> bool {
-    (op.is("arith.extf") && mantissa(op.operand(0).ty()).is_some()) || (op.is("arith.truncf") && mantissa(op.result(0).ty()).is_some())
+    (op.is("arith.extf") && mantissa(op.operand(0).ty()).is_some())
+        || (op.is("arith.truncf") && mantissa(op.result(0).ty()).is_some())
 }
 
 /// Such an op; its other end is f32.
@@ -53,7 +55,8 @@ fn narrow(e: &Emit, x: Value, mantissa: i64, to: Type) -> Res {
     let (a, dropped) = (e.abs(x)?, 23 - mantissa);
     let bits = e.bits(a)?;
     let even = e.and(e.shift_right(bits, dropped)?, e.i(1)?)?;
-    let rounded = e.shift_right(e.iadd(e.iadd(bits, even)?, e.i((1 << (dropped - 1)) - 1)?)?, dropped)?;
+    let rounded =
+        e.shift_right(e.iadd(e.iadd(bits, even)?, e.i((1 << (dropped - 1)) - 1)?)?, dropped)?;
     let rounded = e.isub(rounded, e.i((127 - bias(mantissa)) << mantissa)?)?;
     // Below the least normal number: a sum with what has these steps as its last place.
     let shift = e.c(f64::powi(2.0, (24 - bias(mantissa) - mantissa) as i32))?;
@@ -62,7 +65,9 @@ fn narrow(e: &Emit, x: Value, mantissa: i64, to: Type) -> Res {
     let code = e.select(e.lt(a, least)?, small, rounded)?;
     let code = match mantissa {
         3 => e.same("arith.minui", &[code, e.i(0x7f)?])?,
-        _ => e.select(e.unordered(x, x)?, e.i(0x7f)?, e.same("arith.minui", &[code, e.i(0x7c)?])?)?,
+        _ => {
+            e.select(e.unordered(x, x)?, e.i(0x7f)?, e.same("arith.minui", &[code, e.i(0x7c)?])?)?
+        }
     };
     let sign = e.and(e.shift_right(e.bits(x)?, 24)?, e.i(0x80)?)?;
     let byte = e.same_as("arith.trunci", e.or(code, sign)?, "i8")?;

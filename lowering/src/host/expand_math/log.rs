@@ -1,4 +1,5 @@
-//! Logarithms, after Cephes' `logf`, `log2f` and `log10f` (S. Moshier): x = 2^n (1 + f) with 1 + f between sqrt 1/2 and sqrt 2.
+//! Logarithms, after Cephes' `logf`, `log2f` and `log10f` (S. Moshier): x = 2^n (1 + f) with 1 + f
+//! between sqrt 1/2 and sqrt 2.
 use super::emit::{Emit, Res};
 use kiln_dialects::ir::Value;
 

@@ -47,10 +47,12 @@ pub fn powf(e: &Emit, x: Value, y: Value) -> Res {
     special_cases(e, x, y, ax, power)
 }
 
-/// x^y, given ax = |x| and its power: the sign, and what has no root, is NaN, or is 1 whatever the other is.
+/// x^y, given ax = |x| and its power: the sign, and what has no root, is NaN, or is 1 whatever the
+/// other is.
 pub fn special_cases(e: &Emit, x: Value, y: Value, ax: Value, power: Value) -> Res {
     let (zero, one) = (e.c(0.0)?, e.c(1.0)?);
-    // The sign: negative for odd powers of what has a sign. Floats beyond their own precision are even.
+    // The sign: negative for odd powers of what has a sign. Floats beyond their own precision are
+    // even.
     let half = e.mul(y, e.c(0.5)?)?;
     let fraction = e.ne(e.floor(y)?, y)?;
     let odd_or_fraction = e.ne(e.floor(half)?, half)?;

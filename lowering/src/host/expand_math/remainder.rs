@@ -1,7 +1,10 @@
-//! The remainder of floats, as exact as C's `fmod`: x - q y for the whole number q that is x / y without its fraction.
+//! The remainder of floats, as exact as C's `fmod`: x - q y for the whole number q that is x / y
+//! without its fraction.
 //!
-//! A step takes away a multiple of y whose factor has the upper 31 bits of the quotient. What is left is a multiple of y's last place times the factor's, below
-//! y times the factor's last place, so that it has no more bits than y and an FMA gives it without rounding. Then again, until it is below y.
+//! A step takes away a multiple of y whose factor has the upper 31 bits of the quotient. What is
+//! left is a multiple of y's last place times the factor's, below y times the factor's last place,
+//! so that it has no more bits than y and an FMA gives it without rounding. Then again, until it is
+//! below y.
 use super::emit::{Emit, Res};
 use kiln_dialects::ir::Value;
 
@@ -25,7 +28,8 @@ fn exact(w: &Emit, x: Value, y: Value, far: bool) -> Res {
     let is_number = w.and(w.lt(all, w.c(f64::INFINITY)?)?, w.gt(size, w.c(0.0)?)?)?;
     let left = |w: &Emit, r: Value| w.and(is_number, w.ge(r, size)?);
     let mut again = |w: &Emit, r: Value| w.any(left(w, r)?);
-    let r = w.repeat(all, &mut again, &mut |w, r| w.select(left(w, r)?, step(w, r, size, far)?, r))?;
+    let r =
+        w.repeat(all, &mut again, &mut |w, r| w.select(left(w, r)?, step(w, r, size, far)?, r))?;
     w.select(is_number, w.copysign(r, x)?, w.c(f64::NAN)?)
 }
 
@@ -43,7 +47,8 @@ fn step(w: &Emit, r: Value, y: Value, far: bool) -> Res {
     let quotient = w.float(w.and(quotient, w.i(!REST)?)?)?;
     let left = w.fma(w.neg(quotient)?, by, r)?;
     // The division may have rounded up to the next factor.
-    let place = w.mul(w.float(w.and(w.bits(quotient)?, w.i(EXPONENT)?)?)?, w.c(f64::powi(2.0, -30))?)?;
+    let place =
+        w.mul(w.float(w.and(w.bits(quotient)?, w.i(EXPONENT)?)?)?, w.c(f64::powi(2.0, -30))?)?;
     let one = w.c(1.0)?;
     let place = w.select(w.gt(place, one)?, place, one)?;
     w.select(w.lt(left, w.c(0.0)?)?, w.fma(by, place, left)?, left)

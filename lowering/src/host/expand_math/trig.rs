@@ -1,4 +1,5 @@
-//! Trigonometric functions and their inverses. Polynomials of Cephes' `sinf`, `cosf`, `asinf`, `atanf` (S. Moshier).
+//! Trigonometric functions and their inverses. Polynomials of Cephes' `sinf`, `cosf`, `asinf`,
+//! `atanf` (S. Moshier).
 use super::emit::{Emit, Res};
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
@@ -6,10 +7,12 @@ use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 /// pi/2 less FRAC_PI_2.
 const PI_2_LO: f64 = 6.123233995736766e-17;
 
-/// Up to here the reduction by two products is exact enough: n has 41 bits, and pi/2 is known to 2^-107.
+/// Up to here the reduction by two products is exact enough: n has 41 bits, and pi/2 is known to
+/// 2^-107.
 const NEAR: f64 = (1u64 << 40) as f64;
 
-/// x modulo pi/2 as f64, and the number of quarter turns in the low bits of an integer. An fma leaves one rounding.
+/// x modulo pi/2 as f64, and the number of quarter turns in the low bits of an integer. An fma
+/// leaves one rounding.
 fn reduce(e: &Emit, x: Value) -> Result<(Value, Value), String> {
     let w = e.wide();
     let wide = e.extend(x, "f64")?;
@@ -26,9 +29,11 @@ fn reduce(e: &Emit, x: Value) -> Result<(Value, Value), String> {
 }
 
 /// The first bits of 2/pi behind the point.
-const TWO_OVER_PI: [i64; 7] = [0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab];
+const TWO_OVER_PI: [i64; 7] =
+    [0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab];
 
-/// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the two bits in front of the point and those behind it are computed.
+/// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the two bits in front of the
+/// point and those behind it are computed.
 fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value), String> {
     let w = e.wide();
     let bits = w.same_as("arith.extui", e.bits(x)?, "i64")?;
@@ -39,11 +44,14 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value), String> {
     let (one, two, three) = (w.int_eq(word, 1)?, w.int_eq(word, 2)?, w.int_eq(word, 3)?);
     // Word word + k of 2/pi; word is 1 to 4.
     let at = |k: i64| {
-        let t = |i: i64| w.i(usize::try_from(i + k).ok().and_then(|i| TWO_OVER_PI.get(i)).copied().unwrap_or(0));
+        let t = |i: i64| {
+            w.i(usize::try_from(i + k).ok().and_then(|i| TWO_OVER_PI.get(i)).copied().unwrap_or(0))
+        };
         w.select(one, t(1)?, w.select(two, t(2)?, w.select(three, t(3)?, t(4)?)?)?)
     };
     let words = [at(-2)?, at(-1)?, at(0)?, at(1)?, at(2)?];
-    // 2/pi 2^exponent in words; 64 bits times the mantissa's 32, of which the bits above the quarter turns fall off.
+    // 2/pi 2^exponent in words; 64 bits times the mantissa's 32, of which the bits above the
+    // quarter turns fall off.
     let product = |k: usize| {
         let pair = w.or(w.shl(words[k], 32)?, words[k + 1])?;
         let shifted = w.same("arith.shrui", &[w.same("arith.shli", &[pair, shift])?, w.i(32)?])?;
@@ -103,9 +111,11 @@ pub fn tan(e: &Emit, x: Value) -> Res {
 }
 
 /// (asin(x) - x) / x^3 in x^2, for |x| <= 1/2.
-const ASIN: [f64; 5] = [4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1];
+const ASIN: [f64; 5] =
+    [4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1];
 
-/// asin of min(|x|, sqrt((1 - |x|) / 2)), and whether it is of the latter. NaN beyond 1, by the root.
+/// asin of min(|x|, sqrt((1 - |x|) / 2)), and whether it is of the latter. NaN beyond 1, by the
+/// root.
 fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value), String> {
     let a = e.abs(x)?;
     let far = e.gt(a, e.c(0.5)?)?;
@@ -140,7 +150,8 @@ fn positive_atan(e: &Emit, a: Value) -> Res {
     let r = e.select(above, e.div(e.c(-1.0)?, a)?, e.select(middle, folded, a)?)?;
     let base = e.select(above, e.c(FRAC_PI_2)?, e.select(middle, e.c(FRAC_PI_4)?, zero)?)?;
     let z = e.mul(r, r)?;
-    let p = e.poly(z, &[8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1])?;
+    let p =
+        e.poly(z, &[8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1])?;
     e.add(e.fma(e.mul(p, z)?, r, r)?, base)
 }
 

@@ -1,4 +1,5 @@
-//! The part of LLVM's C API that code generation needs. LLVM is linked with MLIR already; a binding crate would link it again.
+//! The part of LLVM's C API that code generation needs. LLVM is linked with MLIR already; a binding
+//! crate would link it again.
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// Every opaque reference of the C API.
@@ -25,7 +26,11 @@ unsafe extern "C" {
     pub fn LLVMContextCreate() -> Ref;
     pub fn LLVMContextDispose(context: Ref);
     pub fn LLVMContextSetDiscardValueNames(context: Ref, discard: c_int);
-    pub fn LLVMContextSetDiagnosticHandler(context: Ref, handler: DiagnosticHandler, data: *mut c_void);
+    pub fn LLVMContextSetDiagnosticHandler(
+        context: Ref,
+        handler: DiagnosticHandler,
+        data: *mut c_void,
+    );
     pub fn LLVMGetDiagInfoSeverity(info: Ref) -> c_int;
     pub fn LLVMGetDiagInfoDescription(info: Ref) -> *mut c_char;
     pub fn LLVMDisposeMessage(message: *mut c_char);
@@ -44,7 +49,11 @@ unsafe extern "C" {
     pub fn LLVMGetDefaultTargetTriple() -> *mut c_char;
     pub fn LLVMGetHostCPUName() -> *mut c_char;
     pub fn LLVMGetHostCPUFeatures() -> *mut c_char;
-    pub fn LLVMGetTargetFromTriple(triple: *const c_char, target: *mut Ref, error: *mut *mut c_char) -> c_int;
+    pub fn LLVMGetTargetFromTriple(
+        triple: *const c_char,
+        target: *mut Ref,
+        error: *mut *mut c_char,
+    ) -> c_int;
     pub fn LLVMCreateTargetMachine(
         target: Ref,
         triple: *const c_char,
@@ -57,7 +66,13 @@ unsafe extern "C" {
     pub fn LLVMDisposeTargetMachine(machine: Ref);
     pub fn LLVMCreateTargetDataLayout(machine: Ref) -> Ref;
     pub fn LLVMDisposeTargetData(layout: Ref);
-    pub fn LLVMTargetMachineEmitToMemoryBuffer(machine: Ref, module: Ref, file: c_int, error: *mut *mut c_char, buffer: *mut Ref) -> c_int;
+    pub fn LLVMTargetMachineEmitToMemoryBuffer(
+        machine: Ref,
+        module: Ref,
+        file: c_int,
+        error: *mut *mut c_char,
+        buffer: *mut Ref,
+    ) -> c_int;
 
     pub fn LLVMGetBufferStart(buffer: Ref) -> *const c_char;
     pub fn LLVMGetBufferSize(buffer: Ref) -> usize;
@@ -83,8 +98,20 @@ unsafe extern "C" {
     pub fn LLVMConstInt(ty: Ref, value: u64, signed: c_int) -> Ref;
     pub fn LLVMCreateBuilderInContext(context: Ref) -> Ref;
     pub fn LLVMPositionBuilderBefore(builder: Ref, instruction: Ref);
-    pub fn LLVMBuildExtractElement(builder: Ref, vector: Ref, index: Ref, name: *const c_char) -> Ref;
-    pub fn LLVMBuildGEP2(builder: Ref, ty: Ref, pointer: Ref, indices: *const Ref, count: c_uint, name: *const c_char) -> Ref;
+    pub fn LLVMBuildExtractElement(
+        builder: Ref,
+        vector: Ref,
+        index: Ref,
+        name: *const c_char,
+    ) -> Ref;
+    pub fn LLVMBuildGEP2(
+        builder: Ref,
+        ty: Ref,
+        pointer: Ref,
+        indices: *const Ref,
+        count: c_uint,
+        name: *const c_char,
+    ) -> Ref;
     pub fn LLVMBuildStore(builder: Ref, value: Ref, pointer: Ref) -> Ref;
     pub fn LLVMSetAlignment(instruction: Ref, bytes: c_uint);
     pub fn LLVMIsAFCmpInst(value: Ref) -> Ref;
@@ -95,7 +122,13 @@ unsafe extern "C" {
     pub fn LLVMFloatTypeInContext(context: Ref) -> Ref;
     pub fn LLVMVectorType(element: Ref, lanes: c_uint) -> Ref;
     pub fn LLVMBuildFPExt(builder: Ref, value: Ref, ty: Ref, name: *const c_char) -> Ref;
-    pub fn LLVMBuildFCmp(builder: Ref, predicate: c_int, lhs: Ref, rhs: Ref, name: *const c_char) -> Ref;
+    pub fn LLVMBuildFCmp(
+        builder: Ref,
+        predicate: c_int,
+        lhs: Ref,
+        rhs: Ref,
+        name: *const c_char,
+    ) -> Ref;
     pub fn LLVMReplaceAllUsesWith(value: Ref, other: Ref);
     pub fn LLVMInstructionEraseFromParent(instruction: Ref);
     pub fn LLVMDisposeBuilder(builder: Ref);

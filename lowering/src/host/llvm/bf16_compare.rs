@@ -1,7 +1,9 @@
 //! Vectors of bf16 are compared as f32, which is exact.
 //!
-//! Why: where vectors of bf16 are legal (AVX512-BF16), LLVM 22.1's X86 backend makes of a comparison whose result becomes integers or floats of 16 bits one of
-//! f32 in 512-bit registers that fills lanes, and no processor has such a one: it cannot be selected, which ends the process.
+//! Why: where vectors of bf16 are legal (AVX512-BF16), LLVM 22.1's X86 backend makes of a
+//! comparison whose result becomes integers or floats of 16 bits one of f32 in 512-bit registers
+//! that fills lanes, and no processor has such a one: it cannot be selected, which ends the
+//! process.
 use super::api::*;
 
 /// Rewrites all functions of a module.
@@ -22,7 +24,13 @@ pub unsafe fn compare_bf16_as_f32(context: Ref, module: Ref) {
             LLVMPositionBuilderBefore(builder, compare);
             let to = LLVMVectorType(wide, LLVMGetVectorSize(ty));
             let widened = |v: Ref| LLVMBuildFPExt(builder, v, to, c"".as_ptr());
-            let new = LLVMBuildFCmp(builder, LLVMGetFCmpPredicate(compare), widened(lhs), widened(rhs), c"".as_ptr());
+            let new = LLVMBuildFCmp(
+                builder,
+                LLVMGetFCmpPredicate(compare),
+                widened(lhs),
+                widened(rhs),
+                c"".as_ptr(),
+            );
             LLVMReplaceAllUsesWith(compare, new);
             LLVMInstructionEraseFromParent(compare);
         }

@@ -3,15 +3,17 @@ use super::{api::*, bf16_compare::compare_bf16_as_f32, one_lane::one_lane_stores
 use kiln_dialects::ir::{Diagnostic, Op, collect};
 use std::{ffi::c_void, ptr};
 
-/// For kernels that are unrolled already, as matrix products are. LLVM's own levels cost six times as much compile time and gain nothing
-/// there: the loops, their order and their vectors are decided before.
-pub const KERNEL_PASSES: &str =
-    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),vector-combine,gvn,dse)";
-/// For all others: with unrolling, which is worth about 10 % to a softmax and costs twice the code generation.
+/// For kernels that are unrolled already, as matrix products are. LLVM's own levels cost six times
+/// as much compile time and gain nothing there: the loops, their order and their vectors are
+/// decided before.
+pub const KERNEL_PASSES: &str = "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),vector-combine,gvn,dse)";
+/// For all others: with unrolling, which is worth about 10 % to a softmax and costs twice the code
+/// generation.
 pub const UNROLLING_KERNEL_PASSES: &str = "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),\
     vector-combine,gvn,dse,loop-simplify,lcssa,loop-unroll<O3>,instcombine<no-verify-fixpoint>,simplifycfg)";
 /// For the host function, which is straight calls: only address arithmetic to clean up.
-pub const HOST_PASSES: &str = "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
+pub const HOST_PASSES: &str =
+    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
 
 /// Why there is no code.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -47,7 +49,8 @@ impl CodeGen {
     pub fn new(target: &Target) -> Result<CodeGen, CodeGenError> {
         CodeGen::of_level(target, LEVEL_AGGRESSIVE)
     }
-    /// One for code that is long, and so cheap that its own speed does not matter: its time is linear in the code's length.
+    /// One for code that is long, and so cheap that its own speed does not matter: its time is
+    /// linear in the code's length.
     pub fn quick(target: &Target) -> Result<CodeGen, CodeGenError> {
         CodeGen::of_level(target, LEVEL_NONE)
     }
@@ -63,9 +66,18 @@ impl CodeGen {
             if LLVMGetTargetFromTriple(triple.as_ptr(), &mut found, &mut error) != 0 {
                 return Err(fail(message(error)));
             }
-            // The small model: calls and constants are reached relative to the code, and the linker adds stubs for what is far away.
+            // The small model: calls and constants are reached relative to the code, and the linker
+            // adds stubs for what is far away.
             let (reloc, model) = (RELOC_PIC, CODE_MODEL_SMALL);
-            LLVMCreateTargetMachine(found, triple.as_ptr(), cpu.as_ptr(), features.as_ptr(), level, reloc, model)
+            LLVMCreateTargetMachine(
+                found,
+                triple.as_ptr(),
+                cpu.as_ptr(),
+                features.as_ptr(),
+                level,
+                reloc,
+                model,
+            )
         };
         if machine.is_null() {
             return Err(fail("LLVM made no target machine".into()));
@@ -96,7 +108,8 @@ impl CodeGen {
     fn unit(&self, module: Op, passes: &str, names: bool) -> Result<Unit, CodeGenError> {
         let mut unit = Unit::new(names);
         // SAFETY: the context is this function's own.
-        let (translated, diagnostics) = collect(module.ctx(), || unsafe { module.translate_to_llvm(unit.context) });
+        let (translated, diagnostics) =
+            collect(module.ctx(), || unsafe { module.translate_to_llvm(unit.context) });
         unit.module = translated.ok_or(CodeGenError::Translation(diagnostics))?.as_ptr();
         // SAFETY: live references of this function, and strings that outlive their calls.
         unsafe {
@@ -112,7 +125,12 @@ impl CodeGen {
             }
             if !passes.is_empty() {
                 let options = LLVMCreatePassBuilderOptions();
-                let outcome = checked(LLVMRunPasses(unit.module, c_string(passes).as_ptr(), self.machine, options));
+                let outcome = checked(LLVMRunPasses(
+                    unit.module,
+                    c_string(passes).as_ptr(),
+                    self.machine,
+                    options,
+                ));
                 LLVMDisposePassBuilderOptions(options);
                 outcome.map_err(CodeGenError::Llvm)?;
             }
@@ -127,10 +145,21 @@ impl CodeGen {
         // SAFETY: live references; the buffer's bytes are copied before it is freed.
         let bytes = unsafe {
             let (mut buffer, mut error) = (ptr::null_mut(), ptr::null_mut());
-            if LLVMTargetMachineEmitToMemoryBuffer(self.machine, unit.module, file, &mut error, &mut buffer) != 0 {
+            if LLVMTargetMachineEmitToMemoryBuffer(
+                self.machine,
+                unit.module,
+                file,
+                &mut error,
+                &mut buffer,
+            ) != 0
+            {
                 return Err(CodeGenError::Llvm(message(error)));
             }
-            let bytes = std::slice::from_raw_parts(LLVMGetBufferStart(buffer).cast::<u8>(), LLVMGetBufferSize(buffer)).to_vec();
+            let bytes = std::slice::from_raw_parts(
+                LLVMGetBufferStart(buffer).cast::<u8>(),
+                LLVMGetBufferSize(buffer),
+            )
+            .to_vec();
             LLVMDisposeMemoryBuffer(buffer);
             bytes
         };
@@ -184,7 +213,8 @@ extern "C" fn take(info: Ref, errors: *mut c_void) {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        // SAFETY: the module is in the context and goes first; nothing reports to `errors` afterwards.
+        // SAFETY: the module is in the context and goes first; nothing reports to `errors`
+        // afterwards.
         unsafe {
             if !self.module.is_null() {
                 LLVMDisposeModule(self.module);

@@ -22,7 +22,8 @@ const AVX512: usize = 3;
 const BF16: usize = 4;
 const AMX: usize = 5;
 
-/// Processors that are known by name, LLVM only warns of others on stderr; and how many of [`FEATURES`] each has.
+/// Processors that are known by name, LLVM only warns of others on stderr; and how many of
+/// [`FEATURES`] each has.
 const CPUS: &[(&str, usize)] = &[
     ("x86-64", SSE),
     ("x86-64-v2", SSE),
@@ -65,10 +66,14 @@ impl Target {
     /// This machine, or an error if code generation for its architecture is not built in.
     pub fn host() -> Result<Target, String> {
         if std::env::consts::ARCH != ARCH {
-            return Err(format!("no code generator for {}; only {ARCH} is built in", std::env::consts::ARCH));
+            return Err(format!(
+                "no code generator for {}; only {ARCH} is built in",
+                std::env::consts::ARCH
+            ));
         }
         // SAFETY: both calls return a string that the caller frees.
-        let (cpu, features) = unsafe { (message(LLVMGetHostCPUName()), message(LLVMGetHostCPUFeatures())) };
+        let (cpu, features) =
+            unsafe { (message(LLVMGetHostCPUName()), message(LLVMGetHostCPUFeatures())) };
         let mut target = Target { arch: ARCH.into(), cpu, features };
         if target.has("amx-bf16") && kiln_runtime::amx::request().is_err() {
             target.features.push_str(",-amx-bf16");
@@ -81,9 +86,15 @@ impl Target {
             return Target::host();
         }
         let mut parts = text.splitn(3, ':');
-        let (arch, cpu, features) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let (arch, cpu, features) = (
+            parts.next().unwrap_or_default(),
+            parts.next().unwrap_or_default(),
+            parts.next().unwrap_or_default(),
+        );
         if arch != ARCH {
-            return Err(format!("'{text}' is neither native nor {ARCH}:<cpu>, such as {ARCH}:haswell"));
+            return Err(format!(
+                "'{text}' is neither native nor {ARCH}:<cpu>, such as {ARCH}:haswell"
+            ));
         }
         let host = || Target::host().is_ok_and(|h| h.cpu == cpu);
         if !CPUS.iter().any(|(name, _)| *name == cpu) && !host() {
@@ -99,10 +110,14 @@ impl Target {
         }
         Ok(Target { arch: arch.into(), cpu: cpu.into(), features: features.into() })
     }
-    /// Whether it has a feature of [`FEATURES`]: the processor's, unless the list of features says otherwise.
+    /// Whether it has a feature of [`FEATURES`]: the processor's, unless the list of features says
+    /// otherwise.
     fn has(&self, feature: &str) -> bool {
         let stated = self.features.split(',').rev().find(|f| f.get(1..) == Some(feature));
-        let of_cpu = CPUS.iter().find(|(name, _)| *name == self.cpu).is_some_and(|(_, n)| FEATURES[..*n].contains(&feature));
+        let of_cpu = CPUS
+            .iter()
+            .find(|(name, _)| *name == self.cpu)
+            .is_some_and(|(_, n)| FEATURES[..*n].contains(&feature));
         stated.map_or(of_cpu, |f| f.starts_with('+'))
     }
     /// Bits of its vectors.

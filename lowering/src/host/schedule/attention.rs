@@ -5,7 +5,13 @@ use crate::kernel::{Attention, Kernel, SCRATCH};
 /// The schedule of an attention.
 pub fn attention(k: &Kernel, a: &Attention, m: &Machine) -> Option<Schedule> {
     let (_, queries, keys) = a.sizes(k)?;
-    let size = k.buffers.get(k.stages.get(a.scores)?.outputs.first()?.access.buffer)?.element.dtype().ok()?.byte_size() as i64;
+    let size = k
+        .buffers
+        .get(k.stages.get(a.scores)?.outputs.first()?.access.buffer)?
+        .element
+        .dtype()
+        .ok()?
+        .byte_size() as i64;
     let lanes = m.bits / 8 / size;
     let registers = if m.bits == 512 { 32 } else { 16 };
     // Few queries fill few vectors.
@@ -21,7 +27,8 @@ pub fn attention(k: &Kernel, a: &Attention, m: &Machine) -> Option<Schedule> {
     if bytes(n, 8) > SCRATCH {
         n = 1;
     }
-    let (at_once, columns) = (rows(n, keys.known().filter(|k| *k <= 1024)), rows(n, Some(a.columns)));
+    let (at_once, columns) =
+        (rows(n, keys.known().filter(|k| *k <= 1024)), rows(n, Some(a.columns)));
     let most = keys.known().unwrap_or(128).clamp(1, 128);
     let mut block = (most + at_once - 1) / at_once * at_once;
     while bytes(n, block) > SCRATCH && block > at_once {
@@ -30,6 +37,15 @@ pub fn attention(k: &Kernel, a: &Attention, m: &Machine) -> Option<Schedule> {
     if bytes(n, block) > SCRATCH {
         return None;
     }
-    let parameters = [("bits", m.bits), ("columns", columns), ("keys", at_once), ("keys_block", block), ("n", n)];
-    Some(Schedule { strategy: "attention".into(), parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect() })
+    let parameters = [
+        ("bits", m.bits),
+        ("columns", columns),
+        ("keys", at_once),
+        ("keys_block", block),
+        ("n", n),
+    ];
+    Some(Schedule {
+        strategy: "attention".into(),
+        parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect(),
+    })
 }

@@ -1,5 +1,7 @@
 //! What a schedule says, and how it is chosen.
-use super::{Bf16, Unit, blocked, contract, contraction, in_lines, product, transposition, whole_lines};
+use super::{
+    Bf16, Unit, blocked, contract, contraction, in_lines, product, transposition, whole_lines,
+};
 use crate::{
     host::expand_math::ACCURACY,
     kernel::{Kernel, Nest, Plan, Poly},
@@ -9,7 +11,8 @@ use kiln_dialects::{ir::*, value::DType};
 /// The parameters of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// `loops`, `rows`, `reduce`, `contract`, `blocked`, `dot`, `amx`, `attention`, `transpose` or `scalar`.
+    /// `loops`, `rows`, `reduce`, `contract`, `blocked`, `dot`, `amx`, `attention`, `transpose` or
+    /// `scalar`.
     pub strategy: String,
     /// Parameters in order of their names.
     pub parameters: Vec<(String, i64)>,
@@ -21,16 +24,25 @@ impl Schedule {
         Schedule::read(func, &Self::names)
     }
     /// From the attribute on a function, given the parameters of each strategy.
-    pub fn read(func: Op, names: &dyn Fn(&str) -> Result<&'static [&'static str], String>) -> Result<Schedule, String> {
+    pub fn read(
+        func: Op,
+        names: &dyn Fn(&str) -> Result<&'static [&'static str], String>,
+    ) -> Result<Schedule, String> {
         let attr = func.attr("kiln.schedule").and_then(|a| a.as_schedule());
         let (strategy, dictionary) = attr.ok_or("has no #kiln.schedule")?;
         let names = names(&strategy)?;
         let mut parameters = vec![];
         for (name, value) in dictionary.entries().unwrap_or_default() {
             if !names.contains(&name.as_str()) {
-                return Err(format!("has a schedule with parameter '{name}', but {strategy} has {}", names.join(" ")));
+                return Err(format!(
+                    "has a schedule with parameter '{name}', but {strategy} has {}",
+                    names.join(" ")
+                ));
             }
-            let value = value.as_i64().filter(|v| *v >= 0).ok_or_else(|| format!("has a schedule whose {name} is no size"))?;
+            let value = value
+                .as_i64()
+                .filter(|v| *v >= 0)
+                .ok_or_else(|| format!("has a schedule whose {name} is no size"))?;
             parameters.push((name, value));
         }
         for name in names {
@@ -42,7 +54,8 @@ impl Schedule {
     }
     /// As an attribute.
     pub fn attr(&self, c: Ctx) -> Attr {
-        let entries: Vec<(&str, Attr)> = self.parameters.iter().map(|(n, v)| (n.as_str(), Attr::i64(c, *v))).collect();
+        let entries: Vec<(&str, Attr)> =
+            self.parameters.iter().map(|(n, v)| (n.as_str(), Attr::i64(c, *v))).collect();
         Attr::schedule(c, &self.strategy, &entries)
     }
     /// A parameter.
@@ -51,11 +64,15 @@ impl Schedule {
     }
     fn names(strategy: &str) -> Result<&'static [&'static str], String> {
         match strategy {
-            "loops" | "reduce" => Ok(&["bits", "block", "nontemporal", "prefetch", "tasks", "tile", "unroll"]),
+            "loops" | "reduce" => {
+                Ok(&["bits", "block", "nontemporal", "prefetch", "tasks", "tile", "unroll"])
+            }
             "rows" => Ok(&["bits", "block", "unroll"]),
             "scalar" => Ok(&["block"]),
             "contract" => Ok(&["bits", "m", "m_block", "n", "n_block", "pack"]),
-            s if Unit::of(s).is_some() => Ok(&["bits", "k_block", "m", "m_block", "n", "n_block", "pack"]),
+            s if Unit::of(s).is_some() => {
+                Ok(&["bits", "k_block", "m", "m_block", "n", "n_block", "pack"])
+            }
             "attention" => Ok(&["bits", "columns", "keys", "keys_block", "n"]),
             "transpose" => Ok(&["bits", "m", "m_block", "n", "n_block", "nontemporal", "prefetch"]),
             _ => Err(format!(
@@ -65,7 +82,8 @@ impl Schedule {
     }
 }
 
-/// How many iterations a vector of `bits` holds: as many as of the widest element that is computed with.
+/// How many iterations a vector of `bits` holds: as many as of the widest element that is computed
+/// with.
 pub fn lanes(k: &Kernel, nest: &Nest, bits: usize) -> usize {
     let mut widest = 8;
     let mut see = |t: Type| {
@@ -75,7 +93,10 @@ pub fn lanes(k: &Kernel, nest: &Nest, bits: usize) -> usize {
         }
     };
     for s in nest.all().filter_map(|s| k.stages.get(s)) {
-        s.reads().chain(s.outputs.iter().map(|o| &o.access)).filter_map(|a| k.buffers.get(a.buffer)).for_each(|b| see(b.element));
+        s.reads()
+            .chain(s.outputs.iter().map(|o| &o.access))
+            .filter_map(|a| k.buffers.get(a.buffer))
+            .for_each(|b| see(b.element));
         let inner = walk(s.op);
         inner.iter().filter(|o| **o != s.op).flat_map(|o| o.results()).for_each(|r| see(r.ty()));
     }
@@ -106,11 +127,20 @@ pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<u
             }
             let real = |b: usize| !plan.passed.get(b).copied().unwrap_or(false);
             sum += s.reads().filter(|a| real(a.buffer)).map(|a| step(&a.at)).sum::<i64>();
-            sum += s.outputs.iter().filter(|o| real(o.access.buffer)).map(|o| 2 * step(&o.access.at)).sum::<i64>();
+            sum += s
+                .outputs
+                .iter()
+                .filter(|o| real(o.access.buffer))
+                .map(|o| 2 * step(&o.access.at))
+                .sum::<i64>();
         }
         Some(sum)
     };
-    (from..nest.extents.len()).rev().filter_map(|d| Some((cost(d)?, d))).min_by_key(|(c, _)| *c).map(|(_, d)| d)
+    (from..nest.extents.len())
+        .rev()
+        .filter_map(|d| Some((cost(d)?, d)))
+        .min_by_key(|(c, _)| *c)
+        .map(|(_, d)| d)
 }
 
 /// What the machine is like.
@@ -129,7 +159,8 @@ pub struct Machine {
 
 /// Work that one task should at least have, in elements.
 const LEAST: i64 = 16384;
-/// How many bytes ahead a stream is asked for: the best of 256 to 16384 for gelu(a b + c) sigmoid(d) of 16 M f32 on a Zen 4, of which it takes an eighth of the time.
+/// How many bytes ahead a stream is asked for: the best of 256 to 16384 for gelu(a b + c)
+/// sigmoid(d) of 16 M f32 on a Zen 4, of which it takes an eighth of the time.
 const PREFETCH: i64 = 2048;
 
 /// The schedule of a kernel.
@@ -139,11 +170,16 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
         parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect(),
     };
     let work = |n: &Nest| Poly::product(&n.extents).known();
-    let short = plan.nests.iter().all(|n| n.all().map(|s| walk(k.stages[s].op).len()).sum::<usize>() < 16);
+    let short =
+        plan.nests.iter().all(|n| n.all().map(|s| walk(k.stages[s].op).len()).sum::<usize>() < 16);
     if plan.dependent {
-        let per_row: Option<i64> = plan.nests.iter().map(|n| Poly::product(&n.extents[plan.rows..]).known()).sum();
+        let per_row: Option<i64> =
+            plan.nests.iter().map(|n| Poly::product(&n.extents[plan.rows..]).known()).sum();
         let block = per_row.map_or(1, |w| (LEAST / w.max(1)).clamp(1, 1024));
-        return make("rows", &[("bits", m.bits), ("block", block), ("unroll", if short { 4 } else { 2 })]);
+        return make(
+            "rows",
+            &[("bits", m.bits), ("block", block), ("unroll", if short { 4 } else { 2 })],
+        );
     }
     if let Some((unit, sizes)) = product(k, plan).and_then(|p| blocked(k, plan, &p, m)) {
         return make(unit.strategy(), &sizes);
@@ -163,34 +199,51 @@ pub fn choose(k: &Kernel, plan: &Plan, m: &Machine) -> Schedule {
     };
     let streams = |n: &Nest| written(n) > m.l2 + m.l3 && in_lines(k, plan, n, m.bits as usize);
     // Borders of what is padded may be written beside.
-    let fills = |n: &Nest| n.all().filter_map(|s| k.stages.get(s)).all(|s| s.reads().next().is_none());
+    let fills =
+        |n: &Nest| n.all().filter_map(|s| k.stages.get(s)).all(|s| s.reads().next().is_none());
     let turns = |n: &Nest| transposition(k, plan, n, m.bits as usize).is_some();
     if plan.nests.iter().any(turns) && plan.nests.iter().all(|n| turns(n) || fills(n)) {
-        let past = plan.nests.iter().any(|n| streams(n) && whole_lines(k, n, m.bits as usize)) as i64;
+        let past =
+            plan.nests.iter().any(|n| streams(n) && whole_lines(k, n, m.bits as usize)) as i64;
         return make(
             "transpose",
-            &[("bits", m.bits), ("m", 4), ("m_block", 64), ("n", 1), ("n_block", 1024), ("nontemporal", past), ("prefetch", 0)],
+            &[
+                ("bits", m.bits),
+                ("m", 4),
+                ("m_block", 64),
+                ("n", 1),
+                ("n_block", 1024),
+                ("nontemporal", past),
+                ("prefetch", 0),
+            ],
         );
     }
     let streams = !reduces && plan.nests.iter().any(streams);
-    // With several functions an iteration is so long that the processor does not see the reads of the next ones; with fewer, asking for them takes more
-    // than it gives.
+    // With several functions an iteration is so long that the processor does not see the reads of
+    // the next ones; with fewer, asking for them takes more than it gives.
     let function = |o: &Op| ACCURACY.iter().any(|(name, ..)| o.is(name));
-    let functions = |n: &Nest| n.all().map(|s| walk(k.stages[s].op).into_iter().filter(function).count()).sum::<usize>();
+    let functions = |n: &Nest| {
+        n.all().map(|s| walk(k.stages[s].op).into_iter().filter(function).count()).sum::<usize>()
+    };
     let long = plan.nests.iter().any(|n| functions(n) > 1);
     let prefetch = if streams && long { PREFETCH } else { 0 };
     // All parallel dimensions but the vector one make tasks; long vectors are tiles.
     let (mut tasks, mut tile, mut block) = (0, 0, 1);
     for n in &plan.nests {
         let v = vector_dim(k, plan, n, 0);
-        let outer: Vec<usize> = (0..n.extents.len()).filter(|d| !n.reduction[*d] && Some(*d) != v).collect();
+        let outer: Vec<usize> =
+            (0..n.extents.len()).filter(|d| !n.reduction[*d] && Some(*d) != v).collect();
         let inner = v.filter(|v| !n.reduction[*v]);
         tasks = tasks.max(outer.len() as i64);
         let total: Option<i64> = work(n);
         let count = Poly::product(outer.iter().map(|d| &n.extents[*d])).known();
         let length = inner.and_then(|v| n.extents[v].known());
         if inner.is_some() {
-            let reduced = Poly::product((0..n.extents.len()).filter(|d| n.reduction[*d]).map(|d| &n.extents[d])).known().unwrap_or(64);
+            let reduced = Poly::product(
+                (0..n.extents.len()).filter(|d| n.reduction[*d]).map(|d| &n.extents[d]),
+            )
+            .known()
+            .unwrap_or(64);
             let wanted = (LEAST / reduced.max(1)).max(64);
             tile = if length.is_some_and(|l| l <= wanted) { 0 } else { wanted / 64 * 64 };
         }

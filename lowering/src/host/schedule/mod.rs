@@ -1,8 +1,10 @@
 //! `kiln-schedule`: says on each kernel how it is computed.
 //!
-//! Why: strategy and sizes are decisions, so they stand in the IR, where they can be read, edited and searched over. Strategies: `loops` (all
-//! parallel), `rows` (stages that share rows, such as softmax and norms), `reduce`, `contract` (convolutions and small products), `blocked`, `dot` and `amx`
-//! (matrix products in blocks for the caches: by FMAs of f32, by dot products of pairs of bf16, by tiles of bf16), `attention`, `transpose`, `scalar`.
+//! Why: strategy and sizes are decisions, so they stand in the IR, where they can be read, edited
+//! and searched over. Strategies: `loops` (all parallel), `rows` (stages that share rows, such as
+//! softmax and norms), `reduce`, `contract` (convolutions and small products), `blocked`, `dot` and
+//! `amx` (matrix products in blocks for the caches: by FMAs of f32, by dot products of pairs of
+//! bf16, by tiles of bf16), `attention`, `transpose`, `scalar`.
 //!
 //! Numerics: exact; nothing is computed differently yet.
 //!
@@ -44,7 +46,8 @@ kiln_passes::pass_options! {
 
 impl Pass for SchedulePass {
     const FLAG: &'static str = "kiln-schedule";
-    const SUMMARY: &'static str = "Chooses how each kernel is computed: #kiln.schedule with a strategy and sizes";
+    const SUMMARY: &'static str =
+        "Chooses how each kernel is computed: #kiln.schedule with a strategy and sizes";
     const LEVELS: &'static [Level] = &[Level::Linalg];
     const LOWERS_TO: Option<Level> = Some(Level::Scheduled);
     const REQUIRED: bool = true;
@@ -54,14 +57,23 @@ impl Pass for SchedulePass {
         if ![128, 256, 512].contains(&self.vector_bits) {
             return Err(format!("vector-bits is 128, 256 or 512, not {}", self.vector_bits).into());
         }
-        let bf16 = Bf16::of(&self.bf16).ok_or_else(|| format!("bf16 is widen, dot or amx, not {}", self.bf16))?;
-        let machine = Machine { bits: self.vector_bits, threads: self.threads, l2: self.l2, l3: self.l3, bf16 };
+        let bf16 = Bf16::of(&self.bf16)
+            .ok_or_else(|| format!("bf16 is widen, dot or amx, not {}", self.bf16))?;
+        let machine = Machine {
+            bits: self.vector_bits,
+            threads: self.threads,
+            l2: self.l2,
+            l3: self.l3,
+            bf16,
+        };
         for func in kernels_of(root) {
             if func.attr("kiln.schedule").is_some() {
                 continue;
             }
             let mut k = kernel::read(func)?;
-            if let Some(schedule) = kernel::Attention::of(&k).and_then(|a| attention(&k, &a, &machine)) {
+            if let Some(schedule) =
+                kernel::Attention::of(&k).and_then(|a| attention(&k, &a, &machine))
+            {
                 func.set_attr("kiln.schedule", schedule.attr(func.ctx()));
                 continue;
             }

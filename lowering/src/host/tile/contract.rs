@@ -1,5 +1,5 @@
-//! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values in registers through the reduction loops,
-//! and transpositions.
+//! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values
+//! in registers through the reduction loops, and transpositions.
 use super::{
     squares,
     tasks::{Threads, blocks},
@@ -21,13 +21,28 @@ use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
 
 /// The nest of a contraction.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule, threads: Threads) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    schedule: &Schedule,
+    threads: Threads,
+) -> Made<()> {
     let bits = schedule.get("bits");
     let roles = match schedule.strategy.as_str() {
-        "contract" => contraction(scope.kernel, plan, bits).ok_or("has a schedule for contractions, but is none")?,
-        _ => transposition(scope.kernel, plan, nest, bits).ok_or("has a schedule for transpositions, but is none")?,
+        "contract" => contraction(scope.kernel, plan, bits)
+            .ok_or("has a schedule for contractions, but is none")?,
+        _ => transposition(scope.kernel, plan, nest, bits)
+            .ok_or("has a schedule for transpositions, but is none")?,
     };
-    let loops = Loops { scope, nest, vector: Some(roles.vector), lanes: roles.lanes, unroll: schedule.get("n").max(1) };
+    let loops = Loops {
+        scope,
+        nest,
+        vector: Some(roles.vector),
+        lanes: roles.lanes,
+        unroll: schedule.get("n").max(1),
+    };
     let copy = match roles.pack.filter(|_| schedule.get("pack") == 1) {
         Some(input) => Some(Panel::new(c, &loops, input)?),
         None => None,
@@ -39,7 +54,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
     let none: Fixed = vec![None; nest.extents.len()];
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
     let (m, n) = (size(roles.rows)?, size(roles.columns)?);
-    let (m_block, n_block) = (c.index(schedule.get("m_block").max(1) as i64)?, c.index(schedule.get("n_block").max(1) as i64)?);
+    let (m_block, n_block) = (
+        c.index(schedule.get("m_block").max(1) as i64)?,
+        c.index(schedule.get("n_block").max(1) as i64)?,
+    );
     let mut sizes: Vec<Value> = roles.outer.iter().map(|d| size(*d)).collect::<Made<_>>()?;
     sizes.extend([c.ceil_div(n, n_block)?, c.ceil_div(m, m_block)?]);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
@@ -60,7 +78,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
             let mut fixed = fixed.clone();
             fixed[roles.columns] = Some(i);
             let whole = (c.index(0)?, loops.size(c, roles.vector, &fixed)?);
-            panel(c, &loops, &fixed, whole, (roles.rows, rows), &step, copy.as_ref()).map(|()| vec![])
+            panel(c, &loops, &fixed, whole, (roles.rows, rows), &step, copy.as_ref())
+                .map(|()| vec![])
         })?;
         Ok(())
     })
@@ -76,7 +95,8 @@ struct Step {
     again: bool,
 }
 
-/// All rows for each group of vectors, so that what is read for the group stays in the first level cache.
+/// All rows for each group of vectors, so that what is read for the group stays in the first level
+/// cache.
 fn panel(
     c: Code,
     loops: &Loops<'_>,
@@ -97,12 +117,17 @@ fn panel(
         });
         let loops = Loops { scope: scope.as_ref().unwrap_or(loops.scope), ..*loops };
         let mut at = lo;
-        let square =
-            step.across.as_ref().filter(|_| count == 1 && mask.is_none()).zip(distance(lo, hi).filter(|n| *n >= loops.lanes as i64));
+        let square = step
+            .across
+            .as_ref()
+            .filter(|_| count == 1 && mask.is_none())
+            .zip(distance(lo, hi).filter(|n| *n >= loops.lanes as i64));
         if let Some((reads, all)) = square {
             let n = loops.lanes as i64;
             let whole = c.add(lo, c.index(all / n * n)?)?;
-            c.each(lo, whole, n, &[], &mut |c, i, _| squares::emit(c, &loops, fixed, start, (d, i), reads).map(|()| vec![]))?;
+            c.each(lo, whole, n, &[], &mut |c, i, _| {
+                squares::emit(c, &loops, fixed, start, (d, i), reads).map(|()| vec![])
+            })?;
             at = whole;
             if all % n != 0 && step.again {
                 // The last square does rows again that the one before it did.
@@ -118,7 +143,9 @@ fn panel(
             let whole = c.div(c.sub(hi, at)?, size)?;
             let end = c.add(at, c.mul(whole, size)?)?;
             c.each(at, end, group as i64, &[], &mut |c, i, _| {
-                loops.parallel(c, fixed, Some(start), count, mask, Some((d, i, group))).map(|()| vec![])
+                loops
+                    .parallel(c, fixed, Some(start), count, mask, Some((d, i, group)))
+                    .map(|()| vec![])
             })?;
             at = end;
         }
@@ -140,19 +167,33 @@ type Copied = (Kernel, HashMap<Value, Value>, Vec<Option<Value>>);
 impl Panel {
     fn new(c: Code, loops: &Loops<'_>, input: usize) -> Made<Panel> {
         let stage = *loops.nest.stages.first().ok_or("has no stage")?;
-        let buffer = loops.scope.kernel.stages[stage].inputs.get(input).ok_or("has no such input")?.buffer;
+        let buffer =
+            loops.scope.kernel.stages[stage].inputs.get(input).ok_or("has no such input")?.buffer;
         let element = loops.scope.kernel.buffers[buffer].element;
         let depth = Poly::product(Self::depth(loops.nest).iter().map(|d| &loops.nest.extents[*d]));
-        let count = depth.known().ok_or("has a schedule that packs a dynamic size")? * (loops.unroll * loops.lanes) as i64;
-        let attrs = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])), ("alignment", Attr::i64(c.ctx(), 64))];
-        let memory = c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)?;
+        let count = depth.known().ok_or("has a schedule that packs a dynamic size")?
+            * (loops.unroll * loops.lanes) as i64;
+        let attrs = [
+            ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
+            ("alignment", Attr::i64(c.ctx(), 64)),
+        ];
+        let memory =
+            c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)?;
         Ok(Panel { stage, input, memory })
     }
     fn depth(nest: &Nest) -> Vec<usize> {
         (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect()
     }
     /// Copies what `count` vectors from `start` on read.
-    fn fill(&self, c: Code, loops: &Loops<'_>, fixed: &Fixed, start: Value, count: usize, mask: Option<Value>) -> Made<Copied> {
+    fn fill(
+        &self,
+        c: Code,
+        loops: &Loops<'_>,
+        fixed: &Fixed,
+        start: Value,
+        count: usize,
+        mask: Option<Value>,
+    ) -> Made<Copied> {
         let (scope, vector) = (loops.scope, loops.vector.ok_or("has no vector dimension")?);
         let depth = Self::depth(loops.nest);
         let sizes: Vec<Poly> = depth.iter().map(|d| loops.nest.extents[*d].clone()).collect();
@@ -162,15 +203,31 @@ impl Panel {
             at = at.plus(&Lin::dim(*d).times(&stride.times(&width)));
         }
         at.constant = Poly::symbol(start).times(&Poly::number(-1));
-        let (mut kernel, mut scalars, mut memory) = (scope.kernel.clone(), scope.scalars.clone(), scope.memory.clone());
-        let old = std::mem::replace(&mut kernel.stages[self.stage].inputs[self.input], Access { buffer: memory.len(), at: at.clone() });
-        kernel.buffers.push(Buffer { element: kernel.buffers[old.buffer].element, sizes, role: Role::Temporary });
+        let (mut kernel, mut scalars, mut memory) =
+            (scope.kernel.clone(), scope.scalars.clone(), scope.memory.clone());
+        let old = std::mem::replace(
+            &mut kernel.stages[self.stage].inputs[self.input],
+            Access { buffer: memory.len(), at: at.clone() },
+        );
+        kernel.buffers.push(Buffer {
+            element: kernel.buffers[old.buffer].element,
+            sizes,
+            role: Role::Temporary,
+        });
         memory.push(Some(self.memory));
         scalars.insert(start, start);
-        let new = Scope { kernel: &kernel, scalars: scalars.clone(), memory: memory.clone(), ..scope.clone() };
+        let new = Scope {
+            kernel: &kernel,
+            scalars: scalars.clone(),
+            memory: memory.clone(),
+            ..scope.clone()
+        };
         // Rows that are not fixed do not matter to what is copied.
-        let rows: Fixed =
-            fixed.iter().enumerate().map(|(d, v)| if v.is_none() && !loops.nest.reduction[d] { Some(start) } else { *v }).collect();
+        let rows: Fixed = fixed
+            .iter()
+            .enumerate()
+            .map(|(d, v)| if v.is_none() && !loops.nest.reduction[d] { Some(start) } else { *v })
+            .collect();
         loops.reductions(c, &rows, &[], &mut |c, fixed, _| {
             for n in 0..count {
                 let mut free = fixed.clone();

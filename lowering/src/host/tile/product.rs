@@ -1,8 +1,10 @@
-//! Matrix products in blocks: rows of the left matrix are copied side by side, columns of the right one in the order in which a register tile
-//! reads them, and sums wait in scratch between the blocks of the reduction.
+//! Matrix products in blocks: rows of the left matrix are copied side by side, columns of the right
+//! one in the order in which a register tile reads them, and sums wait in scratch between the
+//! blocks of the reduction.
 //!
-//! Why copies: rows whose distance is a large power of two share a few sets of the caches and put each other out. The scheme is Goto and
-//! van de Geijn's (Anatomy of High-Performance Matrix Multiplication, 2008), with rows where they have panels of rows.
+//! Why copies: rows whose distance is a large power of two share a few sets of the caches and put
+//! each other out. The scheme is Goto and van de Geijn's (Anatomy of High-Performance Matrix
+//! Multiplication, 2008), with rows where they have panels of rows.
 use super::{
     multiply::Tile,
     tasks::{Threads, blocks},
@@ -37,7 +39,8 @@ pub struct Blocks<'a> {
     pub left: Value,
     /// Columns of the right matrix, unless they are read where they are.
     pub right: Option<Value>,
-    /// Sums of all blocks of the reduction so far, if there are several or the unit cannot do without.
+    /// Sums of all blocks of the reduction so far, if there are several or the unit cannot do
+    /// without.
     pub sums: Option<Value>,
     /// Whether the reduction is one block.
     pub single: bool,
@@ -61,41 +64,75 @@ pub struct Group {
 pub type Range = (Value, Value);
 
 fn local(c: Code, element: Type, count: i64) -> Made<Value> {
-    let attrs = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])), ("alignment", Attr::i64(c.ctx(), 64))];
+    let attrs = [
+        ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
+        ("alignment", Attr::i64(c.ctx(), 64)),
+    ];
     c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
 }
 
 /// The nest of a product.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule, threads: Threads) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    schedule: &Schedule,
+    threads: Threads,
+) -> Made<()> {
     let unit = Unit::of(&schedule.strategy).ok_or("has an unknown schedule")?;
     let p = product(scope.kernel, plan).ok_or("has a schedule for matrix products, but is none")?;
     if p.bf16 != (unit != Unit::Fma) || (unit == Unit::Amx && schedule.get("bits") != 512) {
-        return Err(format!("has schedule '{}', which multiplies other elements or other vectors", schedule.strategy));
+        return Err(format!(
+            "has schedule '{}', which multiplies other elements or other vectors",
+            schedule.strategy
+        ));
     }
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
-    let (bits, up) = (schedule.get("bits").max(128) as i64, |n: usize, to: usize| n.max(1).div_ceil(to) * to);
+    let (bits, up) =
+        (schedule.get("bits").max(128) as i64, |n: usize, to: usize| n.max(1).div_ceil(to) * to);
     let (lanes, m) = ((bits / 32) as usize, schedule.get("m").max(1));
     if unit == Unit::Amx && m > 16 && m != 32 {
-        return Err(format!("has a schedule with m = {m}, but AMX multiplies up to 16 rows, or 32"));
+        return Err(format!(
+            "has a schedule with m = {m}, but AMX multiplies up to 16 rows, or 32"
+        ));
     }
     let width = nest.extents[p.vector].known().unwrap_or(0) as usize;
     let step = if p.panels.is_some() { width } else { lanes };
-    let (k_block, m_block, n_block) = (up(schedule.get("k_block"), 32), up(schedule.get("m_block"), m), up(schedule.get("n_block"), step));
-    let loops = Loops { scope, nest, vector: Some(p.vector), lanes, unroll: schedule.get("n").max(1) };
+    let (k_block, m_block, n_block) = (
+        up(schedule.get("k_block"), 32),
+        up(schedule.get("m_block"), m),
+        up(schedule.get("n_block"), step),
+    );
+    let loops =
+        Loops { scope, nest, vector: Some(p.vector), lanes, unroll: schedule.get("n").max(1) };
     let depth = nest.extents[p.depth].times(&Poly::number(if p.pair.is_some() { 2 } else { 1 }));
     let single = depth.known().is_some_and(|k| k <= k_block as i64);
-    let stage = nest.stages.first().and_then(|s| scope.kernel.stages.get(*s)).ok_or("has no stage")?;
-    let element = |input: usize| -> Made<Type> { Ok(scope.kernel.buffers[stage.inputs[input].buffer].element) };
+    let stage =
+        nest.stages.first().and_then(|s| scope.kernel.stages.get(*s)).ok_or("has no stage")?;
+    let element = |input: usize| -> Made<Type> {
+        Ok(scope.kernel.buffers[stage.inputs[input].buffer].element)
+    };
     // A line more, so that rows do not share sets of the cache.
     let (left_row, sums_row) = (k_block as i64 + 64 / unit.size(), up(n_block, lanes) as i64);
     let left = local(c, element(p.left)?, m_block as i64 * left_row)?;
     let pack = schedule.get("pack") == 1 || (unit != Unit::Fma && !p.stored);
     if !pack && !p.stored && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
-        return Err("has a schedule that does not pack, but columns that do not lie side by side".into());
+        return Err(
+            "has a schedule that does not pack, but columns that do not lie side by side".into()
+        );
     }
-    let right = if pack { Some(local(c, element(p.right)?, (k_block * loops.unroll * lanes) as i64)?) } else { None };
+    let right = if pack {
+        Some(local(c, element(p.right)?, (k_block * loops.unroll * lanes) as i64)?)
+    } else {
+        None
+    };
     let f32 = Type::scalar(c.ctx(), kiln_dialects::value::DType::F32);
-    let sums = if single && unit != Unit::Amx { None } else { Some(local(c, f32, m_block as i64 * sums_row)?) };
+    let sums = if single && unit != Unit::Amx {
+        None
+    } else {
+        Some(local(c, f32, m_block as i64 * sums_row)?)
+    };
     let columns = match (&p.panels, &nest.split) {
         (Some(_), Some((_, _, both))) => scope.poly(c, both)?,
         (Some(d), None) => c.mul(size(*d)?, c.index(width as i64)?)?,
@@ -124,7 +161,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
 
 impl Blocks<'_> {
     /// One block of the result.
-    fn task(&self, c: Code, fixed: &Fixed, rows: Range, columns: Range, (depth, k_block): (Value, i64)) -> Made<()> {
+    fn task(
+        &self,
+        c: Code,
+        fixed: &Fixed,
+        rows: Range,
+        columns: Range,
+        (depth, k_block): (Value, i64),
+    ) -> Made<()> {
         if !self.single {
             self.clear(c, rows, columns)?;
         }
@@ -138,11 +182,18 @@ impl Blocks<'_> {
                     let tile = Tile { blocks: self, group: g, rows, first, count, ks };
                     let sums = tile.multiply(c)?;
                     match (self.single, sums) {
-                        (true, Some(sums)) => sums.chunks(g.count).enumerate().try_for_each(|(r, sums)| {
-                            let row = c.add(first, c.index(r as i64)?)?;
-                            self.finish(c, g, row, sums)
-                        }),
-                        (true, None) => self.finish_rows(c, g, rows, (first, c.end(first, c.index(self.m as i64)?, rows.1)?)),
+                        (true, Some(sums)) => {
+                            sums.chunks(g.count).enumerate().try_for_each(|(r, sums)| {
+                                let row = c.add(first, c.index(r as i64)?)?;
+                                self.finish(c, g, row, sums)
+                            })
+                        }
+                        (true, None) => self.finish_rows(
+                            c,
+                            g,
+                            rows,
+                            (first, c.end(first, c.index(self.m as i64)?, rows.1)?),
+                        ),
                         (false, _) => Ok(()),
                     }
                 })
@@ -155,10 +206,18 @@ impl Blocks<'_> {
         self.groups(c, fixed, columns, &mut |c, g| self.finish_rows(c, g, rows, rows))
     }
 
-    /// Register tiles of rows; what is left of the rows is done in fewer at once, unless tiles of the unit are always whole.
-    fn tiles(&self, c: Code, (lo, hi): Range, f: &mut dyn FnMut(Code, Value, usize) -> Made<()>) -> Made<()> {
+    /// Register tiles of rows; what is left of the rows is done in fewer at once, unless tiles of
+    /// the unit are always whole.
+    fn tiles(
+        &self,
+        c: Code,
+        (lo, hi): Range,
+        f: &mut dyn FnMut(Code, Value, usize) -> Made<()>,
+    ) -> Made<()> {
         if self.unit == Unit::Amx {
-            return c.each(lo, hi, self.m as i64, &[], &mut |c, i, _| f(c, i, self.m).map(|()| vec![])).map(drop);
+            return c
+                .each(lo, hi, self.m as i64, &[], &mut |c, i, _| f(c, i, self.m).map(|()| vec![]))
+                .map(drop);
         }
         let (mut at, mut counts) = (lo, vec![self.m]);
         counts.extend([4, 1].into_iter().filter(|n| *n < self.m));
@@ -173,10 +232,21 @@ impl Blocks<'_> {
     }
 
     /// Groups of columns.
-    fn groups(&self, c: Code, fixed: &Fixed, (lo, hi): Range, f: &mut dyn FnMut(Code, &Group) -> Made<()>) -> Made<()> {
+    fn groups(
+        &self,
+        c: Code,
+        fixed: &Fixed,
+        (lo, hi): Range,
+        f: &mut dyn FnMut(Code, &Group) -> Made<()>,
+    ) -> Made<()> {
         let Some(d) = self.product.panels else {
-            let mut one = |c: Code, start: Value, count: usize, mask: Option<Value>, _: &[Value]| {
-                f(c, &Group { fixed: fixed.clone(), start, count, mask, column: c.sub(start, lo)? }).map(|()| vec![])
+            let mut one = |c: Code,
+                           start: Value,
+                           count: usize,
+                           mask: Option<Value>,
+                           _: &[Value]| {
+                f(c, &Group { fixed: fixed.clone(), start, count, mask, column: c.sub(start, lo)? })
+                    .map(|()| vec![])
             };
             return self.loops.chunks(c, lo, hi, &[], &mut one).map(drop);
         };
@@ -187,7 +257,17 @@ impl Blocks<'_> {
             let base = c.sub(c.mul(i, width)?, lo)?;
             let size = self.loops.size(c, self.product.vector, &fixed)?;
             self.loops.chunks(c, c.index(0)?, size, &[], &mut |c, start, count, mask, _| {
-                f(c, &Group { fixed: fixed.clone(), start, count, mask, column: c.add(base, start)? }).map(|()| vec![])
+                f(
+                    c,
+                    &Group {
+                        fixed: fixed.clone(),
+                        start,
+                        count,
+                        mask,
+                        column: c.add(base, start)?,
+                    },
+                )
+                .map(|()| vec![])
             })
         })
         .map(drop)
@@ -207,7 +287,9 @@ impl Blocks<'_> {
 
     /// Sums start from the stage's scalar.
     fn clear(&self, c: Code, rows: Range, columns: Range) -> Made<()> {
-        let (Some(sums), all) = (self.sums, Lanes { count: self.loops.lanes, mask: None }) else { return Ok(()) };
+        let (Some(sums), all) = (self.sums, Lanes { count: self.loops.lanes, mask: None }) else {
+            return Ok(());
+        };
         let start = Val::Many(all.many(c, Val::One(self.loops.scope.scalar(self.product.start)?))?);
         let m = c.index(self.m as i64)?;
         // Tiles of a unit may have more rows than there are.

@@ -1,4 +1,5 @@
-//! Which part of a kernel a thread computes: balanced blocks of consecutive tasks, from its number and how many there are.
+//! Which part of a kernel a thread computes: balanced blocks of consecutive tasks, from its number
+//! and how many there are.
 use super::{attention, contract, product};
 use crate::{
     emit::{
@@ -22,29 +23,45 @@ pub fn share(c: Code, tasks: Value, (tid, nth): Threads) -> Made<(Value, Value)>
 }
 
 /// Everything that the thread does.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: Threads) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: Threads,
+) -> Made<()> {
     match schedule.strategy.as_str() {
         "attention" => attention::emit(c, scope, schedule, threads),
         _ if plan.dependent => rows(c, scope, plan, schedule, threads),
-        "blocked" | "dot" | "amx" => plan.nests.iter().try_for_each(|n| product::emit(c, scope, plan, n, schedule, threads)),
+        "blocked" | "dot" | "amx" => {
+            plan.nests.iter().try_for_each(|n| product::emit(c, scope, plan, n, schedule, threads))
+        }
         "contract" => {
             let (first, beside) = plan.nests.split_first().ok_or("does nothing")?;
             contract::emit(c, scope, plan, first, schedule, threads)?;
-            beside.iter().try_for_each(|n| independent(c, scope, plan, n, &borders(schedule), threads))
+            beside
+                .iter()
+                .try_for_each(|n| independent(c, scope, plan, n, &borders(schedule), threads))
         }
-        "transpose" => plan.nests.iter().try_for_each(|n| match transposition(scope.kernel, plan, n, schedule.get("bits")) {
-            Some(_) => past_caches(c, scope, plan, n, schedule, &|c, scope| contract::emit(c, scope, plan, n, schedule, threads)),
-            // The border of what is padded.
-            None => independent(c, scope, plan, n, &borders(schedule), threads),
+        "transpose" => plan.nests.iter().try_for_each(|n| {
+            match transposition(scope.kernel, plan, n, schedule.get("bits")) {
+                Some(_) => past_caches(c, scope, plan, n, schedule, &|c, scope| {
+                    contract::emit(c, scope, plan, n, schedule, threads)
+                }),
+                // The border of what is padded.
+                None => independent(c, scope, plan, n, &borders(schedule), threads),
+            }
         }),
-        _ => plan
-            .nests
-            .iter()
-            .try_for_each(|n| past_caches(c, scope, plan, n, schedule, &|c, scope| independent(c, scope, plan, n, schedule, threads))),
+        _ => plan.nests.iter().try_for_each(|n| {
+            past_caches(c, scope, plan, n, schedule, &|c, scope| {
+                independent(c, scope, plan, n, schedule, threads)
+            })
+        }),
     }
 }
 
-/// A nest, as `write` does it, that writes past the caches, if it should and its results are at cache lines, as only a call can tell.
+/// A nest, as `write` does it, that writes past the caches, if it should and its results are at
+/// cache lines, as only a call can tell.
 fn past_caches(
     c: Code,
     scope: &Scope<'_>,
@@ -54,7 +71,8 @@ fn past_caches(
     write: &dyn Fn(Code, &Scope<'_>) -> Made<()>,
 ) -> Made<()> {
     let near = Scope { prefetch: schedule.get("prefetch"), ..scope.clone() };
-    if schedule.get("nontemporal") != 1 || !in_lines(scope.kernel, plan, nest, schedule.get("bits")) {
+    if schedule.get("nontemporal") != 1 || !in_lines(scope.kernel, plan, nest, schedule.get("bits"))
+    {
         return write(c, &near);
     }
     let outputs = nest.all().filter_map(|s| scope.kernel.stages.get(s)).flat_map(|s| &s.outputs);
@@ -72,11 +90,28 @@ fn past_caches(
 /// How nests are written beside a contraction, or that turn nothing around beside some that do.
 fn borders(schedule: &Schedule) -> Schedule {
     let bits = ("bits", schedule.get("bits") as i64);
-    let parameters = [bits, ("block", 16), ("nontemporal", 0), ("prefetch", 0), ("tasks", 8), ("tile", 0), ("unroll", 4)];
-    Schedule { strategy: "loops".into(), parameters: parameters.map(|(n, v)| (n.to_string(), v)).to_vec() }
+    let parameters = [
+        bits,
+        ("block", 16),
+        ("nontemporal", 0),
+        ("prefetch", 0),
+        ("tasks", 8),
+        ("tile", 0),
+        ("unroll", 4),
+    ];
+    Schedule {
+        strategy: "loops".into(),
+        parameters: parameters.map(|(n, v)| (n.to_string(), v)).to_vec(),
+    }
 }
 
-fn loops<'a>(scope: &'a Scope<'a>, plan: &Plan, nest: &'a Nest, schedule: &Schedule, from: usize) -> Loops<'a> {
+fn loops<'a>(
+    scope: &'a Scope<'a>,
+    plan: &Plan,
+    nest: &'a Nest,
+    schedule: &Schedule,
+    from: usize,
+) -> Loops<'a> {
     let scalar = schedule.strategy == "scalar";
     let vector = if scalar { None } else { vector_dim(scope.kernel, plan, nest, from) };
     let mut count = if scalar { 1 } else { lanes(scope.kernel, nest, schedule.get("bits")) };
@@ -87,13 +122,26 @@ fn loops<'a>(scope: &'a Scope<'a>, plan: &Plan, nest: &'a Nest, schedule: &Sched
         Some(n) => schedule.get("unroll").clamp(1, (n as usize / count).max(1)),
         None => schedule.get("unroll").max(1),
     };
-    Loops { scope, nest, vector, lanes: if vector.is_some() { count } else { 1 }, unroll: if vector.is_some() { unroll } else { 1 } }
+    Loops {
+        scope,
+        nest,
+        vector,
+        lanes: if vector.is_some() { count } else { 1 },
+        unroll: if vector.is_some() { unroll } else { 1 },
+    }
 }
 
 /// Blocks of rows; each row goes through all nests.
-fn rows(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: Threads) -> Made<()> {
+fn rows(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: Threads,
+) -> Made<()> {
     let first = plan.nests.first().ok_or("does nothing")?;
-    let sizes: Vec<Value> = first.extents[..plan.rows].iter().map(|p| scope.poly(c, p)).collect::<Made<_>>()?;
+    let sizes: Vec<Value> =
+        first.extents[..plan.rows].iter().map(|p| scope.poly(c, p)).collect::<Made<_>>()?;
     let total = scope.poly(c, &Poly::product(&first.extents[..plan.rows]))?;
     blocks(c, total, schedule.get("block").max(1), threads, &mut |c, i| {
         let row = decode(c, i, &sizes)?;
@@ -106,7 +154,13 @@ fn rows(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, threads: T
 }
 
 /// The thread's part of `total` iterations, in whole blocks.
-pub fn blocks(c: Code, total: Value, block: usize, threads: Threads, f: &mut dyn FnMut(Code, Value) -> Made<()>) -> Made<()> {
+pub fn blocks(
+    c: Code,
+    total: Value,
+    block: usize,
+    threads: Threads,
+    f: &mut dyn FnMut(Code, Value) -> Made<()>,
+) -> Made<()> {
     let block = c.index(block as i64)?;
     let (begin, end) = share(c, c.ceil_div(total, block)?, threads)?;
     let (lo, hi) = (c.mul(begin, block)?, c.min(c.mul(end, block)?, total)?);
@@ -114,7 +168,14 @@ pub fn blocks(c: Code, total: Value, block: usize, threads: Threads, f: &mut dyn
 }
 
 /// A nest whose iterations all threads share.
-fn independent(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule, threads: Threads) -> Made<()> {
+fn independent(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    schedule: &Schedule,
+    threads: Threads,
+) -> Made<()> {
     let loops = loops(scope, plan, nest, schedule, 0);
     let parallel = |d: &usize| !nest.reduction[*d] && Some(*d) != loops.vector;
     let scalar = schedule.strategy == "scalar";
@@ -122,8 +183,10 @@ fn independent(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &
     let outer: Vec<usize> = (0..nest.extents.len()).filter(parallel).take(count).collect();
     let tiled = loops.vector.filter(|v| !nest.reduction[*v] && schedule.get("tile") > 0);
     let block = schedule.get("block").max(1);
-    let mut sizes: Vec<Value> = outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
-    let product = |c: Code, sizes: &[Value]| sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b));
+    let mut sizes: Vec<Value> =
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let product =
+        |c: Code, sizes: &[Value]| sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b));
     let none: Fixed = vec![None; nest.extents.len()];
     let Some(v) = tiled else {
         return blocks(c, product(c, &sizes)?, block, threads, &mut |c, i| {

@@ -6,11 +6,16 @@ use crate::emit::{
 use kiln_dialects::{ir::*, value::DType};
 
 /// `f` of each of `count` rows.
-pub fn vectors_of_rows(c: Code, count: usize, f: &mut dyn FnMut(Code, usize) -> Made<Value>) -> Made<Vec<Value>> {
+pub fn vectors_of_rows(
+    c: Code,
+    count: usize,
+    f: &mut dyn FnMut(Code, usize) -> Made<Value>,
+) -> Made<Vec<Value>> {
     (0..count).map(|i| f(c, i)).collect()
 }
 
-/// As many vectors as lanes, transposed: interleaving the two halves once per bit of an index moves every bit to the other index.
+/// As many vectors as lanes, transposed: interleaving the two halves once per bit of an index moves
+/// every bit to the other index.
 pub fn shuffled(c: Code, mut rows: Vec<Value>) -> Made<Vec<Value>> {
     let n = rows.len();
     let low: Vec<i64> = (0..n).map(|i| (i / 2 + (i % 2) * n) as i64).collect();
@@ -20,7 +25,12 @@ pub fn shuffled(c: Code, mut rows: Vec<Value>) -> Made<Vec<Value>> {
         for i in 0..n / 2 {
             let (a, b) = (rows[i], rows[i + n / 2]);
             for mask in [&low, &high] {
-                next.push(c.op("vector.shuffle", &[a, b], a.ty(), &[("mask", Attr::i64s(c.ctx(), mask))])?);
+                next.push(c.op(
+                    "vector.shuffle",
+                    &[a, b],
+                    a.ty(),
+                    &[("mask", Attr::i64s(c.ctx(), mask))],
+                )?);
             }
         }
         rows = next;
@@ -44,7 +54,12 @@ pub fn store_rows(
                 // All lanes of a row that exists, none of one that does not.
                 let left = c.sub(size, c.add(first, c.index(i as i64)?)?)?;
                 let lanes = c.mul(left, c.index(n as i64)?)?;
-                Some(c.op("vector.create_mask", &[lanes], Type::vector(Type::scalar(c.ctx(), DType::I1), n), &[])?)
+                Some(c.op(
+                    "vector.create_mask",
+                    &[lanes],
+                    Type::vector(Type::scalar(c.ctx(), DType::I1), n),
+                    &[],
+                )?)
             }
         };
         Lanes { count: n, mask }.store(c, memory, at, Val::Many(x), false)?;

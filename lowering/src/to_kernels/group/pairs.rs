@@ -1,5 +1,5 @@
-//! Two products with one left operand, such as those of a gated layer, silu(x V) * (x W): one kernel reads the left operand once for both, and neither result goes
-//! through memory.
+//! Two products with one left operand, such as those of a gated layer, silu(x V) * (x W): one
+//! kernel reads the left operand once for both, and neither result goes through memory.
 use super::{Decide, Kind};
 use crate::{
     gpu::gpu_schedule::few,
@@ -12,7 +12,8 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// Most nodes of the kernel that another product joins: what follows both keeps its values in registers beside two sums.
+/// Most nodes of the kernel that another product joins: what follows both keeps its values in
+/// registers beside two sums.
 const MOST: usize = 12;
 /// Least columns, which are a tile's.
 const COLUMNS: i64 = 64;
@@ -26,7 +27,9 @@ impl Decide<'_> {
             let group = &self.groups[*g];
             let [other] = self.products(*g)[..] else { return false };
             let Some(dot) = self.product(other) else { return false };
-            let same = dot.lhs == mine.lhs && dot.rhs.ty() == mine.rhs.ty() && dot.rhs_contract == mine.rhs_contract;
+            let same = dot.lhs == mine.lhs
+                && dot.rhs.ty() == mine.rhs.ty()
+                && dot.rhs_contract == mine.rhs_contract;
             group.kind == Kind::Contract
                 && !group.gone
                 && group.nodes.len() <= MOST
@@ -40,25 +43,44 @@ impl Decide<'_> {
 
     /// The contractions of a kernel.
     fn products(&self, g: usize) -> Vec<usize> {
-        self.groups[g].nodes.iter().copied().filter(|m| self.graph.nodes[*m].class == Class::Contract).collect()
+        self.groups[g]
+            .nodes
+            .iter()
+            .copied()
+            .filter(|m| self.graph.nodes[*m].class == Class::Contract)
+            .collect()
     }
 
     /// A product of two matrices that Hopper's tensor cores can do with another one.
     fn product(&self, n: usize) -> Option<DotGeneral> {
         let op = self.graph.nodes[n].value.def().filter(|o| turns(*o).is_none())?;
         let dot = DotGeneral::of(op)?;
-        let half = |v: Value| tensor_type(v.ty()).is_ok_and(|t| [DType::BF16, DType::F16].contains(&t.dtype));
-        let sizes: Vec<i64> = dot.rhs.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
+        let half = |v: Value| {
+            tensor_type(v.ty()).is_ok_and(|t| [DType::BF16, DType::F16].contains(&t.dtype))
+        };
+        let sizes: Vec<i64> =
+            dot.rhs.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
         let ([a, b], [depth]) = (&sizes[..], &dot.rhs_contract[..]) else { return None };
         let columns = if *depth == 0 { b } else { a };
         let rows = self.graph.count(&self.graph.nodes[n].dims) / (*columns).max(1);
         let last = dot.lhs_contract[..] == [dot.lhs.ty().dims().len() as i64 - 1];
         // Few rows are read by registers, where the depth of both operands lies side by side.
-        let units = a % 8 == 0 && b % 8 == 0 && *columns >= COLUMNS && (rows > few::MOST || *depth == 1 && *b >= few::DEPTH as i64);
-        (half(dot.lhs) && half(dot.rhs) && dot.lhs_batch.is_empty() && last && units && whole(dot.lhs) && whole(dot.rhs)).then_some(dot)
+        let units = a % 8 == 0
+            && b % 8 == 0
+            && *columns >= COLUMNS
+            && (rows > few::MOST || *depth == 1 && *b >= few::DEPTH as i64);
+        (half(dot.lhs)
+            && half(dot.rhs)
+            && dot.lhs_batch.is_empty()
+            && last
+            && units
+            && whole(dot.lhs)
+            && whole(dot.rhs))
+        .then_some(dot)
     }
 
-    /// Whether some pointwise op over the same loops takes both: what follows the kernel so far, and what follows the node.
+    /// Whether some pointwise op over the same loops takes both: what follows the kernel so far,
+    /// and what follows the node.
     fn meet(&self, n: usize, g: usize) -> bool {
         let graph = self.graph;
         let dims = &graph.nodes[n].dims;
@@ -71,7 +93,13 @@ impl Decide<'_> {
             if node.class != Class::Pointwise || node.dims != *dims {
                 continue;
             }
-            for from in node.leaves.iter().filter_map(|l| graph.node_of.get(&l.value)).copied().collect::<Vec<_>>() {
+            for from in node
+                .leaves
+                .iter()
+                .filter_map(|l| graph.node_of.get(&l.value))
+                .copied()
+                .collect::<Vec<_>>()
+            {
                 let [a, b] = of[from];
                 of[m] = [of[m][0] || a, of[m][1] || b];
             }
@@ -86,8 +114,12 @@ impl Decide<'_> {
 /// Whether a value is all of a tensor in memory, in whatever order.
 fn whole(v: Value) -> bool {
     let mut v = v;
-    while let Some(op) = v.def().filter(|o: &Op| matches!(o.kind(), Some(OpKind::Transpose | OpKind::Reshape))) {
+    while let Some(op) =
+        v.def().filter(|o: &Op| matches!(o.kind(), Some(OpKind::Transpose | OpKind::Reshape)))
+    {
         v = op.operand(0);
     }
-    !v.def().is_some_and(|o| matches!(o.kind(), Some(OpKind::Slice | OpKind::Reverse | OpKind::BroadcastInDim)))
+    !v.def().is_some_and(|o| {
+        matches!(o.kind(), Some(OpKind::Slice | OpKind::Reverse | OpKind::BroadcastInDim))
+    })
 }

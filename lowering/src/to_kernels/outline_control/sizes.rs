@@ -1,4 +1,5 @@
-//! What functions that are outlined make again instead of taking it: sizes, from symbols, and weights; and the arguments that bring symbols along.
+//! What functions that are outlined make again instead of taking it: sizes, from symbols, and
+//! weights; and the arguments that bring symbols along.
 use crate::sizes::{MakeSize, makes_sizes};
 use kiln_dialects::{
     ir::*,
@@ -21,13 +22,18 @@ impl MakeSize for Sizes<'_> {
     }
     fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Value, String> {
         let symbol = if let Atom::Sym(name) = a { self.symbols.get(name) } else { None };
-        let symbol = symbol.ok_or_else(|| format!("has a size that nothing names ({whole}); kiln.bind_shape on an argument would"))?;
+        let symbol = symbol.ok_or_else(|| {
+            format!("has a size that nothing names ({whole}); kiln.bind_shape on an argument would")
+        })?;
         let made = self.b.create_with(symbol, &[Type::index(self.b.ctx)], &mut [])?.result(0);
         self.known.insert(Dim::atom(a.clone()), made);
         Ok(made)
     }
     fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value, String> {
-        Ok(self.b.create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.b.ctx)], &mut [])?.result(0))
+        Ok(self
+            .b
+            .create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.b.ctx)], &mut [])?
+            .result(0))
     }
     fn made(&self, d: &Dim) -> Option<Value> {
         self.known.get(d).copied()
@@ -56,7 +62,12 @@ impl<'a> Sizes<'a> {
 }
 
 /// Adds arguments of the whole program, for symbols that no input has as a size.
-pub(super) fn carry_symbols(needed: &[Dim], args: &[Value], dims: &dyn Fn(Value) -> Vec<Dim>, inputs: &mut Vec<Value>) {
+pub(super) fn carry_symbols(
+    needed: &[Dim],
+    args: &[Value],
+    dims: &dyn Fn(Value) -> Vec<Dim>,
+    inputs: &mut Vec<Value>,
+) {
     let mut symbols: Vec<&String> = vec![];
     needed.iter().for_each(|d| symbols_of(d, &mut symbols));
     for name in symbols {
@@ -91,5 +102,6 @@ pub(super) fn clean(func: Op, mark: Op) {
 
 /// What every function can make for itself.
 pub(super) fn is_memory(op: Op) -> bool {
-    matches!(op.kind(), Some(OpKind::Constant | OpKind::GetGlobal)) || op.is("arith.constant") && !op.result(0).ty().is_index()
+    matches!(op.kind(), Some(OpKind::Constant | OpKind::GetGlobal))
+        || op.is("arith.constant") && !op.result(0).ty().is_index()
 }

@@ -1,4 +1,5 @@
-//! What the copy engine, and the copies of threads, ask of a product's operands where the left one is computed.
+//! What the copy engine, and the copies of threads, ask of a product's operands where the left one
+//! is computed.
 use super::dtype;
 use crate::to_kernels::graph::{Graph, Leaf};
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
@@ -29,14 +30,18 @@ impl Place {
     fn uses(&self, d: usize) -> bool {
         self.steps[d].known() != Some(0)
     }
-    /// Whether the copy engine can read it: elements of one dimension side by side, all else multiples of so many.
+    /// Whether the copy engine can read it: elements of one dimension side by side, all else
+    /// multiples of so many.
     fn readable(&self, graph: &Graph, near: usize, loops: &[usize], unit: i64) -> bool {
-        let far = |d: &usize| *d == near || self.uses(*d) && graph.facts.divisor(&self.steps[*d]) % unit == 0;
+        let far = |d: &usize| {
+            *d == near || self.uses(*d) && graph.facts.divisor(&self.steps[*d]) % unit == 0
+        };
         self.steps[near].known() == Some(1) && loops.iter().all(far)
     }
 }
 
-/// Dimensions of an operand that have more than one place: of the batch, of its own, and the one that is summed over.
+/// Dimensions of an operand that have more than one place: of the batch, of its own, and the one
+/// that is summed over.
 pub struct Loops {
     pub batch: Vec<usize>,
     pub own: Vec<usize>,
@@ -48,8 +53,13 @@ impl Loops {
         let [depth] = contract else { return None };
         let several = |d: &usize| dims[*d].known() != Some(1);
         let in_batch = |d: &usize| batch.contains(&(*d as i64));
-        let own = (0..dims.len()).filter(|d| several(d) && !in_batch(d) && *d as i64 != *depth).collect();
-        Some(Loops { batch: batch.iter().map(|d| *d as usize).filter(several).collect(), own, depth: *depth as usize })
+        let own =
+            (0..dims.len()).filter(|d| several(d) && !in_batch(d) && *d as i64 != *depth).collect();
+        Some(Loops {
+            batch: batch.iter().map(|d| *d as usize).filter(several).collect(),
+            own,
+            depth: *depth as usize,
+        })
     }
     fn all(&self) -> Vec<usize> {
         self.batch.iter().chain(&self.own).copied().chain([self.depth]).collect()
@@ -62,15 +72,18 @@ pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place, String> {
         return Err("it depends on positions, or picks elements".into());
     }
     let (leaves, dims) = (graph.leaves(lhs), graph.facts.dims(lhs));
-    let places = leaves.iter().map(|l| Place::of(graph, l, dims.len())).collect::<Option<Vec<Place>>>();
+    let places =
+        leaves.iter().map(|l| Place::of(graph, l, dims.len())).collect::<Option<Vec<Place>>>();
     let places = places.ok_or("it reads elements in another order")?;
     // Several dimensions of rows are one to a kernel.
-    let joined = |p: &Place| loops.own.windows(2).all(|d| p.steps[d[0]] == p.steps[d[1]].mul(&dims[d[1]]));
+    let joined =
+        |p: &Place| loops.own.windows(2).all(|d| p.steps[d[0]] == p.steps[d[1]].mul(&dims[d[1]]));
     if !places.iter().all(joined) {
         return Err("what it reads has dimensions of rows that are not one".into());
     }
-    let (mut whole, others): (Vec<Place>, Vec<Place>) =
-        places.into_iter().partition(|p| p.uses(loops.depth) && loops.own.iter().any(|d| p.uses(*d)));
+    let (mut whole, others): (Vec<Place>, Vec<Place>) = places
+        .into_iter()
+        .partition(|p| p.uses(loops.depth) && loops.own.iter().any(|d| p.uses(*d)));
     if others.iter().any(|p| dtype(p.value).is_none_or(|d| d == DType::F64)) {
         return Err("it is computed of f64".into());
     }
@@ -92,20 +105,38 @@ pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place, String> {
 /// Whether the copy engine can read the right operand as it is.
 pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<(), String> {
     let dims = graph.facts.dims(dot.rhs);
-    let loops = Loops::of(dims, &dot.rhs_batch, &dot.rhs_contract).ok_or("it sums over several dimensions")?;
+    let loops = Loops::of(dims, &dot.rhs_batch, &dot.rhs_contract)
+        .ok_or("it sums over several dimensions")?;
     let refused = || "the copy engine cannot read its right operand".to_string();
-    let (leaves, [column]) = (graph.leaves(dot.rhs), loops.own.as_slice()) else { return Err(refused()) };
-    let place = leaves.first().filter(|_| leaves.len() == 1).and_then(|l| Place::of(graph, l, dims.len())).ok_or_else(refused)?;
-    let fits = [loops.depth, *column].iter().any(|near| place.readable(graph, *near, &loops.all(), UNIT));
+    let (leaves, [column]) = (graph.leaves(dot.rhs), loops.own.as_slice()) else {
+        return Err(refused());
+    };
+    let place = leaves
+        .first()
+        .filter(|_| leaves.len() == 1)
+        .and_then(|l| Place::of(graph, l, dims.len()))
+        .ok_or_else(refused)?;
+    let fits =
+        [loops.depth, *column].iter().any(|near| place.readable(graph, *near, &loops.all(), UNIT));
     if fits && dtype(place.value) == dtype(dot.rhs) { Ok(()) } else { Err(refused()) }
 }
 
-/// Whether what is computed of stored tensors depends on where an element is, or reads at places that data say.
+/// Whether what is computed of stored tensors depends on where an element is, or reads at places
+/// that data say.
 fn positions(graph: &Graph, v: Value) -> bool {
     let (mut stack, mut seen) = (vec![v], HashSet::new());
     while let Some(v) = stack.pop() {
         let Some(op) = v.def().filter(|_| !graph.is_leaf(v) && seen.insert(v)) else { continue };
-        if matches!(op.kind(), Some(OpKind::Iota | OpKind::Gather | OpKind::DynamicSlice | OpKind::Reverse | OpKind::Bitcast)) {
+        if matches!(
+            op.kind(),
+            Some(
+                OpKind::Iota
+                    | OpKind::Gather
+                    | OpKind::DynamicSlice
+                    | OpKind::Reverse
+                    | OpKind::Bitcast
+            )
+        ) {
             return true;
         }
         stack.extend(op.operands().into_iter().filter(|v| v.ty().is_tensor()));

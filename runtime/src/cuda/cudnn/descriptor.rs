@@ -1,9 +1,13 @@
-//! Descriptors of cuDNN's graph API: attributes are set, then it is final, and others are made of it.
+//! Descriptors of cuDNN's graph API: attributes are set, then it is final, and others are made of
+//! it.
 use super::failed;
 use crate::cuda::CudaError;
 use cudarc::cudnn::sys;
 use std::{ffi::c_void, ptr};
-use sys::{cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type, cudnnBackendDescriptorType_t as Kind};
+use sys::{
+    cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
+    cudnnBackendDescriptorType_t as Kind,
+};
 
 /// What attributes have arrays of.
 ///
@@ -53,15 +57,25 @@ impl Descriptor {
     pub fn new(kind: Kind) -> Result<Descriptor, CudaError> {
         let mut made = ptr::null_mut();
         // SAFETY: writes one pointer.
-        unsafe { sys::cudnnBackendCreateDescriptor(kind, &mut made) }.result().map_err(failed("describing a convolution to cuDNN"))?;
+        unsafe { sys::cudnnBackendCreateDescriptor(kind, &mut made) }
+            .result()
+            .map_err(failed("describing a convolution to cuDNN"))?;
         Ok(Descriptor(made))
     }
     /// With an attribute.
     pub fn with<T: Value>(self, name: Name, values: &[T]) -> Result<Descriptor, CudaError> {
         // SAFETY: an array of so many values of that type.
-        unsafe { sys::cudnnBackendSetAttribute(self.0, name, T::TYPE, values.len() as i64, values.as_ptr().cast()) }
-            .result()
-            .map_err(failed("describing a convolution to cuDNN"))?;
+        unsafe {
+            sys::cudnnBackendSetAttribute(
+                self.0,
+                name,
+                T::TYPE,
+                values.len() as i64,
+                values.as_ptr().cast(),
+            )
+        }
+        .result()
+        .map_err(failed("describing a convolution to cuDNN"))?;
         Ok(self)
     }
     /// With an attribute that is a descriptor.
@@ -71,7 +85,9 @@ impl Descriptor {
     /// Now it can be used. Err: the library has no such thing.
     pub fn done(self) -> Result<Descriptor, CudaError> {
         // SAFETY: a live descriptor.
-        unsafe { sys::cudnnBackendFinalize(self.0) }.result().map_err(failed("describing a convolution to cuDNN"))?;
+        unsafe { sys::cudnnBackendFinalize(self.0) }
+            .result()
+            .map_err(failed("describing a convolution to cuDNN"))?;
         Ok(self)
     }
     pub fn inner(&self) -> Inner {
@@ -84,18 +100,37 @@ impl Descriptor {
     pub fn number(&self, name: Name) -> Result<i64, CudaError> {
         let (mut n, mut count) = (0i64, 0);
         // SAFETY: room for the one number that is asked for.
-        unsafe { sys::cudnnBackendGetAttribute(self.0, name, Type::CUDNN_TYPE_INT64, 1, &mut count, (&raw mut n).cast()) }
-            .result()
-            .map_err(failed("asking cuDNN for a number"))?;
+        unsafe {
+            sys::cudnnBackendGetAttribute(
+                self.0,
+                name,
+                Type::CUDNN_TYPE_INT64,
+                1,
+                &mut count,
+                (&raw mut n).cast(),
+            )
+        }
+        .result()
+        .map_err(failed("asking cuDNN for a number"))?;
         Ok(n)
     }
     /// An attribute that is at most so many numbers of an enumeration.
     pub fn notes(&self, name: Name, of: Type, most: usize) -> Result<Vec<u32>, CudaError> {
         let (mut all, mut count) = (vec![0u32; most], 0);
-        // SAFETY: room for as many as are asked for; numbers, since a newer library may have more than the enumeration.
-        unsafe { sys::cudnnBackendGetAttribute(self.0, name, of, most as i64, &mut count, all.as_mut_ptr().cast()) }
-            .result()
-            .map_err(failed("asking cuDNN for notes"))?;
+        // SAFETY: room for as many as are asked for; numbers, since a newer library may have more
+        // than the enumeration.
+        unsafe {
+            sys::cudnnBackendGetAttribute(
+                self.0,
+                name,
+                of,
+                most as i64,
+                &mut count,
+                all.as_mut_ptr().cast(),
+            )
+        }
+        .result()
+        .map_err(failed("asking cuDNN for notes"))?;
         all.truncate(usize::try_from(count).unwrap_or(0));
         Ok(all)
     }
@@ -104,9 +139,18 @@ impl Descriptor {
         let one = Descriptor::new(kind)?;
         let (mut inner, mut have) = (one.inner(), 0i64);
         // SAFETY: a live descriptor of this kind, which it fills.
-        unsafe { sys::cudnnBackendGetAttribute(self.0, name, Inner::TYPE, 1, &mut have, (&raw mut inner).cast()) }
-            .result()
-            .map_err(failed("asking cuDNN for a description"))?;
+        unsafe {
+            sys::cudnnBackendGetAttribute(
+                self.0,
+                name,
+                Inner::TYPE,
+                1,
+                &mut have,
+                (&raw mut inner).cast(),
+            )
+        }
+        .result()
+        .map_err(failed("asking cuDNN for a description"))?;
         Ok(one)
     }
     /// An attribute that is descriptors of a kind: as many as there are.
@@ -114,14 +158,27 @@ impl Descriptor {
         let fail = failed("asking cuDNN for descriptions");
         let mut count = 0i64;
         // SAFETY: only counts.
-        unsafe { sys::cudnnBackendGetAttribute(self.0, name, Inner::TYPE, 0, &mut count, ptr::null_mut()) }.result().map_err(&fail)?;
+        unsafe {
+            sys::cudnnBackendGetAttribute(self.0, name, Inner::TYPE, 0, &mut count, ptr::null_mut())
+        }
+        .result()
+        .map_err(&fail)?;
         let mut all = (0..count).map(|_| Descriptor::new(kind)).collect::<Result<Vec<_>, _>>()?;
         let mut inner: Vec<Inner> = all.iter().map(Descriptor::inner).collect();
         let mut have = 0i64;
         // SAFETY: so many live descriptors of this kind, which it fills.
-        unsafe { sys::cudnnBackendGetAttribute(self.0, name, Inner::TYPE, count, &mut have, inner.as_mut_ptr().cast()) }
-            .result()
-            .map_err(&fail)?;
+        unsafe {
+            sys::cudnnBackendGetAttribute(
+                self.0,
+                name,
+                Inner::TYPE,
+                count,
+                &mut have,
+                inner.as_mut_ptr().cast(),
+            )
+        }
+        .result()
+        .map_err(&fail)?;
         all.truncate(usize::try_from(have).unwrap_or(0));
         Ok(all)
     }

@@ -7,7 +7,8 @@ use crate::{
 };
 use cudarc::cudnn::sys;
 use sys::{
-    cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind, cudnnDataType_t as Element, cudnnPointwiseMode_t as Mode,
+    cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
+    cudnnDataType_t as Element, cudnnPointwiseMode_t as Mode,
 };
 
 /// Addresses are multiples of so many bytes at least; the program's are.
@@ -15,7 +16,13 @@ const ALIGNED: u64 = 16;
 
 /// The operands by the numbers that the library knows them by.
 pub fn operands(c: &Convolution) -> Vec<(i64, &Volume)> {
-    let some = [(1, Some(&c.image)), (2, Some(&c.weight)), (3, Some(&c.result)), (4, c.bias.as_ref()), (5, c.residual.as_ref())];
+    let some = [
+        (1, Some(&c.image)),
+        (2, Some(&c.weight)),
+        (3, Some(&c.result)),
+        (4, c.bias.as_ref()),
+        (5, c.residual.as_ref()),
+    ];
     some.into_iter().filter_map(|(id, v)| Some((id, v?))).collect()
 }
 
@@ -24,7 +31,10 @@ fn element(dtype: &str) -> Result<Element, CudaError> {
         "bf16" => Ok(Element::CUDNN_DATA_BFLOAT16),
         "f16" => Ok(Element::CUDNN_DATA_HALF),
         "f32" => Ok(Element::CUDNN_DATA_FLOAT),
-        other => Err(CudaError::Driver { what: "describing a tensor to cuDNN", reason: format!("there is no form of {other}") }),
+        other => Err(CudaError::Driver {
+            what: "describing a tensor to cuDNN",
+            reason: format!("there is no form of {other}"),
+        }),
     }
 }
 
@@ -35,7 +45,8 @@ fn signed<const N: usize>(all: [u64; N]) -> [i64; N] {
 /// Of the first element; where in memory it begins is the program's to choose.
 fn aligned(v: &Volume) -> i64 {
     let bytes = v.offset * crate::view::byte_size(&v.dtype).unwrap_or(1) as u64;
-    let least = if bytes == 0 { ALIGNED } else { (1 << bytes.trailing_zeros().min(4)).min(ALIGNED) };
+    let least =
+        if bytes == 0 { ALIGNED } else { (1 << bytes.trailing_zeros().min(4)).min(ALIGNED) };
     least as i64
 }
 
@@ -45,7 +56,10 @@ fn tensor(id: i64, dtype: Element, like: &Volume, within: bool) -> Result<Descri
         .with(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, &[dtype])?
         .with(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &signed(like.sizes))?
         .with(Name::CUDNN_ATTR_TENSOR_STRIDES, &signed(like.strides))?
-        .with(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[if within { ALIGNED as i64 } else { aligned(like) }])?;
+        .with(
+            Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT,
+            &[if within { ALIGNED as i64 } else { aligned(like) }],
+        )?;
     let d = if within { d.with(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, &[true])? } else { d };
     d.done()
 }
@@ -60,10 +74,19 @@ pub struct Operations {
 /// The operations: the convolution, then what is added, then the function. Between them are f32.
 pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
     let mut made = Operations::default();
-    let named = |id: i64| operands(c).into_iter().find(|(n, _)| *n == id).map(|(id, v)| tensor(id, element(&v.dtype)?, v, false));
     let named = |id: i64| {
-        named(id)
-            .unwrap_or_else(|| Err(CudaError::Driver { what: "describing a tensor to cuDNN", reason: format!("there is no operand {id}") }))
+        operands(c)
+            .into_iter()
+            .find(|(n, _)| *n == id)
+            .map(|(id, v)| tensor(id, element(&v.dtype)?, v, false))
+    };
+    let named = |id: i64| {
+        named(id).unwrap_or_else(|| {
+            Err(CudaError::Driver {
+                what: "describing a tensor to cuDNN",
+                reason: format!("there is no operand {id}"),
+            })
+        })
     };
     let function = match c.activation {
         Activation::None => None,
@@ -72,15 +95,20 @@ pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
     };
     // The residual goes first: cuDNN has more engines for that order.
     let added = [c.residual.as_ref().map(|_| 5), c.bias.as_ref().map(|_| 4)].into_iter().flatten();
-    let steps: Vec<(Mode, Option<i64>)> =
-        added.map(|id| (Mode::CUDNN_POINTWISE_ADD, Some(id))).chain(function.map(|mode| (mode, None))).collect();
+    let steps: Vec<(Mode, Option<i64>)> = added
+        .map(|id| (Mode::CUDNN_POINTWISE_ADD, Some(id)))
+        .chain(function.map(|mode| (mode, None)))
+        .collect();
     let between = |i: usize| match i == steps.len() {
         true => named(3),
         false => tensor(10 + i as i64, Element::CUDNN_DATA_FLOAT, &c.result, true),
     };
     let window = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?
         .with(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[Element::CUDNN_DATA_FLOAT])?
-        .with(Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE, &[sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION])?
+        .with(
+            Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE,
+            &[sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION],
+        )?
         .with(Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[2i64])?
         .with(Name::CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, &signed(c.strides))?
         .with(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &signed(c.dilation))?

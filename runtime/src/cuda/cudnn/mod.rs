@@ -1,4 +1,5 @@
-//! Convolutions by cuDNN's graph API, version 9, which is looked for when one is first asked for. cudarc would panic where it is not.
+//! Convolutions by cuDNN's graph API, version 9, which is looked for when one is first asked for.
+//! cudarc would panic where it is not.
 mod descriptor;
 mod graph;
 
@@ -14,8 +15,9 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 use sys::{
-    cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type, cudnnBackendDescriptorType_t as Kind,
-    cudnnBackendHeurMode_t as Heuristic, cudnnBackendNumericalNote_t as Note,
+    cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
+    cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as Heuristic,
+    cudnnBackendNumericalNote_t as Note,
 };
 
 /// Most bytes that a convolution may ask for beside its operands, as for products.
@@ -25,7 +27,8 @@ const TRIED: usize = 32;
 /// A part that version 9 loads by itself, and without which it would end the process.
 const PART: &str = "libcudnn_graph.so.9";
 
-/// Whether the library is found, with the parts without which it would end the process: one of its own, and the cuBLASLt of its CUDA version.
+/// Whether the library is found, with the parts without which it would end the process: one of its
+/// own, and the cuBLASLt of its CUDA version.
 pub fn present() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     // SAFETY: opens a library and closes it again.
@@ -37,12 +40,17 @@ pub fn present() -> bool {
 /// Whether a library of that name is found. It stays open.
 fn opens(name: &str) -> bool {
     // SAFETY: opens a library by a name that ends with a zero.
-    CString::new(name).is_ok_and(|name| !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null())
+    CString::new(name).is_ok_and(|name| {
+        !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null()
+    })
 }
 
 /// What has been looked for, in words.
 pub fn searched() -> String {
-    format!("{}; {PART}, and the libcublasLt of its CUDA version", cudarc::get_lib_name_candidates("cudnn").join(", "))
+    format!(
+        "{}; {PART}, and the libcublasLt of its CUDA version",
+        cudarc::get_lib_name_candidates("cudnn").join(", ")
+    )
 }
 
 /// The library's words for what went wrong last on this thread.
@@ -67,12 +75,16 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// That of a card, opened when it is first asked for and kept until the process ends, as the card's context is. The card is the calling thread's. Err: the
-    /// library is not found, or does not start.
+    /// That of a card, opened when it is first asked for and kept until the process ends, as the
+    /// card's context is. The card is the calling thread's. Err: the library is not found, or does
+    /// not start.
     pub fn of(device: &Device) -> Result<Arc<Handle>, CudaError> {
         static KEPT: Mutex<Vec<(usize, Arc<Handle>)>> = Mutex::new(vec![]);
         if !present() {
-            return Err(CudaError::Driver { what: "looking for cuDNN", reason: format!("looked for {}", searched()) });
+            return Err(CudaError::Driver {
+                what: "looking for cuDNN",
+                reason: format!("looked for {}", searched()),
+            });
         }
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         let index = device.card().index;
@@ -99,7 +111,8 @@ unsafe impl Send for Planned {}
 unsafe impl Sync for Planned {}
 
 impl Planned {
-    /// Asks the library for the plan that it thinks the fastest. Err: it has none, or the description is none.
+    /// Asks the library for the plan that it thinks the fastest. Err: it has none, or the
+    /// description is none.
     pub fn new(handle: &Arc<Handle>, c: &Convolution) -> Result<Planned, CudaError> {
         let held = handle.0.lock().unwrap_or_else(PoisonError::into_inner);
         let operations = graph::operations(c)?;
@@ -125,7 +138,8 @@ impl Planned {
                 tried += 1;
                 match plan(*held, &way) {
                     Ok((plan, bytes)) if (0..=WORKSPACE).contains(&bytes) => {
-                        let (handle, convolution, workspace) = (handle.clone(), c.clone(), bytes as usize);
+                        let (handle, convolution, workspace) =
+                            (handle.clone(), c.clone(), bytes as usize);
                         return Ok(Planned { handle, convolution, plan, workspace });
                     }
                     Ok(_) => {}
@@ -133,20 +147,33 @@ impl Planned {
                 }
             }
         }
-        let none = || CudaError::Driver { what: "asking cuDNN for a plan", reason: "it has none for this convolution".into() };
+        let none = || CudaError::Driver {
+            what: "asking cuDNN for a plan",
+            reason: "it has none for this convolution".into(),
+        };
         Err(last.unwrap_or_else(none))
     }
 
-    /// Gives it to a stream. `parameters`: the launch's, of which some are addresses; `scratch`: the address of [`Planned::workspace`] bytes.
-    pub fn launch(&self, parameters: &[u64], scratch: u64, stream: driver::CUstream) -> Result<(), CudaError> {
+    /// Gives it to a stream. `parameters`: the launch's, of which some are addresses; `scratch`:
+    /// the address of [`Planned::workspace`] bytes.
+    pub fn launch(
+        &self,
+        parameters: &[u64],
+        scratch: u64,
+        stream: driver::CUstream,
+    ) -> Result<(), CudaError> {
         let fail = failed("a convolution by cuDNN");
         let (mut ids, mut addresses) = (vec![], vec![]);
         for (id, v) in graph::operands(&self.convolution) {
-            let word = parameters
-                .get(v.arg)
-                .ok_or_else(|| CudaError::Driver { what: "a convolution by cuDNN", reason: format!("there is no parameter {}", v.arg) })?;
+            let word = parameters.get(v.arg).ok_or_else(|| CudaError::Driver {
+                what: "a convolution by cuDNN",
+                reason: format!("there is no parameter {}", v.arg),
+            })?;
             ids.push(id);
-            addresses.push(Address((word + v.offset * crate::view::byte_size(&v.dtype).unwrap_or(1) as u64) as *mut c_void));
+            addresses.push(Address(
+                (word + v.offset * crate::view::byte_size(&v.dtype).unwrap_or(1) as u64)
+                    as *mut c_void,
+            ));
         }
         let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
             .with(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &ids)?
@@ -154,7 +181,8 @@ impl Planned {
             .with(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[Address(scratch as *mut c_void)])?
             .done()?;
         let handle = self.handle.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: a live stream of the card's context; tensors of the described sizes lie at these addresses, as the program says.
+        // SAFETY: a live stream of the card's context; tensors of the described sizes lie at these
+        // addresses, as the program says.
         unsafe {
             result::set_stream(*handle, stream.cast()).map_err(&fail)?;
             sys::cudnnBackendExecute(*handle, self.plan.raw(), pack.raw()).result().map_err(&fail)
@@ -171,12 +199,21 @@ fn ways(graph: &Descriptor, mode: Heuristic) -> Result<Vec<Descriptor>, CudaErro
         .descriptors(Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
 }
 
-/// Whether a way computes what kiln promises: the same in each call, with sums in f32, and factors of f32 not rounded unless that is allowed.
+/// Whether a way computes what kiln promises: the same in each call, with sums in f32, and factors
+/// of f32 not rounded unless that is allowed.
 fn allowed(way: &Descriptor, c: &Convolution) -> Result<bool, CudaError> {
-    let engine = way.descriptor(Name::CUDNN_ATTR_ENGINECFG_ENGINE, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
+    let engine =
+        way.descriptor(Name::CUDNN_ATTR_ENGINECFG_ENGINE, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
     let most = Note::CUDNN_NUMERICAL_NOTE_TYPE_COUNT as usize;
-    let notes = engine.notes(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, Type::CUDNN_TYPE_NUMERICAL_NOTE, most)?;
-    let mut not = vec![Note::CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, Note::CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION];
+    let notes = engine.notes(
+        Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+        Type::CUDNN_TYPE_NUMERICAL_NOTE,
+        most,
+    )?;
+    let mut not = vec![
+        Note::CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+        Note::CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+    ];
     if !c.tf32 {
         not.push(Note::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
         if c.image.dtype == "f32" {
@@ -216,7 +253,13 @@ mod tests {
         }
         let volume = |arg: usize, sizes: [u64; 4]| {
             let [_, c, h, w] = sizes;
-            Volume { arg, offset: 0, dtype: "bf16".into(), sizes, strides: [c * h * w, 1, c * w, c] }
+            Volume {
+                arg,
+                offset: 0,
+                dtype: "bf16".into(),
+                sizes,
+                strides: [c * h * w, 1, c * w, c],
+            }
         };
         for (bias, residual, activation) in [
             (false, false, Activation::None),
@@ -238,7 +281,12 @@ mod tests {
                 tf32: false,
             };
             let made = graph::operations(&c).expect("cuDNN takes it");
-            assert_eq!(made.all.len(), 1 + usize::from(bias) + usize::from(residual) + usize::from(activation != Activation::None));
+            assert_eq!(
+                made.all.len(),
+                1 + usize::from(bias)
+                    + usize::from(residual)
+                    + usize::from(activation != Activation::None)
+            );
             // A result of another size is none.
             c.result = volume(2, [4, 128, 15, 14]);
             assert!(graph::operations(&c).is_err());

@@ -1,4 +1,5 @@
-//! What follows on a sum: a bias, a residual, a relu or a gelu by tanh, of which libraries have some.
+//! What follows on a sum: a bias, a residual, a relu or a gelu by tanh, of which libraries have
+//! some.
 use super::role;
 use crate::kernel::{Access, Body, Init, Kernel, Lin, Nest, Stage};
 use kiln_dialects::ir::*;
@@ -29,14 +30,17 @@ pub struct Made {
 }
 
 impl Sum<'_> {
-    /// What a buffer's elements are, if the stages that lead to them are the sum and what libraries do behind it.
+    /// What a buffer's elements are, if the stages that lead to them are the sum and what libraries
+    /// do behind it.
     pub fn of(&self, buffer: usize) -> Option<Made> {
         self.buffer(buffer, 0).filter(|made| made.sum)
     }
 
     fn buffer(&self, buffer: usize, depth: usize) -> Option<Made> {
         let (k, nest) = (self.k, self.nest);
-        let mut writers = nest.all().filter(|s| k.stages.get(*s).is_some_and(|s| s.outputs.iter().any(|o| o.access.buffer == buffer)));
+        let mut writers = nest.all().filter(|s| {
+            k.stages.get(*s).is_some_and(|s| s.outputs.iter().any(|o| o.access.buffer == buffer))
+        });
         let (writer, None) = (writers.next()?, writers.next()) else { return None };
         let stage = k.stages.get(writer)?;
         // A chain of stages is short.
@@ -47,7 +51,11 @@ impl Sum<'_> {
         }
         let Body::Block(block) = stage.body else { return None };
         let plain = stage.captured.is_empty() && stage.indexed.is_empty() && !out.reduces;
-        if !plain { None } else { self.value(stage, block, block.terminator()?.operand(0), depth + 1) }
+        if !plain {
+            None
+        } else {
+            self.value(stage, block, block.terminator()?.operand(0), depth + 1)
+        }
     }
 
     fn value(&self, stage: &Stage, block: Block, v: Value, depth: usize) -> Option<Made> {
@@ -64,15 +72,25 @@ impl Sum<'_> {
             "arith.addf" => {
                 let (a, b) = (of(0)?, of(1)?);
                 let (sum, more) = if a.sum { (a, b) } else { (b, a) };
-                let free = (more.bias.is_none() || sum.bias.is_none()) && (more.residual.is_none() || sum.residual.is_none());
-                let fits = sum.sum && !more.sum && free && [&sum, &more].iter().all(|m| m.activation == Activation::None);
-                fits.then(|| Made { bias: sum.bias.or(more.bias), residual: sum.residual.or(more.residual), ..sum })
+                let free = (more.bias.is_none() || sum.bias.is_none())
+                    && (more.residual.is_none() || sum.residual.is_none());
+                let fits = sum.sum
+                    && !more.sum
+                    && free
+                    && [&sum, &more].iter().all(|m| m.activation == Activation::None);
+                fits.then(|| Made {
+                    bias: sum.bias.or(more.bias),
+                    residual: sum.residual.or(more.residual),
+                    ..sum
+                })
             }
             "arith.maximumf" | "arith.maxnumf" => {
                 let one = (0..2).find(|i| number(op.operand(*i)) == Some(0.0))?;
                 activated(of(1 - one)?, Activation::Relu)
             }
-            "arith.mulf" => activated(self.value(stage, block, gelu(op)?, depth)?, Activation::GeluTanh),
+            "arith.mulf" => {
+                activated(self.value(stage, block, gelu(op)?, depth)?, Activation::GeluTanh)
+            }
             _ => None,
         }
     }
@@ -86,7 +104,10 @@ impl Sum<'_> {
         let bias = over(&mut self.across.iter().map(|(d, _)| *d))
             && self.across.iter().all(|(d, step)| a.at.coefficient(*d).known() == Some(*step));
         if bias {
-            return Some(Made { bias: Some((a.buffer, a.at.constant.known()?)), ..Default::default() });
+            return Some(Made {
+                bias: Some((a.buffer, a.at.constant.known()?)),
+                ..Default::default()
+            });
         }
         let residual = !self.elements.is_empty() && over(&mut self.elements.iter().copied());
         residual.then(|| Made { residual: Some((a.buffer, a.at.clone())), ..Default::default() })
@@ -101,7 +122,9 @@ fn activated(made: Made, activation: Activation) -> Option<Made> {
 /// The other operand of an op of which one is a constant, up to f32's rounding.
 fn with(v: Value, name: &str, constant: f64) -> Option<Value> {
     let op = v.def().filter(|o| o.is(name))?;
-    let other = (0..2).find(|i| number(op.operand(*i)).is_some_and(|n| (n - constant).abs() <= 1e-6 * constant.abs()))?;
+    let other = (0..2).find(|i| {
+        number(op.operand(*i)).is_some_and(|n| (n - constant).abs() <= 1e-6 * constant.abs())
+    })?;
     Some(op.operand(1 - other))
 }
 
@@ -115,8 +138,13 @@ fn beside(v: Value, name: &str, x: Value) -> Option<Value> {
 fn gelu(product: Op) -> Option<Value> {
     (0..2).find_map(|i| {
         let x = with(product.operand(i), "arith.mulf", 0.5)?;
-        let tanh = with(product.operand(1 - i), "arith.addf", 1.0)?.def().filter(|t| t.is("math.tanh"))?;
-        let inner = with(tanh.operand(0), "arith.mulf", std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2)?;
+        let tanh =
+            with(product.operand(1 - i), "arith.addf", 1.0)?.def().filter(|t| t.is("math.tanh"))?;
+        let inner = with(
+            tanh.operand(0),
+            "arith.mulf",
+            std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2,
+        )?;
         let cube = with(beside(inner, "arith.addf", x)?, "arith.mulf", 0.044715)?;
         let square = beside(cube, "arith.mulf", x)?;
         (beside(square, "arith.mulf", x)? == x).then_some(x)
@@ -126,5 +154,9 @@ fn gelu(product: Op) -> Option<Value> {
 /// A constant, as it is or made wider.
 fn number(v: Value) -> Option<f64> {
     let op = v.def()?;
-    if op.is("arith.extf") { number(op.operand(0)) } else { op.attr("value").filter(|_| op.is("arith.constant"))?.as_f64() }
+    if op.is("arith.extf") {
+        number(op.operand(0))
+    } else {
+        op.attr("value").filter(|_| op.is("arith.constant"))?.as_f64()
+    }
 }

@@ -1,4 +1,5 @@
-//! Which kernels are what a library can be called for: a product or a convolution, with what the library can do behind it, and nothing else.
+//! Which kernels are what a library can be called for: a product or a convolution, with what the
+//! library can do behind it, and nothing else.
 mod convolution;
 mod epilogue;
 mod gemm;
@@ -13,15 +14,22 @@ use kiln_runtime::{
     library_call::{CUBLASLT, CUDNN, LibraryCall},
 };
 
-/// Writes on a kernel's function what the library is to do that `kiln.library` names. Err: there is no such library, or it does not do this.
+/// Writes on a kernel's function what the library is to do that `kiln.library` names. Err: there is
+/// no such library, or it does not do this.
 pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<(), String> {
     let Some(name) = k.func.attr(LIBRARY).and_then(Attr::as_string) else { return Ok(()) };
     let (told, what) = match name.as_str() {
         CUBLASLT => (gemm::describe(k, plan, tf32), "product"),
         CUDNN => (convolution::describe(k, plan, tf32), "convolution"),
-        _ => return Err(format!("is for library '{name}', which is none of {}", LibraryCall::LIBRARIES.join(" "))),
+        _ => {
+            return Err(format!(
+                "is for library '{name}', which is none of {}",
+                LibraryCall::LIBRARIES.join(" ")
+            ));
+        }
     };
-    let mut entries = told.ok_or_else(|| format!("is for library '{name}', but is no {what} that it has"))?;
+    let mut entries =
+        told.ok_or_else(|| format!("is for library '{name}', but is no {what} that it has"))?;
     let c = k.func.ctx();
     entries.push(("name", Attr::string(c, &name)));
     entries.sort_by_key(|(name, _)| *name);
@@ -41,7 +49,9 @@ pub fn read(a: Attr) -> Result<LibraryCall, String> {
 
 /// The function at the end: none if it is not said.
 fn activation(a: Attr) -> Option<Activation> {
-    let Some(name) = a.entry("activation").and_then(Attr::as_string) else { return Some(Activation::None) };
+    let Some(name) = a.entry("activation").and_then(Attr::as_string) else {
+        return Some(Activation::None);
+    };
     Activation::ALL.iter().find(|(n, _)| *n == name).map(|(_, a)| *a)
 }
 
@@ -57,7 +67,8 @@ fn element(a: Attr) -> Option<String> {
 
 /// An entry for it, if there is one.
 fn stated(c: Ctx, activation: Activation) -> Option<(&'static str, Attr)> {
-    let (name, _) = Activation::ALL.iter().find(|(_, a)| *a == activation && *a != Activation::None)?;
+    let (name, _) =
+        Activation::ALL.iter().find(|(_, a)| *a == activation && *a != Activation::None)?;
     Some(("activation", Attr::string(c, name)))
 }
 

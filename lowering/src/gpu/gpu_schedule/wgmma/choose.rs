@@ -23,11 +23,13 @@ pub const TILES: &[Tile] = &[
 ];
 /// Rows, columns, stages, and how many blocks share a multiprocessor.
 pub type Tile = (usize, usize, usize, usize);
-/// Products and sums of 16-bit elements that a multiprocessor does in a clock, at the rate that a long sum reaches; of f32 a step is half as deep, and as long.
+/// Products and sums of 16-bit elements that a multiprocessor does in a clock, at the rate that a
+/// long sum reaches; of f32 a step is half as deep, and as long.
 const RATE: f64 = 1800.0;
 /// Bytes that the second-level cache gives a multiprocessor in a clock when all ask, and at most.
 const BANDWIDTH: [f64; 2] = [62.0, 80.0];
-/// Clocks from the start of a copy to the start of the one that takes its place: a step takes one of so many slots' share of it at least.
+/// Clocks from the start of a copy to the start of the one that takes its place: a step takes one
+/// of so many slots' share of it at least.
 const LATENCY: f64 = 1850.0;
 /// Clocks of the shortest step.
 const STEP: f64 = 190.0;
@@ -37,7 +39,8 @@ const PIXEL: f64 = 4.7;
 const MEMORY: f64 = 14.0;
 /// Clocks until the first slots are full, once for a launch.
 const START: f64 = 2500.0;
-/// Which part of all tiles' ends blocks that share a multiprocessor cannot hide behind each other's products.
+/// Which part of all tiles' ends blocks that share a multiprocessor cannot hide behind each other's
+/// products.
 const SEEN: f64 = 0.75;
 /// Clocks of a tile in which nothing is multiplied, whatever its size.
 const WAIT: f64 = 600.0;
@@ -46,23 +49,36 @@ const FINISHED: f64 = 30.0;
 
 /// The schedule of a product, and the clocks that it is thought to take.
 pub fn choose(nest: &Nest, p: &Product) -> (Schedule, f64) {
-    let size = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1);
+    let size = |dims: &[usize]| {
+        Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1)
+    };
     let batch = if p.roles.batch.is_empty() { 1 } else { size(&p.roles.batch) };
     let sizes = [batch, size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
-    let left = p.prologue.as_ref().map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slabs: p.slabs() });
+    let left = p
+        .prologue
+        .as_ref()
+        .map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slabs: p.slabs() });
     // How many blocks there are has to be known before the call.
     let most = if parts::known(nest) { usize::MAX } else { 1 };
     let how = How { rights: p.rights.len(), left, most, pixels: p.window.is_some() };
     let (time, (m, n, stages, resident), parts) = fastest(sizes, how);
     let resident = if parts > 1 { 0 } else { resident };
-    let parameters = [("k", p.depth()), ("m", m), ("n", n), ("parts", parts), ("resident", resident), ("stages", stages)];
+    let parameters = [
+        ("k", p.depth()),
+        ("m", m),
+        ("n", n),
+        ("parts", parts),
+        ("resident", resident),
+        ("stages", stages),
+    ];
     (make("wgmma", &parameters.map(|(name, n)| (name, n as i64))), time)
 }
 
 /// How a product comes by its left operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
-    /// Clocks in which a multiprocessor's threads compute one element of it, 0 if it is in memory as it is.
+    /// Clocks in which a multiprocessor's threads compute one element of it, 0 if it is in memory
+    /// as it is.
     pub clocks: f64,
     /// How many rows of 128 bytes are one of its tile.
     pub slabs: usize,
@@ -78,7 +94,9 @@ impl Left {
     /// A tile whose sums and left operands fit registers, with as many stages as fit shared memory.
     fn tile(self, (m, n, stages, resident): Tile) -> Option<Tile> {
         let plain = self.clocks == 0.0;
-        let most = (2..=stages).rev().find(|stages| resident * bytes(self.slabs * m, n, *stages, (m / 64).min(2)) <= SHARED);
+        let most = (2..=stages)
+            .rev()
+            .find(|stages| resident * bytes(self.slabs * m, n, *stages, (m / 64).min(2)) <= SHARED);
         if plain {
             Some((m, n, stages, resident))
         } else {
@@ -104,12 +122,18 @@ fn fastest([batch, rows, columns, steps]: [i64; 4], how: How) -> (f64, Tile, usi
     let How { rights, left, most, .. } = how;
     // A tile has as many columns of each right operand.
     let sizes = [batch, rows, columns * rights as i64, steps];
-    let tiles = TILES.iter().filter(|(_, n, ..)| n % (DEPTH * rights) == 0).filter_map(|tile| left.tile(*tile));
+    let tiles = TILES
+        .iter()
+        .filter(|(_, n, ..)| n % (DEPTH * rights) == 0)
+        .filter_map(|tile| left.tile(*tile));
     let most = if left.clocks > 0.0 { 1 } else { most };
     let shared = tiles.flat_map(|tile| parts::PARTS.iter().map(move |parts| (tile, *parts)));
-    let shared = shared.filter(|((m, n, _, resident), parts)| *parts <= most && parts::worth([*m, *n], *resident, steps, *parts));
+    let shared = shared.filter(|((m, n, _, resident), parts)| {
+        *parts <= most && parts::worth([*m, *n], *resident, steps, *parts)
+    });
     let all = shared.map(|(tile, parts)| (time_of(tile, parts, sizes, how), tile, parts));
-    let (time, tile, parts) = all.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::MAX, TILES[0], 1));
+    let (time, tile, parts) =
+        all.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::MAX, TILES[0], 1));
     let bytes = 2 * batch * (left.slabs as i64 * sizes[1] + sizes[2]) * steps * DEPTH as i64;
     (START + time.max(bytes as f64 / PROCESSORS as f64 / MEMORY), tile, parts)
 }
@@ -124,8 +148,14 @@ pub fn time_alone(sizes: [i64; 4]) -> f64 {
     fastest(sizes, How { rights: 1, left: Left::default(), most: 1, pixels: false }).0
 }
 
-/// Clocks of the multiprocessor that has most tiles, from the first products on. `sizes`: batch, rows, columns, steps of the sum.
-fn time_of((m, n, stages, resident): Tile, parts: usize, [batch, rows, columns, steps]: [i64; 4], how: How) -> f64 {
+/// Clocks of the multiprocessor that has most tiles, from the first products on. `sizes`: batch,
+/// rows, columns, steps of the sum.
+fn time_of(
+    (m, n, stages, resident): Tile,
+    parts: usize,
+    [batch, rows, columns, steps]: [i64; 4],
+    how: How,
+) -> f64 {
     let left = how.left;
     let tiles = batch.saturating_mul(up(rows, m)).saturating_mul(up(columns, n));
     let (each, elements) = (up(tiles, parts::clusters(parts)) as f64, (m * n) as f64);
@@ -135,7 +165,8 @@ fn time_of((m, n, stages, resident): Tile, parts: usize, [batch, rows, columns, 
     let pixels = if how.pixels { m as f64 * PIXEL } else { 0.0 };
     let wait = LATENCY / (stages as f64 * (resident as f64).min(each));
     // The threads that compute the left operand are those that wait for products.
-    let sum = up(steps, parts) as f64 * (multiply + (m * DEPTH) as f64 * left.clocks).max(load).max(pixels).max(wait).max(STEP);
+    let sum = up(steps, parts) as f64
+        * (multiply + (m * DEPTH) as f64 * left.clocks).max(load).max(pixels).max(wait).max(STEP);
     let finish = WAIT + elements / FINISHED + parts::exchange(m, n, parts);
     // Of blocks that share a multiprocessor, one multiplies while the other stores.
     let seen = if resident > 1 { (SEEN * each).ceil() } else { each };

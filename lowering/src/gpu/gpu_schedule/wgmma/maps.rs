@@ -7,14 +7,24 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// One of them: its `map` gives the first element, the sizes and the strides. Images that a convolution reads have a `window`: where in height and width the
-/// pixels begin under the first place of the window, in front of the image and behind it, and how far apart they are.
-pub fn map(k: &Kernel, o: &Operand, element: Type, extent: &[usize], window: Option<&Window>) -> Result<Attr, String> {
+/// One of them: its `map` gives the first element, the sizes and the strides. Images that a
+/// convolution reads have a `window`: where in height and width the pixels begin under the first
+/// place of the window, in front of the image and behind it, and how far apart they are.
+pub fn map(
+    k: &Kernel,
+    o: &Operand,
+    element: Type,
+    extent: &[usize],
+    window: Option<&Window>,
+) -> Result<Attr, String> {
     let c = k.func.ctx();
     let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
     let all = std::iter::once(&o.offset).chain(&o.sizes).chain(&o.strides);
-    let all = all.map(|p| grid::poly(p, &sizes)).collect::<Option<Vec<_>>>().ok_or("has a size that is no map")?;
+    let all = all
+        .map(|p| grid::poly(p, &sizes))
+        .collect::<Option<Vec<_>>>()
+        .ok_or("has a size that is no map")?;
     let mut extent: Vec<i64> = extent.iter().map(|n| *n as i64).collect();
     if window.is_none() {
         extent.resize(o.sizes.len(), 1);
@@ -27,8 +37,15 @@ pub fn map(k: &Kernel, o: &Operand, element: Type, extent: &[usize], window: Opt
     ];
     if let Some(w) = window {
         let behind = |i: usize| w.high[i] - w.reach(i);
-        let (low, high) = (Attr::i64s(c, &w.low.map(|n| -n)), Attr::i64s(c, &[behind(0), behind(1)]));
-        entries.push(("window", Attr::dictionary(c, &[("high", high), ("low", low), ("strides", Attr::i64s(c, &w.strides))])));
+        let (low, high) =
+            (Attr::i64s(c, &w.low.map(|n| -n)), Attr::i64s(c, &[behind(0), behind(1)]));
+        entries.push((
+            "window",
+            Attr::dictionary(
+                c,
+                &[("high", high), ("low", low), ("strides", Attr::i64s(c, &w.strides))],
+            ),
+        ));
     }
     Ok(Attr::dictionary(c, &entries))
 }
@@ -49,8 +66,12 @@ pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, 
     match &p.window {
         Some(w) => {
             let right = &p.rights[0];
-            let weight: &[usize] = if right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
-            all.extend([map(k, &p.left, element, &[DEPTH, m], Some(w))?, map(k, right, element, weight, None)?]);
+            let weight: &[usize] =
+                if right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
+            all.extend([
+                map(k, &p.left, element, &[DEPTH, m], Some(w))?,
+                map(k, right, element, weight, None)?,
+            ]);
         }
         None => {
             all.push(if p.prologue.is_some() { raw()? } else { side(&p.left, m)? });

@@ -1,4 +1,5 @@
-//! Products on Hopper's tensor cores: which kernels are one, what its operands are to the hardware's copy engine, which tile it takes.
+//! Products on Hopper's tensor cores: which kernels are one, what its operands are to the
+//! hardware's copy engine, which tile it takes.
 mod choose;
 mod maps;
 pub mod parts;
@@ -21,7 +22,8 @@ use crate::{
 };
 use kiln_dialects::value::DType;
 
-/// Depth of a tile of 16-bit elements, and columns of a part of any: a row of a tile is 128 bytes, the widest swizzle of shared memory.
+/// Depth of a tile of 16-bit elements, and columns of a part of any: a row of a tile is 128 bytes,
+/// the widest swizzle of shared memory.
 pub const DEPTH: usize = 64;
 /// Bytes of shared memory that a block of sm_90 may ask for.
 pub const SHARED: usize = 227 << 10;
@@ -45,16 +47,18 @@ pub struct Operand {
     pub deep: bool,
     /// The loops along its dimensions, where each is one.
     pub dims: Vec<usize>,
-    /// Its sizes: of what lies side by side, of the other dimension of the matrix, of the batch. Of images: channels, width, height, images; of the
-    /// weights of a convolution: channels under all places of the window, rows; or channels, places, rows where these are no whole steps.
+    /// Its sizes: of what lies side by side, of the other dimension of the matrix, of the batch. Of
+    /// images: channels, width, height, images; of the weights of a convolution: channels under all
+    /// places of the window, rows; or channels, places, rows where these are no whole steps.
     pub sizes: Vec<Poly>,
     /// Distances of neighbours in all of these but the first, in elements.
     pub strides: Vec<Poly>,
 }
 
 impl Operand {
-    /// Whether one copy brings all slabs of a tile in which not the depth lies side by side: then these are a dimension of their own, of which there has to be room among the five
-    /// that the copy engine knows, and what lies side by side are whole slabs.
+    /// Whether one copy brings all slabs of a tile in which not the depth lies side by side: then
+    /// these are a dimension of their own, of which there has to be room among the five that the
+    /// copy engine knows, and what lies side by side are whole slabs.
     pub fn at_once(&self, across: usize) -> bool {
         let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
         !self.deep && across > DEPTH && whole && self.sizes.len() < 5
@@ -87,7 +91,8 @@ pub struct Product {
     pub rights: Vec<Operand>,
     /// The stages that sum, one for each.
     pub stages: Vec<usize>,
-    /// How a convolution reads the left one; its rows are the pixels of all results, one after the other.
+    /// How a convolution reads the left one; its rows are the pixels of all results, one after the
+    /// other.
     pub window: Option<Window>,
 }
 
@@ -102,7 +107,10 @@ impl Product {
     }
     /// Steps of the sum, of one of open size so many as it may have.
     pub fn steps(&self, nest: &Nest) -> i64 {
-        let (depth, each) = (Poly::product(self.roles.depth.iter().map(|d| &nest.extents[*d])), self.depth() as i64);
+        let (depth, each) = (
+            Poly::product(self.roles.depth.iter().map(|d| &nest.extents[*d])),
+            self.depth() as i64,
+        );
         let depth = depth.known().unwrap_or(USUAL);
         self.window.as_ref().map_or_else(|| (depth + each - 1) / each, Window::steps)
     }
@@ -118,23 +126,26 @@ pub fn staging(groups: usize) -> usize {
     groups * 4 * 2 * STORED * ROW
 }
 
-/// Bytes of shared memory of a block: the ring of tiles, results, barriers, and what aligning takes.
+/// Bytes of shared memory of a block: the ring of tiles, results, barriers, and what aligning
+/// takes.
 fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
     (m + n) * ROW * stages + staging(groups) + 16 * stages + 1024
 }
 
 /// Bytes of shared memory of a block. `slabs`: how many rows of 128 bytes are one of the left tile.
 pub fn shared(s: &Schedule, slabs: usize) -> usize {
-    bytes(slabs * s.get("m"), s.get("n"), s.get("stages"), groups(s)) + if s.get("parts") > 1 { parts::BARRIER } else { 0 }
+    bytes(slabs * s.get("m"), s.get("n"), s.get("stages"), groups(s))
+        + if s.get("parts") > 1 { parts::BARRIER } else { 0 }
 }
 
-/// Whether registers hold both the sums of a tile and left operands that are computed, of this step and of the next.
+/// Whether registers hold both the sums of a tile and left operands that are computed, of this step
+/// and of the next.
 fn computes(m: usize, n: usize, resident: usize) -> bool {
     m <= 128 && (resident < 2 || n <= 64)
 }
 
-/// Whether a schedule is one for a product with its prologue, if it has one: registers hold what they have to, the ring fits shared memory, and blocks can share the depth
-/// if they are to.
+/// Whether a schedule is one for a product with its prologue, if it has one: registers hold what
+/// they have to, the ring fits shared memory, and blocks can share the depth if they are to.
 pub fn fits(s: &Schedule, nest: &Nest, p: &Product) -> Result<(), String> {
     parts::fits(s, nest, p)?;
     let (m, n, resident) = (s.get("m"), s.get("n"), s.get("resident"));
@@ -145,19 +156,29 @@ pub fn fits(s: &Schedule, nest: &Nest, p: &Product) -> Result<(), String> {
         ));
     }
     match shared(s, p.slabs()) {
-        bytes if bytes > SHARED => Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible")),
+        bytes if bytes > SHARED => {
+            Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"))
+        }
         _ => Ok(()),
     }
 }
 
 /// Threads of a block, if the schedule is one that can be computed.
 pub fn threads(s: &Schedule) -> Result<usize, String> {
-    let (m, n, k, stages, resident) = (s.get("m"), s.get("n"), s.get("k"), s.get("stages"), s.get("resident"));
-    let sizes = [64, 128, 256].contains(&m) && n % 64 == 0 && (64..=BOX).contains(&n) && m * n <= 128 * 256;
-    if !sizes || ![DEPTH, DEPTH / 2].contains(&k) || !(2..=16).contains(&stages) || shared(s, 1) > SHARED {
+    let (m, n, k, stages, resident) =
+        (s.get("m"), s.get("n"), s.get("k"), s.get("stages"), s.get("resident"));
+    let sizes =
+        [64, 128, 256].contains(&m) && n % 64 == 0 && (64..=BOX).contains(&n) && m * n <= 128 * 256;
+    if !sizes
+        || ![DEPTH, DEPTH / 2].contains(&k)
+        || !(2..=16).contains(&stages)
+        || shared(s, 1) > SHARED
+    {
         let text = "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64 or, of f32, 32, 2 to 16 stages in 227 KiB \
              are possible";
-        return Err(format!("has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"));
+        return Err(format!(
+            "has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"
+        ));
     }
     if resident > 2 {
         return Err(format!(
@@ -168,8 +189,9 @@ pub fn threads(s: &Schedule) -> Result<usize, String> {
     Ok(128 * (1 + groups(s)))
 }
 
-/// The product that a kernel is, if the copy engine can read both operands: what it wants are 16 bytes at a time, so that the base and all distances
-/// but the innermost are multiples of these. The depth is not 0. Whether factors of f32 may be rounded is the caller's to ask.
+/// The product that a kernel is, if the copy engine can read both operands: what it wants are 16
+/// bytes at a time, so that the base and all distances but the innermost are multiples of these.
+/// The depth is not 0. Whether factors of f32 may be rounded is the caller's to ask.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let nest = plan.main()?;
     let Some((stages, roles, element)) = sums(k, nest) else { return computed(k, nest) };
@@ -183,37 +205,76 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     }
     if roles.rows.len() == 1 && roles.depth.len() == 1 {
         let left = operand(k, nest, a, roles.rows[0], &roles)?;
-        let rights: Vec<Operand> =
-            sums.iter().map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles)).collect::<Option<_>>()?;
+        let rights: Vec<Operand> = sums
+            .iter()
+            .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
+            .collect::<Option<_>>()?;
         let deep = rights[0].deep;
         // Of f32 the instruction takes only what has its depth side by side.
         let fits = element != DType::F32 || (deep && left.deep);
         let fits = fits && rights.iter().all(|r| r.deep == deep);
-        return fits.then_some(Product { roles, element, prologue: None, left, raw: element, rights, stages, window: None });
+        return fits.then_some(Product {
+            roles,
+            element,
+            prologue: None,
+            left,
+            raw: element,
+            rights,
+            stages,
+            window: None,
+        });
     }
-    let (window, left, right) =
-        window::window(k, sums[0]).filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
-    Some(Product { roles, element, prologue: None, left, raw: element, rights: vec![right], stages, window: Some(window) })
+    let (window, left, right) = window::window(k, sums[0])
+        .filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
+    Some(Product {
+        roles,
+        element,
+        prologue: None,
+        left,
+        raw: element,
+        rights: vec![right],
+        stages,
+        window: Some(window),
+    })
 }
 
-/// The same of one whose left operand is computed of what lies in memory, whose depth lies side by side.
+/// The same of one whose left operand is computed of what lies in memory, whose depth lies side by
+/// side.
 fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
     let [number] = nest.stages.as_slice() else { return None };
     let (stage, roles) = (k.stages.get(*number)?, roles_of(k, nest, *number)?);
     let prologue = Prologue::of(stage)?;
     let raw = prologue.raw(stage)?;
-    let ([row], [column], [_]) = (roles.rows.as_slice(), roles.columns.as_slice(), roles.depth.as_slice()) else { return None };
+    let ([row], [column], [_]) =
+        (roles.rows.as_slice(), roles.columns.as_slice(), roles.depth.as_slice())
+    else {
+        return None;
+    };
     let of = |a: &Access| k.buffers.get(a.buffer)?.element.dtype().ok();
     let element = of(raw).filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
-    // The others are read by threads, from memory, those of rows once and those of columns in each step.
+    // The others are read by threads, from memory, those of rows once and those of columns in each
+    // step.
     let both = |a: &Access| a.at.uses(*row) && a.at.uses(roles.depth[0]);
-    let read =
-        |i: &usize| stage.inputs.get(*i).is_some_and(|a| a == raw || !both(a) && a.at.rest.is_empty() && !k.pads.contains_key(&a.buffer));
-    let left = operand(k, nest, raw, *row, &roles).filter(|o| o.deep && prologue.inputs.iter().all(read))?;
+    let read = |i: &usize| {
+        stage.inputs.get(*i).is_some_and(|a| {
+            a == raw || !both(a) && a.at.rest.is_empty() && !k.pads.contains_key(&a.buffer)
+        })
+    };
+    let left = operand(k, nest, raw, *row, &roles)
+        .filter(|o| o.deep && prologue.inputs.iter().all(read))?;
     let right = operand(k, nest, stage.inputs.get(prologue.right)?, *column, &roles)?;
     let fits = roles.batch.len() <= 3 && nest.extents.get(roles.depth[0])?.multiple_of(2);
     let (element, raw, stages) = (prologue.element, element, vec![*number]);
-    fits.then_some(Product { roles, element, prologue: Some(prologue), left, raw, rights: vec![right], stages, window: None })
+    fits.then_some(Product {
+        roles,
+        element,
+        prologue: Some(prologue),
+        left,
+        raw,
+        rights: vec![right],
+        stages,
+        window: None,
+    })
 }
 
 fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {
@@ -226,18 +287,29 @@ fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) ->
     rows(k, &nest.extents, a, &dims, deep)
 }
 
-/// An operand over loops of these extents whose access has these dimensions and no others, the one side by side first; `None` where the copy engine could
-/// not read it.
-pub fn rows(k: &Kernel, extents: &[Poly], a: &Access, dims: &[usize], deep: bool) -> Option<Operand> {
+/// An operand over loops of these extents whose access has these dimensions and no others, the one
+/// side by side first; `None` where the copy engine could not read it.
+pub fn rows(
+    k: &Kernel,
+    extents: &[Poly],
+    a: &Access,
+    dims: &[usize],
+    deep: bool,
+) -> Option<Operand> {
     let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
-    let strides = tensor(extents, a, dims, 16 / k.buffers.get(a.buffer)?.element.dtype().ok()?.byte_size() as i64)?;
+    let strides = tensor(
+        extents,
+        a,
+        dims,
+        16 / k.buffers.get(a.buffer)?.element.dtype().ok()?.byte_size() as i64,
+    )?;
     let sizes = dims.iter().map(|d| extents.get(*d).cloned()).collect::<Option<_>>()?;
     let (argument, offset) = (window::argument(k, number)?, a.at.constant.clone());
     Some(Operand { buffer: a.buffer, argument, offset, deep, dims: dims.to_vec(), sizes, strides })
 }
 
-/// The strides of an access over these dimensions but the first, if it is as the copy engine wants it: the first one side by side and all else `unit`
-/// elements apart or a multiple.
+/// The strides of an access over these dimensions but the first, if it is as the copy engine wants
+/// it: the first one side by side and all else `unit` elements apart or a multiple.
 fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec<Poly>> {
     let units = |p: &Poly| !p.is_zero() && p.multiple_of(unit);
     let near = a.at.coefficient(*dims.first()?).known() == Some(1);
@@ -246,6 +318,7 @@ fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec
     }
     let strides: Vec<Poly> = dims.iter().skip(1).map(|d| a.at.coefficient(*d)).collect();
     // All dimensions of the access are these.
-    let complete = a.at.dims.keys().all(|d| dims.contains(d)) && dims.iter().all(|d| extents.len() > *d);
+    let complete =
+        a.at.dims.keys().all(|d| dims.contains(d)) && dims.iter().all(|d| extents.len() > *d);
     (complete && strides.iter().all(units)).then_some(strides)
 }

@@ -1,4 +1,5 @@
-//! Convolutions of images with channels last: the copy engine reads a pixel's channels under each place of the window, so that a product is all that is left.
+//! Convolutions of images with channels last: the copy engine reads a pixel's channels under each
+//! place of the window, so that a product is all that is left.
 use super::{DEPTH, Operand};
 use crate::kernel::{Kernel, Lin, Place, Poly, Role, Stage};
 use kiln_dialects::ir::*;
@@ -31,12 +32,18 @@ impl Window {
     pub fn blocks(&self) -> i64 {
         (self.channels + DEPTH as i64 - 1) / DEPTH as i64
     }
-    /// Pixels of a row of the window lie side by side: where all of them are inside of the image, they are read as the channels of one, if that takes fewer steps.
-    /// With the number of places in an image of that width that a row may begin at.
+    /// Pixels of a row of the window lie side by side: where all of them are inside of the image,
+    /// they are read as the channels of one, if that takes fewer steps. With the number of places
+    /// in an image of that width that a row may begin at.
     fn joined(self, width: Poly) -> (Window, Poly) {
         let row = self.sizes[1];
-        let one = Window { sizes: [self.sizes[0], 1], channels: self.channels * row, ..self.clone() };
-        if self.dilation[1] != 1 || self.low[1] != 0 || self.high[1] != 0 || one.steps() >= self.steps() {
+        let one =
+            Window { sizes: [self.sizes[0], 1], channels: self.channels * row, ..self.clone() };
+        if self.dilation[1] != 1
+            || self.low[1] != 0
+            || self.high[1] != 0
+            || one.steps() >= self.steps()
+        {
             return (self, width);
         }
         (one, width.plus(&Poly::number(1 - row)))
@@ -57,7 +64,8 @@ fn single(l: &Lin) -> Option<(usize, i64)> {
 /// A loop, and how far it steps.
 pub type Step = (usize, i64);
 
-/// The index of a pixel: the loop over the result with its stride, and the loop over the window with its dilation, if it has several places.
+/// The index of a pixel: the loop over the result with its stride, and the loop over the window
+/// with its dilation, if it has several places.
 pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
     if !l.constant.is_zero() || !l.rest.is_empty() || l.dims.len() > 2 {
         return None;
@@ -70,15 +78,29 @@ pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
     Some((of(false)??, of(true)?))
 }
 
-/// The operands of a convolution, if it is one that the copy engine can read: images and weights with channels last, these a multiple of 8.
+/// The operands of a convolution, if it is one that the copy engine can read: images and weights
+/// with channels last, these a multiple of 8.
 pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     let op = stage.op;
-    let maps: Option<Vec<_>> = op.attr("indexing_maps")?.as_array()?.into_iter().map(|m| Some(m.as_affine_map()?.1)).collect();
+    let maps: Option<Vec<_>> = op
+        .attr("indexing_maps")?
+        .as_array()?
+        .into_iter()
+        .map(|m| Some(m.as_affine_map()?.1))
+        .collect();
     let [image, weight, result] = maps.as_deref()? else { return None };
-    let reduction: Vec<bool> = op.attr("iterator_types")?.as_array()?.iter().map(|t| t.to_string().contains("reduction")).collect();
-    let lins = |all: &[Affine]| all.iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<_>>>();
+    let reduction: Vec<bool> = op
+        .attr("iterator_types")?
+        .as_array()?
+        .iter()
+        .map(|t| t.to_string().contains("reduction"))
+        .collect();
+    let lins =
+        |all: &[Affine]| all.iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<_>>>();
     let (image, weight, result) = (lins(image)?, lins(weight)?, lins(result)?);
-    let ([n, h, w, c], [rn, rh, rw, rk]) = (image.as_slice(), result.as_slice()) else { return None };
+    let ([n, h, w, c], [rn, rh, rw, rk]) = (image.as_slice(), result.as_slice()) else {
+        return None;
+    };
     let (batch, channel) = (n.as_dim()?, c.as_dim()?);
     let [result_n, p, q, filter] = [rn.as_dim()?, rh.as_dim()?, rw.as_dim()?, rk.as_dim()?];
     let ((ph, stride_h), along_h) = pixel(h, &reduction)?;
@@ -97,21 +119,33 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
             _ => return None,
         }
     }
-    let of = |d: usize| far.iter().find(|(e, ..)| *e == d).map(|(_, stride, size)| (stride.clone(), size.clone()));
+    let of = |d: usize| {
+        far.iter().find(|(e, ..)| *e == d).map(|(_, stride, size)| (stride.clone(), size.clone()))
+    };
     let ((near, channels), (rows, kernels)) = (of(channel)?, of(filter)?);
     let channels = channels.known().filter(|c| *c > 0 && c % 8 == 0)?;
     let along = |d: Option<(usize, i64)>| match d {
-        Some((d, step)) => of(d).and_then(|(stride, size)| Some((stride.known()?, size.known()?, step))),
+        Some((d, step)) => {
+            of(d).and_then(|(stride, size)| Some((stride.known()?, size.known()?, step)))
+        }
         None => Some((0, 1, 1)),
     };
-    let ((far_h, size_h, dilation_h), (far_w, size_w, dilation_w)) = (along(along_h)?, along(along_w)?);
+    let ((far_h, size_h, dilation_h), (far_w, size_w, dilation_w)) =
+        (along(along_h)?, along(along_w)?);
     // The places of the window follow each other.
     let follow = (size_w == 1 || far_w == channels) && (size_h == 1 || far_h == channels * size_w);
     let used = 2 + usize::from(along_h.is_some()) + usize::from(along_w.is_some());
-    if near.known() != Some(1) || !follow || far.len() != used || !rows.multiple_of(8) || rows.is_zero() {
+    if near.known() != Some(1)
+        || !follow
+        || far.len() != used
+        || !rows.multiple_of(8)
+        || rows.is_zero()
+    {
         return None;
     }
-    let whole = |p: &Place| p.offset.is_zero() && k.buffers.get(p.buffer).is_some_and(|b| b.sizes == p.sizes);
+    let whole = |p: &Place| {
+        p.offset.is_zero() && k.buffers.get(p.buffer).is_some_and(|b| b.sizes == p.sizes)
+    };
     let padded = k.pads.get(&input.buffer);
     let argument = match k.buffers.get(input.buffer)?.role {
         Role::Input(i) | Role::Padded(i) => argument(k, i)?,
@@ -121,7 +155,8 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     if !whole(input) || !filters.offset.is_zero() || input.sizes.get(3)?.known() != Some(channels) {
         return None;
     }
-    let sizes: Vec<Poly> = padded.map_or_else(|| input.sizes.clone(), |all| all.iter().map(|(_, n)| n.clone()).collect());
+    let sizes: Vec<Poly> = padded
+        .map_or_else(|| input.sizes.clone(), |all| all.iter().map(|(_, n)| n.clone()).collect());
     let low = |d: usize| padded.map_or(0, |all| all[d].0);
     let high = |d: usize| Some(input.sizes.get(d)?.known()? - sizes.get(d)?.known()? - low(d));
     let (height, width) = (sizes.get(1)?.clone(), sizes.get(2)?.clone());
@@ -158,7 +193,15 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         _ => (vec![c.clone(), places, kernels], vec![c, rows]),
     };
     let argument = self::argument(k, of_weight)?;
-    let weight = Operand { buffer: filters.buffer, argument, offset: Poly::default(), deep: true, dims: vec![], sizes, strides };
+    let weight = Operand {
+        buffer: filters.buffer,
+        argument,
+        offset: Poly::default(),
+        deep: true,
+        dims: vec![],
+        sizes,
+        strides,
+    };
     Some((found, image, weight))
 }
 

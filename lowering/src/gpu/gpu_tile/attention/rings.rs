@@ -1,4 +1,5 @@
-//! The rings of queries, keys and values in shared memory, and the thread that has the copy engine fill them.
+//! The rings of queries, keys and values in shared memory, and the thread that has the copy engine
+//! fill them.
 use super::{Flash, Place, ROW, Ring, Thread, WARPS};
 use crate::{
     emit::code::{Code, Made},
@@ -50,7 +51,14 @@ impl Flash<'_> {
     }
 
     /// Fills a slot once it is free: all slabs of a block of rows.
-    pub(super) fn fill(&self, p: Ptx, ring: Ring, [slot, parity]: [Value; 2], row: Value, place: &Place) -> Made<()> {
+    pub(super) fn fill(
+        &self,
+        p: Ptx,
+        ring: Ring,
+        [slot, parity]: [Value; 2],
+        row: Value,
+        place: &Place,
+    ) -> Made<()> {
         let (o, map): (&Operand, Value) = match ring {
             Ring::Queries => (&self.form.query, self.maps[0]),
             Ring::Keys => (&self.form.key, self.maps[1]),
@@ -61,34 +69,48 @@ impl Flash<'_> {
         p.wait(self.empty(p, ring, slot)?, parity)?;
         let (full, to) = (self.full(p, ring, slot)?, self.slot(p, ring, slot)?);
         p.expect(full, bytes)?;
-        let around: Vec<Value> = o.dims.iter().skip(2).map(|d| p.of(place.around[*d])).collect::<Made<_>>()?;
+        let around: Vec<Value> =
+            o.dims.iter().skip(2).map(|d| p.of(place.around[*d])).collect::<Made<_>>()?;
         for slab in 0..bytes / (rows * ROW) {
             let at = [&[p.number(slab * DEPTH)?, row], around.as_slice()].concat();
             p.copy(p.plus(to, slab * rows * ROW)?, map, &at, full)?;
         }
         Ok(())
     }
-    /// Zeros for the values of the last block of keys that do not count: what stands there may be no number, and 0 times that is none. A group that is late
-    /// writes zeros over zeros.
+    /// Zeros for the values of the last block of keys that do not count: what stands there may be
+    /// no number, and 0 times that is none. A group that is late writes zeros over zeros.
     pub(super) fn clear(&self, c: Code, t: &Thread<'_>, [slot, parity]: [Value; 2]) -> Made<()> {
         let p = Ptx(c);
         let rest = p.minus(t.place.count, self.first_key(p, t.place, p.number(0)?)?)?;
         // slt
-        let some = [c.compare(2, rest, p.number(self.keys)?)?, c.compare(2, t.place.count, self.count)?];
+        let some =
+            [c.compare(2, rest, p.number(self.keys)?)?, c.compare(2, t.place.count, self.count)?];
         let mut zeros = |c: Code| -> Made<()> {
             let p = Ptx(c);
             p.wait(self.full(p, Ring::Values, slot)?, parity)?;
-            let begin = p.add(self.slot(p, Ring::Values, slot)?, p.times(p.most(rest, p.number(0)?)?, ROW)?)?;
-            let (first, end) = (p.times(t.group[1], WORDS)?, p.times(p.minus(p.number(self.keys)?, p.most(rest, p.number(0)?)?)?, ROW)?);
+            let begin = p.add(
+                self.slot(p, Ring::Values, slot)?,
+                p.times(p.most(rest, p.number(0)?)?, ROW)?,
+            )?;
+            let (first, end) = (
+                p.times(t.group[1], WORDS)?,
+                p.times(p.minus(p.number(self.keys)?, p.most(rest, p.number(0)?)?)?, ROW)?,
+            );
             let nothing = c.constant("dense<0>", Type::vector(p.i32(), WORDS / 4))?;
-            c.strided(p.index(first)?, p.index(end)?, c.index((WARPS * WARP * WORDS) as i64)?, &[], &mut |c, at, _| {
-                let p = Ptx(c);
-                let at = p.add(begin, p.of(at)?)?;
-                for slab in 0..self.form.slabs()[1] {
-                    p.write(p.plus(at, slab * self.keys * ROW)?, nothing, WORDS)?;
-                }
-                Ok(vec![])
-            })?;
+            c.strided(
+                p.index(first)?,
+                p.index(end)?,
+                c.index((WARPS * WARP * WORDS) as i64)?,
+                &[],
+                &mut |c, at, _| {
+                    let p = Ptx(c);
+                    let at = p.add(begin, p.of(at)?)?;
+                    for slab in 0..self.form.slabs()[1] {
+                        p.write(p.plus(at, slab * self.keys * ROW)?, nothing, WORDS)?;
+                    }
+                    Ok(vec![])
+                },
+            )?;
             p.release()?;
             p.group_barrier(t.group[0], WARPS * WARP)
         };
@@ -102,13 +124,19 @@ impl Flash<'_> {
             self.fill(p, Ring::Queries, query, place.first, place)?;
             // Without keys there is no memory to read: all rows are beyond the end.
             let none = c.op("arith.extui", &[p.is(self.count, 0)?], zero.ty(), &[])?;
-            let next = c.strided(c.index(0)?, p.index(place.blocks[0])?, c.index(1)?, &carried[2..], &mut |c, back, carried| {
-                let (p, at) = (Ptx(c), [carried[0], carried[1]]);
-                let row = p.add(self.first_key(p, place, p.of(back)?)?, none)?;
-                self.fill(p, Ring::Keys, at, row, place)?;
-                self.fill(p, Ring::Values, at, row, place)?;
-                Ok(self.next(p, Ring::Keys, at)?.to_vec())
-            })?;
+            let next = c.strided(
+                c.index(0)?,
+                p.index(place.blocks[0])?,
+                c.index(1)?,
+                &carried[2..],
+                &mut |c, back, carried| {
+                    let (p, at) = (Ptx(c), [carried[0], carried[1]]);
+                    let row = p.add(self.first_key(p, place, p.of(back)?)?, none)?;
+                    self.fill(p, Ring::Keys, at, row, place)?;
+                    self.fill(p, Ring::Values, at, row, place)?;
+                    Ok(self.next(p, Ring::Keys, at)?.to_vec())
+                },
+            )?;
             Ok([self.next(p, Ring::Queries, query)?.to_vec(), next].concat())
         })
     }

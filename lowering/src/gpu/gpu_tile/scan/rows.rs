@@ -1,4 +1,5 @@
-//! An axis that lies side by side: shuffles within a warp, shared memory between the warps of a row.
+//! An axis that lies side by side: shuffles within a warp, shared memory between the warps of a
+//! row.
 use super::{Around, ONE, Walk};
 use crate::{
     emit::{
@@ -23,36 +24,58 @@ impl Walk<'_> {
         let (across, count, axis) = (self.across, self.lanes.count, self.scan.axis);
         let (warps, width) = (across.div_ceil(WARP), across.min(WARP));
         if warps > 1 && self.pieces * warps > WARP {
-            return Err(format!("has a schedule of a scan whose {} pieces of {warps} warps are more than {WARP}", self.pieces));
+            return Err(format!(
+                "has a schedule of a scan whose {} pieces of {warps} warps are more than {WARP}",
+                self.pieces
+            ));
         }
         let group = Group::of(c, across, self.beside)?;
-        let memory = if warps > 1 { Some(shared(c, self.element(), (2 * WARP * self.beside) as i64)?) } else { None };
+        let memory = if warps > 1 {
+            Some(shared(c, self.element(), (2 * WARP * self.beside) as i64)?)
+        } else {
+            None
+        };
         let dims: Vec<usize> = (0..self.nest.extents.len()).filter(|d| *d != axis).collect();
         let (sizes, total) = self.sizes(c, &dims, false)?;
         let mut first = vec![];
         for p in 0..self.pieces {
-            first.push(c.add(c.mul(group.thread, c.index(count as i64)?)?, c.index((p * across * count) as i64)?)?);
+            first.push(c.add(
+                c.mul(group.thread, c.index(count as i64)?)?,
+                c.index((p * across * count) as i64)?,
+            )?);
         }
         group.rounds(c, self.beside, total, &mut |c, group, row| {
-            let at = dims.iter().copied().zip(decode(c, row, &sizes)?.into_iter().map(Val::One)).collect();
+            let at = dims
+                .iter()
+                .copied()
+                .zip(decode(c, row, &sizes)?.into_iter().map(Val::One))
+                .collect();
             let around = Around { at, active: group.active };
             let mut state = vec![self.identity(c, ONE)?];
             if memory.is_some() {
                 state.push(c.mul(group.number, c.index(2 * WARP as i64)?)?);
             }
             self.parts(c, &around, &first, count, &state, &mut |c, state, mut pieces, given| {
-                let inner: Vec<Vec<Value>> = given.iter().map(|v| self.prefixes(c, *v)).collect::<Made<_>>()?;
-                let last =
-                    inner.iter().map(|all| all.last().copied().ok_or_else(|| "has no lanes".to_string())).collect::<Made<Vec<_>>>()?;
+                let inner: Vec<Vec<Value>> =
+                    given.iter().map(|v| self.prefixes(c, *v)).collect::<Made<_>>()?;
+                let last = inner
+                    .iter()
+                    .map(|all| all.last().copied().ok_or_else(|| "has no lanes".to_string()))
+                    .collect::<Made<Vec<_>>>()?;
                 let all = self.warp(c, last, width)?;
-                let lower = all.iter().map(|v| self.without(c, *v, width)).collect::<Made<Vec<_>>>()?;
+                let lower =
+                    all.iter().map(|v| self.without(c, *v, width)).collect::<Made<Vec<_>>>()?;
                 let (starts, state) = match memory {
                     Some(memory) => self.block(c, state, &all, memory, &group, warps)?,
                     None => {
                         let (mut sum, mut starts) = (state[0], vec![]);
                         for v in &all {
                             starts.push(sum);
-                            let last = if width > 1 { team::of_lane(c, *v, width - 1, width)? } else { *v };
+                            let last = if width > 1 {
+                                team::of_lane(c, *v, width - 1, width)?
+                            } else {
+                                *v
+                            };
                             sum = self.two(c, sum, last)?;
                         }
                         (starts, vec![sum])
@@ -68,7 +91,12 @@ impl Walk<'_> {
                     let lanes = (0..count).map(at).collect::<Made<Vec<_>>>()?;
                     let v = match lanes[..] {
                         [v] => v,
-                        _ => c.op("vector.from_elements", &lanes, Type::vector(self.element(), count), &[])?,
+                        _ => c.op(
+                            "vector.from_elements",
+                            &lanes,
+                            Type::vector(self.element(), count),
+                            &[],
+                        )?,
                     };
                     self.give(c, piece, v)?;
                 }
@@ -92,7 +120,8 @@ impl Walk<'_> {
         Ok(all)
     }
 
-    /// Each thread's value with those of all threads before it, of so many; of several values, side by side.
+    /// Each thread's value with those of all threads before it, of so many; of several values, side
+    /// by side.
     fn warp(&self, c: Code, mut all: Vec<Value>, width: usize) -> Made<Vec<Value>> {
         let mut by = 1;
         while by < width {
@@ -115,8 +144,17 @@ impl Walk<'_> {
         c.select(there, other, nothing)
     }
 
-    /// What comes before each piece of a warp, from what each warp's last thread has of each; and the next state.
-    fn block(&self, c: Code, state: &[Value], all: &[Value], memory: Value, group: &Group, warps: usize) -> Made<(Vec<Value>, Vec<Value>)> {
+    /// What comes before each piece of a warp, from what each warp's last thread has of each; and
+    /// the next state.
+    fn block(
+        &self,
+        c: Code,
+        state: &[Value],
+        all: &[Value],
+        memory: Value,
+        group: &Group,
+        warps: usize,
+    ) -> Made<(Vec<Value>, Vec<Value>)> {
         let (sum, place, count) = (state[0], state[1], self.pieces * warps);
         let wide = c.index(WARP as i64)?;
         let (lane, warp) = (c.rem(group.thread, wide)?, c.div(group.thread, wide)?);
@@ -124,7 +162,9 @@ impl Walk<'_> {
         let last = c.compare(0, lane, c.index(WARP as i64 - 1)?)?;
         let mut give = |c: Code| -> Made<()> {
             let at = |p: usize| c.add(mine, c.index((p * warps) as i64)?);
-            all.iter().enumerate().try_for_each(|(p, v)| c.effect("memref.store", &[*v, memory, at(p)?], &[]))
+            all.iter()
+                .enumerate()
+                .try_for_each(|(p, v)| c.effect("memref.store", &[*v, memory, at(p)?], &[]))
         };
         c.when(last, &mut give, None)?;
         team::barrier(c)?;
@@ -136,7 +176,9 @@ impl Walk<'_> {
         }
         let v = self.warp(c, vec![v], count.next_power_of_two())?.remove(0);
         let lower = self.without(c, v, WARP)?;
-        let start = |p: usize| self.two(c, sum, team::of_any(c, lower, c.add(warp, c.index((p * warps) as i64)?)?)?);
+        let start = |p: usize| {
+            self.two(c, sum, team::of_any(c, lower, c.add(warp, c.index((p * warps) as i64)?)?)?)
+        };
         let starts = (0..self.pieces).map(start).collect::<Made<_>>()?;
         let sum = self.two(c, sum, team::of_lane(c, v, count - 1, WARP)?)?;
         // The two places of a group differ in one bit.

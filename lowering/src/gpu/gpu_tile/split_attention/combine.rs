@@ -1,8 +1,8 @@
-//! What the warps of a cluster have found out about a tile, put together in shared memory: first in each block, then by all blocks, each of them some
-//! elements of the result.
+//! What the warps of a cluster have found out about a tile, put together in shared memory: first in
+//! each block, then by all blocks, each of them some elements of the result.
 //!
-//! With m the greatest score, l the sum of exponentials and o the sum of values of a part, the whole has m = max m_i, l = sum l_i e^(m_i - m),
-//! o = sum o_i e^(m_i - m).
+//! With m the greatest score, l the sum of exponentials and o the sum of values of a part, the
+//! whole has m = max m_i, l = sum l_i e^(m_i - m), o = sum o_i e^(m_i - m).
 use super::{EIGHT, Place, Split, State};
 use crate::{
     emit::{
@@ -20,7 +20,8 @@ use kiln_dialects::ir::*;
 
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
-/// What is known of an element, of a part of the keys or of all: the greatest score, the sum of exponentials, the sum of values.
+/// What is known of an element, of a part of the keys or of all: the greatest score, the sum of
+/// exponentials, the sum of values.
 #[derive(Clone, Copy)]
 struct Part {
     most: Value,
@@ -45,23 +46,31 @@ impl Split<'_> {
         4 * (self.warps + 1) * self.rows
     }
     fn store(&self, p: Ptx, v: Value, address: Value, bytes: i64) -> Made<()> {
-        p.0.effect("llvm.store", &[v, p.at(address)?], &[("alignment", Attr::i64(p.0.ctx(), bytes))])
+        p.0.effect(
+            "llvm.store",
+            &[v, p.at(address)?],
+            &[("alignment", Attr::i64(p.0.ctx(), bytes))],
+        )
     }
     fn load(&self, p: Ptx, pointer: Value) -> Made<Value> {
         p.0.op("llvm.load", &[pointer], p.f32(), &[("alignment", Attr::i64(p.0.ctx(), 4))])
     }
 
-    /// Puts what a warp has there. A thread has the 16 columns that it read with the thread four lanes further.
+    /// Puts what a warp has there. A thread has the 16 columns that it read with the thread four
+    /// lanes further.
     pub(super) fn put(&self, c: Code, state: &State) -> Made<()> {
         let (p, halves) = (Ptx(c), self.halves());
         let four = Type::vector(p.f32(), 4);
         for half in 0..halves {
             let row = p.plus(self.lane[0], EIGHT * half)?;
-            let begin = p.add(self.values(p, self.warp, row)?, p.times(self.lane[1], 4 * 2 * EIGHT)?)?;
+            let begin =
+                p.add(self.values(p, self.warp, row)?, p.times(self.lane[1], 4 * 2 * EIGHT)?)?;
             for (step, eight) in state.values.chunks(EIGHT * 2 * halves).enumerate() {
                 for i in 0..2 {
                     for quarter in 0..2 {
-                        let own: Vec<Value> = (4 * quarter..4 * quarter + 4).map(|m| eight[(m * halves + half) * 2 + i]).collect();
+                        let own: Vec<Value> = (4 * quarter..4 * quarter + 4)
+                            .map(|m| eight[(m * halves + half) * 2 + i])
+                            .collect();
                         let at = p.plus(begin, 4 * (step * COLUMNS + i * EIGHT + 4 * quarter))?;
                         self.store(p, c.op("vector.from_elements", &own, four, &[])?, at, 16)?;
                     }
@@ -96,7 +105,13 @@ impl Split<'_> {
         Ok(Part { most, sum, value })
     }
     /// Elements of the result, each by one of so many threads.
-    fn elements(&self, c: Code, from: Value, step: usize, body: &mut dyn FnMut(Code, Value, Value) -> Made<()>) -> Made<()> {
+    fn elements(
+        &self,
+        c: Code,
+        from: Value,
+        step: usize,
+        body: &mut dyn FnMut(Code, Value, Value) -> Made<()>,
+    ) -> Made<()> {
         let columns = self.form.at.columns as usize;
         let (all, step) = (c.index((self.rows * columns) as i64)?, c.index(step as i64)?);
         c.strided(Ptx(c).index(from)?, all, step, &[], &mut |c, i, _| {
@@ -117,7 +132,8 @@ impl Split<'_> {
                 Ok(Part {
                     most: self.load(p, p.at(most)?)?,
                     sum: self.load(p, p.at(p.plus(most, self.further())?)?)?,
-                    value: self.load(p, p.at(p.add(self.values(p, w, row)?, p.times(column, 4)?)?)?)?,
+                    value: self
+                        .load(p, p.at(p.add(self.values(p, w, row)?, p.times(column, 4)?)?)?)?,
                 })
             };
             let whole = self.whole(c, &(0..self.warps).map(one).collect::<Made<Vec<_>>>()?)?;
@@ -146,7 +162,11 @@ impl Split<'_> {
                 let there = |address: Value| self.load(p, p.of_block(address, p.number(block)?)?);
                 let most = self.most(p, p.number(self.warps)?, row)?;
                 let value = p.add(self.values(p, p.number(0)?, row)?, p.times(column, 4)?)?;
-                Ok(Part { most: there(most)?, sum: there(p.plus(most, self.further())?)?, value: there(value)? })
+                Ok(Part {
+                    most: there(most)?,
+                    sum: there(p.plus(most, self.further())?)?,
+                    value: there(value)?,
+                })
             };
             let whole = self.whole(c, &(0..self.parts).map(one).collect::<Made<Vec<_>>>()?)?;
             self.finish(c, place, row, column, whole)
@@ -157,12 +177,19 @@ impl Split<'_> {
     /// The last stages of an element.
     fn finish(&self, c: Code, place: &Place, row: Value, column: Value, whole: Part) -> Made<()> {
         let (k, at) = (self.scope.kernel, &self.form.at);
-        let written = |s: usize| k.stages.get(s).and_then(|s| s.outputs.first()).map(|o| o.access.clone()).ok_or("has no result");
+        let written = |s: usize| {
+            k.stages
+                .get(s)
+                .and_then(|s| s.outputs.first())
+                .map(|o| o.access.clone())
+                .ok_or("has no result")
+        };
         let (product, sum, max) = (written(at.product)?, written(at.sum)?, written(at.max)?);
         let row = Ptx(c).add(place.first, row)?;
         let mut one = |c: Code| -> Made<()> {
             let p = Ptx(c);
-            let factor = c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
+            let factor =
+                c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
             let (outer, query) = self.split(c, place, row)?;
             // slt
             let counts = place.queries.map(|n| c.compare(2, query, n)).transpose()?;
@@ -171,16 +198,24 @@ impl Split<'_> {
                 Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
                 None => Ok(x),
             };
-            let whole = Part { most: or(whole.most, "0xFF800000")?, sum: or(whole.sum, "0.0")?, value: or(whole.value, "0.0")? };
+            let whole = Part {
+                most: or(whole.most, "0xFF800000")?,
+                sum: or(whole.sum, "0.0")?,
+                value: or(whole.value, "0.0")?,
+            };
             let most = p.two("arith.mulf", whole.most, factor)?;
             let mut dims: Vec<Val> = outer.into_iter().map(Val::One).collect();
             dims.extend([Val::One(p.index(query)?), Val::One(p.index(column)?)]);
-            let mut passed =
-                Passed::from([(product.clone(), Val::One(whole.value)), (sum.clone(), Val::One(whole.sum)), (max.clone(), Val::One(most))]);
+            let mut passed = Passed::from([
+                (product.clone(), Val::One(whole.value)),
+                (sum.clone(), Val::One(whole.sum)),
+                (max.clone(), Val::One(most)),
+            ]);
             self.scope.iteration(c, &[at.result], &dims, ONE, &mut [], &mut passed)?;
             let Some(lse) = at.lse else { return Ok(()) };
             dims.pop();
-            let mut own = |c: Code| self.scope.iteration(c, &[lse], &dims, ONE, &mut [], &mut passed.clone());
+            let mut own =
+                |c: Code| self.scope.iteration(c, &[lse], &dims, ONE, &mut [], &mut passed.clone());
             c.when(p.is(column, 0)?, &mut own, None)
         };
         // slt

@@ -1,5 +1,6 @@
-//! Products whose left operand is computed: a warp reads its rows of the tile from shared memory, runs the prologue on its registers, and the products take the left
-//! operand from there. While the products of a step run, the left operand of the next one is computed.
+//! Products whose left operand is computed: a warp reads its rows of the tile from shared memory,
+//! runs the prologue on its registers, and the products take the left operand from there. While the
+//! products of a step run, the left operand of the next one is computed.
 use super::{Fragments, Tile};
 use crate::{
     emit::code::{Code, Made},
@@ -29,7 +30,8 @@ impl Tile<'_> {
         self.m * self.product().slabs() * ROW
     }
 
-    /// The left factor of a step in f32: of each 16 columns two rows of the first 8, two of the others, two neighbours each.
+    /// The left factor of a step in f32: of each 16 columns two rows of the first 8, two of the
+    /// others, two neighbours each.
     fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Made<Vec<Value>> {
         let p = Ptx(c);
         let mut known = t.elements.step(c, p.add(p.times(step, DEPTH)?, t.column)?)?;
@@ -52,8 +54,13 @@ impl Tile<'_> {
         if raw.byte_size() == 2 {
             let (row, high) = (p.rest(t.lane, 16)?, p.over(t.lane, 16)?);
             let chunk = p.two("arith.xori", high, p.number(2 * k)?)?;
-            let at = p.add(p.times(p.add(t.row, row)?, ROW)?, swizzled(chunk, p.rest(t.lane, 8)?)?)?;
-            return p.read_matrices(p.add(tile, at)?, false)?.into_iter().map(|word| prologue::two(p.0, word, raw)).collect();
+            let at =
+                p.add(p.times(p.add(t.row, row)?, ROW)?, swizzled(chunk, p.rest(t.lane, 8)?)?)?;
+            return p
+                .read_matrices(p.add(tile, at)?, false)?
+                .into_iter()
+                .map(|word| prologue::two(p.0, word, raw))
+                .collect();
         }
         // Half as many columns are a slab.
         let tile = p.plus(tile, k / 2 * self.m * ROW)?;
@@ -89,8 +96,11 @@ impl Tile<'_> {
             let lane = p.rest(thread, 32)?;
             // A warp speaks for itself: it may have read its rows before others have.
             let speaks = p.is(lane, 0)?;
-            let release = |c: Code, slot: Value| c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None);
-            let ready = |c: Code, slot: Value, parity: Value| Ptx(c).wait(self.full(Ptx(c), slot)?, parity);
+            let release = |c: Code, slot: Value| {
+                c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
+            };
+            let ready =
+                |c: Code, slot: Value, parity: Value| Ptx(c).wait(self.full(Ptx(c), slot)?, parity);
             let row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, 16)?)?;
             let own = p.add(p.add(place.row, row)?, p.over(lane, 4)?)?;
             let elements = Elements::of(c, &self.results, &place.batch, &[own, p.plus(own, 8)?])?;
@@ -106,13 +116,15 @@ impl Tile<'_> {
             let done = c.strided(one, self.part.count, one, &state, &mut |c, step, state| {
                 let p = Ptx(c);
                 let ((sums, rest), end) = (state.split_at(count), state.len());
-                let (left, [slot, parity]) = (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
+                let (left, [slot, parity]) =
+                    (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
                 let sums = self.weigh(p, left, sums, slot)?;
                 let next = self.next(p, slot, parity)?;
                 ready(c, next[0], next[1])?;
                 let made = self.left(c, &t, next[0], p.of(step)?)?;
-                // The end of a basic block, without which the assembler would move the prologue behind the wait that follows; for the same reason its results go
-                // through that, and are pairs only afterwards.
+                // The end of a basic block, without which the assembler would move the prologue
+                // behind the wait that follows; for the same reason its results go through that,
+                // and are pairs only afterwards.
                 ready(c, next[0], next[1])?;
                 let mut done = p.until(0, &[sums.as_slice(), &made].concat(), left)?;
                 let made = done.split_off(count);

@@ -1,9 +1,11 @@
-//! A product on Hopper's tensor cores: one thread has the copy engine fill a ring of tiles in shared memory, one or two groups of four warps multiply
-//! what is there, and the kernel's later stages take the sums out of registers. A block goes on with further tiles, which are copied
+//! A product on Hopper's tensor cores: one thread has the copy engine fill a ring of tiles in
+//! shared memory, one or two groups of four warps multiply what is there, and the kernel's later
+//! stages take the sums out of registers. A block goes on with further tiles, which are copied
 //! while it stores.
 //!
-//! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which each multiplying group arrives when it has read the slot, or
-//! each of its warps where these read the left operand themselves.
+//! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which
+//! each multiplying group arrives when it has read the slot, or each of its warps where these read
+//! the left operand themselves.
 mod computed;
 mod parts;
 mod store;
@@ -35,19 +37,25 @@ use kiln_dialects::{ir::*, value::DType};
 use parts::Share;
 use store::without;
 
-/// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in the L2 cache.
+/// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in
+/// the L2 cache.
 const BAND: usize = 8;
-/// Most products of a tile that LLVM may write out: with 32 of them, and 128 sums a thread, addresses are spilled.
+/// Most products of a tile that LLVM may write out: with 32 of them, and 128 sums a thread,
+/// addresses are spilled.
 const WRITTEN_OUT: usize = 24;
 /// Steps of a loop that LLVM writes out.
 const SHORT: usize = 6;
-/// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a block that has a multiprocessor to itself, and in one that
-/// shares it.
+/// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a
+/// block that has a multiprocessor to itself, and in one that shares it.
 const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
 
 /// Types of the parameters behind those that the kernel has anyway.
 pub fn parameters(func: Op) -> Made<Vec<Type>> {
-    let count = func.attr(TENSOR_MAPS).and_then(Attr::as_array).ok_or("has no kiln.tensor_maps, which kiln-gpu-schedule makes")?.len();
+    let count = func
+        .attr(TENSOR_MAPS)
+        .and_then(Attr::as_array)
+        .ok_or("has no kiln.tensor_maps, which kiln-gpu-schedule makes")?
+        .len();
     let pointer = Type::parse(func.ctx(), "!llvm.ptr").ok_or("has no llvm dialect")?;
     Ok(vec![pointer; count])
 }
@@ -58,7 +66,8 @@ struct Tile<'a> {
     /// The parameters that describe the operands.
     left_map: Value,
     right_maps: Vec<Value>,
-    /// What goes through shared memory, and the parameters that describe what the copy engine writes of it.
+    /// What goes through shared memory, and the parameters that describe what the copy engine
+    /// writes of it.
     stored: Vec<(Stored, Option<Value>)>,
     m: usize,
     /// Columns of all right operands together.
@@ -136,25 +145,38 @@ impl Tile<'_> {
         let wide = p.times(over, BAND)?;
         let (band, rest) = (p.two("arith.divui", tile, wide)?, p.two("arith.remui", tile, wide)?);
         let first = p.times(band, BAND)?;
-        let parts = |height: Value| -> Made<[Value; 2]> { Ok([p.two("arith.divui", rest, height)?, p.two("arith.remui", rest, height)?]) };
-        let [column, row] = match known(self.tiles[0]).map(|n| (n as usize / BAND, n as usize % BAND)) {
+        let parts = |height: Value| -> Made<[Value; 2]> {
+            Ok([p.two("arith.divui", rest, height)?, p.two("arith.remui", rest, height)?])
+        };
+        let [column, row] = match known(self.tiles[0])
+            .map(|n| (n as usize / BAND, n as usize % BAND))
+        {
             Some((_, 0)) => parts(p.number(BAND)?)?,
             Some((0, last)) => parts(p.number(last)?)?,
-            // By numbers that are known: of the lesser of two LLVM makes a quotient of 16 bits, which is a call for the driver's linker, and lets products wait for each other.
+            // By numbers that are known: of the lesser of two LLVM makes a quotient of 16 bits,
+            // which is a call for the driver's linker, and lets products wait for each other.
             Some((bands, last)) => {
                 let whole = c.below(band, p.number(bands)?)?;
                 let (full, part) = (parts(p.number(BAND)?)?, parts(p.number(last)?)?);
                 [c.select(whole, full[0], part[0])?, c.select(whole, full[1], part[1])?]
             }
-            None => parts(p.two("arith.minui", p.two("arith.subi", down, first)?, p.number(BAND)?)?)?,
+            None => {
+                parts(p.two("arith.minui", p.two("arith.subi", down, first)?, p.number(BAND)?)?)?
+            }
         };
-        Ok(Place { row: p.times(p.add(first, row)?, self.m)?, column: p.times(column, self.across())?, batch })
+        Ok(Place {
+            row: p.times(p.add(first, row)?, self.m)?,
+            column: p.times(column, self.across())?,
+            batch,
+        })
     }
     /// All tiles of this block, with a ring's slot and parity carried along.
     fn each(&self, c: Code, carried: &[Value; 2], body: &mut TileBody<'_>) -> Made<()> {
         let parts = c.index(self.part.parts as i64)?;
         let (first, step) = (c.div(team::block(c)?, parts)?, c.div(team::blocks(c)?, parts)?);
-        c.strided(first, self.total, step, carried, &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried))?;
+        c.strided(first, self.total, step, carried, &mut |c, tile, carried| {
+            body(c, &self.place(c, tile)?, carried)
+        })?;
         Ok(())
     }
     /// The first row of a group in a tile.
@@ -174,7 +196,12 @@ impl Tile<'_> {
     ) -> Made<()> {
         let (x, depth, batch) = at;
         if o.at_once(across) {
-            return p.copy(to, map, &[&[p.number(0)?, depth, p.over(x, DEPTH)?], batch].concat(), barrier);
+            return p.copy(
+                to,
+                map,
+                &[&[p.number(0)?, depth, p.over(x, DEPTH)?], batch].concat(),
+                barrier,
+            );
         }
         let boxes = if o.deep { 1 } else { across / DEPTH };
         for i in 0..boxes {
@@ -190,35 +217,76 @@ impl Tile<'_> {
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(1)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
-            let pixel = self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
-            c.strided(self.part.first, self.part.end, c.index(1)?, carried, &mut |c, step, carried| {
-                let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
-                p.wait(self.empty(p, slot)?, parity)?;
-                let full = self.full(p, slot)?;
-                p.expect(full, self.bytes())?;
-                let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
-                let right = p.plus(left, self.left_bytes())?;
-                if let (Some(w), Some(pixel)) = (&self.product().window, &pixel) {
-                    self.copy_window(p, w, pixel, p.of(step)?, place.column, (left, right), full)?;
-                } else {
-                    let depth = p.times(p.of(step)?, self.product().depth())?;
-                    let slabs = self.product().slabs();
-                    for slab in 0..slabs {
-                        let (to, depth) = (p.plus(left, slab * self.m * ROW)?, p.plus(depth, slab * self.product().depth() / slabs)?);
-                        self.copy(p, &self.product().left, self.left_map, (to, self.m), (place.row, depth, &batch), full)?;
+            let pixel =
+                self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
+            c.strided(
+                self.part.first,
+                self.part.end,
+                c.index(1)?,
+                carried,
+                &mut |c, step, carried| {
+                    let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
+                    p.wait(self.empty(p, slot)?, parity)?;
+                    let full = self.full(p, slot)?;
+                    p.expect(full, self.bytes())?;
+                    let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
+                    let right = p.plus(left, self.left_bytes())?;
+                    if let (Some(w), Some(pixel)) = (&self.product().window, &pixel) {
+                        self.copy_window(
+                            p,
+                            w,
+                            pixel,
+                            p.of(step)?,
+                            place.column,
+                            (left, right),
+                            full,
+                        )?;
+                    } else {
+                        let depth = p.times(p.of(step)?, self.product().depth())?;
+                        let slabs = self.product().slabs();
+                        for slab in 0..slabs {
+                            let (to, depth) = (
+                                p.plus(left, slab * self.m * ROW)?,
+                                p.plus(depth, slab * self.product().depth() / slabs)?,
+                            );
+                            self.copy(
+                                p,
+                                &self.product().left,
+                                self.left_map,
+                                (to, self.m),
+                                (place.row, depth, &batch),
+                                full,
+                            )?;
+                        }
+                        for (i, (o, map)) in
+                            self.product().rights.iter().zip(&self.right_maps).enumerate()
+                        {
+                            let right = p.plus(right, i * self.across() * ROW)?;
+                            self.copy(
+                                p,
+                                o,
+                                *map,
+                                (right, self.across()),
+                                (place.column, depth, &batch),
+                                full,
+                            )?;
+                        }
                     }
-                    for (i, (o, map)) in self.product().rights.iter().zip(&self.right_maps).enumerate() {
-                        let right = p.plus(right, i * self.across() * ROW)?;
-                        self.copy(p, o, *map, (right, self.across()), (place.column, depth, &batch), full)?;
-                    }
-                }
-                Ok(self.next(p, slot, parity)?.to_vec())
-            })
+                    Ok(self.next(p, slot, parity)?.to_vec())
+                },
+            )
         })
     }
 
     /// Starts the products of a slot.
-    fn multiply(&self, p: Ptx, slot: Value, group: Value, sums: &[Value], first: bool) -> Made<Vec<Value>> {
+    fn multiply(
+        &self,
+        p: Ptx,
+        slot: Value,
+        group: Value,
+        sums: &[Value],
+        first: bool,
+    ) -> Made<Vec<Value>> {
         let product = self.product();
         let (left_deep, right_deep) = (product.left.deep, product.rights[0].deep);
         let element = if product.element == DType::F32 { "tf32" } else { product.element.name() };
@@ -251,9 +319,13 @@ impl Tile<'_> {
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let speaks = p.is(thread, 0)?;
-            let release = |c: Code, slot: Value| c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None);
-            let nothing: Vec<Value> = (0..blocks).map(|_| p.nothing(self.n)).collect::<Made<_>>()?;
-            // The first step does not read the sums: writing zeros would have to be fenced, and LLVM moves writes of registers.
+            let release = |c: Code, slot: Value| {
+                c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
+            };
+            let nothing: Vec<Value> =
+                (0..blocks).map(|_| p.nothing(self.n)).collect::<Made<_>>()?;
+            // The first step does not read the sums: writing zeros would have to be fenced, and
+            // LLVM moves writes of registers.
             p.wait(self.full(p, carried[0])?, carried[1])?;
             let mut state = self.multiply(p, carried[0], group, &nothing, true)?;
             // Slot, parity, and the slot before.
@@ -271,8 +343,11 @@ impl Tile<'_> {
                 next.push(slot);
                 Ok(next)
             })?;
-            // LLVM would write it out, and keep the addresses of all steps in registers beside the sums. Longer loops are left alone, by ptxas as well.
-            if known(steps).is_some_and(|n| n as usize <= SHORT && n as usize * blocks * (ROW / 32) > WRITTEN_OUT) {
+            // LLVM would write it out, and keep the addresses of all steps in registers beside the
+            // sums. Longer loops are left alone, by ptxas as well.
+            if known(steps).is_some_and(|n| {
+                n as usize <= SHORT && n as usize * blocks * (ROW / 32) > WRITTEN_OUT
+            }) {
                 rolled(&done)?;
             }
             let (sums, rest) = done.split_at(blocks);
@@ -282,7 +357,11 @@ impl Tile<'_> {
                 let values = values.iter().map(|v| v.chunks(self.across() / 2).collect()).collect();
                 self.finish(c, &Fragments { place, group, thread, warp, values })
             };
-            if self.part.parts > 1 { self.share(c, [group, thread, warp], &values, &finish) } else { finish(c, &values) }?;
+            if self.part.parts > 1 {
+                self.share(c, [group, thread, warp], &values, &finish)
+            } else {
+                finish(c, &values)
+            }?;
             Ok(vec![rest[0], rest[1]])
         })
     }
@@ -293,9 +372,12 @@ impl Tile<'_> {
         let Results { scope, nest, .. } = self.results;
         let direct = without(scope, &results);
         let stages = || nest.all().filter_map(|s| scope.kernel.stages.get(s));
-        let left = stages().flat_map(|s| &s.outputs).any(|o| direct.memory.get(o.access.buffer).copied().flatten().is_some());
+        let left = stages()
+            .flat_map(|s| &s.outputs)
+            .any(|o| direct.memory.get(o.access.buffer).copied().flatten().is_some());
         if !results.is_empty() {
-            let outputs: Vec<usize> = stages().flat_map(|s| &s.outputs).map(|o| o.access.buffer).collect();
+            let outputs: Vec<usize> =
+                stages().flat_map(|s| &s.outputs).map(|o| o.access.buffer).collect();
             let mut none = without(scope, &results);
             outputs.into_iter().for_each(|b| none.memory[b] = None);
             self.store(c, &none, f)?;
@@ -306,18 +388,38 @@ impl Tile<'_> {
     fn spread(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Made<()> {
         let p = Ptx(c);
         let lane = p.rest(f.thread, 32)?;
-        let mine = p.add(self.own_row(p, f.group)?, p.add(p.times(p.rest(f.warp, 4)?, 16)?, p.over(lane, 4)?)?)?;
-        let at = [p.index(p.add(f.place.row, mine)?)?, p.index(p.add(f.place.column, p.times(p.rest(lane, 4)?, 2)?)?)?];
-        self.results.spread(c, scope, &Part { batch: &f.place.batch, at, apart: 64, values: &f.values })
+        let mine = p.add(
+            self.own_row(p, f.group)?,
+            p.add(p.times(p.rest(f.warp, 4)?, 16)?, p.over(lane, 4)?)?,
+        )?;
+        let at = [
+            p.index(p.add(f.place.row, mine)?)?,
+            p.index(p.add(f.place.column, p.times(p.rest(lane, 4)?, 2)?)?)?,
+        ];
+        self.results.spread(
+            c,
+            scope,
+            &Part { batch: &f.place.batch, at, apart: 64, values: &f.values },
+        )
     }
 }
 
 /// The nest of a product. `maps`: the parameters that describe its operands.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: &[Value]) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    maps: &[Value],
+) -> Made<()> {
     let missing = "has a schedule for the tensor cores, but is no product that they and the copy engine can do";
     let product = gpu_schedule::wgmma::product(scope.kernel, plan).ok_or(missing)?;
     let nest = &plan.nests[0];
-    let outs = product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first()).collect();
+    let outs = product
+        .stages
+        .iter()
+        .filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first())
+        .collect();
     let results = stored(scope.kernel, nest, &product);
     let count = product.rights.len();
     let [left, others @ ..] = maps else { return Err("has no parameters for tensor maps".into()) };
@@ -327,15 +429,25 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     }
     let (rights, outputs) = others.split_at(count);
     let mut outputs = outputs.iter().copied();
-    let stored = results.into_iter().map(|r| (r.tensor.is_some().then(|| outputs.next()).flatten(), r)).map(|(map, r)| (r, map)).collect();
+    let stored = results
+        .into_iter()
+        .map(|r| (r.tensor.is_some().then(|| outputs.next()).flatten(), r))
+        .map(|(map, r)| (r, map))
+        .collect();
     if schedule.get("k") != product.depth() {
-        return Err(format!("has a schedule of k = {}, but a step of its element is {}", schedule.get("k"), product.depth()));
+        return Err(format!(
+            "has a schedule of k = {}, but a step of its element is {}",
+            schedule.get("k"),
+            product.depth()
+        ));
     }
     gpu_schedule::wgmma::fits(schedule, nest, &product)?;
     // Of a computed operand each warp reads its rows.
     let readers = if product.prologue.is_some() { 4 } else { 1 };
     let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
-    let sizes = |dims: &[usize]| dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>();
+    let sizes = |dims: &[usize]| {
+        dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>()
+    };
     let up = |dims: &[usize], by: usize| {
         let all = sizes(dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))?;
         c.ceil_div(all, c.index(by as i64)?)
@@ -351,10 +463,27 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
     let (left_map, right_maps) = (*left, rights.to_vec());
     let parts = schedule.get("parts");
     let part = Share::of(c, parts, results.steps(c)?)?;
-    let t = Tile { results, left_map, right_maps, stored, m, n, stages, groups, ring, batch, tiles, total, part };
+    let t = Tile {
+        results,
+        left_map,
+        right_maps,
+        stored,
+        m,
+        n,
+        stages,
+        groups,
+        ring,
+        batch,
+        tiles,
+        total,
+        part,
+    };
 
     // What is written beside the result, while a thread has as many registers as any other.
-    plan.nests.iter().skip(1).try_for_each(|n| items::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
+    plan.nests
+        .iter()
+        .skip(1)
+        .try_for_each(|n| items::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
     let mut barriers = |c: Code| {
         let p = Ptx(c);
         maps.iter().try_for_each(|m| p.prefetch(*m))?;
@@ -374,7 +503,11 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule, maps: 
             t.consume(c, group, thread, warp)?;
             // Shared memory is the block's until the copy engine has read it.
             let stores = Ptx(c).is(Ptx(c).rest(thread, 32)?, 0)?;
-            if t.stored.is_empty() { Ok(()) } else { c.when(stores, &mut |c| Ptx(c).stored(0, true), None) }
+            if t.stored.is_empty() {
+                Ok(())
+            } else {
+                c.when(stores, &mut |c| Ptx(c).stored(0, true), None)
+            }
         },
     };
     warps::emit(c, roles)

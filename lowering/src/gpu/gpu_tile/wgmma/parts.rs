@@ -1,6 +1,8 @@
-//! Blocks of a cluster that share a tile's depth: each sends the sums of rows that others finish to these, where their rings were, and finishes some rows itself, 16 of a warp.
-//! The copy engine moves sums, and a barrier counts their bytes: that a whole cluster sees what threads have written would take microseconds. What a block adds up, and in
-//! which order, is the same in every run.
+//! Blocks of a cluster that share a tile's depth: each sends the sums of rows that others finish to
+//! these, where their rings were, and finishes some rows itself, 16 of a warp. The copy engine
+//! moves sums, and a barrier counts their bytes: that a whole cluster sees what threads have
+//! written would take microseconds. What a block adds up, and in which order, is the same in every
+//! run.
 use super::Tile;
 use crate::{
     emit::code::{Code, Made, known},
@@ -34,7 +36,13 @@ impl Share {
     /// Of so many parts of all steps.
     pub fn of(c: Code, parts: usize, steps: Value) -> Made<Share> {
         if parts == 1 {
-            return Ok(Share { parts, rank: Ptx(c).number(0)?, first: c.index(0)?, end: steps, count: steps });
+            return Ok(Share {
+                parts,
+                rank: Ptx(c).number(0)?,
+                first: c.index(0)?,
+                end: steps,
+                count: steps,
+            });
         }
         let all = c.index(parts as i64)?;
         let rank = c.rem(team::block(c)?, all)?;
@@ -74,8 +82,15 @@ impl Tile<'_> {
         Ptx(c).meet()?;
         Ptx(c).meet()
     }
-    /// Puts the sums of all blocks together; who has rows to finish does. The thread: its group, its number there, its warp in the block.
-    pub fn share(&self, c: Code, [group, thread, warp]: [Value; 3], values: &[Vec<Value>], finish: &Finish<'_>) -> Made<()> {
+    /// Puts the sums of all blocks together; who has rows to finish does. The thread: its group,
+    /// its number there, its warp in the block.
+    pub fn share(
+        &self,
+        c: Code,
+        [group, thread, warp]: [Value; 3],
+        values: &[Vec<Value>],
+        finish: &Finish<'_>,
+    ) -> Made<()> {
         let (p, units) = (Ptx(c), self.units());
         let [own] = values else { return Err("has more than 64 rows of a group".into()) };
         let unit = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
@@ -85,7 +100,10 @@ impl Tile<'_> {
         // Behind the block's own sums, by the distance of the block that they come from.
         let place = |p: Ptx, distance: Value| -> Made<Value> {
             let before = p.add(p.times(distance, units)?, number)?;
-            p.plus(p.add(self.ring, p.times(before, self.unit())?)?, 4 * self.m * self.n - units * self.unit())
+            p.plus(
+                p.add(self.ring, p.times(before, self.unit())?)?,
+                4 * self.m * self.n - units * self.unit(),
+            )
         };
         // The products of all groups have read the ring, then those of all blocks.
         team::barrier(c)?;
@@ -99,9 +117,14 @@ impl Tile<'_> {
             }
             p.release()?;
             p.warp_barrier()?;
-            let distance = p.rest(p.plus(p.minus(self.part.rank, owner)?, self.part.parts)?, self.part.parts)?;
+            let distance =
+                p.rest(p.plus(p.minus(self.part.rank, owner)?, self.part.parts)?, self.part.parts)?;
             let to = place(p, distance)?;
-            c.when(p.is(lane, 0)?, &mut |c| Ptx(c).send(from, to, owner, self.unit(), self.sums(Ptx(c))?), None)
+            c.when(
+                p.is(lane, 0)?,
+                &mut |c| Ptx(c).send(from, to, owner, self.unit(), self.sums(Ptx(c))?),
+                None,
+            )
         };
         let mut take = |c: Code| -> Made<()> {
             let (p, mut all) = (Ptx(c), own.clone());
@@ -110,7 +133,9 @@ impl Tile<'_> {
                 let at = p.add(place(p, p.number(i)?)?, p.times(lane, 16)?)?;
                 for (line, sums) in all.chunks_mut(4).enumerate() {
                     let other = p.read_beside(p.plus(at, line * LINE)?, p.f32(), 4)?;
-                    sums.iter_mut().zip(other).try_for_each(|(a, b)| p.two("arith.addf", *a, b).map(|sum| *a = sum))?;
+                    sums.iter_mut()
+                        .zip(other)
+                        .try_for_each(|(a, b)| p.two("arith.addf", *a, b).map(|sum| *a = sum))?;
                 }
             }
             finish(c, &[all])

@@ -1,5 +1,6 @@
-//! Results of a product through shared memory: a warp puts 16 rows of 128 bytes together, and the copy engine writes them while the next ones are computed; or the
-//! warp does, row by row, where rows do not begin at multiples of 16 bytes.
+//! Results of a product through shared memory: a warp puts 16 rows of 128 bytes together, and the
+//! copy engine writes them while the next ones are computed; or the warp does, row by row, where
+//! rows do not begin at multiples of 16 bytes.
 use super::{Fragments, Tile};
 use crate::{
     emit::{
@@ -51,7 +52,8 @@ impl Staging<'_> {
         self.taken += 1;
         Ok(at)
     }
-    /// An address in a place: 16 bytes number `chunk` of a row, in the order of the 128-byte swizzle.
+    /// An address in a place: 16 bytes number `chunk` of a row, in the order of the 128-byte
+    /// swizzle.
     fn at(&self, p: Ptx, place: Value, row: Value, chunk: Value) -> Made<Value> {
         let swizzled = p.0.op("arith.xori", &[chunk, p.rest(row, 8)?], chunk.ty(), &[])?;
         p.add(place, p.add(p.times(row, ROW)?, p.times(swizzled, 16)?)?)
@@ -71,7 +73,8 @@ impl Staging<'_> {
         let (row, pair) = (p.over(self.lane, 4)?, p.rest(self.lane, 4)?);
         for (i, halves) in pairs.iter().enumerate() {
             for (half, v) in halves.iter().enumerate() {
-                let at = self.at(p, place, p.plus(row, 8 * half)?, p.plus(p.over(pair, 2)?, 2 * i)?)?;
+                let at =
+                    self.at(p, place, p.plus(row, 8 * half)?, p.plus(p.over(pair, 2)?, 2 * i)?)?;
                 p.write(p.add(at, p.times(p.rest(pair, 2)?, 8)?)?, *v, 8)?;
             }
         }
@@ -88,7 +91,8 @@ impl Tile<'_> {
         let lane = p.rest(thread, 32)?;
         let own = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
         let slabs = self.across() / DEPTH * values.len();
-        let places: usize = self.stored.iter().map(|(s, _)| DEPTH / s.columns()).sum::<usize>() * slabs;
+        let places: usize =
+            self.stored.iter().map(|(s, _)| DEPTH / s.columns()).sum::<usize>() * slabs;
         let mut staging = Staging {
             results: self.stored.iter().map(|(s, map)| (s, *map)).collect(),
             memory: p.add(self.staging(p)?, p.times(own, 2 * STORED * ROW)?)?,
@@ -101,7 +105,8 @@ impl Tile<'_> {
         let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
         let warp_row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, STORED)?)?;
         let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
-        let (rows, columns, [whole_rows, whole_columns]) = (self.results.rows(c)?, self.results.columns(c)?, self.results.whole());
+        let (rows, columns, [whole_rows, whole_columns]) =
+            (self.results.rows(c)?, self.results.columns(c)?, self.results.whole());
         // Of a result that is no wider than a tile.
         let known = self.results.known_columns().filter(|n| *n <= self.across() as i64);
         let mine = p.add(row0, p.over(lane, 4)?)?;
@@ -125,13 +130,27 @@ impl Tile<'_> {
                         let row = inside(c, row, rows, whole_rows, 1)?;
                         let mut passed: Vec<Passed> = vec![];
                         for e in (0..2).step_by(lanes.count) {
-                            let own: Vec<&[Value]> = sums.iter().map(|s| &s[4 * eight + 2 * half + e..][..lanes.count]).collect();
+                            let own: Vec<&[Value]> = sums
+                                .iter()
+                                .map(|s| &s[4 * eight + 2 * half + e..][..lanes.count])
+                                .collect();
                             let column = p.index(p.plus(over, 8 * eight + e)?)?;
                             let column = inside(c, column, columns, whole_columns, lanes.count)?;
-                            passed.push(self.results.element(c, scope, lanes, &place.batch, [row, column], &own)?);
+                            passed.push(self.results.element(
+                                c,
+                                scope,
+                                lanes,
+                                &place.batch,
+                                [row, column],
+                                &own,
+                            )?);
                         }
                         for (i, (s, _)) in staging.results.iter().enumerate() {
-                            let all = passed.iter().map(|p| p.get(&s.access).copied().ok_or("has a result that no stage computes"));
+                            let all = passed.iter().map(|p| {
+                                p.get(&s.access)
+                                    .copied()
+                                    .ok_or("has a result that no stage computes")
+                            });
                             halves[i].push(pair(c, lanes, &all.collect::<Result<Vec<Val>, _>>()?)?);
                         }
                     }
@@ -168,30 +187,54 @@ impl Tile<'_> {
 }
 
 impl Tile<'_> {
-    /// A warp writes the rows of a place of 16-bit elements, 32 pairs of a row at once that are at multiples of 4 bytes, and what is in front of and behind them.
-    fn lines(&self, c: Code, s: &Stored, staging: &Staging<'_>, place: Value, batch: &[Value], [row, column]: [Value; 2]) -> Made<()> {
+    /// A warp writes the rows of a place of 16-bit elements, 32 pairs of a row at once that are at
+    /// multiples of 4 bytes, and what is in front of and behind them.
+    fn lines(
+        &self,
+        c: Code,
+        s: &Stored,
+        staging: &Staging<'_>,
+        place: Value,
+        batch: &[Value],
+        [row, column]: [Value; 2],
+    ) -> Made<()> {
         let (t, width) = (&self.results, s.columns() as i64);
         let (rows, columns, memory) = (t.rows(c)?, t.columns(c)?, t.scope.buffer(s.access.buffer)?);
         let element = memory.ty().element().ok_or("writes to what is no buffer")?;
-        let (row, column, lane) = (Ptx(c).index(row)?, Ptx(c).index(column)?, Ptx(c).index(staging.lane)?);
+        let (row, column, lane) =
+            (Ptx(c).index(row)?, Ptx(c).index(column)?, Ptx(c).index(staging.lane)?);
         let single = Lanes { count: 1, mask: None };
         c.strided(c.index(0)?, c.index(STORED as i64)?, c.index(1)?, &[], &mut |c, r, _| {
             let at = c.add(row, r)?;
             let mut line = |c: Code| -> Made<()> {
                 let dims = t.dims(c, batch, at, Val::One(column))?;
-                let Val::One(begin) = t.scope.address(c, &s.access.at, &dims, single)? else { return Err("has a row of addresses".into()) };
+                let Val::One(begin) = t.scope.address(c, &s.access.at, &dims, single)? else {
+                    return Err("has a row of addresses".into());
+                };
                 let odd = c.rem(begin, c.index(2)?)?;
                 let read = |c: Code, e: Value| -> Made<Value> {
                     let (p, e) = (Ptx(c), Ptx(c).of(e)?);
-                    let at = p.add(staging.at(p, place, p.of(r)?, p.over(e, 8)?)?, p.times(p.rest(e, 8)?, 2)?)?;
+                    let at = p.add(
+                        staging.at(p, place, p.of(r)?, p.over(e, 8)?)?,
+                        p.times(p.rest(e, 8)?, 2)?,
+                    )?;
                     p.read(at, element)
                 };
                 let there = |c: Code, e: Value| -> Made<Value> {
-                    let (inside, left) = (c.below(e, c.index(width)?)?, c.below(c.add(column, e)?, columns)?);
+                    let (inside, left) =
+                        (c.below(e, c.index(width)?)?, c.below(c.add(column, e)?, columns)?);
                     c.both(&[inside, left])?.ok_or_else(|| "has no bounds".to_string())
                 };
                 let one = |c: Code, e: Value| -> Made<()> {
-                    let store = &mut |c: Code| single.store(c, memory, Val::One(c.add(begin, e)?), Val::One(read(c, e)?), false);
+                    let store = &mut |c: Code| {
+                        single.store(
+                            c,
+                            memory,
+                            Val::One(c.add(begin, e)?),
+                            Val::One(read(c, e)?),
+                            false,
+                        )
+                    };
                     c.when(there(c, e)?, store, None)
                 };
                 let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
@@ -199,10 +242,18 @@ impl Tile<'_> {
                 let mut two = |c: Code| -> Made<()> {
                     let all = [read(c, first)?, read(c, second)?];
                     let both = c.op("vector.from_elements", &all, Type::vector(element, 2), &[])?;
-                    Lanes { count: 2, mask: None }.store(c, memory, Val::Steps(c.add(begin, first)?, 1), Val::Many(both), false)
+                    Lanes { count: 2, mask: None }.store(
+                        c,
+                        memory,
+                        Val::Steps(c.add(begin, first)?, 1),
+                        Val::Many(both),
+                        false,
+                    )
                 };
                 c.when(there(c, second)?, &mut two, Some(&mut |c| one(c, first)))?;
-                let front = c.both(&[c.compare(0, odd, c.index(1)?)?, staging.speaks])?.ok_or("has no bounds")?;
+                let front = c
+                    .both(&[c.compare(0, odd, c.index(1)?)?, staging.speaks])?
+                    .ok_or("has no bounds")?;
                 c.when(front, &mut |c| one(c, c.index(0)?), None)
             };
             c.when(c.below(at, rows)?, &mut line, None).map(|()| vec![])
@@ -212,7 +263,8 @@ impl Tile<'_> {
     }
 }
 
-/// An index, or the last one from which `count` are there: what is computed beyond the tensor is not stored.
+/// An index, or the last one from which `count` are there: what is computed beyond the tensor is
+/// not stored.
 fn inside(c: Code, i: Value, size: Value, whole: bool, count: usize) -> Made<Value> {
     if whole { Ok(i) } else { c.min(i, c.sub(size, c.index(count as i64)?)?) }
 }

@@ -1,4 +1,5 @@
-//! A convolution's tiles: the copy engine reads so many pixels of the result under one place of the window, across rows and images.
+//! A convolution's tiles: the copy engine reads so many pixels of the result under one place of the
+//! window, across rows and images.
 use super::Tile;
 use crate::{
     emit::code::Made,
@@ -16,12 +17,15 @@ impl Tile<'_> {
         let (high, wide) = (size(0)?, size(1)?);
         let by = |name: &str, x: Value, y: Value| p.two(name, x, y);
         let line = by("arith.divui", row, wide)?;
-        let begins = |x: Value, i: usize| by("arith.subi", p.times(x, w.strides[i] as usize)?, p.number(w.low[i] as usize)?);
+        let begins = |x: Value, i: usize| {
+            by("arith.subi", p.times(x, w.strides[i] as usize)?, p.number(w.low[i] as usize)?)
+        };
         let across = begins(by("arith.remui", row, wide)?, 1)?;
         let down = begins(by("arith.remui", line, high)?, 0)?;
         Ok([across, down, by("arith.divui", line, high)?])
     }
-    /// Starts the copies of a step: 64 channels under one place of the window, and the weights there.
+    /// Starts the copies of a step: 64 channels under one place of the window, and the weights
+    /// there.
     #[allow(clippy::too_many_arguments)]
     pub fn copy_window(
         &self,
@@ -38,7 +42,13 @@ impl Tile<'_> {
         let wide = w.sizes[1] as usize;
         let across = p.times(p.rest(place, wide)?, w.dilation[1] as usize)?;
         let down = p.times(p.over(place, wide)?, w.dilation[0] as usize)?;
-        p.copy_pixels(left, self.left_map, &[&[channel], &pixel[..]].concat(), &[across, down], barrier)?;
+        p.copy_pixels(
+            left,
+            self.left_map,
+            &[&[channel], &pixel[..]].concat(),
+            &[across, down],
+            barrier,
+        )?;
         let weight = if self.results.product.rights[0].sizes.len() == 2 {
             vec![p.times(step, DEPTH)?, column]
         } else {

@@ -52,7 +52,8 @@ pub fn exp2(e: &Emit, x: Value) -> Res {
 pub fn expm1(e: &Emit, x: Value) -> Res {
     // At 710 n is 1024 still, and the result overflows.
     let ((_, n), r) = reduce(e, e.clamp(x, -40.0, 710.0)?)?;
-    // Half of the result, since 2^1024 is no float where the result still is: 2 (2^(n-1) (e^r - 1) + 2^(n-1) - 1/2).
+    // Half of the result, since 2^1024 is no float where the result still is: 2 (2^(n-1) (e^r - 1)
+    // + 2^(n-1) - 1/2).
     let half = e.power_of_two(e.isub(n, e.i(1)?)?)?;
     let y = e.fma(half, small_expm1(e, r)?, e.sub(half, e.c(0.5)?)?)?;
     // e^x - 1 = x + x^2/2 + …; below 2^-54 that is x.

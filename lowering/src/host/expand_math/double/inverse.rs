@@ -40,7 +40,8 @@ const ATAN: [f64; 11] = [
     -0.333333333333332,
 ];
 
-/// Of r = min(|x|, sqrt((1 - |x|) / 2)): r, asin(r) - r, and whether it is the root. NaN beyond 1, by the root.
+/// Of r = min(|x|, sqrt((1 - |x|) / 2)): r, asin(r) - r, and whether it is the root. NaN beyond 1,
+/// by the root.
 fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value, Value), String> {
     let a = e.abs(x)?;
     let far = e.gt(a, e.c(0.5)?)?;
@@ -84,7 +85,8 @@ fn positive_atan(e: &Emit, a: Value) -> Res {
     let middle = e.gt(a, e.c(0.41421356237309503)?)?;
     let folded = e.div(e.sub(a, one)?, e.add(a, one)?)?;
     let r = e.select(above, e.div(e.c(-1.0)?, a)?, e.select(middle, folded, a)?)?;
-    let pick = |far: f64, near: f64| e.select(above, e.c(far)?, e.select(middle, e.c(near)?, zero)?);
+    let pick =
+        |far: f64, near: f64| e.select(above, e.c(far)?, e.select(middle, e.c(near)?, zero)?);
     let (base, low) = (pick(FRAC_PI_2, FRAC_PI_4)?, pick(PI_2_LO, PI_4_LO)?);
     let z = e.mul(r, r)?;
     let more = e.fma(e.mul(e.poly(z, &ATAN)?, z)?, r, low)?;

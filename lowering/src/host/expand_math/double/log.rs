@@ -1,5 +1,6 @@
-//! Logarithms in f64: x = 2^n (1 + f) with 1 + f between sqrt 1/2 and sqrt 2, and ln(1 + f) by the series of atanh in s = f / (2 + f), as in
-//! Sun's fdlibm; its larger part, f - f^2 / 2, is kept apart.
+//! Logarithms in f64: x = 2^n (1 + f) with 1 + f between sqrt 1/2 and sqrt 2, and ln(1 + f) by the
+//! series of atanh in s = f / (2 + f), as in Sun's fdlibm; its larger part, f - f^2 / 2, is kept
+//! apart.
 use super::pair::{Pair, fast_sum, small_float, sum, times};
 use crate::host::expand_math::emit::{Emit, Res};
 use kiln_dialects::ir::Value;

@@ -1,5 +1,6 @@
-//! The expansions in f64. Polynomials are minimax fits by Remez' exchange (`tests/host/gen_f64_math.py` prints them) of at least 2^-56 relative
-//! error; what a single f64 would lose in front of or behind them is carried in a second one.
+//! The expansions in f64. Polynomials are minimax fits by Remez' exchange
+//! (`tests/host/gen_f64_math.py` prints them) of at least 2^-56 relative error; what a single f64
+//! would lose in front of or behind them is carried in a second one.
 mod exp;
 mod inverse;
 mod log;

@@ -1,5 +1,6 @@
-//! Numbers of twice f64's precision: a sum of two, the second below the last place of the first. After T. J. Dekker, "A Floating-Point Technique
-//! for Extending the Available Precision" (1971); products by fma.
+//! Numbers of twice f64's precision: a sum of two, the second below the last place of the first.
+//! After T. J. Dekker, "A Floating-Point Technique for Extending the Available Precision" (1971);
+//! products by fma.
 use crate::host::expand_math::emit::{Emit, Res};
 use kiln_dialects::ir::Value;
 

@@ -1,4 +1,5 @@
-//! x^y in f64 as 2^(y log2 |x|), the logarithm and the product in pairs: the result has as many bits as the logarithm has beyond the exponent's.
+//! x^y in f64 as 2^(y log2 |x|), the logarithm and the product in pairs: the result has as many
+//! bits as the logarithm has beyond the exponent's.
 use super::{
     exp::small_expm1,
     pair::{Pair, fast_sum, product, small_float, sum},

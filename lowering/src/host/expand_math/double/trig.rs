@@ -39,8 +39,8 @@ const COS: [f64; 6] = [
     0.0416666666666666,
 ];
 
-/// x modulo pi/2, and the number of quarter turns in the low bits of an integer. No f64 is closer than 2^-61 to a multiple of pi/2, so that
-/// the pair has f64's precision at least.
+/// x modulo pi/2, and the number of quarter turns in the low bits of an integer. No f64 is closer
+/// than 2^-61 to a multiple of pi/2, so that the pair has f64's precision at least.
 fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
     let (n, bits) = e.round(e.mul(x, e.c(FRAC_2_PI)?)?)?;
     let (first, second) = (product(e, n, e.c(PI_2[0])?)?, product(e, n, e.c(PI_2[1])?)?);
@@ -53,24 +53,32 @@ fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
     // A branch: hardly anybody turns that far.
     let all = e.branch(e.any(far)?, &[r.hi, r.lo, bits], &mut |e| {
         let (far_r, far_n) = reduce_far(e, x)?;
-        Ok(vec![e.select(far, far_r.hi, r.hi)?, e.select(far, far_r.lo, r.lo)?, e.select(far, far_n, bits)?])
+        Ok(vec![
+            e.select(far, far_r.hi, r.hi)?,
+            e.select(far, far_r.lo, r.lo)?,
+            e.select(far, far_n, bits)?,
+        ])
     })?;
     Ok((Pair { hi: all[0], lo: all[1] }, all[2]))
 }
 
-/// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the turns that count and what is behind the point are computed.
+/// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the turns that count and what
+/// is behind the point are computed.
 fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
     let bits = e.bits(e.abs(x)?)?;
     // |x| is m 2^exponent with m in [1, 2) and an exponent from 30 to 1023.
     let exponent = e.isub(e.shr(bits, 52)?, e.i(1023)?)?;
     let m = e.float(e.or(e.and(bits, e.i((1 << 52) - 1)?)?, e.i(1023 << 52)?)?)?;
-    // m has 52 bits behind the point, so that bits of 2/pi 2^exponent from 2^54 on make whole turns. The window starts at 2^53.
+    // m has 52 bits behind the point, so that bits of 2/pi 2^exponent from 2^54 on make whole
+    // turns. The window starts at 2^53.
     let start = e.iadd(exponent, e.i(10)?)?;
     let (word, shift) = (e.shr(start, 6)?, e.and(start, e.i(63)?)?);
-    let index_bits = (0..5).map(|k| e.nonzero(e.and(word, e.i(1 << k)?)?)).collect::<Result<Vec<_>, _>>()?;
+    let index_bits =
+        (0..5).map(|k| e.nonzero(e.and(word, e.i(1 << k)?)?)).collect::<Result<Vec<_>, _>>()?;
     // Word `word` + k, by halving; word is 0 to 16.
     let at = |k: usize| -> Res {
-        let mut all = (0..17).map(|i| e.i(TWO_OVER_PI[i + k] as i64)).collect::<Result<Vec<_>, _>>()?;
+        let mut all =
+            (0..17).map(|i| e.i(TWO_OVER_PI[i + k] as i64)).collect::<Result<Vec<_>, _>>()?;
         for bit in &index_bits {
             let halved = all.chunks(2).map(|pair| match pair {
                 [even, odd] => e.select(*bit, *odd, *even),
@@ -88,10 +96,16 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
         let lower = e.same("arith.shrui", &[e.shift_right(words[k + 1], 1)?, back])?;
         let whole = e.or(upper, lower)?;
         // 32 bits each, as a float by way of 2^52's mantissa.
-        for (i, half) in [e.shift_right(whole, 32)?, e.and(whole, e.i(0xffff_ffff)?)?].into_iter().enumerate() {
+        for (i, half) in
+            [e.shift_right(whole, 32)?, e.and(whole, e.i(0xffff_ffff)?)?].into_iter().enumerate()
+        {
             let tick = f64::powi(2.0, 52);
             let number = e.sub(e.float(e.or(half, e.i(tick.to_bits() as i64)?)?)?, e.c(tick)?)?;
-            parts.push(product(e, m, e.mul(number, e.c(f64::powi(2.0, 22 - 32 * (2 * k + i) as i32))?)?)?);
+            parts.push(product(
+                e,
+                m,
+                e.mul(number, e.c(f64::powi(2.0, 22 - 32 * (2 * k + i) as i32))?)?,
+            )?);
         }
     }
     let turns = |a: Value| e.sub(a, e.mul(e.floor(e.mul(a, e.c(0.25)?)?)?, e.c(4.0)?)?);
@@ -110,7 +124,10 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
     let r = times(e, sum(e, r.hi, r.lo)?, (PI_2[0], PI_2[1]))?;
     let negative = e.lt(x, e.c(0.0)?)?;
     let flip = |v: Value| e.select(negative, e.neg(v)?, v);
-    Ok((Pair { hi: flip(r.hi)?, lo: flip(r.lo)? }, e.select(negative, e.isub(e.i(0)?, n_bits)?, n_bits)?))
+    Ok((
+        Pair { hi: flip(r.hi)?, lo: flip(r.lo)? },
+        e.select(negative, e.isub(e.i(0)?, n_bits)?, n_bits)?,
+    ))
 }
 
 /// sin and cos of x modulo pi/2, and the number of quarter turns.
